@@ -1,0 +1,34 @@
+"""FlexASR: a speech and language accelerator (Harvard), its global buffer, four processing elements and five engines."""
+
+from __future__ import annotations
+
+from rewrite_compiler.errors import UsageError
+from rewrite_compiler.ila import Ila, mmio
+
+from .attention import declare_attention
+from .buffers import declare_buffers
+from .config import declare_config
+from .control import declare_control
+from .engines import declare_engines
+
+BEHAVIOURS = ("hardware", "published_ila")
+SIGMOIDS = ("3.2", "3.4")
+
+
+def build(behaviour: str = "hardware", sigmoid: str = "3.2") -> Ila:
+    """Return the model; `behaviour` chooses between the SystemC hardware and the published ILA where they differ.
+
+    `sigmoid` is the release of the maths library whose piecewise-linear sigmoid the design was built with.
+    """
+    for name, value, known in (("behaviour", behaviour, BEHAVIOURS), ("sigmoid", sigmoid, SIGMOIDS)):
+        if value not in known:
+            raise UsageError("F203", f'parameter {name} of flexasr must be one of {", ".join(known)}, not "{value}"')
+    m = Ila("flexasr", __doc__ or "", {"behaviour": behaviour, "sigmoid": sigmoid})
+    bus = mmio(m)
+    m.interrupt = m.register("interrupt", 1, doc="Interrupt line: an engine has finished.")
+    declare_config(m, bus)
+    declare_buffers(m, bus)
+    declare_control(m, bus)
+    declare_engines(m, bus)
+    declare_attention(m, bus)
+    return m

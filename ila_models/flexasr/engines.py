@@ -1,0 +1,124 @@
+"""FlexASR engines that work on the global buffer alone: LayerReduce, LayerNorm and ZeroPadding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rewrite_compiler.ila import Bus, Ila, Wait
+from rewrite_compiler.lang import (
+    Expr,
+    Leaf,
+    Step,
+    array,
+    assign,
+    fold,
+    let,
+    lift,
+    loop,
+    maximum,
+    reduce_sum,
+    select,
+    seq,
+    signed,
+    switch,
+    trunc_div,
+    update,
+    when,
+)
+
+from .buffers import LANES, LARGE, large_address, small_address
+from .config import GB_BASE
+from .numerics import INVSQRT, MAXIMUM, MEAN, SUM, encode, fixed
+
+GAMMA, BETA = 5, 6  # small-buffer managers, hard-wired
+WORD24 = (-(1 << 23), (1 << 23) - 1)
+
+
+def declare_engines(m: Ila, bus: Bus) -> None:
+    """Declare the triggers of the three engines."""
+    declare_engine(m, bus, "layer_reduce", 0x20, lambda: _layer_reduce(m))
+    declare_engine(m, bus, "layer_norm", 0x30, lambda: loop(m.s.gb_layer_norm_num_timestep_1[()], lambda t: _layer_norm(m, t)))
+    declare_engine(m, bus, "zero_padding", 0x40, lambda: _zero_padding(m))
+
+
+def declare_engine(m: Ila, bus: Bus, engine: str, offset: int, body: Callable[[], Step]) -> None:
+    """Declare the trigger of one engine; it starts only when its configuration is valid."""
+    valid = getattr(m.s, f"gb_{engine}_is_valid")[()]
+
+    def start() -> Step:
+        return when(valid, seq(body(), assign(m.s.interrupt, 1)))
+
+    start.__doc__ = f"Run the {engine.replace('_', ' ')} engine to its end."
+    m.instruction(f"gb_{engine}_start", bus.write(GB_BASE + offset))(start)
+    m.waits.append(Wait(engine, valid, f"is not configured valid (config_gb_{engine} is_valid)"))
+
+
+def _element(m: Ila, engine: str, timestep: Expr, vector: Expr) -> Expr:
+    index, count = getattr(m.s, f"gb_{engine}_memory_index_1")[()], getattr(m.s, f"gb_{engine}_num_vector_1")[()]
+    return large_address(m, index, timestep, vector, count)
+
+
+def _layer_reduce(m: Ila) -> Step:
+    """Combine timesteps 2i and 2i+1 into i, lane by lane, in place."""
+    s = m.s
+    count = s.gb_layer_reduce_num_timestep_1[()]
+    pairs = maximum((count + 1) // 2, 1) if m.parameters["behaviour"] == "hardware" else count // 2
+
+    def pair(t: Expr) -> Step:
+        def lane(v: Expr, j: Expr) -> tuple[tuple[Expr, Expr], Expr]:
+            first = _element(m, "layer_reduce", 2 * t, v)
+            a, b = s.large[first, j], s.large[(first + 1) % LARGE, j]
+            return (_element(m, "layer_reduce", t, v), j), switch(s.gb_layer_reduce_mode[()], MAXIMUM(a, b), MEAN(a, b), SUM(a, b))
+
+        return loop(s.gb_layer_reduce_num_vector_1[()], lambda v: update(s.large, LANES, lambda j: lane(v, j)))
+
+    return loop(pairs, pair)
+
+
+def _layer_norm(m: Ila, t: Expr) -> Step:
+    """Normalise one timestep in place: sums wrap at 20 bits a vector and 24 in all, divisions go toward zero, no ε."""
+    s = m.s
+    count = s.gb_layer_norm_num_vector_1[()]
+    bias = s.gb_layer_norm_adpbias_1[()]
+
+    def x(v: Expr, j: Expr) -> Expr:
+        return fixed(s.large[_element(m, "layer_norm", t, v), j], bias)
+
+    def total(term: Callable[[Expr], Expr]) -> Expr:
+        def add(v: Expr, acc: Expr) -> Expr:
+            return signed(acc + signed(reduce_sum(lambda j: term(x(v, j)), LANES), 20), 24)
+
+        return fold(count, 0, add, WORD24)
+
+    size = maximum(16 * count, 1)
+    sums = array(lambda k: select(k == 0, total(lambda a: a), total(lambda a: signed((a * a) >> 14, 20))), 2)
+
+    def write(moments: Leaf) -> Step:
+        mean, mean_square = (signed(trunc_div(moments[k], size), 20) for k in (0, 1))
+        variance = signed(mean_square - signed((mean * mean) >> 14, 20), 20)
+        scale = array(lambda: INVSQRT(variance), ())
+
+        def lane(v: Expr, j: Expr) -> tuple[tuple[Expr, Expr], Expr]:
+            gamma = fixed(s.small[small_address(m, lift(GAMMA), v), j], s.gb_layer_norm_adpbias_4[()])
+            beta = fixed(s.small[small_address(m, lift(BETA), v), j], s.gb_layer_norm_adpbias_3[()])
+            y = signed(x(v, j) - mean, 20)
+            y = signed((y * scale[()]) >> 14, 20)
+            y = signed((y * gamma) >> 14, 20)
+            return (_element(m, "layer_norm", t, v), j), encode(signed(y + beta, 20), bias)
+
+        return update(s.large, (count, LANES), lane)
+
+    return let(sums, write, "moments")
+
+
+def _zero_padding(m: Ila) -> Step:
+    """Clear timesteps num_timestep_1 … num_timestep_2−1. The published ILA steps through the vectors at 0, 1, 3, 6, …"""
+    s = m.s
+    first, last = s.gb_zero_padding_num_timestep_1[()], s.gb_zero_padding_num_timestep_2[()]
+
+    def clear(v: Expr, t: Expr, j: Expr) -> tuple[tuple[Expr, Expr], int]:
+        vector = v if m.parameters["behaviour"] == "hardware" else v * (v + 1) // 2
+        return (_element(m, "zero_padding", first + t, vector), j), 0
+
+    count = maximum(last - first, 0)
+    return loop(s.gb_zero_padding_num_vector_1[()], lambda v: update(s.large, (count, LANES), lambda t, j: clear(v, t, j)))

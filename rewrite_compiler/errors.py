@@ -1,0 +1,76 @@
+"""Every way the tool says no: one sentence, its place, one remedy, and an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DONE, NO, USAGE, REFUSED, BUDGET, INTERNAL = 0, 1, 2, 3, 4, 5
+INTERRUPTED, TERMINATED = 130, 143
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: code, place, sentence, remedy."""
+
+    code: str
+    sentence: str
+    place: str = ""
+    help: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.place}: " if self.place else ""
+        remedy = f"\n  help: {self.help}" if self.help else ""
+        return f"{place}error[{self.code}]: {self.sentence}{remedy}"
+
+
+class FlexmatchError(Exception):
+    """A refusal the user can act on; the command line prints it and exits with `exit_code`."""
+
+    exit_code = REFUSED
+
+    def __init__(self, code: str, sentence: str, *, place: str = "", help: str = "") -> None:
+        self.problem = Problem(code, printable(sentence), printable(place), printable(help))
+        super().__init__(str(self.problem))
+
+    def at(self, place: str) -> FlexmatchError:
+        """Return the same refusal at `place`, unless it already has one."""
+        if self.problem.place:
+            return self
+        p = self.problem
+        return type(self)(p.code, p.sentence, place=place, help=p.help)
+
+
+class UsageError(FlexmatchError):
+    """The command itself is wrong: a flag, a name, a missing file."""
+
+    exit_code = USAGE
+
+
+class InputError(FlexmatchError):
+    """A file was read and is refused: malformed, unsafe or over a limit."""
+
+    exit_code = REFUSED
+
+
+class BudgetError(FlexmatchError):
+    """A limit was reached and nothing usable was left."""
+
+    exit_code = BUDGET
+
+
+class AnswerNo(FlexmatchError):
+    """The work was finished and the answer is no."""
+
+    exit_code = NO
+
+
+class SpecError(InputError):
+    """A specification (term, ILA, target, rule) breaks its own contract."""
+
+
+def printable(text: str, limit: int = 1024) -> str:
+    """Return `text` safe for a terminal: control and bidirectional characters escaped, length bounded."""
+    if text.isascii() and text.isprintable() and len(text) <= limit:
+        return text
+    shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(text)} characters)"

@@ -1,0 +1,110 @@
+"""MMIO: the bus commands of a memory-mapped accelerator; instructions assembled to commands and read back from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import SpecError
+from ..lang import intervals as iv
+from ..lang.binders import Leaf
+from ..lang.expr import Expr, clamp
+from .model import Bits, Ila, Instruction, Match, Operand
+
+Command = Mapping[str, int]  # input name → value; the input "data" is one little-endian word of all lanes
+
+
+@dataclass(frozen=True)
+class Bus:
+    """The inputs wr, rd, addr and data (lanes of bytes) of a memory-mapped model."""
+
+    ila: Ila
+    address_bits: int = 32
+
+    def write(self, address: int, extra: Expr | None = None) -> Match:
+        """Match writes of exactly `address`."""
+        return self._match(True, self._address() == address, address, extra)
+
+    def read(self, address: int, extra: Expr | None = None) -> Match:
+        """Match reads of exactly `address`."""
+        return self._match(False, self._address() == address, address, extra)
+
+    def write_range(self, first: int, count: int, stride: int = 16) -> Match:
+        """Match writes of `count` vectors from `first`; the operand `index` is the vector's number."""
+        return self._range(True, first, count, stride)
+
+    def read_range(self, first: int, count: int, stride: int = 16) -> Match:
+        """Match reads of `count` vectors from `first`; the operand `index` is the vector's number."""
+        return self._range(False, first, count, stride)
+
+    def _address(self) -> Expr:
+        return self.ila.inputs["addr"][()]
+
+    def _direction(self, is_write: bool) -> Expr:
+        wr, rd = self.ila.inputs["wr"][()], self.ila.inputs["rd"][()]
+        return wr & ~rd if is_write else rd & ~wr
+
+    def _match(self, is_write: bool, condition: Expr, address: int, extra: Expr | None) -> Match:
+        decode = self._direction(is_write) & condition
+        fixed = {"wr": int(is_write), "rd": int(not is_write), "addr": address}
+        return Match(decode if extra is None else decode & extra, fixed)
+
+    def _range(self, is_write: bool, first: int, count: int, stride: int) -> Match:
+        shift = stride.bit_length() - 1
+        number = self._address() >> shift
+        base = first >> shift
+        inside = (number >= base) & (number < base + count)
+        index = Leaf((), (0, count - 1), False, "index")
+        operand = Operand(index, clamp(number - base, 0, count - 1), "addr", Bits(shift, self.address_bits - 1), base)
+        return Match(self._direction(is_write) & inside, {"wr": int(is_write), "rd": int(not is_write), "addr": 0}, {"index": operand})
+
+
+def mmio(ila: Ila, *, address_bits: int = 32, data_bytes: int = 16) -> Bus:
+    """Declare the inputs of a memory-mapped bus on `ila` and return the bus."""
+    ila.input("wr", 1)
+    ila.input("rd", 1)
+    ila.input("addr", address_bits)
+    ila.input("data", 8, data_bytes)
+    return Bus(ila, address_bits)
+
+
+def assemble(instruction: Instruction, **operands: int) -> dict[str, int]:
+    """Return the command that `instruction` with these operands is; SpecError names a missing, unknown or unfit one."""
+    unknown = sorted(operands.keys() - instruction.operands.keys())
+    if unknown:
+        known = ", ".join(instruction.operands) or "none"
+        raise SpecError("I102", f'{instruction.name} has no operand "{unknown[0]}"', help=f"operands: {known}")
+    command = dict(instruction.fixed)
+    for name, operand in instruction.operands.items():
+        value = operands.get(name, 0)
+        if not operand.leaf.shape and not iv.inside((value, value), operand.leaf.interval):
+            raise SpecError(
+                "I102",
+                f"operand {name} of {instruction.name} must be in {operand.leaf.interval[0]}…{operand.leaf.interval[1]}, not {value}",
+            )
+        raw = (value + operand.base) & (1 << operand.bits.width) - 1
+        command[operand.input] = command.get(operand.input, 0) | raw << operand.bits.low
+    return command
+
+
+def split_lanes(ila: Ila, command: Command) -> dict[str, list[int]]:
+    """Return each input of a command as its flat lanes; inputs that are not given are 0."""
+    lanes: dict[str, list[int]] = {}
+    for name, leaf in ila.inputs.items():
+        value = command.get(name, 0)
+        size = (iv.width_of(leaf.interval) or (8, False))[0]
+        count = int(leaf.shape[0]) if leaf.shape else 1
+        if not 0 <= value < 1 << size * count:
+            raise SpecError("I101", f"{name} has {size * count} bits; {value:#x} does not fit")
+        lanes[name] = [value >> size * n & (1 << size) - 1 for n in range(count)]
+    return lanes
+
+
+def describe(instruction: Instruction, operands: Mapping[str, Any]) -> str:
+    """Return one line of ILA assembly: the instruction's name and its named fields."""
+    return " ".join([instruction.name, *(f"{k}={_shown(v)}" for k, v in operands.items())])
+
+
+def _shown(value: Any) -> str:
+    return "0x" + "".join(f"{int(b):02x}" for b in reversed(value)) if isinstance(value, list | tuple) else str(value)

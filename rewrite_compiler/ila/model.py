@@ -1,0 +1,278 @@
+"""Ila: an accelerator as architectural state and instructions; each instruction has a decode and an update.
+
+The model is the single source of truth: simulators, proofs, the assembler and the documentation are read from it.
+A state element is *control* (registers, programs: concrete when a plan is made) or *data* (may differ per sample).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import SpecError
+from ..lang import intervals as iv
+from ..lang.arith import switch
+from ..lang.binders import Array, Comprehension, Leaf, array
+from ..lang.expr import Expr, clamp, extract, lift, wrap
+from ..lang.step import NOTHING, Step, assign, together
+
+CONTROL, DATA = "control", "data"
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Bits low … high (both included, as specifications print them) of an input word, plus `base` when assembled."""
+
+    low: int
+    high: int
+    signed: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of bits."""
+        return self.high - self.low + 1
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """One register or memory: its leaf, word width, binding time, reset value and meaning."""
+
+    leaf: Leaf
+    bits: int
+    signed: bool
+    binding: str
+    reset: int
+    doc: str
+
+    @property
+    def name(self) -> str:
+        """The name of the leaf."""
+        return self.leaf.name
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A named field of a command: what the update reads (`leaf`), how a command gives it (`term`), where it is placed."""
+
+    leaf: Leaf
+    term: Expr | Array
+    input: str
+    bits: Bits
+    base: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """The commands an instruction answers to: a condition, the inputs the assembler fixes, operands in the address."""
+
+    condition: Expr
+    fixed: Mapping[str, int]
+    operands: Mapping[str, Operand] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One instruction: when it fires, what it changes, what a read returns."""
+
+    name: str
+    doc: str
+    place: str
+    decode: Expr
+    fixed: Mapping[str, int]
+    operands: Mapping[str, Operand]
+    update: Step
+    result: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Wait:
+    """Why an engine may never finish: while `condition` is 0 it waits for what the sentence says."""
+
+    engine: str
+    condition: Expr
+    sentence: str
+
+
+class States:
+    """The state elements of a model by name: `s.large`."""
+
+    def __init__(self) -> None:
+        self._leaves: dict[str, Leaf] = {}
+
+    def __getattr__(self, name: str) -> Leaf:
+        try:
+            return self._leaves[name]
+        except KeyError:
+            raise AttributeError(f'there is no state "{name}"') from None
+
+    def add(self, leaf: Leaf) -> Leaf:
+        """Register a leaf under its name."""
+        self._leaves[leaf.name] = leaf
+        return leaf
+
+
+class Ila:
+    """A model under construction and in use: inputs, states, instructions."""
+
+    def __init__(self, name: str, doc: str = "", parameters: Mapping[str, Any] | None = None) -> None:
+        """Start an empty model; `parameters` are those of this design revision."""
+        self.name = name
+        self.doc = doc
+        self.parameters = dict(parameters or {})
+        self.inputs: dict[str, Leaf] = {}
+        self.states: dict[str, State] = {}
+        self.instructions: dict[str, Instruction] = {}
+        self.waits: list[Wait] = []
+        self.s = States()
+        self.interrupt: Leaf | None = None
+
+    # -- inputs and states
+
+    def input(self, name: str, bits: int, lanes: int = 1) -> Leaf:
+        """Declare a command input of `lanes` words of `bits` bits (one lane: a scalar)."""
+        made = Leaf((lanes,) if lanes > 1 else (), iv.of_width(bits, False), False, name)
+        self.inputs[name] = made
+        return made
+
+    def register(
+        self,
+        name: str,
+        bits: int,
+        *,
+        shape: Sequence[int] = (),
+        signed: bool = False,
+        reset: int = 0,
+        binding: str = CONTROL,
+        doc: str = "",
+    ) -> Leaf:
+        """Declare a state element; its address is as many indices as `shape` has axes."""
+        if name in self.states:
+            raise SpecError("I102", f'{self.name} declares the state "{name}" twice', place=_caller())
+        leaf = Leaf(tuple(shape), iv.of_width(bits, signed), False, name)
+        self.states[name] = State(leaf, bits, signed, binding, reset, doc)
+        return self.s.add(leaf)
+
+    def memory(
+        self, name: str, shape: Sequence[int], bits: int, *, signed: bool = False, binding: str = DATA, reset: int = 0, doc: str = ""
+    ) -> Leaf:
+        """Declare a data memory."""
+        return self.register(name, bits, shape=shape, signed=signed, reset=reset, binding=binding, doc=doc)
+
+    def word(self, name: str, low: int, high: int) -> Expr:
+        """Return bits low … high of an input; lanes are little-endian."""
+        leaf = self.inputs[name]
+        if not leaf.shape:
+            return extract(leaf[()], low, high - low + 1)
+        size = (iv.width_of(leaf.interval) or (8, False))[0]
+        first, last = low // size, high // size
+        joined = lift(0)
+        for lane in range(last, first - 1, -1):
+            joined = (joined << size) + leaf[lane]
+        return extract(joined, low - first * size, high - low + 1)
+
+    # -- instructions
+
+    def instruction(
+        self, name: str, match: Match, operands: Mapping[str, Bits] | None = None, *, lanes: str = "", result: Array | None = None
+    ) -> Callable[[Callable[..., Step]], Instruction]:
+        """Add an instruction. The decorated function gets one array a named operand and returns the update.
+
+        `operands` are bit fields of the input "data"; `lanes` names an operand that is all of its lanes.
+        """
+        place = _caller()
+
+        def decorate(function: Callable[..., Step]) -> Instruction:
+            found: dict[str, Operand] = dict(match.operands)
+            for key, bits in (operands or {}).items():
+                found[key] = self.field(key, "data", bits)
+            if lanes:
+                data = self.inputs["data"]
+                found[lanes] = Operand(
+                    Leaf(data.shape, data.interval, False, lanes), array(lambda j: data[j], data.shape), "data", Bits(0, 127)
+                )
+            update = function(**{key: o.leaf for key, o in found.items()})
+            return self.add(Instruction(name, inspect.getdoc(function) or "", place, match.condition, match.fixed, found, update, result))
+
+        return decorate
+
+    def field(self, name: str, source: str, bits: Bits) -> Operand:
+        """Return the operand in a bit field of an input."""
+        term = self.word(source, bits.low, bits.high)
+        if bits.signed:
+            term = wrap(term, bits.width, True)
+        return Operand(Leaf((), term.interval, False, name), term, source, bits)
+
+    def config(
+        self,
+        name: str,
+        match: Match,
+        fields: Mapping[str, Bits],
+        *,
+        prefix: str = "",
+        index: Sequence[int] = (),
+        doc: str = "",
+        resets: Mapping[str, int] | None = None,
+        shape: Sequence[int] = (),
+        read: Match | None = None,
+    ) -> Instruction:
+        """Add an instruction that stores each field in the control register of its name (with `prefix`).
+
+        The registers are declared on first use, with `shape` when several units have one each and `index` is this one's.
+        `read` adds the instruction that reads the word back, unlisted bits 0.
+        """
+        operands = {key: self.field(key, "data", bits) for key, bits in fields.items()}
+        updates = []
+        for key, operand in operands.items():
+            state = f"{prefix}{key}"
+            if state not in self.states:
+                self.register(state, fields[key].width, shape=shape, signed=fields[key].signed, reset=(resets or {}).get(key, 0))
+            leaf = self.states[state].leaf
+            updates.append(assign(leaf, operand.leaf[()], *index))
+        if read is not None:
+            stored = {bits.low: (self.states[f"{prefix}{key}"].leaf[tuple(index)], bits) for key, bits in fields.items()}
+            self.readback(f"{name}_read", read, lambda j: switch(j, *(_byte_of(stored, n) for n in range(16))), doc="Read the word back.")
+        return self.add(
+            Instruction(name, doc, _caller(), match.condition, match.fixed, operands | dict(match.operands), together(*updates))
+        )
+
+    def readback(
+        self, name: str, match: Match, lane: Callable[[Expr], Expr], *, lanes: int = 16, doc: str = "Read it back."
+    ) -> Instruction:
+        """Add an instruction that changes nothing and returns `lane` of each lane."""
+        return self.add(Instruction(name, doc, _caller(), match.condition, match.fixed, dict(match.operands), NOTHING, array(lane, lanes)))
+
+    def add(self, instruction: Instruction) -> Instruction:
+        """Add a finished instruction; SpecError when its name is taken."""
+        if instruction.name in self.instructions:
+            first = self.instructions[instruction.name].place
+            raise SpecError(
+                "I102",
+                f'{self.name} already has an instruction "{instruction.name}"',
+                place=instruction.place,
+                help=f"the first is at {first}",
+            )
+        self.instructions[instruction.name] = instruction
+        return instruction
+
+
+def lanes_of(state: Leaf, *index: Expr | int, lanes: int = 16) -> Comprehension:
+    """Return the last axis of a memory at `index`, as an array of lanes."""
+    return array(lambda j: state[(*index, j)], lanes)
+
+
+def _byte_of(stored: Mapping[int, tuple[Expr, Bits]], byte: int) -> Expr:
+    """Return byte `byte` of the word that holds each register in its bit field."""
+    total = lift(0)
+    for low, (register, bits) in stored.items():
+        if low < 8 * byte + 8 and bits.high >= 8 * byte:
+            total = total + ((register << low - 8 * byte) if low >= 8 * byte else register >> 8 * byte - low) % 256
+    return clamp(total, 0, 255)
+
+
+def _caller() -> str:
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("rewrite_compiler.ila."):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""

@@ -1,0 +1,283 @@
+"""Simulator: runs commands on a model, one at a time or in blocks of like commands over many samples.
+
+Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids; both give the same bits. Instructions
+that touch only control state run as generated Python in either reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import AnswerNo, SpecError, UsageError
+from ..lang.binders import Leaf, index_variable
+from ..lang.expr import Expr, var
+from ..lang.machine import Machine
+from ..lang.memory import Memory
+from ..lang.named import Axis, Data, Store, axis_of, storage_dtype
+from ..lang.parallel import is_parallel
+from ..lang.python import StepFunction
+from ..lang.step import Loop, Step, assign, seq, update, updates_of, when
+from .mmio import Command, assemble, split_lanes
+from .model import CONTROL, Ila, Instruction
+
+READINGS = ("arrays", "oracle")
+
+
+class DeviceHang(AnswerNo):
+    """The device waits for something that cannot come."""
+
+    def __init__(self, engine: str, sentence: str) -> None:
+        super().__init__("I104", f"no interrupt can come: {engine} {sentence}")
+
+
+class Simulator:
+    """One device: its state, and the ways to drive it."""
+
+    def __init__(self, ila: Ila, *, reading: str = "arrays", strict: bool = False, samples: int = 0) -> None:
+        """Start at the reset state. With `samples`, operands and results may carry a leading sample axis."""
+        if reading not in READINGS:
+            raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
+        self.ila, self.reading, self.strict, self.samples = ila, reading, strict, samples
+        self.memories: dict[Leaf, Memory] = {}
+        self.views: dict[Leaf, memoryview] = {}
+        for state in ila.states.values():
+            data = np.full(state.leaf.shape, state.reset, storage_dtype(state.leaf.interval))
+            self.memories[state.leaf] = Memory(data)
+            self.views[state.leaf] = _flat_view(data)
+        self.machine = Machine(self.memories, strict=strict)
+        self.sample_axis: Axis = axis_of(_SAMPLE)
+        self.machine.axes.add(self.sample_axis, max(samples, 1))
+        self.executed = 0
+        self._decoder = _Decoder(ila)
+        self._plans: dict[str, _Executable] = {}
+
+    # -- one command at a time
+
+    def command(self, command: Command) -> int | None:
+        """Execute one command; a read returns the word it gives. A command nothing decodes has no effect."""
+        lanes = split_lanes(self.ila, command)
+        found = self._decoder.find(lanes)
+        if found is None:
+            if self.strict:
+                raise SpecError("I101", f"no instruction of {self.ila.name} decodes {_shown(command)}")
+            return None
+        operands = self._executable(found).operands(lanes)
+        result = self.execute(found, operands)
+        return None if result is None else int.from_bytes(bytes(int(x) for x in np.asarray(result).reshape(-1)), "little")
+
+    def write(self, address: int, data: int, **inputs: int) -> None:
+        """Write one bus word."""
+        self.command({"wr": 1, "addr": address, "data": data, **inputs})
+
+    def read(self, address: int, **inputs: int) -> int:
+        """Read one bus word; a read that nothing drives gives 0."""
+        return self.command({"rd": 1, "addr": address, **inputs}) or 0
+
+    def issue(self, name: str, **operands: int) -> int | None:
+        """Execute an instruction by name."""
+        return self.command(assemble(self.ila.instructions[name], **operands))
+
+    def wait_for_interrupt(self) -> None:
+        """Take the interrupt; DeviceHang names the engine and the missing condition when none can come."""
+        line = self.ila.interrupt
+        if line is None:
+            raise UsageError("F203", f"{self.ila.name} has no interrupt")
+        if self.memories[line].data[()]:
+            self.memories[line].data[()] = 0
+            return
+        for wait in self.ila.waits:
+            if not self.machine.evaluator.number(wait.condition):
+                raise DeviceHang(wait.engine, wait.sentence)
+        raise DeviceHang(self.ila.name, "was not started")
+
+    # -- instructions with operands
+
+    def execute(self, instruction: Instruction, operands: Mapping[str, Any]) -> Data | None:
+        """Execute one instruction on operand values (no sample axis); return what a read gives."""
+        self.executed += 1
+        return self._executable(instruction).run_one(operands)
+
+    def block(self, name: str, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
+        """Execute `count` commands of one instruction: operands [count(, lanes)], those in `sampled` [count, samples(, lanes)].
+
+        A read returns [count, samples, lanes] (samples 1 when nothing it reads depends on them).
+        """
+        self.executed += count
+        return self._executable(self.ila.instructions[name]).run_block(count, operands, sampled)
+
+    def state(self, name: str) -> Data:
+        """Return a copy of a state element; a leading sample axis when it depends on samples."""
+        store = self.memories[self.ila.states[name].leaf].full(self.machine.axes)
+        return np.array(store.data)
+
+    def _executable(self, instruction: Instruction) -> _Executable:
+        if instruction.name not in self._plans:
+            self._plans[instruction.name] = _Executable(self, instruction)
+        return self._plans[instruction.name]
+
+
+_SAMPLE = var("sample", (0, None))
+
+
+class _Decoder:
+    """Finds the instruction of a command; compiled once per model, cached by what the decodes read."""
+
+    def __init__(self, ila: Ila) -> None:
+        self.ila = ila
+        self.order = list(ila.instructions.values())
+        self.found = Leaf((), (0, len(self.order)), False, "found")
+        steps = [when(i.decode, assign(self.found, n + 1)) for n, i in enumerate(self.order)]
+        self.function = StepFunction(seq(*steps))
+        self.keys = [n for n, leaf in ila.inputs.items() if any(leaf in i.decode.reads for i in self.order)]
+        self.cache: dict[Any, int] = {}
+
+    def find(self, lanes: Mapping[str, Sequence[int]]) -> Instruction | None:
+        key = tuple(tuple(lanes[k]) for k in self.keys)
+        n = self.cache.get(key)
+        if n is None:
+            out = [0]
+            inputs = {self.ila.inputs[k]: list(v) for k, v in lanes.items()}
+            self.function([out if leaf is self.found else inputs[leaf] for leaf in self.function.memories])
+            n = self.cache[key] = out[0]
+        return self.order[n - 1] if n else None
+
+
+class _Executable:
+    """An instruction prepared for one simulator."""
+
+    def __init__(self, sim: Simulator, instruction: Instruction) -> None:
+        self.sim, self.instruction = sim, instruction
+        self.leaves = {o.leaf: name for name, o in instruction.operands.items()}
+        written = {u.memory for u in updates_of(instruction.update)}
+        touched = written.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
+        self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in touched)
+        self._function: StepFunction | None = None
+        self._extract: StepFunction | None = None
+        self.counter = index_variable("n", 1 << 31)
+
+    # -- operands of a raw command
+
+    def operands(self, lanes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+        inputs = {leaf: list(lanes[name]) for name, leaf in self.sim.ila.inputs.items()}
+        out = {o.leaf: [0] * _size(o.leaf) for o in self.instruction.operands.values()}
+        if self._extract is None:
+            self._extract = StepFunction(seq(*(_extraction(o.leaf, o.term) for o in self.instruction.operands.values())))
+        self._extract([out[m] if m in out else inputs[m] for m in self._extract.memories])
+        return {name: out[o.leaf] for name, o in self.instruction.operands.items()}
+
+    # -- execution
+
+    def run_one(self, operands: Mapping[str, Any]) -> Data | None:
+        values = {leaf: np.asarray(operands[name]).reshape(-1).tolist() for leaf, name in self.leaves.items()}
+        if self.sim.reading == "oracle" or self.is_control:
+            self._oracle(values)
+        else:
+            self._bind({leaf: Store(np.asarray(v).reshape(leaf.shape)) for leaf, v in values.items()})
+            self.sim.machine.run(self.instruction.update)
+        if self.instruction.result is None:
+            return None
+        self._bind({leaf: Store(np.asarray(v).reshape(leaf.shape)) for leaf, v in values.items()})
+        return self._result()
+
+    def _oracle(self, values: Mapping[Leaf, list[int]]) -> None:
+        if self._function is None:
+            self._function = StepFunction(self.instruction.update, strict=self.sim.strict)
+        views = self.sim.views
+        self._function([values[m] if m in values else views[m] for m in self._function.memories])
+        written = frozenset(u.memory for u in updates_of(self.instruction.update))
+        self.sim.machine.forget(written)
+
+    def _bind(self, stores: Mapping[Leaf, Store]) -> None:
+        for leaf, store in stores.items():
+            self.sim.machine.bind(leaf, store)
+
+    def run_block(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str]) -> Data | None:
+        if self.sim.reading == "oracle":
+            return self._one_by_one(count, operands)
+        if count == 1 and not sampled and self.instruction.result is None:
+            self.run_one({k: np.asarray(v)[0] for k, v in operands.items()})
+            return None
+        axis = axis_of(self.counter)
+        self.sim.machine.axes.add(axis, count)
+        loop = Loop(self.counter, _constant(count), self.instruction.update)
+        self._bind({leaf: self._store(leaf, np.asarray(operands[name]), name in sampled, axis) for leaf, name in self.leaves.items()})
+        with self.sim.machine.along(self.counter):
+            if self.instruction.result is not None:
+                return self._rows(axis, count)
+        if is_parallel(self.sim.machine, loop, count).parallel:
+            self.sim.machine.axes.add(axis, count)
+            with self.sim.machine.along(self.counter):
+                self.sim.machine.run(self.instruction.update)
+            self.sim.machine.settle(axis)
+            return None
+        return self._one_by_one(count, operands, sampled)
+
+    def _one_by_one(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
+        rows = []
+        for n in range(count):
+            if self.sim.reading == "oracle" or not sampled:
+                result = self.run_one({k: np.asarray(v)[n] for k, v in operands.items()})
+                rows.append(result)
+                continue
+            sample = (self.sim.sample_axis,)
+            self._bind(
+                {leaf: Store(np.asarray(operands[name])[n], sample if name in sampled else ()) for leaf, name in self.leaves.items()}
+            )
+            self.sim.machine.run(self.instruction.update)
+        return None if self.instruction.result is None else np.stack([np.asarray(r)[None] for r in rows])
+
+    def _store(self, leaf: Leaf, data: Data, is_sampled: bool, axis: Axis) -> Store:
+        batch = self.sim.machine.axes.union((axis,), (self.sim.sample_axis,) if is_sampled else ())
+        if is_sampled and batch[0] == self.sim.sample_axis:
+            data = np.swapaxes(data, 0, 1)
+        return Store(data, batch)
+
+    def _result(self) -> Data:
+        assert self.instruction.result is not None
+        store = self.sim.machine.evaluator.store_of(self.instruction.result)
+        data = np.array(store.data)
+        self.sim.machine.forget(frozenset(self.leaves))
+        return data
+
+    def _rows(self, axis: Axis, count: int) -> Data:
+        assert self.instruction.result is not None
+        store = self.sim.machine.evaluator.store_of(self.instruction.result)
+        sample = self.sim.sample_axis
+        data = store.data
+        if axis not in store.batch:
+            data = np.broadcast_to(np.expand_dims(data, len(store.batch)), (*data.shape[: len(store.batch)], count, *store.own))
+        if sample not in store.batch:
+            return np.array(data)[:, None]
+        return np.ascontiguousarray(np.swapaxes(data, 0, 1))
+
+
+def _extraction(leaf: Leaf, term: Any) -> Step:
+    if isinstance(term, Expr):
+        return assign(leaf, term)
+    return update(leaf, term.shape, lambda *i: (i, term[i]))
+
+
+def _size(leaf: Leaf) -> int:
+    return int(np.prod([int(n) for n in leaf.shape], dtype=int)) if leaf.shape else 1  # type: ignore[arg-type]
+
+
+def _constant(n: int) -> Expr:
+    from ..lang.expr import const
+
+    return const(n)
+
+
+def _flat_view(data: Data) -> memoryview:
+    if data.dtype == object:
+        raise SpecError("I102", "a state element is at most 64 bits wide; use lanes for wider ones")
+    return memoryview(data).cast("B").cast(data.dtype.char) if data.ndim != 1 else memoryview(data)
+
+
+def _shown(command: Command) -> str:
+    return ", ".join(f"{k}={v:#x}" for k, v in command.items())
+
+
+Runner = Callable[[Command], int | None]

@@ -1,0 +1,124 @@
+"""Structured code over scalars: what the loop lowering makes and every compiled reading prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import intervals as iv
+from .binders import Leaf, Table
+from .expr import Scalar
+from .intervals import Interval
+
+
+@dataclass(frozen=True)
+class Tree:
+    """An expression over names: `name`, `const`, `load` (data: the array's name), or an operator of Expr."""
+
+    op: str
+    args: tuple[Tree, ...]
+    data: Any
+    interval: Interval
+    real: bool
+
+
+@dataclass(frozen=True)
+class Bind:
+    """name := value, once."""
+
+    name: str
+    value: Tree
+
+
+@dataclass(frozen=True)
+class Mutable:
+    """A scalar that is assigned again; the interval is that of all its values."""
+
+    name: str
+    value: Tree
+    interval: Interval
+    real: bool
+
+
+@dataclass(frozen=True)
+class Assign:
+    """A new value of a mutable scalar."""
+
+    name: str
+    value: Tree
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """A local array of `size` elements."""
+
+    name: str
+    size: Tree
+    interval: Interval
+    real: bool
+
+
+@dataclass(frozen=True)
+class Store:
+    """array[index] := value; the array is a memory's or a local's name."""
+
+    array: str
+    index: Tree
+    value: Tree
+
+
+@dataclass(frozen=True)
+class For:
+    """body for name = 0 … extent−1."""
+
+    name: str
+    extent: Tree
+    body: list[Statement]
+
+
+@dataclass(frozen=True)
+class If:
+    """then if the condition is 1, else otherwise."""
+
+    condition: Tree
+    then: list[Statement]
+    otherwise: list[Statement]
+
+
+@dataclass(frozen=True)
+class Raise:
+    """A diagnostic of strict simulation."""
+
+    code: str
+    sentence: str
+
+
+Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise
+
+
+@dataclass(frozen=True)
+class Routine:
+    """Lowered code: the memories it touches (name → leaf), the tables it reads, its statements."""
+
+    memories: dict[str, Leaf]
+    tables: dict[str, Table]
+    body: list[Statement]
+
+
+def constant(value: Scalar, real: bool = False) -> Tree:
+    """Return a constant tree."""
+    return Tree("const", (), value, (int(value), int(value)) if not real else iv.EVERYTHING, real)
+
+
+def apply(op: str, a: Tree, b: Tree) -> Tree:
+    """Return a + b or a · b of integer trees, folded where an operand is a constant."""
+    if a.op == "const" and b.op == "const":
+        return constant(a.data + b.data if op == "add" else a.data * b.data)
+    zero = next((x for x in (a, b) if x.op == "const" and x.data == 0), None)
+    one = next((x for x in (a, b) if x.op == "const" and x.data == 1), None)
+    if zero is not None:
+        return zero if op == "mul" else (b if a is zero else a)
+    if one is not None and op == "mul":
+        return b if a is one else a
+    interval = (iv.add if op == "add" else iv.mul)(a.interval, b.interval)
+    return Tree(op, (a, b), None, interval, False)

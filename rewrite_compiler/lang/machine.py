@@ -1,0 +1,198 @@
+"""Machine: runs Steps on numpy memories, whole index grids and, where it is proved safe, whole loops at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import SpecError
+from .arrays import Evaluator, NotUniform, Opened, Scope
+from .binders import Leaf
+from .expr import Expr
+from .memory import Memory
+from .named import Affine, Axis, Named, Store, affine, axis_of, reach, scatter, strided
+from .parallel import Analysis, is_parallel
+from .step import Let, Loop, Require, Seq, Step, Together, Update, When
+
+CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
+
+
+class Machine:
+    """State memories and the axes they depend on; `run` executes a step."""
+
+    def __init__(self, memories: Mapping[Leaf, Memory], *, strict: bool = False) -> None:
+        """Take the memories by reference; with `strict`, diagnostics are raised."""
+        self.memories: dict[Leaf, Store] = dict(memories)
+        self.strict = strict
+        self.evaluator = Evaluator(self.memories)
+        self.axes = self.evaluator.axes
+        self.analyses: dict[Any, Analysis] = {}
+        self.vectorised = 0
+
+    def run(self, step: Step) -> None:
+        """Execute a step."""
+        with np.errstate(all="ignore"):
+            self._step(step)
+
+    def bind(self, leaf: Leaf, store: Store) -> None:
+        """Give a leaf (an operand of an instruction) its contents."""
+        self.memories[leaf] = store
+        self.forget(frozenset((leaf,)))
+
+    # -- steps
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Update):
+            self._write(step, self._value(step))
+        elif isinstance(step, Seq):
+            for part in step.steps:
+                self._step(part)
+        elif isinstance(step, Loop):
+            self._loop(step)
+        elif isinstance(step, When):
+            self._step(step.then if self.evaluator.number(step.condition) else step.otherwise)
+        elif isinstance(step, Together):
+            values = [self._value(u) for u in step.updates]
+            for u, v in zip(step.updates, values, strict=True):
+                self._write(u, Named(np.array(v.data), v.axes))
+        elif isinstance(step, Let):
+            self._let(step)
+        elif isinstance(step, Require):
+            self._require(step)
+
+    def _let(self, step: Let) -> None:
+        store = self.evaluator.store_of(step.array)
+        self.bind(step.local, Store(np.array(store.data), store.batch))
+        self._step(step.body)
+
+    def _require(self, step: Require) -> None:
+        if self.strict and not np.all(self.evaluator.value(step.condition).data):
+            raise SpecError(step.code, step.sentence)
+
+    def _value(self, u: Update) -> Named:
+        with self._grid(u):
+            return self.evaluator.value(u.value)
+
+    def _grid(self, u: Update) -> Any:
+        extents = [self.evaluator.number(n) for n in u.extents]
+        return self.evaluator.inner(axes=list(zip(u.variables, extents, strict=True)))
+
+    # -- writing
+
+    def _write(self, u: Update, value: Named) -> None:
+        memory = self.memories[u.memory]
+        if not isinstance(memory, Memory):
+            raise SpecError("I102", f"{u.memory.name} is not a state memory and cannot be written")
+        with self._grid(u):
+            own = frozenset(map(axis_of, u.variables))
+            if 0 not in self.axes.shape(tuple(own)):
+                self._put(u, memory, value, own)
+        self.forget(frozenset((u.memory,)))
+
+    def _put(self, u: Update, memory: Memory, value: Named, own: frozenset[Axis]) -> None:
+        ev = self.evaluator
+        indices = [affine(a, self.axes, ev.is_axis, ev.value) for a in u.address]
+        known = [i for i in indices if i is not None]
+        if len(known) == len(indices):
+            box = [reach(i, self.axes) for i in known]
+            self._inside(u, box, memory)
+            addressed = {v for i in known for v, _ in i.terms}
+            batch = tuple(a for a in value.axes if a not in own and a not in addressed)
+            if self._overlaid(memory, known, value, own, batch):
+                return
+            self._put_strided(memory, known, value, batch, box)
+        else:
+            self._put_scattered(u, memory, [ev.value(a) for a in u.address], value, own)
+
+    def _overlaid(self, memory: Memory, known: Sequence[Affine], value: Named, own: frozenset[Axis], batch: tuple[Axis, ...]) -> bool:
+        """Write a whole box whose contents depend on batch axes without copying the rest of the memory."""
+        order: list[Axis | None] = []
+        for i in known:
+            if len(i.terms) > 1 or any(c != 1 for _, c in i.terms):
+                return False
+            order.append(i.terms[0][0] if i.terms else None)
+        named = [a for a in order if a is not None]
+        if not batch or set(named) != own or len(set(named)) != len(named):
+            return False
+        grid = (*batch, *named)
+        full = self.axes.full(value, self.axes.union(grid))
+        data = full.transpose([self.axes.union(grid).index(a) for a in grid])
+        shape = (*self.axes.shape(batch), *(1 if a is None else self.axes.extent[a] for a in order))
+        contents = np.ascontiguousarray(data).reshape(shape).astype(memory.data.dtype)
+        return memory.overlay([i.constant for i in known], contents, batch)
+
+    def _put_strided(
+        self, memory: Memory, known: Sequence[Affine], value: Named, batch: tuple[Axis, ...], box: Sequence[tuple[int, int]]
+    ) -> None:
+        window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
+        view, names = strided(window, origin, known, self.axes)
+        order = self.axes.union(names, value.axes)
+        target = view.transpose([names.index(a) for a in order])
+        target[...] = self.axes.align(value, order)
+
+    def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own: frozenset[Axis]) -> None:
+        addressed = {a for i in indices for a in i.axes}
+        batch = tuple(a for a in value.axes if a not in own and a not in addressed)
+        box = [(int(np.min(i.data)), int(np.max(i.data))) for i in indices]
+        self._inside(u, box, memory)
+        window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
+        scatter(window, origin, indices, value, self.axes)
+
+    def _inside(self, u: Update, box: Sequence[tuple[int, int]], memory: Memory) -> None:
+        for axis, ((low, high), n) in enumerate(zip(box, memory.own, strict=True)):
+            if low < 0 or high >= n:
+                outside = low if low < 0 else high
+                raise SpecError("I103", f"{u.memory.name} has {n} elements on axis {axis}; the update writes element {outside}")
+
+    # -- loops
+
+    def _loop(self, step: Loop) -> None:
+        extent = self.evaluator.number(step.extent)
+        chunk = self._chunk(step, extent)
+        if chunk < 2:
+            for k in range(extent):
+                with self.evaluator.inner({step.variable: k}):
+                    self._step(step.body)
+            return
+        self.vectorised += 1
+        axis = axis_of(step.variable)
+        for start in range(0, extent, chunk):
+            self.axes.add(axis, min(chunk, extent - start), start)
+            with self.along(step.variable):
+                self._step(step.body)
+            self.settle(axis)
+
+    def settle(self, axis: Axis) -> None:
+        """End a vectorised loop: memories keep what its last iteration left."""
+        for memory in self.memories.values():
+            if isinstance(memory, Memory):
+                memory.settle(axis)
+        self.forget(frozenset(self.memories))
+
+    def along(self, variable: Expr) -> Opened:
+        """Open a scope in which `variable` stands for its axis."""
+        return Opened(self.evaluator, Scope(self.evaluator.scope, None, [variable]))
+
+    def _chunk(self, step: Loop, extent: int) -> int:
+        """Return how many iterations may run at once; 1 when they must run in order."""
+        if extent < 2:
+            return 1
+        try:
+            found = is_parallel(self, step, extent)
+        except NotUniform:
+            return 1
+        if not found.parallel:
+            return 1
+        return max(1, min(extent, CHUNK_ELEMENTS // max(1, found.elements)))
+
+    def forget(self, written: frozenset[Leaf]) -> None:
+        """Drop kept values that depend on the written leaves."""
+        scope: Scope | None = self.evaluator.scope
+        while scope is not None:
+            for kept in (scope.terms, scope.stores, scope.folds):
+                stale = [k for k in kept if not k.reads.isdisjoint(written)]  # type: ignore[attr-defined]
+                for k in stale:
+                    del kept[k]  # type: ignore[attr-defined]
+            scope = scope.parent

@@ -1,0 +1,313 @@
+"""Named: a numpy array whose axes are called by the variables they stand for; the value of the arrays reading.
+
+Only the axes a term depends on are materialised. `gather` and `scatter` read and write a store through index terms, by a
+strided view where the indices are affine and by numpy's advanced indexing elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from . import intervals as iv
+from .expr import Expr
+from .intervals import Interval
+
+Data = NDArray[Any]
+Axis = int  # the serial number of the variable it stands for: terms cannot be compared with ==
+FLOAT32_EXACT, FLOAT64_EXACT = 1 << 24, 1 << 53
+
+
+@dataclass(frozen=True)
+class Named:
+    """`data` with one dimension for each of `axes`, in the order of binding."""
+
+    data: Any  # ndarray, or a Python number when there are no axes
+    axes: tuple[Axis, ...]
+
+
+@dataclass(eq=False)
+class Store:
+    """The contents of an array: `batch` axes first, then its own dimensions."""
+
+    data: Data
+    batch: tuple[Axis, ...] = ()
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The array's own dimensions."""
+        return self.data.shape[len(self.batch) :]
+
+    def window(self, low: Sequence[int], high: Sequence[int], axes: Axes) -> tuple[Store, Sequence[int]]:
+        """Return a store that holds the box low … high, and the place of that store's first element."""
+        return self, [0] * len(low)
+
+
+def dtype_of(*intervals: Interval) -> Any:
+    """Return the integer type in which values of all intervals are exact; object when none is."""
+    word = iv.width_of(iv.hull(*intervals))
+    if word is None:
+        return np.int64
+    bits, signed = word
+    bits += 0 if signed else 1
+    return np.int32 if bits <= 32 else np.int64 if bits <= 64 else object
+
+
+def storage_dtype(interval: Interval, real: bool = False) -> Any:
+    """Return the narrowest numpy type that stores values of the interval."""
+    if real:
+        return np.float64
+    word = iv.width_of(interval)
+    if word is None:
+        return np.int64
+    bits, signed = word
+    kinds = (np.int8, np.int16, np.int32, np.int64) if signed else (np.uint8, np.uint16, np.uint32, np.uint64)
+    return next((k for k, b in zip(kinds, (8, 16, 32, 64), strict=True) if bits <= b), object)
+
+
+class Axes:
+    """The axes that are bound now, in order, with their extents."""
+
+    def __init__(self) -> None:
+        self.order: dict[Axis, int] = {}
+        self.extent: dict[Axis, int] = {}
+        self.start: dict[Axis, int] = {}
+
+    def add(self, axis: Axis, extent: int, start: int = 0) -> None:
+        """Bind an axis to start … start+extent−1; its place in the order is that of its first binding."""
+        if axis not in self.order:
+            self.order[axis] = len(self.order)
+        self.extent[axis] = extent
+        self.start[axis] = start
+
+    def union(self, *groups: Sequence[Axis]) -> tuple[Axis, ...]:
+        """Return all axes of the groups, in binding order."""
+        return tuple(sorted({a for g in groups for a in g}, key=self.order.__getitem__))
+
+    def shape(self, axes: Sequence[Axis]) -> tuple[int, ...]:
+        """Return the extents of `axes`."""
+        return tuple(self.extent[a] for a in axes)
+
+    def align(self, x: Named, axes: tuple[Axis, ...]) -> Any:
+        """Return the data of `x` with a dimension (1 where absent) for each of `axes`."""
+        if x.axes in ((), axes):
+            return x.data
+        present = dict(zip(x.axes, x.data.shape, strict=True))
+        return x.data.reshape(tuple(present.get(a, 1) for a in axes))
+
+    def full(self, x: Named, axes: tuple[Axis, ...]) -> Data:
+        """Return the data of `x` broadcast to the extents of `axes`."""
+        return np.broadcast_to(np.asarray(self.align(x, axes)), self.shape(axes))
+
+    def index(self, axis: Axis) -> Named:
+        """Return the values of a bound variable along its axis."""
+        start = self.start[axis]
+        return Named(np.arange(start, start + self.extent[axis]), (axis,))
+
+    def position(self, axis: Axis, grid: tuple[Axis, ...]) -> Data:
+        """Return 0 … extent−1 along `axis`, aligned to a grid."""
+        return np.asarray(self.align(Named(np.arange(self.extent[axis]), (axis,)), grid))
+
+    def ordered(self, data: Data, axes: Sequence[Axis]) -> Named:
+        """Return data whose dimensions are `axes` in any order as a Named in binding order."""
+        wanted = self.union(axes)
+        position = {a: n for n, a in enumerate(axes)}
+        return Named(data.transpose([position[a] for a in wanted]), wanted)
+
+
+def axis_of(variable: Expr) -> Axis:
+    """Return the axis that a variable is called by."""
+    return int(variable.data[1])
+
+
+# -- affine indices
+
+
+@dataclass(frozen=True)
+class Affine:
+    """constant + Σ coefficient · variable."""
+
+    constant: int
+    terms: tuple[tuple[Axis, int], ...]
+
+
+def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable[[Expr], Named]) -> Affine | None:
+    """Return `e` as an affine function of axis positions, or None; other subterms are evaluated by `value`."""
+    along = [v for v in e.free if is_axis(v)]
+    if not along:
+        known = value(e)
+        return Affine(int(known.data), ()) if known.axes == () else None
+    if e.op == "var":
+        return Affine(axes.start[axis_of(e)], ((axis_of(e), 1),))
+    if e.op in ("add", "sub"):
+        parts = [affine(a, axes, is_axis, value) for a in e.args]
+        return _combine(parts[0], parts[1], 1 if e.op == "add" else -1)
+    if e.op == "mul":
+        return _scaled([affine(a, axes, is_axis, value) for a in e.args])
+    if e.op == "mod" and e.args[1].value is not None:
+        return _in_one_period(affine(e.args[0], axes, is_axis, value), int(e.args[1].value), axes)
+    return _progression(value(e)) if len(along) == 1 else None
+
+
+def _in_one_period(a: Affine | None, modulus: int, axes: Axes) -> Affine | None:
+    """Return a mod m where the affine `a` stays between two multiples of m."""
+    if a is None:
+        return None
+    low, high = reach(a, axes)
+    return Affine(a.constant - low // modulus * modulus, a.terms) if low // modulus == high // modulus else None
+
+
+def _progression(x: Named) -> Affine | None:
+    """Return values along one axis as an affine function of its position, where they are an arithmetic progression."""
+    if x.axes == ():
+        return Affine(int(x.data), ())
+    if len(x.axes) != 1 or x.data.size == 0:
+        return None
+    first = int(x.data[0])
+    step = int(x.data[1]) - first if x.data.size > 1 else 0
+    is_even = bool((np.diff(x.data.astype(np.int64)) == step).all())
+    return Affine(first, ((x.axes[0], step),) if step else ()) if is_even else None
+
+
+def _combine(a: Affine | None, b: Affine | None, sign: int) -> Affine | None:
+    if a is None or b is None:
+        return None
+    terms = dict(a.terms)
+    for v, c in b.terms:
+        terms[v] = terms.get(v, 0) + sign * c
+    return Affine(a.constant + sign * b.constant, tuple(terms.items()))
+
+
+def _scaled(parts: Sequence[Affine | None]) -> Affine | None:
+    a, b = parts
+    if a is None or b is None or (a.terms and b.terms):
+        return None
+    linear, factor = (a, b.constant) if a.terms else (b, a.constant)
+    return Affine(linear.constant * factor, tuple((v, c * factor) for v, c in linear.terms))
+
+
+def reach(i: Affine, axes: Axes) -> tuple[int, int]:
+    """Return the smallest and largest value of an affine index."""
+    low = i.constant + sum(min(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
+    return low, i.constant + sum(max(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
+
+
+def strided(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes: Axes) -> tuple[Data, tuple[Axis, ...]]:
+    """Return a view of `store` whose dimensions are its batch axes and the axes of the affine indices, all inside."""
+    data, batch = store.data, len(store.batch)
+    own_axes = list(dict.fromkeys(v for i in indices for v, _ in i.terms if v not in store.batch))
+    names = (*store.batch, *own_axes)
+    steps = dict.fromkeys(names, 0)
+    for n, v in enumerate(store.batch):
+        steps[v] += data.strides[n]
+    for dimension, i in enumerate(indices):
+        for v, c in i.terms:
+            steps[v] += c * data.strides[batch + dimension]
+    if 0 in axes.shape(names):
+        return np.empty(axes.shape(names), data.dtype), names
+    places = [i.constant - o for i, o in zip(indices, origin, strict=True)]
+    corner = data[(*[slice(0, 1)] * batch, *(slice(p, p + 1) for p in places), ...)]
+    return as_strided(corner, axes.shape(names), [steps[v] for v in names]), names
+
+
+def gather(store: Store, origin: Sequence[int], indices: Sequence[Named], axes: Axes) -> Named:
+    """Return store[indices] by advanced indexing; the indices are inside the store."""
+    reads = axes.union(*(i.axes for i in indices))
+    joint = tuple(b for b in store.batch if b in reads)
+    alone = tuple(b for b in store.batch if b not in reads)
+    order = [store.batch.index(b) for b in (*alone, *joint)] + list(range(len(store.batch), store.data.ndim))
+    keys: list[Any] = [axes.position(b, reads) for b in joint]
+    keys.extend(np.asarray(axes.align(i, reads)) - o if o else axes.align(i, reads) for i, o in zip(indices, origin, strict=True))
+    picked = store.data.transpose(order)[(*[slice(None)] * len(alone), *_plain_last(keys, indices, reads))]
+    return axes.ordered(picked, (*alone, *reads))
+
+
+def _plain_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ...]) -> list[Any]:
+    """Replace a last index that is a whole plain axis by a slice, which numpy copies in runs."""
+    if len(keys) < 2 or not indices or indices[-1].axes != reads[-1:]:
+        return keys
+    last = indices[-1].data
+    alone = all(reads[-1] not in i.axes for i in indices[:-1])
+    steps = np.asarray(keys[-1]).reshape(-1)
+    if not alone or last.ndim != 1 or len(last) < 2 or (np.diff(steps) != 1).any() or len(keys) != len(indices):
+        return keys
+    return [
+        *(k.reshape(k.shape[:-1]) if isinstance(k, np.ndarray) and k.ndim else k for k in keys[:-1]),
+        slice(int(steps[0]), int(steps[-1]) + 1),
+    ]
+
+
+def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value: Named, axes: Axes) -> None:
+    """store[indices] := value by advanced indexing; the indices are inside the store."""
+    grid = axes.union(value.axes, store.batch, *(i.axes for i in indices))
+    keys: list[Any] = [axes.position(b, grid) for b in store.batch]
+    keys.extend(np.asarray(axes.align(i, grid)) - o for i, o in zip(indices, origin, strict=True))
+    store.data[tuple(keys)] = axes.align(value, grid)
+
+
+# -- contraction
+
+
+def contract(a: Named, b: Named, over: Sequence[Axis], axes: Axes, bound: int | None, real: bool) -> Named:
+    """Return Σ_over a·b. `bound` limits Σ|a||b| when known: BLAS is used where it proves every partial sum exact."""
+    a, b = _sum_alone(a, b, over), _sum_alone(b, a, over)
+    shared = [v for v in a.axes if v in b.axes]
+    summed = [v for v in shared if v in over]
+    batch = [v for v in shared if v not in over]
+    rows = [v for v in a.axes if v not in shared]
+    columns = [v for v in b.axes if v not in shared]
+    size = axes.shape
+    left = _transposed(a, [*batch, *rows, *summed]).reshape(math.prod(size(batch)), math.prod(size(rows)), -1)
+    right = _transposed(b, [*batch, *summed, *columns]).reshape(left.shape[0], left.shape[2], math.prod(size(columns)))
+    kind = None if real else _blas_type(left, right, bound)
+    if kind is not None:
+        left, right = left.astype(kind, copy=False), right.astype(kind, copy=False)
+    product = np.matmul(left, right)
+    if kind is not None and kind is not object and np.issubdtype(kind, np.floating):
+        product = product.astype(np.int64)
+    names = [*batch, *rows, *columns]
+    return axes.ordered(product.reshape(size(names)), names)
+
+
+def _sum_alone(a: Named, b: Named, over: Sequence[Axis]) -> Named:
+    alone = tuple(n for n, v in enumerate(a.axes) if v in over and v not in b.axes)
+    if not alone:
+        return a
+    wide = a.data if np.issubdtype(a.data.dtype, np.floating) or a.data.dtype == object else a.data.astype(np.int64)
+    return Named(wide.sum(axis=alone), tuple(v for n, v in enumerate(a.axes) if n not in alone))
+
+
+def _transposed(x: Named, order: Sequence[Axis]) -> Data:
+    return np.asarray(x.data).transpose([x.axes.index(v) for v in order])
+
+
+def _blas_type(left: Data, right: Data, bound: int | None) -> Any:
+    """Return the cheapest type in which the product is exact (a sum of magnitudes ≤ 2^p is exact with p significand bits)."""
+    if left.size == 0 or right.size == 0:
+        return np.int64
+    if bound is None or bound > FLOAT32_EXACT:
+        actual = _largest(left) * _largest(right) * left.shape[2]
+        bound = actual if bound is None else min(actual, bound)
+    if bound <= FLOAT32_EXACT:
+        return np.float32
+    if bound <= FLOAT64_EXACT:
+        return np.float64
+    return np.int64 if bound < 1 << 63 else object
+
+
+def _largest(x: Data) -> int:
+    return max(int(x.max()), -int(x.min()), 1)
+
+
+def axes_of(extents: Mapping[Axis, int]) -> Axes:
+    """Return axes with the given extents, bound in order."""
+    made = Axes()
+    for v, n in extents.items():
+        made.add(v, n)
+    return made

@@ -1,0 +1,261 @@
+"""May the iterations of a loop run at once? Decided exactly, from the addresses its body reads and writes.
+
+Addresses depend on control only, so they are computed for all iterations before the loop runs. A loop is parallel when
+no iteration reads what an earlier one wrote, no element is written by two iterations, and what is written at the same
+place by all of them is written before it is read (then every iteration has a copy of its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .arrays import NotUniform
+from .binders import Comprehension, FoldResult, Leaf
+from .expr import Expr, lift
+from .loops import loads_of, terms_of
+from .named import Axes, Axis, Data, Named, axis_of
+from .step import Let, Loop, Seq, Step, Together, Update, When, updates_of
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+UNROLLED = 128  # inner loops whose conditions vary are followed iteration by iteration up to this length
+SEQUENTIAL_ELEMENTS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The answer, and the elements one iteration's largest statement touches."""
+
+    parallel: bool
+    elements: int = 1
+
+
+@dataclass
+class _Access:
+    """One read or write of a memory: linear addresses, their axes, and its place in program order."""
+
+    order: int
+    address: Data
+    axes: tuple[Axis, ...]
+    own: frozenset[Axis] = frozenset()  # axes of the update itself: they do not count iterations
+    grouped: bool = False
+
+
+@dataclass
+class _Trace:
+    written: frozenset[Leaf]
+    reads: dict[Leaf, list[_Access]] = field(default_factory=dict)
+    writes: dict[Leaf, list[_Access]] = field(default_factory=dict)
+    order: int = 0
+    elements: int = 1
+    grouped: bool = False  # inside an inner loop of several statements, whose order between iterations is not tracked
+
+
+def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
+    """Tell whether the iterations of `loop` may run at once; NotUniform when its control differs between them."""
+    written = frozenset(u.memory for u in updates_of(loop.body))
+    trace = _Trace(written)
+    axis = axis_of(loop.variable)
+    machine.axes.add(axis, extent)
+    with machine.along(loop.variable):
+        _follow(machine, loop.body, trace)
+    machine.forget(frozenset(machine.memories))
+    parallel = all(_independent(trace, leaf, axis, extent) for leaf in written)
+    samples = max(
+        (machine.axes.extent[b] for m in machine.memories.values() for r in getattr(m, "regions", ()) for b in r.store.batch), default=1
+    )
+    return Analysis(parallel, trace.elements * samples // extent or 1)
+
+
+def _follow(machine: Machine, step: Step, trace: _Trace) -> None:
+    if isinstance(step, Update):
+        _follow_updates(machine, (step,), trace)
+    elif isinstance(step, Together):
+        _follow_updates(machine, step.updates, trace)
+    elif isinstance(step, Seq):
+        for part in step.steps:
+            _follow(machine, part, trace)
+    elif isinstance(step, When):
+        if not step.condition.reads.isdisjoint(trace.written):
+            raise NotUniform("a condition depends on what the loop writes")
+        _follow(machine, step.then if machine.evaluator.number(step.condition) else step.otherwise, trace)
+    elif isinstance(step, Loop):
+        _inner(machine, step, trace)
+    elif isinstance(step, Let):
+        _follow_let(machine, step, trace)
+
+
+def _follow_updates(machine: Machine, updates: Sequence[Update], trace: _Trace) -> None:
+    for u in updates:
+        _read(machine, u, trace)
+    for u in updates:
+        _note(machine, u, trace)
+    trace.order += not trace.grouped
+
+
+def _follow_let(machine: Machine, step: Let, trace: _Trace) -> None:
+    if not step.array.reads.isdisjoint(trace.written):
+        raise NotUniform("a local depends on what the loop writes")
+    machine.bind(step.local, machine.evaluator.store_of(step.array))
+    _follow(machine, step.body, trace)
+
+
+def _inner(machine: Machine, step: Loop, trace: _Trace) -> None:
+    """Follow an inner loop as one more axis; where its control differs between iterations, one by one."""
+    if not step.extent.reads.isdisjoint(trace.written):
+        raise NotUniform("an inner loop's length depends on what the loop writes")
+    extent = machine.evaluator.number(step.extent)
+    if extent > 1:
+        before = _copied(trace.reads), _copied(trace.writes), trace.order, trace.grouped
+        try:
+            _follow_along(machine, step, extent, trace)
+        except NotUniform:
+            trace.reads, trace.writes, trace.order, trace.grouped = before
+            machine.forget(frozenset(machine.memories))
+        else:
+            return
+    if extent > UNROLLED:
+        raise NotUniform(f"an inner loop of {extent} iterations has conditions of its own")
+    for k in range(extent):
+        with machine.evaluator.inner({step.variable: k}):
+            _follow(machine, step.body, trace)
+
+
+def _copied(accesses: dict[Leaf, list[_Access]]) -> dict[Leaf, list[_Access]]:
+    return {leaf: list(found) for leaf, found in accesses.items()}
+
+
+def _follow_along(machine: Machine, step: Loop, extent: int, trace: _Trace) -> None:
+    machine.axes.add(axis_of(step.variable), extent)
+    grouped = trace.grouped
+    trace.grouped = grouped or not isinstance(step.body, Update)
+    with machine.along(step.variable):
+        _follow(machine, step.body, trace)
+    trace.grouped = grouped
+    trace.order += 1
+
+
+def _read(machine: Machine, u: Update, trace: _Trace) -> None:
+    if any(not a.reads.isdisjoint(trace.written) for a in u.address):
+        raise NotUniform("an address depends on what the loop writes")
+    if u.value.reads.isdisjoint(trace.written):
+        return
+    loads, extents = _loads_and_binders(u.value)
+    with machine._grid(u):
+        for load in loads:
+            if load.data in trace.written:
+                _note_read(machine, load, extents, trace)
+
+
+def _loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
+    """Return every load below a term, and the extents of all variables bound below it."""
+    loads = list(loads_of(e))
+    extents: dict[Expr, Expr] = {}
+    for x in terms_of(e):
+        if x.op == "reduce":
+            extents.update(zip(x.data[1], x.args[1:], strict=True))
+        elif x.op == "load" and isinstance(x.data, Comprehension):
+            extents.update(zip(x.data.variables, map(lift, x.data.shape), strict=True))
+        elif x.op == "load" and isinstance(x.data, FoldResult):
+            extents[x.data.fold.variable] = x.data.fold.extent
+    return loads, extents
+
+
+def _note_read(machine: Machine, load: Expr, extents: dict[Expr, Expr], trace: _Trace) -> None:
+    inner = [(v, machine.evaluator.number(extents[v])) for i in load.args for v in i.free if v in extents]
+    with machine.evaluator.inner(axes=inner):
+        access = _access(machine, load.data, load.args, trace)
+    if not any(_covers(write, access, machine.axes) for write in trace.writes.get(load.data, ())):
+        trace.reads.setdefault(load.data, []).append(access)
+
+
+def _note(machine: Machine, u: Update, trace: _Trace) -> None:
+    with machine._grid(u):
+        access = replace(_access(machine, u.memory, u.address, trace), own=frozenset(map(axis_of, u.variables)))
+    trace.writes.setdefault(u.memory, []).append(access)
+
+
+def _access(machine: Machine, leaf: Leaf, indices: Sequence[Expr], trace: _Trace) -> _Access:
+    linear = Named(0, ())
+    axes = machine.axes
+    for i, n in zip(indices, leaf.shape, strict=True):
+        value = machine.evaluator.value(i)
+        grid = axes.union(linear.axes, value.axes)
+        size = int(machine.evaluator.number(lift(n)))
+        linear = Named(np.asarray(axes.align(linear, grid)) * size + np.asarray(axes.align(value, grid), np.int64), grid)
+    data = np.asarray(linear.data)
+    trace.elements = max(trace.elements, data.size)
+    if data.size > SEQUENTIAL_ELEMENTS:
+        raise NotUniform("the loop touches too many elements to be analysed at once")
+    return _Access(trace.order, data, linear.axes, grouped=trace.grouped)
+
+
+def _covers(write: _Access, read: _Access, axes: Axes) -> bool:
+    """Tell whether every element read was written before in the same iteration of every loop around both."""
+    around = tuple(a for a in write.axes if a not in write.own)
+    places = [_keyed(x, around, axes) for x in (read, write)]
+    return bool(np.isin(*places).all())
+
+
+def _keyed(a: _Access, around: tuple[Axis, ...], axes: Axes) -> Data:
+    """Return addresses made distinct between the iterations of the loops `around`."""
+    grid = axes.union(a.axes, around)
+    address = axes.full(Named(a.address, a.axes), grid)
+    key: Data = np.zeros((), np.int64)
+    for x in around:
+        key = key * axes.extent[x] + axes.position(x, grid)
+    return address + (key << 40)
+
+
+def _independent(trace: _Trace, leaf: Leaf, axis: Axis, extent: int) -> bool:
+    writes, reads = trace.writes.get(leaf, []), trace.reads.get(leaf, [])
+    moving = [w for w in writes if axis in w.axes]
+    fixed = [w for w in writes if axis not in w.axes]
+    if not moving:
+        return not any(np.isin(r.address, w.address).any() for r in reads for w in fixed)
+    if fixed and any(np.isin(m.address, w.address).any() for m in moving for w in fixed):
+        return False
+    if any(np.isin(r.address, w.address).any() for r in reads for w in fixed):
+        return False
+    return _disjoint(moving, reads, axis, extent)
+
+
+def _disjoint(writes: Sequence[_Access], reads: Sequence[_Access], axis: Axis, extent: int) -> bool:
+    low = min(int(w.address.min()) for w in writes)
+    high = max(int(w.address.max()) for w in writes)
+    owner = np.full(high - low + 1, -1, np.int64)
+    last = np.full(high - low + 1, -1, np.int64)  # −1 also where the order is not known: no later read is safe
+    for w in writes:
+        iteration = _iterations(w, axis, extent)
+        flat = w.address.reshape(-1) - low
+        first = owner[flat]
+        if ((first >= 0) & (first != iteration)).any():
+            return False
+        owner[flat] = iteration
+        if (owner[flat] != iteration).any():
+            return False
+        last[flat] = np.maximum(last[flat], w.order) if not w.grouped else -1
+    for r in reads:
+        iteration = _iterations(r, axis, extent)
+        flat = r.address.reshape(-1) - low
+        inside = (flat >= 0) & (flat < len(owner))
+        flat, iteration = flat[inside], iteration[inside]
+        writer = owner[flat]
+        earlier = (writer >= 0) & (writer < iteration)
+        later = (writer > iteration) & (last[flat] < r.order)
+        if earlier.any() or later.any():
+            return False
+    return True
+
+
+def _iterations(a: _Access, axis: Axis, extent: int) -> Data:
+    if axis not in a.axes:
+        return np.zeros(a.address.size, np.int64)
+    shape = [1] * a.address.ndim
+    shape[a.axes.index(axis)] = extent
+    return np.broadcast_to(np.arange(extent).reshape(shape), a.address.shape).reshape(-1)

@@ -1,0 +1,185 @@
+"""Step: a change of state. Instruction updates, engine state machines and micro-op loops are Steps.
+
+The right-hand sides of one `update` (and of all updates that go `together`) read the state before the step; a `loop`
+runs in order; `let` gives a name to an array computed now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..errors import SpecError
+from . import intervals as iv
+from .binders import Array, Extent, Leaf, as_shape, index_variable
+from .expr import Expr, Operand, as_real, lift
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Base of the six kinds of step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Update(Step):
+    """memory[address] := value for all values of the variables at once; the addresses must be distinct."""
+
+    memory: Leaf
+    variables: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+    address: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Together(Step):
+    """Updates whose right-hand sides all read the state before any of them."""
+
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Seq(Step):
+    """Steps one after the other."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Step):
+    """body for variable = 0 … extent−1, in order."""
+
+    variable: Expr
+    extent: Expr
+    body: Step
+
+
+@dataclass(frozen=True, eq=False)
+class When(Step):
+    """`then` if the condition is 1, else `otherwise`."""
+
+    condition: Expr
+    then: Step
+    otherwise: Step
+
+
+@dataclass(frozen=True, eq=False)
+class Let(Step):
+    """body, with `local` standing for the value that `array` has now."""
+
+    local: Leaf
+    array: Array
+    body: Step
+
+
+@dataclass(frozen=True, eq=False)
+class Require(Step):
+    """A diagnostic of strict simulation: `sentence` is raised where the condition is 0; otherwise no effect."""
+
+    condition: Expr
+    code: str
+    sentence: str
+
+
+NOTHING = Seq(())
+
+
+def update(memory: Leaf, over: Sequence[Extent] | Extent, function: Callable[..., tuple[Operand | tuple[Operand, ...], Operand]]) -> Update:
+    """Return the parallel update memory[address] := value, where function(i, …) = (address, value)."""
+    extents = as_shape(over)
+    variables = tuple(index_variable(n, e) for n, e in zip("ijklmnopq", extents, strict=False))
+    address, value = function(*variables)
+    return make_update(memory, variables, tuple(lift(e) for e in extents), address, value)
+
+
+def assign(memory: Leaf, value: Operand, *index: Operand) -> Update:
+    """Return the update of one element (of a register, without index)."""
+    return make_update(memory, (), (), index, value)
+
+
+def make_update(
+    memory: Leaf, variables: tuple[Expr, ...], extents: tuple[Expr, ...], address: Operand | tuple[Operand, ...], value: Operand
+) -> Update:
+    """Return an update over variables that are already bound; SpecError when the value can exceed the memory's width."""
+    places = tuple(lift(a) for a in (address if isinstance(address, tuple) else (address,)))
+    term = as_real(lift(value)) if memory.real else lift(value)
+    if not memory.real and not iv.inside(term.interval, memory.interval):
+        raise SpecError(
+            "I102",
+            f"{memory.name} holds values in {_range(memory.interval)}, not {_range(term.interval)}",
+            help="wrap() or sat() the value to the width of the state",
+        )
+    memory[places]  # refuses an address that is always outside
+    return Update(memory, variables, extents, places, term)
+
+
+def seq(*steps: Step) -> Step:
+    """Return the steps one after the other."""
+    flat = tuple(part for s in steps for part in (s.steps if isinstance(s, Seq) else (s,)))
+    return flat[0] if len(flat) == 1 else Seq(flat)
+
+
+def together(*updates: Update) -> Step:
+    """Return updates that all read the state before."""
+    return updates[0] if len(updates) == 1 else Together(updates)
+
+
+def loop(extent: Extent, body: Callable[[Expr], Step]) -> Step:
+    """Return body(k) for k = 0 … extent−1 in order."""
+    n = lift(extent)
+    k = index_variable("k", n)
+    return Loop(k, n, body(k))
+
+
+def when(condition: Operand, then: Step, otherwise: Step = NOTHING) -> Step:
+    """Return `then` if the condition is 1, else `otherwise`."""
+    c = lift(condition)
+    if c.value is not None:
+        return then if c.value else otherwise
+    return When(c, then, otherwise)
+
+
+def cases(index: Operand, table: dict[int, Step], otherwise: Step = NOTHING) -> Step:
+    """Return the step of `table` at `index`."""
+    i, result = lift(index), otherwise
+    for key in sorted(table, reverse=True):
+        result = when(i == key, table[key], result)
+    return result
+
+
+def let(value: Array, body: Callable[[Leaf], Step], name: str = "local") -> Step:
+    """Return body(local), where local holds what `value` is now."""
+    local = Leaf(value.shape, value.interval, value.real, name)
+    return Let(local, value, body(local))
+
+
+def require(condition: Operand, code: str, sentence: str) -> Step:
+    """Return the diagnostic `sentence`, raised by strict simulation where the condition is 0."""
+    return Require(lift(condition), code, sentence)
+
+
+def updates_of(step: Step) -> Iterator[Update]:
+    """Yield every update inside `step`."""
+    if isinstance(step, Update):
+        yield step
+    elif isinstance(step, Together):
+        yield from step.updates
+    else:
+        for part in children(step):
+            yield from updates_of(part)
+
+
+def children(step: Step) -> tuple[Step, ...]:
+    """Return the steps directly inside `step`."""
+    if isinstance(step, Seq):
+        return step.steps
+    if isinstance(step, Together):
+        return step.updates
+    if isinstance(step, When):
+        return step.then, step.otherwise
+    return (step.body,) if isinstance(step, Loop | Let) else ()
+
+
+def _range(a: iv.Interval) -> str:
+    low, high = ("-∞" if a[0] is None else a[0]), ("∞" if a[1] is None else a[1])
+    return f"{low}…{high}"

@@ -1,0 +1,46 @@
+"""Every budget of the tool in one table; `--limits KEY=VALUE` overrides a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from .errors import UsageError
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a run may spend; bytes, counts or seconds as the name says."""
+
+    model_bytes: int = 4 * GIB
+    protobuf_bytes: int = 2 * GIB
+    tensor_bytes: int = 2 * GIB
+    folding_bytes: int = 64 * MIB
+    nodes: int = 200_000
+    nesting: int = 64
+    rank: int = 8
+    e_nodes: int = 2_000_000
+    rounds: int = 200
+    saturation_seconds: int = 60
+    saturation_bytes: int = 4 * GIB
+    extraction_seconds: int = 60
+    solver_seconds: int = 5
+    import_seconds: int = 10
+    data_bytes: int = 8 * GIB
+
+    def with_overrides(self, pairs: list[str]) -> Limits:
+        """Return these limits with `KEY=VALUE` pairs applied; UsageError names an unknown key or value."""
+        known = {f.name for f in fields(self)}
+        changes: dict[str, int] = {}
+        for pair in pairs:
+            key, _, value = pair.partition("=")
+            if key not in known:
+                raise UsageError("F203", f'there is no limit called "{key}"', help=f"known limits: {', '.join(sorted(known))}")
+            if not value.isdigit() or int(value) == 0:
+                raise UsageError("F203", f'limit {key} must be a positive integer, not "{value}"')
+            changes[key] = int(value)
+        return replace(self, **changes)
+
+
+DEFAULT = Limits()
