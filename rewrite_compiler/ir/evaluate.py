@@ -1,0 +1,74 @@
+"""Run programs by the operators' own meaning, in numpy; the reference that rewriting is checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..lang.arrays import evaluate as evaluate_array
+from ..lang.binders import Leaf
+from ..ops.op import AttributeValue, Op
+from .program import Data, Node, Program, Value
+from .types import TensorType, interval_of
+
+OpaqueRunner = Callable[[Node, Sequence[Data]], Sequence[Data]]
+
+
+def run_op(operator: Op, operands: Sequence[Data], attributes: Mapping[str, AttributeValue], real: Any = None) -> list[Data]:
+    """Return the outputs of one operator on concrete operands; floats are computed in `real` (default: the operands' type)."""
+    leaves = [_leaf(n, x) for n, x in enumerate(operands)]
+    kinds = [x.dtype for x in operands if np.issubdtype(x.dtype, np.floating)]
+    compute = real or (np.result_type(*kinds) if kinds else np.float64)
+    values = {leaf: x.astype(compute) if leaf.real else x for leaf, x in zip(leaves, operands, strict=True)}
+    meaning = operator.meaning(*leaves, **attributes)
+    arrays = meaning if isinstance(meaning, tuple) else (meaning,)
+    dtype = operands[0].dtype if operands else np.dtype(np.float32)
+    return [np.asarray(evaluate_array(a, values, compute)).astype(dtype if real is None else compute if a.real else dtype) for a in arrays]
+
+
+def _leaf(n: int, x: Data) -> Leaf:
+    real = bool(np.issubdtype(x.dtype, np.floating))
+    return Leaf(tuple(x.shape), interval_of("float32" if real else str(x.dtype)) if not real else (None, None), real, f"x{n}")
+
+
+def run(
+    p: Program, inputs: Mapping[Value, Data], *, real: Any = np.float64, opaque: OpaqueRunner | None = None, keep: Sequence[Value] = ()
+) -> dict[Value, Data]:
+    """Return outputs (and the values in `keep`) of a program; `opaque` runs operators the engine does not know."""
+    values: dict[Value, Data] = {**p.constants, **inputs}
+    wanted = {*p.outputs, *keep}
+    last_use = {v: n for n, node in enumerate(p.nodes) for v in node.inputs}
+    for n, node in enumerate(p.nodes):
+        operands = [values[v] for v in node.inputs]
+        values.update(zip(node.outputs, _results(p, node, operands, real, opaque), strict=True))
+        for v in node.inputs:
+            if last_use[v] == n and v not in wanted and v not in p.constants:
+                values.pop(v, None)
+    return {v: values[v] for v in wanted}
+
+
+def _results(p: Program, node: Node, operands: Sequence[Data], real: Any, opaque: OpaqueRunner | None) -> Sequence[Data]:
+    if node.operator is not None:
+        return run_op(node.operator, operands, dict(node.attributes), real)
+    if opaque is None:
+        label = p.opaque_of(node).label if node.op == "opaque" else node.op
+        raise InputError("F161", f"the reference evaluator does not know the operator {label}")
+    return opaque(node, operands)
+
+
+def random_inputs(p: Program, seed: int = 0) -> dict[Value, Data]:
+    """Return reproducible inputs: standard normal floats, small non-negative integers."""
+    random = np.random.default_rng(seed)
+    return {v: random_tensor(p.types[v], random) for v in p.inputs}
+
+
+def random_tensor(t: TensorType, random: np.random.Generator) -> Data:
+    """Return one reproducible tensor."""
+    if t.is_float:
+        return random.standard_normal(t.shape).astype(t.dtype if t.dtype in ("float64", "float16") else np.float32)
+    if t.dtype == "bool":
+        return random.integers(0, 2, t.shape).astype(bool)
+    return random.integers(0, 2, t.shape).astype(t.dtype)

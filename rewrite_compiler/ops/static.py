@@ -1,0 +1,284 @@
+"""Static values of patterns: shapes and attribute lists (`Ints`), their elements as integer terms, and conditions on them.
+
+`x.shape[-1]` is a term, `y.shape[:-1]` a list, `a.shape == b.shape` a condition. Nothing here has a value before a
+pattern has matched; `value_of` and `holds` evaluate under a match.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import SpecError
+from ..lang.expr import INTEGER, Expr, Operand, lift, var
+
+_names = itertools.count()
+
+
+class Ints:
+    """A list of integers known at compile time: a shape, a permutation, strides."""
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, index: int | Expr | slice) -> Any:
+        """Return one element as a term, or a part of the list."""
+        if isinstance(index, slice):
+            return Part(self, index.start or 0, index.stop)
+        return element(self, index)
+
+    def __add__(self, other: Ints | Sequence[Operand]) -> Ints:
+        return Joined((self, as_ints(other)))
+
+    def __radd__(self, other: Sequence[Operand]) -> Ints:
+        return Joined((as_ints(other), self))
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return Same(self, as_ints(other))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a static list has no truth value before a pattern has matched")
+
+    @property
+    def length(self) -> Expr:
+        """Number of elements, as a term."""
+        return measure(self, "length")
+
+    @property
+    def product(self) -> Expr:
+        """Product of all elements, as a term."""
+        return measure(self, "product")
+
+    def with_element(self, index: Operand, value: Operand) -> Ints:
+        """Return the list with one element replaced."""
+        return Replaced(self, lift(index), lift(value))
+
+    def permuted(self, perm: Ints) -> Ints:
+        """Return the list whose element i is element perm[i] of this one: transposing a shape, composing permutations."""
+        return Permuted(self, perm)
+
+
+@dataclass(frozen=True, eq=False)
+class Named(Ints):
+    """A list attribute that a pattern binds."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeOf(Ints):
+    """The shape of a pattern."""
+
+    tensor: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Listed(Ints):
+    """A list given element by element."""
+
+    elements: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Ints):
+    """Elements start … stop of a list, Python style (negative: from the end; stop None: to the end)."""
+
+    base: Ints
+    start: int
+    stop: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Ints):
+    """Lists one after the other."""
+
+    parts: tuple[Ints, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Replaced(Ints):
+    """A list with one element replaced."""
+
+    base: Ints
+    index: Expr
+    element: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Permuted(Ints):
+    """base[perm[0]], base[perm[1]], …"""
+
+    base: Ints
+    perm: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse(Ints):
+    """The inverse of a permutation."""
+
+    perm: Ints
+
+
+class Condition:
+    """Something a match must satisfy."""
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, eq=False)
+class Same(Condition):
+    """Two lists are equal."""
+
+    left: Ints
+    right: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Truth(Condition):
+    """An integer term is not 0."""
+
+    term: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class IsConstant(Condition):
+    """A tensor is known at compile time."""
+
+    tensor: Any
+
+
+@dataclass(frozen=True, eq=False)
+class HasType(Condition):
+    """A tensor has one of some element types."""
+
+    tensor: Any
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Element:
+    """What an element variable stands for: list[index], its length or its product."""
+
+    base: Ints
+    index: Expr | None
+    measure: str = ""
+
+
+ELEMENTS: dict[Expr, Element] = {}
+_made: dict[tuple[Any, ...], Expr] = {}
+
+
+def element(base: Ints, index: int | Expr) -> Expr:
+    """Return base[index] as a term; equal requests give one term."""
+    return _element(base, lift(index), "")
+
+
+def measure(base: Ints, which: str) -> Expr:
+    """Return the length or product of a list as a term."""
+    return _element(base, None, which)
+
+
+def _element(base: Ints, index: Expr | None, which: str) -> Expr:
+    base_key = ("shape", id(base.tensor)) if isinstance(base, ShapeOf) else ("list", id(base))
+    key = (*base_key, id(index), which)
+    found = _made.get(key)
+    if found is None:
+        found = _made[key] = var(f"e{next(_names)}", (0, None))
+        ELEMENTS[found] = Element(base, index, which)
+    return found
+
+
+def as_ints(x: object) -> Ints:
+    """Return a list or tuple of terms as Ints."""
+    if isinstance(x, Ints):
+        return x
+    if isinstance(x, tuple | list):
+        return Listed(tuple(lift(e) for e in x))
+    raise SpecError("R101", f"a static list is needed, not {x!r}")
+
+
+def as_condition(x: object) -> Condition:
+    """Return a guard as a condition."""
+    if isinstance(x, Condition):
+        return x
+    if isinstance(x, Expr):
+        return Truth(x)
+    if isinstance(x, bool):
+        return Truth(lift(int(x)))
+    raise SpecError("R101", f"a guard must be a condition on shapes or attributes, not {x!r}")
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a match gives to names: shapes, element types and constness of tensors, values of attributes."""
+
+    shape: Callable[[Any], tuple[int, ...]]
+    attributes: Mapping[Any, Any]
+    dtype: Callable[[Any], str] = lambda _: "float32"
+    is_constant: Callable[[Any], bool] = lambda _: False
+
+
+def list_of(x: Ints, b: Binding) -> tuple[int, ...]:
+    """Return the value of a static list under a match."""
+    if isinstance(x, Named):
+        return tuple(b.attributes[x.name])
+    if isinstance(x, ShapeOf):
+        return b.shape(x.tensor)
+    if isinstance(x, Listed):
+        return tuple(value_of(e, b) for e in x.elements)
+    if isinstance(x, Part):
+        return list_of(x.base, b)[x.start : x.stop]
+    if isinstance(x, Joined):
+        return tuple(n for p in x.parts for n in list_of(p, b))
+    if isinstance(x, Replaced):
+        base, at = list(list_of(x.base, b)), value_of(x.index, b)
+        base[at] = value_of(x.element, b)
+        return tuple(base)
+    if isinstance(x, Permuted):
+        base = list(list_of(x.base, b))
+        return tuple(base[p] for p in list_of(x.perm, b))
+    if isinstance(x, Inverse):
+        perm = list_of(x.perm, b)
+        return tuple(perm.index(n) for n in range(len(perm)))
+    raise SpecError("R101", f"a static list of kind {type(x).__name__} cannot be evaluated")
+
+
+def value_of(e: Expr, b: Binding) -> int:
+    """Return the value of an integer term under a match; IndexError where a list is too short."""
+    if e.op == "const":
+        return int(e.data)
+    if e.op == "var":
+        known = ELEMENTS.get(e)
+        return int(b.attributes[e]) if known is None else _measured(known, b)
+    operands = [value_of(a, b) for a in e.args]
+    if e.op == "select":
+        return operands[1] if operands[0] else operands[2]
+    if e.op in ("neg", "not"):
+        return -operands[0] if e.op == "neg" else 1 - operands[0]
+    return INTEGER[e.op](*operands)
+
+
+def _measured(known: Element, b: Binding) -> int:
+    values = list_of(known.base, b)
+    if known.measure:
+        return len(values) if known.measure == "length" else math.prod(values)
+    index = value_of(known.index, b) if known.index is not None else 0
+    return values[index]
+
+
+def holds(c: Condition, b: Binding) -> bool:
+    """Tell whether a condition is satisfied under a match; a list that is too short fails it."""
+    try:
+        if isinstance(c, Same):
+            return list_of(c.left, b) == list_of(c.right, b)
+        if isinstance(c, Truth):
+            return value_of(c.term, b) != 0
+        if isinstance(c, IsConstant):
+            return b.is_constant(c.tensor)
+        if isinstance(c, HasType):
+            return b.dtype(c.tensor) in c.dtypes
+    except (IndexError, ZeroDivisionError, ValueError):
+        return False
+    raise SpecError("R101", f"a condition of kind {type(c).__name__} cannot be evaluated")
