@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewrite_compiler.ila import Bits, Bus, Ila
-from rewrite_compiler.lang import Step, update
+from rewrite_compiler.lang import Array, Step, update
 
 PES = 4
 GB_BASE, PE_BASE, PARTITION = 0x3300_0000, 0x3400_0000, 0x0100_0000
@@ -99,20 +99,21 @@ def _memory_managers(m: Ila, bus: Bus) -> None:
 
 def _processing_element(m: Ila, bus: Bus, pe: int) -> None:
     at = PE_BASE + pe * PARTITION
-    shared = {"shape": (PES,), "index": (pe,), "resets": RESETS}
     m.config(
         f"pe{pe}_config_rnn_layer_sizing", bus.write(at + 0x40_0010), SIZING, prefix="pe_", read=bus.read(at + 0x40_0010),
-        doc="Set the sizes and switches of the layer that this processing element runs next.", **shared,
+        doc="Set the sizes and switches of the layer that this processing element runs next.",
+        shape=(PES,), index=(pe,), resets=RESETS,
     )  # fmt: skip
     for manager, (which, address) in enumerate((("first", 0x40_0020), ("second", 0x40_0040))):
         m.config(
             f"pe{pe}_config_mem_mngr_{which}", bus.write(at + address), MANAGER, prefix="pe_", read=bus.read(at + address),
             doc=f"Set formats, input count and base addresses of memory manager {manager}.",
-            **shared | {"shape": (PES, 2), "index": (pe, manager)},
+            shape=(PES, 2), index=(pe, manager), resets=RESETS,
         )  # fmt: skip
     m.config(
         f"pe{pe}_config_act_mngr", bus.write(at + 0x80_0010), ACT_MANAGER, prefix="act_", read=bus.read(at + 0x80_0010),
-        doc="Set the activation unit: program length, output vectors, format and base addresses.", **shared,
+        doc="Set the activation unit: program length, output vectors, format and base addresses.",
+        shape=(PES,), index=(pe,), resets=RESETS,
     )  # fmt: skip
     _lane_words(m, bus, pe, at)
 
@@ -123,20 +124,24 @@ def _lane_words(m: Ila, bus: Bus, pe: int, at: int) -> None:
         m.register("cluster_table", 8, shape=(PES, 2, 16), binding="data", doc="Codebooks of clustered weights: 16 codes a memory manager.")
         m.register("act_vector", 8, shape=(PES, 32), doc="Activation programs: 32 instructions of one byte.")
     for manager, (which, address) in enumerate((("first", 0x40_0030), ("second", 0x40_0050))):
-        match, read = bus.write(at + address), bus.read(at + address)
-
-        def codebook(entries: object, manager: int = manager) -> Step:
-            """Store the sixteen entries of a codebook."""
-            return update(m.s.cluster_table, 16, lambda j: ((pe, manager, j), entries[j]))  # type: ignore[index]
-
-        m.instruction(f"pe{pe}_config_cluster_table_{which}", match, lanes="entries")(codebook)
-        m.readback(f"pe{pe}_read_cluster_table_{which}", read, lambda j, k=manager: m.s.cluster_table[pe, k, j])
+        _codebook(m, bus, pe, manager, at + address, which)
     for half, (which, address) in enumerate((("0_15", 0x80_0020), ("16_31", 0x80_0030))):
-        match, read = bus.write(at + address), bus.read(at + address)
+        _program(m, bus, pe, half, at + address, which)
 
-        def program(instructions: object, half: int = half) -> Step:
-            """Store sixteen activation instructions."""
-            return update(m.s.act_vector, 16, lambda j: ((pe, j + 16 * half), instructions[j]))  # type: ignore[index]
 
-        m.instruction(f"pe{pe}_config_act_vector_{which}", match, lanes="instructions")(program)
-        m.readback(f"pe{pe}_read_act_vector_{which}", read, lambda j, k=half: m.s.act_vector[pe, j + 16 * k])
+def _codebook(m: Ila, bus: Bus, pe: int, manager: int, address: int, which: str) -> None:
+    def codebook(entries: Array) -> Step:
+        """Store the sixteen entries of a codebook."""
+        return update(m.s.cluster_table, 16, lambda j: ((pe, manager, j), entries[j]))
+
+    m.instruction(f"pe{pe}_config_cluster_table_{which}", bus.write(address), lanes="entries")(codebook)
+    m.readback(f"pe{pe}_read_cluster_table_{which}", bus.read(address), lambda j: m.s.cluster_table[pe, manager, j])
+
+
+def _program(m: Ila, bus: Bus, pe: int, half: int, address: int, which: str) -> None:
+    def program(instructions: Array) -> Step:
+        """Store sixteen activation instructions."""
+        return update(m.s.act_vector, 16, lambda j: ((pe, j + 16 * half), instructions[j]))
+
+    m.instruction(f"pe{pe}_config_act_vector_{which}", bus.write(address), lanes="instructions")(program)
+    m.readback(f"pe{pe}_read_act_vector_{which}", bus.read(address), lambda j: m.s.act_vector[pe, j + 16 * half])

@@ -54,7 +54,11 @@ def encoded(x: Expr, bias: Operand, fraction: int, width: int) -> Expr:
     return select((x == 0) | (field < 0), 0, code)
 
 
-ENCODE = tuple(Table(f"encode_bias{b}", lambda x, b=b: encoded(x, b, 14, 20), WORD20) for b in range(8))  # type: ignore[misc]
+def _encode_table(bias: int) -> Table:
+    return Table(f"encode_bias{bias}", lambda x: encoded(x, bias, 14, 20), WORD20)
+
+
+ENCODE = tuple(map(_encode_table, range(8)))
 
 
 def encode(x: Expr, bias: Expr) -> Expr:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import SpecError
 from ..lang import intervals as iv
-from ..lang.binders import Leaf
+from ..lang.binders import Leaf, static_shape
 from ..lang.expr import Expr, clamp
 from .model import Bits, Ila, Instruction, Match, Operand
 
@@ -94,7 +95,7 @@ def split_lanes(ila: Ila, command: Command) -> dict[str, list[int]]:
     for name, leaf in ila.inputs.items():
         value = command.get(name, 0)
         size = (iv.width_of(leaf.interval) or (8, False))[0]
-        count = int(leaf.shape[0]) if leaf.shape else 1
+        count = math.prod(static_shape(leaf))
         if not 0 <= value < 1 << size * count:
             raise SpecError("I101", f"{name} has {size * count} bits; {value:#x} does not fit")
         lanes[name] = [value >> size * n & (1 << size) - 1 for n in range(count)]

@@ -19,6 +19,7 @@ from ..lang.expr import Expr, clamp, extract, lift, wrap
 from ..lang.step import NOTHING, Step, assign, together
 
 CONTROL, DATA = "control", "data"
+ADDRESS_BITS = 48  # of what lies outside of the device
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,42 @@ class Wait:
     sentence: str
 
 
+@dataclass(frozen=True, eq=False)
+class External:
+    """A memory outside of the device, given when a simulator starts: element 0 has the address `base`, there are `size`."""
+
+    leaf: Leaf
+    base: Leaf
+    size: Leaf
+
+    @property
+    def is_attached(self) -> Expr:
+        """1 when the simulator was given this memory."""
+        return self.size[()] > 0
+
+    def index(self, address: Expr | int) -> Expr:
+        """Return the index of the element at `address`."""
+        return lift(address) - self.base[()]
+
+    def holds(self, first: Expr | int, last: Expr | int) -> Expr:
+        """Return 1 when all elements from address `first` to `last` exist."""
+        return (self.index(first) >= 0) & (self.index(last) < self.size[()])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A command queue: its instructions run in order; an operand that is 1 takes or gives one token of a counter.
+
+    `unconnected` operands name tokens that this queue does not have; they must be 0.
+    """
+
+    name: str
+    instructions: frozenset[str]
+    takes: Mapping[str, str]
+    gives: Mapping[str, str]
+    unconnected: tuple[str, ...] = ()
+
+
 class States:
     """The state elements of a model by name: `s.large`."""
 
@@ -125,6 +162,8 @@ class Ila:
         self.states: dict[str, State] = {}
         self.instructions: dict[str, Instruction] = {}
         self.waits: list[Wait] = []
+        self.externals: dict[str, External] = {}
+        self.queues: list[Queue] = []
         self.s = States()
         self.interrupt: Leaf | None = None
 
@@ -159,6 +198,14 @@ class Ila:
     ) -> Leaf:
         """Declare a data memory."""
         return self.register(name, bits, shape=shape, signed=signed, reset=reset, binding=binding, doc=doc)
+
+    def external(self, name: str, bits: int, *, signed: bool = False, doc: str = "") -> External:
+        """Declare a memory outside of the device, and the control registers `name`_base and `name`_size that describe it."""
+        leaf = self.register(name, bits, shape=(1 << ADDRESS_BITS,), signed=signed, binding=DATA, doc=doc)
+        base = self.register(f"{name}_base", ADDRESS_BITS, doc=f"Address of the first element of {name}.")
+        size = self.register(f"{name}_size", ADDRESS_BITS, doc=f"Number of elements of {name}; 0 when it is not attached.")
+        self.externals[name] = External(leaf, base, size)
+        return self.externals[name]
 
     def word(self, name: str, low: int, high: int) -> Expr:
         """Return bits low … high of an input; lanes are little-endian."""

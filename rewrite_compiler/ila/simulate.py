@@ -6,14 +6,15 @@ that touch only control state run as generated Python in either reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import AnswerNo, SpecError, UsageError
-from ..lang.binders import Leaf, index_variable
-from ..lang.expr import Expr, var
+from ..lang.binders import Leaf, index_variable, static_shape
+from ..lang.expr import Expr, const, var
 from ..lang.machine import Machine
 from ..lang.memory import Memory
 from ..lang.named import Axis, Data, Store, axis_of, storage_dtype
@@ -42,17 +43,29 @@ class Simulator:
             raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
         self.ila, self.reading, self.strict, self.samples = ila, reading, strict, samples
         self.memories: dict[Leaf, Memory] = {}
-        self.views: dict[Leaf, memoryview] = {}
+        self.views: dict[Leaf, MutableSequence[Any]] = {}
         for state in ila.states.values():
-            data = np.full(state.leaf.shape, state.reset, storage_dtype(state.leaf.interval))
-            self.memories[state.leaf] = Memory(data)
-            self.views[state.leaf] = _flat_view(data)
+            shape = (0,) if state.name in ila.externals else static_shape(state.leaf)
+            self._place(state.leaf, np.full(shape, state.reset, storage_dtype(state.leaf.interval)))
         self.machine = Machine(self.memories, strict=strict)
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
         self.executed = 0
         self._decoder = _Decoder(ila)
         self._plans: dict[str, _Executable] = {}
+
+    def _place(self, leaf: Leaf, data: Data) -> None:
+        self.memories[leaf] = Memory(data)
+        self.views[leaf] = _flat_view(data)
+
+    def attach(self, name: str, data: Data, base: int = 0) -> None:
+        """Make `data`, from now on changed in place, the external memory `name`; its first element has the address `base`."""
+        external = self.ila.externals[name]
+        self._place(external.leaf, data)
+        self.machine.bind(external.leaf, self.memories[external.leaf])
+        for register, value in ((external.base, base), (external.size, len(data))):
+            self.memories[register].data[()] = value
+            self.machine.forget(frozenset((register,)))
 
     # -- one command at a time
 
@@ -175,18 +188,18 @@ class _Executable:
         if self.sim.reading == "oracle" or self.is_control:
             self._oracle(values)
         else:
-            self._bind({leaf: Store(np.asarray(v).reshape(leaf.shape)) for leaf, v in values.items()})
+            self._bind({leaf: Store(np.asarray(v).reshape(static_shape(leaf))) for leaf, v in values.items()})
             self.sim.machine.run(self.instruction.update)
         if self.instruction.result is None:
             return None
-        self._bind({leaf: Store(np.asarray(v).reshape(leaf.shape)) for leaf, v in values.items()})
+        self._bind({leaf: Store(np.asarray(v).reshape(static_shape(leaf))) for leaf, v in values.items()})
         return self._result()
 
     def _oracle(self, values: Mapping[Leaf, list[int]]) -> None:
         if self._function is None:
             self._function = StepFunction(self.instruction.update, strict=self.sim.strict)
-        views = self.sim.views
-        self._function([values[m] if m in values else views[m] for m in self._function.memories])
+        memories: dict[Leaf, MutableSequence[Any]] = {**self.sim.views, **values}
+        self._function([memories[m] for m in self._function.memories])
         written = frozenset(u.memory for u in updates_of(self.instruction.update))
         self.sim.machine.forget(written)
 
@@ -202,7 +215,7 @@ class _Executable:
             return None
         axis = axis_of(self.counter)
         self.sim.machine.axes.add(axis, count)
-        loop = Loop(self.counter, _constant(count), self.instruction.update)
+        loop = Loop(self.counter, const(count), self.instruction.update)
         self._bind({leaf: self._store(leaf, np.asarray(operands[name]), name in sampled, axis) for leaf, name in self.leaves.items()})
         with self.sim.machine.along(self.counter):
             if self.instruction.result is not None:
@@ -261,19 +274,14 @@ def _extraction(leaf: Leaf, term: Any) -> Step:
 
 
 def _size(leaf: Leaf) -> int:
-    return int(np.prod([int(n) for n in leaf.shape], dtype=int)) if leaf.shape else 1  # type: ignore[arg-type]
+    return math.prod(static_shape(leaf))
 
 
-def _constant(n: int) -> Expr:
-    from ..lang.expr import const
-
-    return const(n)
-
-
-def _flat_view(data: Data) -> memoryview:
+def _flat_view(data: Data) -> MutableSequence[Any]:
     if data.dtype == object:
         raise SpecError("I102", "a state element is at most 64 bits wide; use lanes for wider ones")
-    return memoryview(data).cast("B").cast(data.dtype.char) if data.ndim != 1 else memoryview(data)
+    whole: Any = data.data  # numpy's type letters are those of memoryview
+    return whole.cast("B").cast(data.dtype.char)  # type: ignore[no-any-return]
 
 
 def _shown(command: Command) -> str:

@@ -55,13 +55,15 @@ class Evaluator:
                 if a in s.stores:
                     return s.stores[a]
             return self.memories[a]
-        return self._within(a.free, lambda: self._computed(a))
+        found: Store = self._within(a.free, lambda: self._computed(a))
+        return found
 
     def value(self, e: Expr) -> Named:
         """Return the value of a term over the axes it depends on."""
         if e.op == "const":
             return Named(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
-        return self._within(e.free, lambda: self._term(e))
+        found: Named = self._within(e.free, lambda: self._term(e))
+        return found
 
     def number(self, e: Expr) -> int:
         """Return the value of an integer term that is the same along every axis; SpecError when it is not."""
@@ -439,7 +441,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sin": np.sin,
     "cos": np.cos,
     "pow": np.power,
-    "erf": lambda x: _erf(x).astype(np.asarray(x).dtype) if isinstance(x, np.ndarray) else math.erf(x),
+    "erf": lambda x: np.asarray(_erf(x)).astype(x.dtype) if isinstance(x, np.ndarray) else math.erf(x),
 }
 RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
     "load": Evaluator.load,

@@ -270,6 +270,14 @@ def as_shape(shape: Sequence[Extent] | Extent) -> tuple[Extent, ...]:
     return tuple(int(e.value) if isinstance(e, Expr) and e.value is not None else e for e in extents)
 
 
+def static_shape(a: Array) -> tuple[int, ...]:
+    """Return the extents of an array whose shape is known; SpecError when one is a term."""
+    found = [n for n in a.shape if isinstance(n, int)]
+    if len(found) != a.rank:
+        raise SpecError("I102", f"the shape of {name_of(a)} must be known, not {a.shape}")
+    return tuple(found)
+
+
 def _inside(a: Array, axis: int, index: Expr, extent: Extent) -> None:
     if index.real:
         raise SpecError("I103", f"axis {axis} of {name_of(a)} is indexed by a real term")

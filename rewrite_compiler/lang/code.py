@@ -87,10 +87,11 @@ class If:
 
 @dataclass(frozen=True)
 class Raise:
-    """A diagnostic of strict simulation."""
+    """A diagnostic; `{name}` in the sentence stands for the value of that name."""
 
     code: str
     sentence: str
+    values: tuple[tuple[str, Tree], ...] = ()
 
 
 Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise

@@ -362,13 +362,20 @@ class _Lowering:
             self.when(step)
         elif isinstance(step, Let):
             self.let(step)
-        elif isinstance(step, Require) and self.strict:
-            condition = self.scalar(step.condition)
-            self.emit(If(condition, [], [Raise(step.code, step.sentence)]))
+        elif isinstance(step, Require) and (self.strict or step.always):
+            self.require(step)
 
     def scalar(self, e: Expr) -> Tree:
         with self.scope(self.scopes[-1].statements, barrier=True):
             return self.named(self.expr(e))
+
+    def require(self, step: Require) -> None:
+        condition = self.scalar(step.condition)
+        statements: list[Statement] = []
+        with self.scope(statements, barrier=True):
+            values = tuple((name, self.named(self.expr(e))) for name, e in step.values)
+            self.emit(Raise(step.code, step.sentence, values))
+        self.emit(If(condition, [], statements))
 
     def when(self, step: When) -> None:
         condition = self.scalar(step.condition)

@@ -14,6 +14,7 @@ from .expr import Expr
 from .memory import Memory
 from .named import Affine, Axis, Named, Store, affine, axis_of, reach, scatter, strided
 from .parallel import Analysis, is_parallel
+from .python import diagnostic
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
 CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
@@ -68,8 +69,14 @@ class Machine:
         self._step(step.body)
 
     def _require(self, step: Require) -> None:
-        if self.strict and not np.all(self.evaluator.value(step.condition).data):
-            raise SpecError(step.code, step.sentence)
+        if not (self.strict or step.always):
+            return
+        condition = self.evaluator.value(step.condition)
+        if not np.all(condition.data):
+            values = {name: self.evaluator.value(e) for name, e in step.values}
+            axes = self.axes.union(condition.axes, *(x.axes for x in values.values()))
+            first = int(np.argmin(self.axes.full(condition, axes)))
+            raise diagnostic(step.code, step.sentence, **{n: self.axes.full(x, axes).flat[first] for n, x in values.items()})
 
     def _value(self, u: Update) -> Named:
         with self._grid(u):
@@ -192,7 +199,10 @@ class Machine:
         scope: Scope | None = self.evaluator.scope
         while scope is not None:
             for kept in (scope.terms, scope.stores, scope.folds):
-                stale = [k for k in kept if not k.reads.isdisjoint(written)]  # type: ignore[attr-defined]
-                for k in stale:
-                    del kept[k]  # type: ignore[attr-defined]
+                _drop(kept, written)
             scope = scope.parent
+
+
+def _drop(kept: dict[Any, Any], written: frozenset[Leaf]) -> None:
+    for k in [k for k in kept if not k.reads.isdisjoint(written)]:
+        del kept[k]

@@ -212,7 +212,8 @@ def strided(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes
     if 0 in axes.shape(names):
         return np.empty(axes.shape(names), data.dtype), names
     places = [i.constant - o for i, o in zip(indices, origin, strict=True)]
-    corner = data[(*[slice(0, 1)] * batch, *(slice(p, p + 1) for p in places), ...)]
+    key: tuple[Any, ...] = (*[slice(0, 1)] * batch, *(slice(p, p + 1) for p in places), ...)
+    corner = data[key]
     return as_strided(corner, axes.shape(names), [steps[v] for v in names]), names
 
 

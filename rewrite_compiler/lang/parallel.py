@@ -198,8 +198,7 @@ def _access(machine: Machine, leaf: Leaf, indices: Sequence[Expr], trace: _Trace
 def _covers(write: _Access, read: _Access, axes: Axes) -> bool:
     """Tell whether every element read was written before in the same iteration of every loop around both."""
     around = tuple(a for a in write.axes if a not in write.own)
-    places = [_keyed(x, around, axes) for x in (read, write)]
-    return bool(np.isin(*places).all())
+    return bool(np.isin(_keyed(read, around, axes), _keyed(write, around, axes)).all())
 
 
 def _keyed(a: _Access, around: tuple[Axis, ...], axes: Axes) -> Data:
@@ -209,7 +208,7 @@ def _keyed(a: _Access, around: tuple[Axis, ...], axes: Axes) -> Data:
     key: Data = np.zeros((), np.int64)
     for x in around:
         key = key * axes.extent[x] + axes.position(x, grid)
-    return address + (key << 40)
+    return np.asarray(address + (key << 40))
 
 
 def _independent(trace: _Trace, leaf: Leaf, axis: Axis, extent: int) -> bool:

@@ -27,6 +27,11 @@ def trunc_div(x: int, y: int) -> int:
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
+def diagnostic(code: str, sentence: str, **values: Any) -> SpecError:
+    """Return the refusal of a failed `require`, its values filled in."""
+    return SpecError(code, sentence.format(**values) if values else sentence)
+
+
 HELPERS: dict[str, Any] = {
     "tdiv": trunc_div,
     "tmod": lambda x, y: x - y * trunc_div(x, y),
@@ -64,7 +69,7 @@ def compile_routine(routine: Routine) -> tuple[str, Callable[..., None]]:
     lines = [f"def run({names}):"]
     _block(routine.body, lines, 1)
     source = "\n".join(lines) + "\n"
-    space: dict[str, Any] = {**HELPERS, "Diagnostic": SpecError}
+    space: dict[str, Any] = {**HELPERS, "Diagnostic": diagnostic}
     space.update({name: table_entries(t) for name, t in routine.tables.items()})
     exec(compile(source, "<oracle>", "exec"), space)  # text of our own making: every identifier is numbered by the lowering
     return source, space["run"]
@@ -114,7 +119,8 @@ def _block(statements: Sequence[Statement], lines: list[str], depth: int) -> Non
         elif isinstance(s, If):
             _branches(s, lines, depth)
         else:
-            lines.append(f"{pad}raise Diagnostic({s.code!r}, {s.sentence!r})")
+            values = "".join(f", {name}={expression(value)}" for name, value in s.values)
+            lines.append(f"{pad}raise Diagnostic({s.code!r}, {s.sentence!r}{values})")
     if not statements:
         lines.append(f"{pad}pass")
 

@@ -20,7 +20,7 @@ from . import intervals as iv
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table
 from .expr import INTEGER, Expr, fold_constant, lift
 from .named import Data
-from .python import table_entries
+from .python import diagnostic, table_entries
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
 Value = Any  # int, Fraction, z3.ArithRef or z3.BoolRef
@@ -219,7 +219,7 @@ class Symbolic:
             self.memories[step.local] = self.array(step.array)
             self.run(step.body)
         elif isinstance(step, Require) and not self._now(step.condition):
-            raise SpecError(step.code, step.sentence)
+            raise diagnostic(step.code, step.sentence, **{name: self.number(e) for name, e in step.values})
 
     def _now(self, e: Expr) -> int:
         self._forget()

@@ -74,11 +74,16 @@ class Let(Step):
 
 @dataclass(frozen=True, eq=False)
 class Require(Step):
-    """A diagnostic of strict simulation: `sentence` is raised where the condition is 0; otherwise no effect."""
+    """A diagnostic: `sentence` is raised where the condition is 0, by strict simulation or (`always`) by every one.
+
+    `{name}` in the sentence stands for the value that the term of that name has then.
+    """
 
     condition: Expr
     code: str
     sentence: str
+    values: tuple[tuple[str, Expr], ...] = ()
+    always: bool = False
 
 
 NOTHING = Seq(())
@@ -153,9 +158,9 @@ def let(value: Array, body: Callable[[Leaf], Step], name: str = "local") -> Step
     return Let(local, value, body(local))
 
 
-def require(condition: Operand, code: str, sentence: str) -> Step:
-    """Return the diagnostic `sentence`, raised by strict simulation where the condition is 0."""
-    return Require(lift(condition), code, sentence)
+def require(condition: Operand, code: str, sentence: str, *, always: bool = False, **values: Operand) -> Step:
+    """Return the diagnostic `sentence`, raised by strict simulation (`always`: by every one) where the condition is 0."""
+    return Require(lift(condition), code, sentence, tuple((name, lift(x)) for name, x in values.items()), always)
 
 
 def updates_of(step: Step) -> Iterator[Update]:
