@@ -6,9 +6,10 @@ All are byte-addressed and little-endian. What would leave a memory continues at
 from __future__ import annotations
 
 from rewrite_compiler.ila import Bits, Ila, Match, Operand
-from rewrite_compiler.lang import Array, Expr, Leaf, Operand as Number, Step, array, clamp, lift, minimum, require, seq, signed, update
+from rewrite_compiler.lang import Array, Expr, Leaf, Step, array, clamp, lift, minimum, require, seq, signed, update
+from rewrite_compiler.lang import Operand as Number
 
-from .config import on_bus, masked
+from .config import masked, on_bus
 from .revisions import SPAD0_BASE, Revision
 
 VECTOR, LANES = 16, 8  # bytes, 16-bit words

@@ -1,6 +1,6 @@
 """Instruction-level abstractions: an accelerator as architectural state and instructions with decode and update."""
 
 from .mmio import Bus, assemble, mmio
-from .model import CONTROL, DATA, Bits, Ila, Instruction, Match, Operand, State, Wait, lanes_of
+from .model import CONTROL, DATA, Bits, External, Ila, Instruction, Match, Operand, Queue, State, Wait, lanes_of
 
 __all__ = ["CONTROL", "DATA", "Bits", "Bus", "Ila", "Instruction", "Match", "Operand", "State", "Wait", "assemble", "lanes_of", "mmio"]

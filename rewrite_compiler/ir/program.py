@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..ops import OPS, Op
 from ..ops.op import AttributeValue
-from .types import TensorType
+from .types import TensorType, result_types
 
 OPAQUE = "opaque"
 Value = int
@@ -148,9 +148,8 @@ class Builder:
         """Add a node of a known operator; ShapeError when its operands do not fit."""
         operator = OPS[op]
         given = {a.name: (attributes or {}).get(a.name, a.default) for a in operator.attributes}
-        shapes = operator.shapes([self.types[v].shape for v in inputs], given)  # type: ignore[arg-type]
-        dtype = self.types[inputs[0]].dtype if inputs else "float32"
-        outputs = tuple(self.value(TensorType(tuple(s), dtype), names[n] if n < len(names) else "") for n, s in enumerate(shapes))
+        types = result_types(operator, [self.types[v] for v in inputs], given)  # type: ignore[arg-type]
+        outputs = tuple(self.value(t, names[n] if n < len(names) else "") for n, t in enumerate(types))
         self.nodes.append(Node(op, tuple(inputs), outputs, tuple(given.items()), frozenset(origins)))  # type: ignore[arg-type]
         return outputs
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..lang import intervals as iv
 from ..lang.intervals import Interval
+from ..ops.op import AttributeValue, Op
 
 FLOATS = ("float32", "float64", "float16", "bfloat16", "float8e4m3", "float8e5m2")
 # element type → (bits, the range of its integers)
@@ -58,3 +60,10 @@ def interval_of(dtype: str) -> Interval:
         return iv.TRUTH
     bits = BITS.get(dtype, 64)
     return iv.EVERYTHING if bits > 32 else iv.of_width(bits, not dtype.startswith("u"))
+
+
+def result_types(operator: Op, operands: Sequence[TensorType], attributes: Mapping[str, AttributeValue]) -> tuple[TensorType, ...]:
+    """Return the types of an operator's outputs; ShapeError when it has no meaning there."""
+    shapes = operator.shapes([t.shape for t in operands], attributes)
+    dtype = operands[0].dtype if operands else "float32"
+    return tuple(TensorType(tuple(s), dtype) for s in shapes)

@@ -3,7 +3,7 @@
 from .conv import conv, im2col
 from .elementwise import abs_, add, clip, div, erf, exp, log, max_, min_, mul, neg, pow_, reciprocal, relu, sigmoid, sqrt, sub, tanh
 from .layout import concat, expand, gather, pad, reshape, slice_, transpose
-from .linear import bias_add, dense, matmul, zeros
+from .linear import bias_add, dense, full, matmul, scale
 from .norm import batch_norm, layer_norm, log_softmax, softmax
 from .op import OPS, Attribute, Op, ShapeError, op
 from .recurrent import gru, lstm, rnn
@@ -37,6 +37,7 @@ __all__ = [
     "erf",
     "exp",
     "expand",
+    "full",
     "gather",
     "gru",
     "im2col",
@@ -60,6 +61,7 @@ __all__ = [
     "relu",
     "reshape",
     "rnn",
+    "scale",
     "sigmoid",
     "slice_",
     "softmax",
@@ -67,5 +69,4 @@ __all__ = [
     "sub",
     "tanh",
     "transpose",
-    "zeros",
 ]

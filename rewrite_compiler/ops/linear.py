@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from ..lang.binders import Array, array, reduce_sum
-from ..lang.expr import lift
+from ..lang.expr import const
 from .elementwise import broadcast, broadcast_read
 from .op import Shape, ShapeError, op
 
@@ -53,9 +54,9 @@ def matmul(a: Array, b: Array) -> Array:
 
 def _bias_shape(x: Shape, b: Shape, *, axis: int) -> Shape:
     if not 0 <= axis < len(x):
-        raise ShapeError(f"bias_add puts the bias on an axis of x; x has {len(x)} axes and the axis is {axis}")
+        raise ShapeError(f"A bias or scale lies along an axis of x; x has {len(x)} axes and the axis is {axis}")
     if b != (x[axis],):
-        raise ShapeError(f"bias_add needs a bias of shape ({x[axis]},) for axis {axis} of {x}, not {b}")
+        raise ShapeError(f"A bias or scale along axis {axis} of {x} must have shape ({x[axis]},), not {b}")
     return x
 
 
@@ -65,7 +66,13 @@ def bias_add(x: Array, b: Array, *, axis: int) -> Array:
     return array(lambda *i: x[i] + b[i[axis]], x.shape)
 
 
-@op("zeros", "", lambda *, shape: shape, attributes="shape:ints", kind="layout")
-def zeros(*, shape: Shape) -> Array:
-    """A tensor of zeros."""
-    return array(lambda *_: lift(0), shape)
+@op("scale", "x s", _bias_shape, attributes="axis:int", kind="elementwise")
+def scale(x: Array, s: Array, *, axis: int) -> Array:
+    """Multiply by one factor an element of `axis`: y[…, i, …] = x[…, i, …] · s[i]."""
+    return array(lambda *i: x[i] * s[i[axis]], x.shape)
+
+
+@op("full", "", lambda *, shape, value: tuple(shape), attributes="shape:ints value:float", kind="layout")
+def full(*, shape: Shape, value: float) -> Array:
+    """A tensor whose elements are all `value`."""
+    return array(lambda *_: const(Fraction(value)), shape)

@@ -1,0 +1,5 @@
+"""Rules: identities between program patterns."""
+
+from .rule import Float, Int, Law, Rule, Str, Where, rule
+
+__all__ = ["Float", "Int", "Law", "Rule", "Str", "Where", "rule"]

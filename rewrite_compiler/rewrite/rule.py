@@ -1,0 +1,236 @@
+"""Rule: an identity between two program patterns under a guard, written as a Python function.
+
+    @rule(grade="E")
+    def fuse_reshapes(x: Tensor, s: Ints, t: Ints) -> Law:
+        \"\"\"reshape(reshape(x, s), t) = reshape(x, t)\"\"\"
+        return o.reshape(o.reshape(x, s), t), o.reshape(x, t)
+
+Parameters annotated Tensor, Ints, Int, Float or Str are the pattern's variables; a last `Where(…)` is the guard.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import SpecError
+from ..lang.expr import Expr, var
+from ..ops.static import (
+    ELEMENTS,
+    Condition,
+    HasType,
+    Ints,
+    Inverse,
+    IsConstant,
+    Joined,
+    Listed,
+    Named,
+    Part,
+    Permuted,
+    Replaced,
+    Same,
+    ShapeOf,
+    Truth,
+    as_condition,
+)
+from ..ops.term import Apply, AttributeTerm, Tensor, Variable, subterms
+
+PHASES = ("ir", "late", "map")
+# how the two sides agree in floating point: bit for bit; up to the sign of zero on finite data; up to the order of
+# sums; as reals only
+GRADES = {"E": "exact", "Z": "zero-sign", "A": "reassociates", "F": "real"}
+MARKS = ("any_dtype", "ring")
+
+
+class Int(Expr):
+    """Annotation of an integer attribute; inside the rule it is a term."""
+
+
+class Float:
+    """Annotation of a float attribute, and the variable that stands for one."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Str(Float):
+    """Annotation of a string attribute, and the variable that stands for one."""
+
+
+Law = Any  # (left, right) or (left, right, Where(…)); several pairs for several results
+
+
+@dataclass(frozen=True)
+class Where:
+    """The guard of a rule: conditions that must all hold."""
+
+    conditions: tuple[Condition, ...]
+
+    def __init__(self, *conditions: object) -> None:
+        object.__setattr__(self, "conditions", tuple(map(as_condition, conditions)))
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """left = right for every match of the guard; `pairs` has one equation for each result."""
+
+    name: str
+    doc: str
+    place: str
+    pairs: tuple[tuple[Tensor, Tensor], ...]
+    where: tuple[Condition, ...]
+    phase: str = "ir"
+    grade: str = "A"
+    marks: frozenset[str] = frozenset()
+    variables: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def left(self) -> Tensor:
+        """The left side of the first equation."""
+        return self.pairs[0][0]
+
+    @property
+    def right(self) -> Tensor:
+        """The right side of the first equation."""
+        return self.pairs[0][1]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def rule(
+    function: Callable[..., Law] | None = None, *, both_ways: bool = False, phase: str = "ir", grade: str = "A", marks: Sequence[str] = ()
+) -> Any:
+    """Turn a function of pattern variables into a Rule (two of them with `both_ways`)."""
+    if phase not in PHASES or grade not in GRADES or not set(marks) <= set(MARKS):
+        raise SpecError("R101", f"phase must be one of {PHASES}, grade one of {tuple(GRADES)}, marks among {MARKS}; not {phase}, {grade}, {tuple(marks)}")
+
+    def decorate(f: Callable[..., Law]) -> Rule | tuple[Rule, Rule]:
+        place = place_of(f)
+        variables = make_variables(f, place)
+        pairs, where = _parts(f(**variables), place)
+        made = Rule(f.__name__.rstrip("_").replace("_", "-"), inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
+        check_bound(made)
+        if not both_ways:
+            return made
+        back = replace(made, name=f"{made.name}-back", pairs=tuple((r, left) for left, r in pairs))
+        check_bound(back)
+        return made, back
+
+    return decorate if function is None else decorate(function)
+
+
+def place_of(f: Callable[..., Any]) -> str:
+    """Return file:line of a function's definition."""
+    code = inspect.unwrap(f).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def make_variables(f: Callable[..., Any], place: str) -> dict[str, Any]:
+    """Return one pattern variable for each annotated parameter of `f`."""
+    made: dict[str, Any] = {}
+    kinds: dict[str, Callable[[str], Any]] = {
+        "Tensor": Variable, "Ints": Named, "Int": lambda n: var(n, (0, None)), "Float": Float, "Str": Str,
+    }  # fmt: skip
+    for name, parameter in inspect.signature(f).parameters.items():
+        annotation = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "Tensor")
+        kind = "Tensor" if parameter.annotation is inspect.Parameter.empty else annotation.rpartition(".")[2]
+        if kind not in kinds:
+            raise SpecError("R101", f'parameter {name} must be annotated Tensor, Ints, Int, Float or Str, not "{annotation}"', place=place)
+        made[name] = kinds[kind](name)
+    return made
+
+
+def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], tuple[Condition, ...]]:
+    items = list(result) if isinstance(result, tuple) else [result]
+    where = items.pop().conditions if items and isinstance(items[-1], Where) else ()
+    pairs = [items] if len(items) == 2 and all(isinstance(x, Tensor) for x in items) else items
+    if not pairs or any(not isinstance(p, tuple | list) or len(p) != 2 or any(not isinstance(x, Tensor) for x in p) for p in pairs):
+        raise SpecError("R101", "a rule returns its left side, its right side and, last, Where(…)", place=place)
+    return tuple((p[0], p[1]) for p in pairs), where
+
+
+def check_bound(r: Rule) -> None:
+    """Refuse a right side or guard that uses a variable the left side does not bind."""
+    bound = {name_of(v) for left, _ in r.pairs for v in variables_of(left)}
+    needed = [v for _, right in r.pairs for v in variables_of(right)]
+    needed += [v for c in r.where for v in condition_variables(c)]
+    for v in needed:
+        if name_of(v) not in bound:
+            raise SpecError(
+                "R101", f'the right side or guard of {r.name} uses "{name_of(v)}", which its left side does not bind', place=r.place,
+                help="every variable must occur as an operand or a plain attribute on the left",
+            )  # fmt: skip
+
+
+def name_of(variable: object) -> str:
+    """Return the name of a pattern variable."""
+    return str(variable.data[0]) if isinstance(variable, Expr) else str(variable.name)  # type: ignore[attr-defined]
+
+
+def variables_of(t: Tensor) -> Iterator[object]:
+    """Yield the tensor and attribute variables below a pattern."""
+    for x in subterms(t):
+        if isinstance(x, Variable):
+            yield x
+        elif isinstance(x, Apply):
+            for value in x.attributes.values():
+                yield from attribute_variables(value)
+
+
+def attribute_variables(value: AttributeTerm | Float) -> Iterator[object]:
+    """Yield the variables of an attribute."""
+    if isinstance(value, Float):
+        yield value
+    elif isinstance(value, Expr):
+        yield from _scalar_variables(value)
+    elif isinstance(value, Ints):
+        yield from _list_variables(value)
+
+
+def condition_variables(c: Condition) -> Iterator[object]:
+    """Yield the variables of a guard."""
+    if isinstance(c, Same):
+        yield from _list_variables(c.left)
+        yield from _list_variables(c.right)
+    elif isinstance(c, Truth):
+        yield from _scalar_variables(c.term)
+    elif isinstance(c, IsConstant | HasType):
+        yield from variables_of(c.tensor)
+
+
+def _scalar_variables(e: Expr) -> Iterator[object]:
+    for v in e.free:
+        known = ELEMENTS.get(v)
+        if known is None:
+            yield v
+            continue
+        yield from _list_variables(known.base)
+        if known.index is not None:
+            yield from _scalar_variables(known.index)
+
+
+def _list_variables(x: Ints) -> Iterator[object]:
+    if isinstance(x, Named):
+        yield x
+    elif isinstance(x, ShapeOf):
+        yield from variables_of(x.tensor)
+    elif isinstance(x, Listed):
+        for e in x.elements:
+            yield from _scalar_variables(e)
+    elif isinstance(x, Part):
+        yield from _list_variables(x.base)
+    elif isinstance(x, Joined):
+        for p in x.parts:
+            yield from _list_variables(p)
+    elif isinstance(x, Replaced):
+        yield from _list_variables(x.base)
+        yield from _scalar_variables(x.index)
+        yield from _scalar_variables(x.element)
+    elif isinstance(x, Permuted):
+        yield from _list_variables(x.base)
+        yield from _list_variables(x.perm)
+    elif isinstance(x, Inverse):
+        yield from _list_variables(x.perm)

@@ -1,0 +1,39 @@
+"""Rulesets: the shipped rules, and rules from modules."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+
+from ..errors import SpecError
+from .rule import Rule
+
+SHIPPED = "rewrite_compiler.rules"
+
+
+def rules_in(module: ModuleType) -> Iterator[Rule]:
+    """Yield the rules a module defines, in order of definition."""
+    for value in vars(module).values():
+        if isinstance(value, Rule):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from (v for v in value if isinstance(v, Rule))
+
+
+def shipped_rules() -> tuple[Rule, ...]:
+    """Return every shipped rule."""
+    package = importlib.import_module(SHIPPED)
+    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
+    return collect(r for n in names for r in rules_in(importlib.import_module(f"{SHIPPED}.{n}")))
+
+
+def collect(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules as a set; SpecError when two have one name."""
+    found: dict[str, Rule] = {}
+    for r in rules:
+        if r.name in found and found[r.name] is not r:
+            raise SpecError("R104", f'there are two rules called "{r.name}"', place=r.place, help=f"the first is at {found[r.name].place}")
+        found[r.name] = r
+    return tuple(found.values())
