@@ -3,4 +3,20 @@
 from .mmio import Bus, assemble, mmio
 from .model import CONTROL, DATA, Bits, External, Ila, Instruction, Match, Operand, Queue, State, Wait, lanes_of
 
-__all__ = ["CONTROL", "DATA", "Bits", "Bus", "Ila", "Instruction", "Match", "Operand", "State", "Wait", "assemble", "lanes_of", "mmio"]
+__all__ = [
+    "CONTROL",
+    "DATA",
+    "Bits",
+    "Bus",
+    "External",
+    "Ila",
+    "Instruction",
+    "Match",
+    "Operand",
+    "Queue",
+    "State",
+    "Wait",
+    "assemble",
+    "lanes_of",
+    "mmio",
+]

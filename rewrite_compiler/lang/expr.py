@@ -333,6 +333,8 @@ def fold_constant(op: str, x: int, y: int) -> int:
         raise SpecError("I102", f"{op} of {x} by zero")
     if op in ("shl", "shr") and y < 0:
         raise SpecError("I102", f"shift of {x} by the negative amount {y}")
+    if op == "shl" and y > iv.LARGEST_SHIFT and x:
+        raise SpecError("I102", f"shift of {x} by {y} bits; the largest amount of a left shift is {iv.LARGEST_SHIFT}")
     return INTEGER[op](x, y)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 Interval = tuple[int | None, int | None]
 EVERYTHING: Interval = (None, None)
 TRUTH: Interval = (0, 1)
+LARGEST_SHIFT = 4096
 
 
 def is_bounded(a: Interval) -> bool:
@@ -103,10 +104,11 @@ def trunc_mod(a: Interval, b: Interval) -> Interval:
 
 
 def shift_left(a: Interval, n: Interval) -> Interval:
-    """Return the interval of a · 2ⁿ, n ≥ 0."""
-    if not is_bounded(n):
-        return EVERYTHING if a[0] is None or a[0] < 0 else (0, None)
-    return mul(a, (1 << max(_low(n), 0), 1 << max(_high(n), 0)))
+    """Return the interval of a · 2ⁿ, n ≥ 0; an end that needs a shift by more than LARGEST_SHIFT bits is left open."""
+    least = min(max(n[0] or 0, 0), LARGEST_SHIFT)
+    most = n[1] if n[1] is not None and n[1] <= LARGEST_SHIFT else None
+    low, high = (_scaled_end(x, least, most) for x in (a[0], neg(a)[0]))
+    return low, None if high is None else -high
 
 
 def shift_right(a: Interval, n: Interval) -> Interval:
@@ -174,6 +176,15 @@ def _corners(a: Interval, b: Interval, f: Callable[[int, int], int]) -> Interval
 def _common_word(a: Interval, b: Interval) -> Interval:
     word = width_of(hull(a, b))
     return EVERYTHING if word is None else of_width(*word)
+
+
+def _scaled_end(low: int | None, least: int, most: int | None) -> int | None:
+    """Return the lower end of x · 2ⁿ for x ≥ low and n in least … most (None: unlimited)."""
+    if low is None:
+        return None
+    if low >= 0:
+        return low << least
+    return None if most is None else low << max(most, 0)
 
 
 def _plus(x: int | None, y: int | None) -> int | None:

@@ -101,12 +101,13 @@ def concat(*operands: Array, axis: int) -> Array:
     shape = _concat_shape(*(x.shape for x in operands), axis=axis)  # type: ignore[arg-type]
 
     def element(*i: Expr) -> Expr:
-        base = sum(int(x.shape[axis]) for x in operands[:-1])  # type: ignore[arg-type]
+        sizes = [int(x.shape[axis]) for x in operands]  # type: ignore[arg-type]
+        base = sum(sizes[:-1])
         result = operands[-1][(*i[:axis], i[axis] - base, *i[axis + 1 :])]
         for n in reversed(range(len(operands) - 1)):
-            base -= int(operands[n].shape[axis])  # type: ignore[arg-type]
+            base -= sizes[n]
             here = operands[n][(*i[:axis], i[axis] - base, *i[axis + 1 :])]
-            result = select(i[axis] < base + int(operands[n].shape[axis]), here, result)  # type: ignore[arg-type]
+            result = select(i[axis] < base + sizes[n], here, result)
         return result
 
     kept = [x for x in operands if x.shape[axis] != 0]

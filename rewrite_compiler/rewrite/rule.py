@@ -101,17 +101,25 @@ class Rule:
 
 
 def rule(
-    function: Callable[..., Law] | None = None, *, both_ways: bool = False, phase: str = "ir", grade: str = "A", marks: Sequence[str] = ()
+    function: Callable[..., Law] | None = None,
+    *,
+    name: str = "",
+    both_ways: bool = False,
+    phase: str = "ir",
+    grade: str = "A",
+    marks: Sequence[str] = (),
 ) -> Any:
-    """Turn a function of pattern variables into a Rule (two of them with `both_ways`)."""
+    """Turn a function of pattern variables into a Rule (two of them with `both_ways`); a family of rules names each."""
     if phase not in PHASES or grade not in GRADES or not set(marks) <= set(MARKS):
-        raise SpecError("R101", f"phase must be one of {PHASES}, grade one of {tuple(GRADES)}, marks among {MARKS}; not {phase}, {grade}, {tuple(marks)}")
+        allowed = f"phase must be one of {PHASES}, grade one of {tuple(GRADES)}, marks among {MARKS}"
+        raise SpecError("R101", f"{allowed}; not {phase}, {grade}, {tuple(marks)}")
 
     def decorate(f: Callable[..., Law]) -> Rule | tuple[Rule, Rule]:
         place = place_of(f)
         variables = make_variables(f, place)
         pairs, where = _parts(f(**variables), place)
-        made = Rule(f.__name__.rstrip("_").replace("_", "-"), inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
+        called = (name or f.__name__).rstrip("_").replace("_", "-")
+        made = Rule(called, inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
         check_bound(made)
         if not both_ways:
             return made
@@ -217,20 +225,18 @@ def _list_variables(x: Ints) -> Iterator[object]:
         yield x
     elif isinstance(x, ShapeOf):
         yield from variables_of(x.tensor)
-    elif isinstance(x, Listed):
-        for e in x.elements:
-            yield from _scalar_variables(e)
-    elif isinstance(x, Part):
-        yield from _list_variables(x.base)
-    elif isinstance(x, Joined):
-        for p in x.parts:
-            yield from _list_variables(p)
-    elif isinstance(x, Replaced):
-        yield from _list_variables(x.base)
-        yield from _scalar_variables(x.index)
-        yield from _scalar_variables(x.element)
-    elif isinstance(x, Permuted):
-        yield from _list_variables(x.base)
-        yield from _list_variables(x.perm)
-    elif isinstance(x, Inverse):
-        yield from _list_variables(x.perm)
+    for part in _parts_of(x):
+        yield from _scalar_variables(part) if isinstance(part, Expr) else _list_variables(part)
+
+
+def _parts_of(x: Ints) -> tuple[Ints | Expr, ...]:
+    """Return the lists and elements that a list is made from."""
+    if isinstance(x, Listed):
+        return x.elements
+    if isinstance(x, Joined):
+        return x.parts
+    if isinstance(x, Replaced):
+        return x.base, x.index, x.element
+    if isinstance(x, Permuted):
+        return x.base, x.perm
+    return (x.base,) if isinstance(x, Part) else (x.perm,) if isinstance(x, Inverse) else ()
