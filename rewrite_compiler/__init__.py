@@ -1,0 +1,36 @@
+"""The public names; everything heavy is imported when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .ops.static import HasType, Ints, Inverse, IsConstant
+    from .ops.term import Tensor
+    from .rewrite.rule import Float, Int, Law, Rule, Str, Where, rule
+
+# name → the module that defines it
+_NAMES = {
+    "Float": "rewrite.rule",
+    "HasType": "ops.static",
+    "Int": "rewrite.rule",
+    "Ints": "ops.static",
+    "Inverse": "ops.static",
+    "IsConstant": "ops.static",
+    "Law": "rewrite.rule",
+    "Rule": "rewrite.rule",
+    "Str": "rewrite.rule",
+    "Tensor": "ops.term",
+    "Where": "rewrite.rule",
+    "rule": "rewrite.rule",
+}
+
+__all__ = ["Float", "HasType", "Int", "Ints", "Inverse", "IsConstant", "Law", "Rule", "Str", "Tensor", "Where", "rule"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, importing its module on first use."""
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
