@@ -1,0 +1,13 @@
+"""E-graphs: saturation in a child process, exact extraction."""
+
+from .decode import DeviceName, classes_of, extracted_program
+from .extract import Extraction, extract
+from .graph import EClass, EGraph, ENode
+from .rules import mapping_text
+from .saturate import DeviceRule, Saturation, saturate
+from .schema import Constructor
+
+__all__ = [
+    "Constructor", "DeviceName", "DeviceRule", "EClass", "EGraph", "ENode", "Extraction", "Saturation", "classes_of", "extract", "extracted_program",
+    "mapping_text", "saturate",
+]  # fmt: skip

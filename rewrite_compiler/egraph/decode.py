@@ -1,0 +1,160 @@
+"""A choice of e-nodes as a program: constants are evaluated, every operation keeps the source nodes it stands for and its birth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..ir.evaluate import run_op
+from ..ir.program import OPAQUE, Data, Node, Program, Value
+from ..ir.types import TensorType, result_types
+from ..ops.op import LAYOUT, AttributeValue
+from .encode import opaque_key, operator_named
+from .graph import ClassId, EGraph, ENode
+
+
+@dataclass(frozen=True)
+class DeviceName:
+    """How a device constructor is written in programs: the operation's name and its attributes' names."""
+
+    op: str
+    attributes: tuple[str, ...] = ()
+
+
+def extracted_program(p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName]) -> tuple[Program, dict[Value, ENode]]:
+    """Return the chosen program, and the e-node behind the first output of each operation."""
+    decoder = _Decoder(p, graph, choice, devices)
+    return decoder.program(), decoder.e_nodes
+
+
+class _Decoder:
+    def __init__(self, p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName]) -> None:
+        self.p, self.graph, self.choice, self.devices = p, graph, choice, devices
+        self.types: list[TensorType] = []
+        self.names: list[str] = []
+        self.nodes: list[Node] = []
+        self.constants: dict[Value, Data] = {}
+        self.place: dict[ClassId, Value] = {}
+        self.tuples: dict[ClassId, tuple[Value, ...]] = {}
+        self.folded: dict[ClassId, Data] = {}
+        self.e_nodes: dict[Value, ENode] = {}
+        self.name_of = {graph.values[v]: p.names[v] for v in reversed(range(len(p.types))) if v in graph.values}
+        self.opaque = {opaque_key(n): n for n in p.nodes if n.op == OPAQUE}
+        self.layout = self.layout_sources()
+
+    def layout_sources(self) -> dict[ClassId, frozenset[int]]:
+        """Return the source nodes that only move data, by the class of their result."""
+        found: dict[ClassId, frozenset[int]] = {}
+        for n in self.p.nodes:
+            if n.operator is not None and n.operator.kind == LAYOUT:
+                c = self.graph.values[n.outputs[0]]
+                found[c] = found.get(c, frozenset()) | n.origins
+        return found
+
+    def program(self) -> Program:
+        inputs = [self.input(v) for v in self.p.inputs]
+        for c in self.choice:
+            if not self.graph.classes[c].fixed:
+                self.build(c)
+        outputs = tuple(self.value(self.graph.values[v]) for v in self.p.outputs)
+        return replace(
+            self.p, types=tuple(self.types), names=tuple(self.names), inputs=tuple(inputs), outputs=outputs, nodes=tuple(self.nodes), constants=self.constants,
+        )  # fmt: skip
+
+    def input(self, v: Value) -> Value:
+        c = self.graph.values[v]
+        if c not in self.place:
+            self.place[c] = self.new(self.p.types[v], self.p.names[v])
+        return self.place[c]
+
+    def new(self, t: TensorType, name: str) -> Value:
+        self.types.append(t)
+        self.names.append(name or f"t{len(self.types) - 1}")
+        return len(self.types) - 1
+
+    def value(self, c: ClassId) -> Value:
+        """Return the value of a class; a compile-time constant is evaluated where it is first needed."""
+        if c not in self.place and self.graph.classes[c].fixed:
+            data = self.constant(c)
+            self.place[c] = self.new(self.type_of(c), self.name_of.get(c, ""))
+            self.constants[self.place[c]] = data
+        return self.place[c]
+
+    def type_of(self, c: ClassId) -> TensorType:
+        t = self.graph.classes[c].type
+        if t is None:
+            raise AssertionError("an extracted class has no type")
+        return t
+
+    def constant(self, c: ClassId) -> Data:
+        """Evaluate a constant class in float64, operands first, and round it once to its type."""
+        work = [c]
+        while work:
+            here = work[-1]
+            node = self.choice[here]
+            waiting = [d for d in node.children if d not in self.folded]
+            if waiting:
+                work.extend(waiting)
+                continue
+            self.folded[here] = self.evaluated(here, node)
+            work.pop()
+        data, t = self.folded[c], self.type_of(c)
+        return data.astype(t.dtype) if data.dtype == np.float64 and t.dtype != "float64" else data
+
+    def evaluated(self, c: ClassId, node: ENode) -> Data:
+        if node.op == "Constant":
+            return self.p.constants[int(node.attributes[0])]  # type: ignore[arg-type]
+        op = operator_named(node.op)
+        if op is None:
+            raise AssertionError(f"{node.op} is not a constant")
+        attributes = dict(zip((a.name for a in op.attributes), node.attributes, strict=True))
+        return run_op(op, [self.folded[d] for d in node.children], attributes, np.float64)[0]
+
+    def build(self, c: ClassId) -> None:
+        """Add the operation that a class has chosen."""
+        node = self.choice[c]
+        if c in self.place or node.op == "Input":
+            return
+        if node.op == "Result":
+            self.place[c] = self.tuples[node.children[0]][int(node.attributes[0])]  # type: ignore[arg-type]
+            self.names[self.place[c]] = self.name_of.get(c, self.names[self.place[c]])
+            return
+        made = self.opaque_node(c, node) if node.op == "Opaque" else self.device_node(c, node) if node.op in self.devices else self.core_node(c, node)
+        self.nodes.append(made)
+        self.e_nodes[made.outputs[0]] = node
+
+    def opaque_node(self, c: ClassId, node: ENode) -> Node:
+        source = self.opaque[str(node.attributes[0])]
+        self.tuples[c] = tuple(self.new(self.p.types[v], self.p.names[v]) for v in source.outputs)
+        return replace(source, inputs=self.operands(node), outputs=self.tuples[c], origins=node.origins)
+
+    def device_node(self, c: ClassId, node: ENode) -> Node:
+        name = self.devices[node.op]
+        self.place[c] = self.new(self.type_of(c), self.name_of.get(c, ""))
+        attributes: tuple[tuple[str, AttributeValue], ...] = tuple(zip(name.attributes, node.attributes, strict=True))
+        return Node(name.op, self.operands(node), (self.place[c],), attributes, node.origins)
+
+    def core_node(self, c: ClassId, node: ENode) -> Node:
+        op = operator_named(node.op)
+        if op is None:
+            raise AssertionError(f"{node.op} is not an operator")
+        operands = self.operands(node)
+        attributes = tuple(zip((a.name for a in op.attributes), node.attributes, strict=True))
+        origins = self.layout.get(c, frozenset()) if op.kind == LAYOUT else node.origins
+        if op.outputs > 1:
+            types = result_types(op, [self.types[v] for v in operands], dict(attributes))
+            outputs = self.tuples[c] = tuple(self.new(t, "") for t in types)
+        else:
+            self.place[c] = self.new(self.type_of(c), self.name_of.get(c, ""))
+            outputs = (self.place[c],)
+        return Node(op.name, operands, outputs, attributes, origins)
+
+    def operands(self, node: ENode) -> tuple[Value, ...]:
+        return tuple(self.value(d) for d in node.children)
+
+
+def classes_of(graph: EGraph, values: Sequence[Value]) -> list[ClassId]:
+    """Return the classes of program values."""
+    return [graph.values[v] for v in values]

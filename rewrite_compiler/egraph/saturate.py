@@ -1,0 +1,106 @@
+"""Saturation from the parent's side: one child process, its limits, and what is left when it does not finish."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import BudgetError
+from ..ir.program import Program
+from ..limits import DEFAULT, Limits
+from ..rewrite.rule import Rule
+from .encode import program_commands
+from .graph import EGraph, from_json
+from .rules import rule_text
+from .schema import Constructor
+
+
+@dataclass(frozen=True)
+class DeviceRule:
+    """A mapping as the e-graph sees it: its constructor and its rule text."""
+
+    constructor: Constructor
+    text: str
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """What saturation gave: the e-graph, its rounds, and why it stopped (reason `saturated` when nothing was left to do)."""
+
+    graph: EGraph
+    rounds: int
+    reason: str
+    detail: str = ""
+
+
+def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
+    """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
+
+    BudgetError F210 when the child ended before its first checkpoint.
+    """
+    request = {
+        "rules": [*(rule_text(r, n) for n, r in enumerate(rules)), *(m.text for m in mappings)],
+        "devices": [[m.constructor.name, m.constructor.operands, m.constructor.attributes] for m in mappings],
+        "phases": sorted({r.phase for r in rules}) + ["map"],
+        "commands": program_commands(p),
+        "limits": asdict(limits),
+    }
+    answer = _run_worker(request, limits)
+    if answer.graph is not None:
+        return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail)
+    if answer.rounds < 0:
+        raise BudgetError("F210", f"saturation ended before its first round: {answer.detail}", help="raise the limit with --limits, or use fewer rules")
+    again = _run_worker({**request, "limits": {**asdict(limits), "rounds": answer.rounds}}, limits)
+    if again.graph is None:
+        raise BudgetError("F210", f"saturation ended in its mapping phase: {again.detail}", help="raise the limit with --limits, or use fewer rules")
+    return Saturation(again.graph, answer.rounds, answer.reason, answer.detail)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    graph: EGraph | None
+    rounds: int
+    reason: str
+    detail: str
+
+
+def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
+    environment = {**os.environ, "RUST_BACKTRACE": "0"}
+    command = [sys.executable, "-m", "rewrite_compiler.egraph.worker"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    timed_out = threading.Event()
+
+    def expire() -> None:
+        timed_out.set()
+        child.kill()
+
+    timer = threading.Timer(limits.saturation_seconds, expire)
+    timer.start()
+    try:
+        out, err = child.communicate(json.dumps(request))
+    finally:
+        timer.cancel()
+        child.kill()
+    return _read(out, err, child.returncode, timed_out.is_set(), limits)
+
+
+def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
+    """Return what the last complete line says, with the reason the child ended."""
+    lines = [line for line in out.split("\n")[:-1] if line]
+    last = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
+    if "graph" in last:
+        return _Answer(from_json(last["graph"]), last["rounds"], last["stop"]["reason"], last["stop"]["detail"])
+    if timed_out:
+        return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s")
+    return _Answer(None, last["rounds"], "memory" if "memory allocation" in err else "crashed", _cause(err, code))
+
+
+def _cause(err: str, code: int) -> str:
+    lines = [line.strip() for line in err.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else f"the child process ended with code {code}"

@@ -1,0 +1,87 @@
+"""The child process of saturation: reads one request, saturates under limits, answers with JSON lines.
+
+    python -m rewrite_compiler.egraph.worker < request
+
+egglog has no limit inside a round and aborts the process when memory runs out; here that ends a child. Each completed
+round is reported, so that the parent can ask for just those rounds again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from .engine import Engine
+from .graph import to_json
+from .schema import Constructor
+
+GROWTH_MARGIN = 2.0  # the next round's growth ratio was at most 1.96 times the last one's on every measured set
+
+
+def main() -> int:
+    """Answer one request."""
+    request = json.load(sys.stdin)
+    limit_memory(int(request["limits"]["saturation_bytes"]))
+    Schedule(request).run()
+    return 0
+
+
+def limit_memory(size: int) -> None:
+    """Let allocation fail in this process beyond `size` bytes of address space."""
+    try:
+        import resource
+    except ImportError:  # not on this system: the parent's wall clock remains
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+
+
+class Schedule:
+    """ir rounds until nothing changes, one late round, one mapping round."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        devices = [Constructor(name, operands, tuple(kinds), True) for name, operands, kinds in request["devices"]]
+        self.engine = Engine(devices, request["rules"], request["commands"])
+        self.limits = request["limits"]
+        self.phases = request["phases"]
+        self.rounds = 0
+        self.stop = {"reason": "saturated", "detail": ""}
+
+    def run(self) -> None:
+        """Run all phases; every stop has its reason."""
+        if "ir" in self.phases:
+            self.saturate()
+        for phase in ("late", "map"):
+            if phase in self.phases:
+                self.engine.round(phase)
+        self.send({"graph": to_json(self.engine.snapshot())})
+
+    def saturate(self) -> None:
+        """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
+        before = now = self.engine.snapshot().e_nodes
+        self.send({})
+        while not (reason := self.reason_to_stop(before, now)) and self.engine.round("ir"):
+            self.rounds += 1
+            before, now = now, self.engine.snapshot().e_nodes
+            self.send({})
+        if reason:
+            self.stop = {"reason": reason[0], "detail": reason[1]}
+
+    def reason_to_stop(self, before: int, now: int) -> tuple[str, str] | None:
+        """Return why another round must not run, or None."""
+        predicted = GROWTH_MARGIN * now * now / max(before, 1)
+        if now > before and predicted > self.limits["e_nodes"]:
+            return "e_nodes", f"{now} e-nodes after round {self.rounds}; the next round could exceed the limit of {self.limits['e_nodes']}"
+        if self.rounds >= self.limits["rounds"]:
+            return "rounds", f"the limit of {self.limits['rounds']} rounds"
+        return None
+
+    def send(self, more: dict[str, Any]) -> None:
+        """Send one line: rounds done so far, and the e-graph at the end."""
+        sys.stdout.write(json.dumps({"rounds": self.rounds, "stop": self.stop, **more}, separators=(",", ":")) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
