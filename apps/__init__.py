@@ -1,0 +1,41 @@
+"""Whole applications with their data, small enough to ship: what `flexmatch demo` runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rewrite_compiler.errors import UsageError
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class App:
+    """One application: a model, held-back test data, calibration data and the metric that judges it."""
+
+    name: str
+    about: str
+    model: Path
+    data: Path
+    calibration: Path
+    metric: str
+
+
+def _digits(name: str, about: str) -> App:
+    folder = _HERE / "digits"
+    return App(f"digits_{name}", about, folder / f"{name}.onnx", folder / "test.npz", folder / "calibration.npz", "top1")
+
+
+APPS = (
+    _digits("cnn", "8×8 digits: two convolutions with batch normalisation, max pooling, one linear layer"),
+    _digits("mlp", "8×8 digits: three linear layers"),
+)
+
+
+def named(name: str) -> App:
+    """Return the application called `name`; UsageError lists the known ones."""
+    known = {app.name: app for app in APPS}
+    if name not in known:
+        raise UsageError("F203", f'there is no application called "{name}"', help=f"known applications: {', '.join(known)}")
+    return known[name]
