@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rewrite_compiler.ila_models.flexasr import build, numerics
 from vectors import arrays, traces
 
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.ila.simulate import DeviceHang, Simulator
+from rewrite_compiler.ila_models.flexasr import build, numerics
 from rewrite_compiler.lang import Expr, Table, array, leaf, signed
 from rewrite_compiler.lang.arrays import evaluate, table_data
 from rewrite_compiler.lang.python import evaluate as oracle
