@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from rewrite_compiler.ila import Ila, Match
-from rewrite_compiler.lang import Expr, Leaf, Operand, Step, array, fold, let, lift, loop, select, seq, signed, update, when
+from rewrite_compiler.ila import Ila, Match, Wait
+from rewrite_compiler.lang import (
+    Expr,
+    Leaf,
+    Operand,
+    Step,
+    array,
+    assign,
+    fold,
+    let,
+    lift,
+    loop,
+    select,
+    seq,
+    signed,
+    together,
+    update,
+    when,
+)
 
 from .config import CONV_TRIGGER, address_of, is_register
 from .geometry import Geometry
@@ -16,7 +33,11 @@ INT16 = (-(1 << 15), (1 << 15) - 1)
 
 
 def declare_convolution(m: Ila, p: Revision) -> None:
-    """Declare the trigger of the convolution."""
+    """Declare the trigger of the convolution and what it waits for."""
+    m.interrupt = m.register("conv_done", 1, doc="A convolution has ended; waiting for it clears it.")
+    running = m.register("conv_valid", 1, doc="A convolution runs; after its trigger only where it cannot end.")
+    m.waits.append(Wait("Convolution", ~running[()], "does not end: a stride in ConvKernelSize is 0"))
+    m.waits.append(Wait("Convolution", m.s.conv_done[()], "was not started (accel_conv_trigger)"))
 
     def accel_conv_trigger() -> Step:
         """Run the configured convolution to its end; the data of the command is ignored.
@@ -25,8 +46,9 @@ def declare_convolution(m: Ila, p: Revision) -> None:
         rounded once, and saturates once.
         """
         g = Geometry(m, p)
-        run = when(g.is_apart, _at_once(m, g), _in_order(m, g))
-        return seq(*limits(m, g), when(g.has_work, run))
+        run = when(g.has_work, when(g.is_apart, _at_once(m, g), _in_order(m, g)))
+        flags = together(assign(m.s.conv_done, g.ends), assign(running, ~g.ends))
+        return seq(*limits(m, g), when(g.ends, run), flags)
 
     m.instruction("accel_conv_trigger", Match(is_register(m, CONV_TRIGGER), address_of(CONV_TRIGGER)))(accel_conv_trigger)
 
@@ -90,9 +112,7 @@ def _output(m: Ila, g: Geometry, x: Leaf, w: Leaf, f: Expr, i: Expr, j: Expr) ->
     old = word(m.s.spad1, g.output_address(f, rows.place(i), cols.place(j)))
 
     def tap(block: Expr, row: Expr, col: Expr, acc: Expr) -> Expr:
-        q = rounded_sum(
-            g.p, lambda k: w[f, block, row, col, k], lambda k: x[block, i * rows.stride + row, j * cols.stride + col, k]
-        )
+        q = rounded_sum(g.p, lambda k: w[f, block, row, col, k], lambda k: x[block, i * rows.stride + row, j * cols.stride + col, k])
         return _after_tap(m, g, q, acc, _is_last(g, block, row, col), ends)
 
     def kernel_row(block: Expr, row: Expr, start: Expr) -> Expr:
@@ -112,7 +132,7 @@ def _store(m: Ila, g: Geometry, y: Leaf) -> Step:
     return seq(when(whole > 0, _store_lanes(m, g, y, lift(0), whole, LANES)), when(rest > 0, _store_lanes(m, g, y, whole, 1, rest)))
 
 
-def _store_lanes(m: Ila, g: Geometry, y: Leaf, first: Expr, groups: Operand, lanes: Operand) -> Step:
+def _store_lanes(m: Ila, g: Geometry, y: Leaf, first: Expr, groups: int | Expr, lanes: int | Expr) -> Step:
     rows, cols = g.rows, g.cols
 
     def element(b: Expr, group: Expr, lane: Expr, i: Expr, j: Expr) -> tuple[Expr, Expr]:
@@ -174,4 +194,3 @@ def _tap_in_order(m: Ila, g: Geometry, f: Expr, block: Expr, rows: tuple[Expr, E
 
     reached = (i >= 0) & (i < g.rows.count) & (j >= 0) & (j < g.cols.count)
     return when(reached, let(new, store, "output"))
-

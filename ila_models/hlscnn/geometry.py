@@ -68,6 +68,7 @@ class Geometry:
         """Read the registers of `m`."""
         s = m.s
         self.p = p
+        self._strides = s.conv_kernel_row_stride[()], s.conv_kernel_col_stride[()]
         self.rows, self.cols = _side(m, p, "row"), _side(m, p, "col")
         self.filters = s.conv_filters[()] % (1 << p.filter_bits)
         self.channels = s.conv_input_channels[()] % (1 << p.channel_bits)
@@ -135,6 +136,11 @@ class Geometry:
         act_end, output_end = self.act_base + self.act_size, self.output_base + self.output_size
         inside = (self.act_base >= 0) & (act_end <= self.p.spad_bytes) & (self.output_base >= 0) & (output_end <= self.p.spad_bytes)
         return inside & ((act_end <= self.output_base) | (output_end <= self.act_base))
+
+    @property
+    def ends(self) -> Expr:
+        """The loops over kernel positions end: they advance by the strides."""
+        return self._strides[0] * self._strides[1] > 0
 
     @property
     def has_work(self) -> Expr:

@@ -19,9 +19,8 @@ def _configured(m: Ila, g: Geometry) -> list[Need]:
     s, p = m.s, g.p
     channels, filters = s.conv_input_channels[()], s.conv_filters[()]
     most_channels, most_filters = (1 << p.channel_bits) - 1, (1 << p.filter_bits) - 1
-    strides = (s.conv_kernel_row_stride[()] > 0) & (s.conv_kernel_col_stride[()] > 0)
     needs: list[Need] = [
-        (strides, "I107", "both strides in ConvKernelSize must be 1…7, not 0"),
+        (g.ends, "I107", "both strides in ConvKernelSize must be 1…7, not 0"),
         ((g.rows.kernel > 0) & (g.cols.kernel > 0), "I107", "both kernel sizes in ConvKernelSize must be 1…255, not 0"),
         ((g.rows.size > 0) & (g.cols.size > 0), "I107", "rows and columns in ConvInputSize must be 1…1023, not 0"),
         ((channels > 0) & (channels <= most_channels), "I107", f"channels in ConvInputSize must be 1…{most_channels}"),

@@ -58,9 +58,7 @@ class Revision:
 _EXT8 = Revision()
 _EXT16 = replace(_EXT8, weight_bits=16)
 REVISIONS: dict[str, Revision] = {
-    "orig": Revision(
-        grouped_output=False, spad_bytes=128 * KIB, soc_bytes=192 * KIB, soc_window=0x5_0000, channel_bits=12, filter_bits=8
-    ),
+    "orig": Revision(grouped_output=False, spad_bytes=128 * KIB, soc_bytes=192 * KIB, soc_window=0x5_0000, channel_bits=12, filter_bits=8),
     "ext8": _EXT8,
     "ext16": _EXT16,
     "uni16": replace(_EXT16, spad_bytes=128 * KIB, act_source="spad1"),
@@ -102,7 +100,7 @@ def _check(name: str, value: object) -> None:
             raise UsageError("F203", f"parameter {name} of hlscnn must be one of {', '.join(map(str, CHOICES[name]))}, not {value}")
     elif not (name in OPTIONAL and value is None):
         low, high = RANGES[name]
-        if not isinstance(value, int) or not low <= value <= high:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise UsageError("F203", f"parameter {name} of hlscnn must be an integer in {low}…{high}, not {value}")
 
 
@@ -117,6 +115,5 @@ def _consistent(r: Revision) -> None:
         if value % 16:
             raise UsageError("F203", f"parameter {name} of hlscnn must be a multiple of 16, not {value}")
     if not SPAD0_BASE + r.spad_bytes <= r.spad1 <= ADDRESS_TOP - r.spad_bytes:
-        raise UsageError(
-            "F203", f"both scratchpads of {r.spad_bytes:#x} bytes must lie between {SPAD0_BASE:#x} and {ADDRESS_TOP:#x}, not SPAD1 at {r.spad1:#x}"
-        )
+        room = f"both scratchpads of {r.spad_bytes:#x} bytes must lie between {SPAD0_BASE:#x} and {ADDRESS_TOP:#x}"
+        raise UsageError("F203", f"{room}, not SPAD1 at {r.spad1:#x}")

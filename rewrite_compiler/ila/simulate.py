@@ -46,7 +46,8 @@ class Simulator:
         self.views: dict[Leaf, MutableSequence[Any]] = {}
         for state in ila.states.values():
             shape = (0,) if state.name in ila.externals else static_shape(state.leaf)
-            self._place(state.leaf, np.full(shape, state.reset, storage_dtype(state.leaf.interval)))
+            kind = storage_dtype(state.leaf.interval)
+            self._place(state.leaf, np.full(shape, state.reset, kind) if state.reset else np.zeros(shape, kind))  # zeros cost no pages
         self.machine = Machine(self.memories, strict=strict)
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
