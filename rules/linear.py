@@ -1,6 +1,6 @@
 """Linear layers: every spelling of x·wᵀ + b becomes bias_add(dense(x, w), b) on rank 2."""
 
-from rewrite_compiler import Int, Ints, IsConstant, Law, Tensor, Where, rule
+from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 
 RING = ("ring",)
@@ -50,7 +50,7 @@ def subtract_constant(x: Tensor, b: Tensor) -> Law:
     return o.sub(x, b), o.add(x, o.neg(b)), Where(IsConstant(b))
 
 
-def vector_rules(places: int) -> tuple[object, ...]:
+def vector_rules(places: int) -> tuple[Rule, Rule]:
     """Return the rules that read a constant with one long axis, `places` from the end, as a bias or a scale."""
 
     def where(x: Tensor, v: Tensor) -> Where:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..errors import SpecError
 from ..lang.expr import Expr, var
@@ -100,6 +100,16 @@ class Rule:
         return self.name
 
 
+@overload
+def rule(function: Callable[..., Law]) -> Rule: ...
+@overload
+def rule(
+    *, both_ways: Literal[True], name: str = "", phase: str = "ir", grade: str = "A", marks: Sequence[str] = ()
+) -> Callable[[Callable[..., Law]], tuple[Rule, Rule]]: ...
+@overload
+def rule(
+    *, name: str = "", both_ways: Literal[False] = False, phase: str = "ir", grade: str = "A", marks: Sequence[str] = ()
+) -> Callable[[Callable[..., Law]], Rule]: ...
 def rule(
     function: Callable[..., Law] | None = None,
     *,
