@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -73,9 +74,14 @@ def _blend(old: Weights, new: Weights, decay: float) -> Weights:
 
 
 def _move(weights: Weights, mean: Weights, square: Weights, step: int, rate: float) -> Weights:
-    scale = np.float32(rate * np.sqrt(1 - DECAY_SQUARE**step) / (1 - DECAY_MEAN**step))
+    scale = np.float32(rate * math.sqrt(1 - DECAY_SQUARE**step) / (1 - DECAY_MEAN**step))
     moved = zip(weights, mean, square, strict=True)
-    return tuple({name: w[name] - scale * m[name] / (np.sqrt(s[name]) + np.float32(TINY)) for name in w} for w, m, s in moved)
+    return tuple({name: w[name] - scale * _over_root(m[name], s[name]) for name in w} for w, m, s in moved)
+
+
+def _over_root(mean: Floats, square: Floats) -> Floats:
+    root: Floats = np.sqrt(square)
+    return mean / (root + np.float32(TINY))
 
 
 def freeze(network: Network, weights: Weights, x: Floats) -> Weights:
