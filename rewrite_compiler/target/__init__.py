@@ -1,0 +1,8 @@
+"""Targets: accelerators with the operations they offer; the public namespace for target files."""
+
+from .device import Device, SimulatedDevice
+from .discovery import find_target, load_target, target_names
+from .mapping import Axes, FormatFor, Limit, Mapping
+from .target import Target
+
+__all__ = ["Axes", "Device", "FormatFor", "Limit", "Mapping", "SimulatedDevice", "Target", "find_target", "load_target", "target_names"]

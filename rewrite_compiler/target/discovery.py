@@ -1,0 +1,94 @@
+"""Finding targets: shipped ones by name, installed ones by entry point, others by path."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from ..errors import UsageError
+from .target import Target
+
+SHIPPED = "rewrite_compiler.targets"
+GROUP = "rewrite_compiler.targets"
+
+
+def target_names() -> list[str]:
+    """Return the names of shipped and installed targets."""
+    package = importlib.import_module(SHIPPED)
+    shipped = {m.name for m in pkgutil.iter_modules(package.__path__)}
+    return sorted(shipped | {e.name for e in entry_points(group=GROUP)})
+
+
+def find_target(text: str) -> Target:
+    """Return the target of `NAME_OR_PATH[:key=value,…]`; UsageError F201 when there is none of that name."""
+    name, _, rest = text.partition(":")
+    return load_target(name).configured(_parameters(name, rest))
+
+
+def load_target(name: str) -> Target:
+    """Return a target by its name or the path of its Python file."""
+    if name.endswith(".py") or "/" in name:
+        return _target_in(_module_at(Path(name)), name)
+    if name not in target_names():
+        raise UsageError("F201", f'there is no accelerator called "{name}"', help=_suggestion(name))
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            found = entry.load()
+            return found if isinstance(found, Target) else _target_in(found, name)
+    return _target_in(importlib.import_module(f"{SHIPPED}.{name}"), name)
+
+
+def _suggestion(name: str) -> str:
+    known = target_names()
+    listed = f"known: {', '.join(known)} (or give a path ending in .py)"
+    close = [k for k in known if _distance(name, k) <= 2]
+    best = difflib.get_close_matches(name, close, 1, 0.0)
+    return f'did you mean "{best[0]}"? {listed}' if best else listed
+
+
+def _distance(a: str, b: str) -> int:
+    """Return the edit distance (insert, delete, replace, swap neighbours)."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        older, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                best = min(best, older[j - 2] + 1)
+            row.append(best)
+    return row[-1]
+
+
+def _parameters(name: str, text: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise UsageError("F203", f'a parameter of {name} is written key=value, not "{part}"')
+        given[key] = value
+    return given
+
+
+def _module_at(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError("F201", f"there is no target file {path}", help="give the path of a Python file that defines a Target")
+    spec = importlib.util.spec_from_file_location(f"flexmatch_target_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError("F201", f"{path} is not a Python file", help="a target file ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _target_in(module: ModuleType, name: str) -> Target:
+    found = [v for v in vars(module).values() if isinstance(v, Target)]
+    if len(found) != 1:
+        raise UsageError("F201", f"{name} must define exactly one Target, not {len(found)}", place=inspect.getfile(module))
+    return found[0]

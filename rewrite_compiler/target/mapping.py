@@ -1,0 +1,139 @@
+"""Mapping: one operation of an accelerator as its meaning, its numerics and its driver.
+
+Only the meaning (a pattern, exact over the reals) enters the e-graph. The numerics say bit by bit what the device
+returns; the driver emits the instructions that make it do so; `prove` shows that the two agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping as MappingOf, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import SpecError
+from ..lang.formats import Format
+from ..ops.op import INT, INTS
+from ..ops.static import Named
+from ..ops.term import Tensor, Variable
+from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
+
+FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A capacity: what it is, how much a tile needs, how much there is."""
+
+    what: str
+    needs: int
+    most: int
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether the tile fits."""
+        return self.needs <= self.most
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.needs:,}, must be at most {self.most:,}"
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Which loop dimension runs along each axis of each operand and of the result, e.g. "x: t k; w: n k; y: t n"."""
+
+    of: MappingOf[str, tuple[str, ...]]
+    result: str
+
+    @classmethod
+    def parse(cls, text: str) -> Axes:
+        """Read the written form; the last entry is the result."""
+        entries = [entry.partition(":") for entry in text.split(";")]
+        of = {name.strip(): tuple(dims.split()) for name, _, dims in entries}
+        return cls(of, list(of)[-1])
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The dimensions that the result does not have: partial results along them add up."""
+        kept = set(self.of[self.result])
+        return tuple(dict.fromkeys(d for dims in self.of.values() for d in dims if d not in kept))
+
+    def sizes(self, shapes: MappingOf[str, Sequence[int]]) -> dict[str, int]:
+        """Return the size of every dimension."""
+        return {d: n for name, shape in shapes.items() for d, n in zip(self.of[name], shape, strict=True)}
+
+
+@dataclass(eq=False)
+class Mapping:
+    """One operation of one target. `driver`, `numerics` and `limits` are set by decorators of the same names."""
+
+    target: str
+    operation: str
+    rule: Rule
+    operands: tuple[Variable, ...]
+    statics: tuple[tuple[str, str], ...]  # static variables of the pattern: name and attribute kind
+    axes: Axes
+    formats: MappingOf[str, FormatFor]
+    units: MappingOf[str, int] = field(default_factory=dict)
+    drive: Callable[..., Any] | None = None
+    codes: Callable[..., Any] | None = None
+    capacities: Callable[..., Iterable[Limit]] | None = None
+
+    @property
+    def name(self) -> str:
+        """The operation as plans write it, `flexasr.linear`."""
+        return f"{self.target}.{self.operation}"
+
+    def driver(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """Take the function that emits the instructions of one tile: (device, tile, operand codes…) → result codes."""
+        self.drive = f
+        return f
+
+    def numerics(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """Take the function that gives the result codes of one tile as a term: (operand code arrays…, formats) → Array."""
+        self.codes = f
+        return f
+
+    def limits(self, f: Callable[..., Iterable[Limit]]) -> Callable[..., Iterable[Limit]]:
+        """Take the function that lists what a tile of given dimension sizes needs: (**sizes) → Limits."""
+        self.capacities = f
+        return f
+
+    def shapes_of(self, operand_shapes: Sequence[Sequence[int]]) -> dict[str, tuple[int, ...]]:
+        """Return operand shapes by name."""
+        return {v.name: tuple(s) for v, s in zip(self.operands, operand_shapes, strict=True)}
+
+    def violated(self, sizes: MappingOf[str, int]) -> Limit | None:
+        """Return the first capacity that a tile exceeds."""
+        found = self.capacities(**sizes) if self.capacities is not None else ()
+        return next((limit for limit in found if not limit.holds), None)
+
+
+def make_mapping(
+    target: str, f: Callable[..., Any], axes: str, formats: MappingOf[str, FormatFor], units: MappingOf[str, int]
+) -> Mapping:
+    """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
+    place = place_of(f)
+    variables = make_variables(f, place)
+    result = f(**variables)
+    meaning, where = result if isinstance(result, tuple) else (result, Where())
+    if not isinstance(meaning, Tensor) or not isinstance(where, Where):
+        raise SpecError("R101", "a mapping returns its meaning and, last, Where(…)", place=place)
+    rule = Rule(f.__name__, f.__doc__ or "", place, ((meaning, meaning),), where.conditions, "map", "E", frozenset(), variables)
+    operands = tuple(v for v in variables.values() if isinstance(v, Variable))
+    statics = tuple((name_of(v), _kind(v)) for v in variables.values() if not isinstance(v, Variable))
+    parsed = Axes.parse(axes)
+    missing = {v.name for v in operands} - parsed.of.keys()
+    if missing or parsed.result in {v.name for v in operands}:
+        raise SpecError("I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {axes}", place=place)
+    return Mapping(target, f.__name__, rule, operands, statics, parsed, formats, dict(units))
+
+
+def _kind(variable: object) -> str:
+    if isinstance(variable, Named):
+        return INTS
+    return INT if not isinstance(variable, Float) else "float"
+
+
+def renamed(mapping: Mapping, target: str) -> Mapping:
+    """Return the mapping under another target's name."""
+    return replace(mapping, target=target)

@@ -1,0 +1,65 @@
+"""Target: an accelerator model, its mappings and their formats under one name, with parameters."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping as MappingOf
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..ila import Ila
+from .mapping import FormatFor, Mapping, make_mapping
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """An accelerator. `build` returns its Ila for parameter values; `parameters` lists the values each may take, default first."""
+
+    name: str
+    build: Callable[..., Ila]
+    parameters: MappingOf[str, tuple[str, ...]] = field(default_factory=dict)
+    doc: str = ""
+    sources: tuple[Path, ...] = ()
+    chosen: MappingOf[str, str] = field(default_factory=dict)
+    mappings: dict[str, Mapping] = field(default_factory=dict)
+
+    def accelerates(
+        self, *, axes: str, formats: MappingOf[str, FormatFor], units: MappingOf[str, int] | None = None
+    ) -> Callable[[Callable[..., Any]], Mapping]:
+        """Declare an operation from its meaning: a function of pattern variables, named as the operation."""
+
+        def decorate(f: Callable[..., Any]) -> Mapping:
+            made = self.mappings[f.__name__] = make_mapping(self.name, f, axes, formats, units or {})
+            return made
+
+        return decorate
+
+    def configured(self, given: MappingOf[str, str]) -> Target:
+        """Return the target with parameter values; UsageError F203 names an unknown parameter or value."""
+        for key, value in given.items():
+            if key not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {known}")
+            if value not in self.parameters[key]:
+                raise UsageError("F203", f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"')
+        return replace(self, chosen={**self.chosen, **given})
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Every parameter with its value."""
+        return {key: self.chosen.get(key, allowed[0]) for key, allowed in self.parameters.items()}
+
+    def ila(self) -> Ila:
+        """Return the accelerator's model at these parameters."""
+        return self.build(**self.values)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the files that define the target, and of its parameters."""
+        digest = hashlib.sha256(repr(sorted(self.values.items())).encode())
+        for path in sorted(self.sources):
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
