@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rewrite_compiler.ila_models.hlscnn import build
 from vectors import arrays, traces
 
 from rewrite_compiler.errors import FlexmatchError, SpecError
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila.simulate import DeviceHang, Simulator
+from rewrite_compiler.ila_models.hlscnn import build
 
 TRACES = traces("hlscnn")
 RESULTS = arrays("hlscnn", "results.npz")
@@ -151,7 +151,10 @@ MEMORIES = ("soc", "spad0", "spad1", "virtual_output")
 
 
 PARAMETERS = {
-    "revision": ({"revision": "ext32"}, 'parameter revision of hlscnn must be one of orig, ext8, ext16, uni16, ext16_a3p16, ext16_a3p8, not "ext32"'),
+    "revision": (
+        {"revision": "ext32"},
+        'parameter revision of hlscnn must be one of orig, ext8, ext16, uni16, ext16_a3p16, ext16_a3p8, not "ext32"',
+    ),
     "name": ({"weigth_bits": 8}, 'hlscnn has no parameter "weigth_bits"'),
     "choice": ({"weight_bits": 4}, "parameter weight_bits of hlscnn must be one of 8, 16, not 4"),
     "range": ({"act_int_bits": 16}, "parameter act_int_bits of hlscnn must be an integer in 1…15, not 16"),
