@@ -1,0 +1,270 @@
+"""The house rules: layers, sizes, docstrings, imports, forbidden calls, repeated blocks."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import statistics
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from house import CONTENT, ENGINE, ROOT, Definition, Function, Import, Module, calls, length, modules, repeated_blocks, share_at_most
+
+import rewrite_compiler
+
+# From the top down: a package imports only packages in rows below its own; those in one row marked "apart" not each other.
+LAYERS = (
+    ("cli",),
+    ("report",),
+    ("study",),
+    ("emit", "cosim"),
+    ("compile",),
+    ("prove",),
+    ("fit",),
+    ("target",),
+    ("egraph", "ila", "frontend", "hostrun"),
+    ("rewrite",),
+    ("ir",),
+    ("ops",),
+    ("lang",),
+    ("limits", "errors"),
+)
+APART = {"egraph", "ila", "frontend", "hostrun"}
+LEVEL = {package: len(LAYERS) - k for k, row in enumerate(LAYERS) for package in row}
+
+# What content may import from the engine: the package itself, its namespaces, and the kinds of refusal.
+NAMESPACES = {ENGINE, *(f"{ENGINE}.{name}" for name in ("lang", "ops", "ila", "target", "errors"))}
+# Content that builds on other content.
+BUILDS_ON = {"targets": {"ila_models"}}
+
+# Package → where it may be imported.
+HEAVY = {
+    "z3": ("rewrite_compiler/lang/smt",),
+    "egglog": ("rewrite_compiler/egraph/",),
+    "onnx": ("rewrite_compiler/frontend/", "apps/digits/export.py"),  # the trainer's script writes its model with onnx
+    "onnxruntime": ("rewrite_compiler/hostrun/",),
+    "llvmlite": ("rewrite_compiler/lang/native",),
+    "sklearn": ("apps/digits/data.py",),  # an extra; only the trainer's script reads the bundled images
+}
+FIRST_ANSWER_WITHOUT = {"numpy", "onnx", "onnxruntime", "egglog", "z3", "llvmlite", "highspy"}
+
+NEVER = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle", "socket", "urllib", "http", "requests", "ftplib", "telnetlib"}
+# (file or folder, call) → why it is safe there.
+ALLOWED = {
+    ("rewrite_compiler/__init__.py", "getattr"): "the name is a key of the table above it",
+    ("rewrite_compiler/__init__.py", "import_module"): "the module is a value of the table above it",
+    ("rewrite_compiler/egraph/engine.py", "import_module"): "a literal name, imported late",
+    ("rewrite_compiler/lang/formats.py", "getattr"): "the names are the dataclass's own fields",
+    ("rewrite_compiler/lang/python.py", "compile"): "text printed by the lowering; every identifier is numbered",
+    ("rewrite_compiler/lang/python.py", "exec"): "text printed by the lowering; every identifier is numbered",
+    ("rewrite_compiler/lang/python.py", "getattr"): "functions of math from a literal tuple",
+    ("rewrite_compiler/rewrite/ruleset.py", "import_module"): "modules found in the package's own rules folder",
+    ("rewrite_compiler/target/discovery.py", "import_module"): "modules found in the package's own targets folder",
+    ("ila_models/", "getattr"): "state elements named by the specification's own text",
+}
+
+FILE_LINES = {"median": 130, "p90": 350, "max": 600}
+FUNCTION_LINES = {"median": 8, "p90": 28, "p99": 40, "max": 60}
+PUBLIC_NAMES = 18
+
+
+def listed(found: Iterator[str]) -> None:
+    """Fail with every finding on its own line."""
+    lines = sorted(found)
+    assert not lines, "\n" + "\n".join(lines)
+
+
+def every_import() -> Iterator[tuple[Module, Import]]:
+    return ((module, i) for module in modules() for i in module.imports())
+
+
+def inner_package(name: str) -> str:
+    """Return the engine's package or content folder that an installed name lies in."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == ENGINE and len(parts) > 1 else ""
+
+
+def test_every_package_has_its_layer() -> None:
+    listed(str(m) for m in modules() if m.folder not in {*LEVEL, *CONTENT, ""})
+
+
+def points_up(importer: str, imported: str) -> bool:
+    """Whether one package of the engine may not import the other."""
+    if importer == imported or importer not in LEVEL or imported not in LEVEL:
+        return False
+    return LEVEL[imported] > LEVEL[importer] or {importer, imported} <= APART
+
+
+def test_imports_point_down() -> None:
+    listed(f"{m}:{i.line} imports {i.target}" for m, i in every_import() if points_up(m.folder, inner_package(i.target)))
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "expected"),
+    [("lang", "ir", True), ("ir", "lang", False), ("ila", "egraph", True), ("limits", "errors", False), ("ila", "ila", False)],
+)
+def test_up_is_told_from_down(importer: str, imported: str, expected: bool) -> None:
+    assert points_up(importer, imported) is expected
+
+
+def test_the_engine_names_no_content() -> None:
+    """Only `flexmatch demo` knows the shipped applications; rules and targets are found by their folder."""
+    engine = ((m, i) for m, i in every_import() if m.folder not in CONTENT and inner_package(i.target) in CONTENT)
+    listed(f"{m}:{i.line} imports {i.target}" for m, i in engine if (m.folder, inner_package(i.target)) != ("cli", "apps"))
+
+
+def test_content_imports_only_public_namespaces() -> None:
+    def is_public(module: Module, i: Import) -> bool:
+        folder = inner_package(i.target)
+        if folder == module.folder or folder in BUILDS_ON.get(module.folder, ()):
+            return True
+        return (i.module if i.name else i.target) in NAMESPACES and not i.name.startswith("_")
+
+    content = ((m, i) for m, i in every_import() if m.folder in CONTENT and i.package == ENGINE)
+    listed(f"{m}:{i.line} imports {i.target}" for m, i in content if not is_public(m, i))
+
+
+def test_content_is_imported_by_its_installed_name() -> None:
+    scanned = (*modules(), *(Module(path, path.stem) for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")))
+    listed(f"{m}:{i.line} imports {i.target}" for m in scanned for i in m.imports() if i.package in CONTENT)
+
+
+def test_private_names_stay_in_their_package() -> None:
+    private = ((m, i) for m, i in every_import() if i.package == ENGINE and any(p.startswith("_") for p in i.target.split(".")))
+    listed(f"{m}:{i.line} imports {i.target}" for m, i in private if m.folder != inner_package(i.target))
+
+
+def test_heavy_packages_are_imported_in_one_place() -> None:
+    heavy = ((m, i) for m, i in every_import() if i.package in HEAVY)
+    listed(f"{m}:{i.line} imports {i.package}" for m, i in heavy if not str(m).startswith(HEAVY[i.package]))
+
+
+def test_every_other_import_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {"z3-solver": "z3", "scikit-learn": "sklearn"}
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["apps"]]
+    declared = {names.get(d, d) for d in (w.partition(">=")[0] for w in wanted)}
+    known = {*sys.stdlib_module_names, *declared, ENGINE}
+    listed(f"{m}:{i.line} imports {i.package}" for m, i in every_import() if i.package not in known)
+
+
+@pytest.mark.parametrize("arguments", [("-c", "import rewrite_compiler"), ("-m", "rewrite_compiler.cli.main", "--help")], ids=" ".join)
+def test_the_first_answer_loads_nothing_heavy(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines() if line.startswith("import time:")}
+    assert "rewrite_compiler" in loaded or "--help" in arguments
+    assert not loaded & FIRST_ANSWER_WITHOUT
+
+
+def test_files_are_short() -> None:
+    lines = [m.lines for m in modules() if m.lines]
+    assert statistics.median(lines) <= FILE_LINES["median"]
+    assert share_at_most(lines, 0.9) <= FILE_LINES["p90"]
+    shipped_and_tests = [*modules(), *(Module(path, path.stem) for path in (ROOT / "tests").rglob("*.py"))]
+    listed(f"{m} has {m.lines} lines" for m in shipped_and_tests if m.lines > FILE_LINES["max"])
+
+
+def test_functions_are_short() -> None:
+    functions = [(m, name, length(node)) for m in modules() for name, node in m.definitions() if not isinstance(node, ast.ClassDef)]
+    lines = [n for *_, n in functions]
+    assert statistics.median(lines) <= FUNCTION_LINES["median"]
+    assert share_at_most(lines, 0.9) <= FUNCTION_LINES["p90"]
+    assert share_at_most(lines, 0.99) <= FUNCTION_LINES["p99"]
+    listed(f"{m} {name} has {n} lines" for m, name, n in functions if n > FUNCTION_LINES["max"])
+
+
+def test_everything_public_says_what_it_is() -> None:
+    def needs_text(name: str, node: Definition) -> bool:
+        is_overload = any(ast.unparse(d).endswith("overload") for d in node.decorator_list)
+        return not is_overload and not any(part.startswith(("_", "<")) for part in name.split("."))
+
+    nameless = (
+        f"{m}:{n.lineno} {name}" for m in modules() for name, n in m.definitions() if needs_text(name, n) and not ast.get_docstring(n)
+    )
+    empty = (str(m) for m in modules() if m.tree.body and not ast.get_docstring(m.tree))
+    listed(iter([*nameless, *empty]))
+
+
+def test_every_function_is_typed() -> None:
+    def untyped(node: Function) -> bool:
+        a = node.args
+        every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, [a.vararg, a.kwarg])]
+        return node.returns is None or any(x.annotation is None for x in every if x.arg not in {"self", "cls"})
+
+    functions = ((m, name, node) for m in modules() for name, node in m.definitions() if not isinstance(node, ast.ClassDef))
+    is_rule = {"rules", "targets"}  # rules and mappings name their operands like mathematics; the decorator types them
+    listed(f"{m}:{node.lineno} {name}" for m, name, node in functions if m.folder not in is_rule and untyped(node))
+
+
+def risk(name: str, call: ast.Call) -> str:
+    """Name what a call could run that its own text does not show; nothing when it cannot."""
+    is_bare = isinstance(call.func, ast.Name)
+    if name == "import_module" or (is_bare and name in {"eval", "exec", "compile", "__import__", "globals", "setattr", "delattr"}):
+        return name
+    if is_bare and name == "getattr" and not isinstance(call.args[1], ast.Constant):
+        return name
+    switches = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg in {"shell", "allow_pickle"}}
+    return next((f"{key}={value}" for key, value in switches.items() if value != "False"), "")
+
+
+def allowed_by(module: Module, what: str) -> tuple[str, str] | None:
+    """Return the row that allows `what` in a module."""
+    return next((row for row in ALLOWED if str(module).startswith(row[0]) and row[1] == what), None)
+
+
+def test_nothing_runs_what_a_file_says() -> None:
+    risks = [(m, line, what) for m in modules() for line, name, call in calls(m) if (what := risk(name, call))]
+    listed(f"{m}:{line} {what}" for m, line, what in risks if not allowed_by(m, what))
+    unused = ALLOWED.keys() - {allowed_by(m, what) for m, _, what in risks}
+    assert not unused, "rows that allow what nobody does"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("eval(x)", "eval"),
+        ("importlib.import_module(x)", "import_module"),
+        ("getattr(a, name)", "getattr"),
+        ("getattr(a, 'name')", ""),
+        ("re.compile(x)", ""),
+        ("run(x, shell=True)", "shell=True"),
+        ("np.load(x, allow_pickle=False)", ""),
+    ],
+)
+def test_risks_are_told_from_ordinary_calls(text: str, expected: str) -> None:
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert risk(ast.unparse(call.func).rpartition(".")[2], call) == expected
+
+
+def test_nothing_unpickles_or_reaches_the_network() -> None:
+    listed(f"{m}:{i.line} imports {i.target}" for m, i in every_import() if i.package in NEVER)
+
+
+def test_the_public_names_are_few_and_exist() -> None:
+    names = rewrite_compiler.__all__
+    assert len(names) <= PUBLIC_NAMES
+    assert list(names) == sorted(names)
+    listed(name for name in names if not hasattr(importlib.import_module(ENGINE), name))
+
+
+@pytest.mark.parametrize("folders", [(ENGINE, *CONTENT), ("tests",), ("benchmarks",)], ids=lambda folders: folders[0])
+def test_no_block_stands_twice(folders: tuple[str, ...]) -> None:
+    listed(iter(repeated_blocks(sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")))))
+
+
+def test_a_repeated_block_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("house.ROOT", tmp_path)
+    lines = [f"value_{k} = {k}" for k in range(8)]
+    (tmp_path / "a.py").write_text("\n".join(lines))
+    (tmp_path / "b.py").write_text(
+        "\n".join(["import os", *lines[1:5], "", "# a comment between", "    ".join(["", ""]), *lines[5:7], "end = 0"])
+    )
+    assert repeated_blocks([tmp_path / "a.py", tmp_path / "b.py"]) == ["b.py:2 repeats a.py:2"]
+    (tmp_path / "b.py").write_text("\n".join([*lines[1:5], "end = 0", *lines[5:7]]))
+    assert not repeated_blocks([tmp_path / "a.py", tmp_path / "b.py"])
