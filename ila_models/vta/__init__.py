@@ -25,7 +25,8 @@ def build(encoding: str = "current", behaviour: str = "fsim", **sizes: int) -> I
             raise UsageError("F203", f'parameter {name} of vta must be one of {", ".join(known)}, not "{value}"')
     unknown = sorted(sizes.keys() - Config.__dataclass_fields__.keys())
     if unknown:
-        raise UsageError("F203", f'vta has no parameter "{unknown[0]}"', help=f"known: encoding, behaviour, {', '.join(Config.__dataclass_fields__)}")
+        names = ", ".join(("encoding", "behaviour", *Config.__dataclass_fields__))
+        raise UsageError("F203", f'vta has no parameter "{unknown[0]}"', help=f"known: {names}")
     c = Config(**sizes)
     m = Ila("vta", __doc__ or "", {"encoding": encoding, "behaviour": behaviour, **vars(c)})
     m.input("data", 8, WORD_BYTES)
@@ -43,8 +44,6 @@ def _queues(m: Ila) -> list[Queue]:
     compute = frozenset({"load_uop", "load_acc", "load_acc_8bit", "gemm", "finish", *OPERATIONS}) & m.instructions.keys()
     return [
         Queue("load", load, {"pop_next": "g2l"}, {"push_next": "l2g"}, ("pop_prev", "push_prev")),
-        Queue(
-            "compute", compute, {"pop_prev": "l2g", "pop_next": "s2g"}, {"push_prev": "g2l", "push_next": "g2s"}
-        ),
+        Queue("compute", compute, {"pop_prev": "l2g", "pop_next": "s2g"}, {"push_prev": "g2l", "push_next": "g2s"}),
         Queue("store", frozenset({"store"}), {"pop_prev": "g2s"}, {"push_prev": "s2g"}, ("pop_next", "push_next")),
     ]

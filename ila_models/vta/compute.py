@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rewrite_compiler.ila import Ila, Match
 from rewrite_compiler.lang import (
+    NOTHING,
     Array,
     Expr,
     Step,
@@ -37,6 +38,14 @@ OPERATIONS = {
     "alu_add": (ADD, "Add, modulo the accumulator's width."),
     "alu_shr": (SHR, "Shift right, towards −∞; a negative amount shifts left."),
     "alu_mul": (MUL, "Multiply, modulo the accumulator's width."),
+}
+
+
+_ELEMENTWISE: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "alu_min": minimum,
+    "alu_max": maximum,
+    "alu_add": lambda a, b: a + b,
+    "alu_mul": lambda a, b: a * b,
 }
 
 
@@ -119,7 +128,7 @@ def _gemm(m: Ila, c: Config, f: Fields) -> Step:
 def _output(m: Ila, c: Config, dst: Expr) -> Step:
     """Copy the low bits of an accumulator to OUT, where there is one."""
     if m.parameters["behaviour"] == "fsim":
-        return seq()
+        return NOTHING
     return update(m.s.out, (c.batch, c.block), lambda b, o: ((dst, b, o), wrap(m.s.acc[dst, b, o], c.width("inp"))))
 
 
@@ -132,7 +141,7 @@ def _declare_alu(m: Ila, c: Config, e: Encoding, name: str) -> None:
         f = {key: leaf[()] for key, leaf in operands.items()}
         by_immediate = _nest(m, c, f, "acc", lambda dst, src, _: _operate(m, c, name, dst, lambda b, o: f["imm"]))
         by_register = _nest(m, c, f, "acc", lambda dst, src, _: _operate(m, c, name, dst, lambda b, o: m.s.acc[src, b, o]))
-        return when(f["use_imm"], seq(_immediate(m, name, f["imm"]), by_immediate), by_register)
+        return seq(_available(m, name), when(f["use_imm"], seq(_immediate(m, name, f["imm"]), by_immediate), by_register))
 
     alu.__doc__ = doc
     m.instruction(name, Match(decode, {"data": ALU | number << low}), e.alu)(alu)
@@ -152,7 +161,7 @@ def _operate(m: Ila, c: Config, name: str, dst: Expr, operand: Callable[[Expr, E
 def _value(m: Ila, name: str, a: Expr, b: Expr) -> Expr:
     if name == "alu_shr":
         return shift(a, _amount(m, b))
-    return {"alu_min": minimum, "alu_max": maximum, "alu_add": lambda x, y: x + y, "alu_mul": lambda x, y: x * y}[name](a, b)
+    return _ELEMENTWISE[name](a, b)
 
 
 def _amount(m: Ila, b: Expr) -> Expr:
@@ -165,12 +174,15 @@ def _amount(m: Ila, b: Expr) -> Expr:
     return clamp(b, 0, None) % 32 - clamp(-b, 0, None) % 32
 
 
+def _available(m: Ila, name: str) -> Step:
+    """Diagnose the operation that the HLS design decodes but does not do."""
+    is_missing = name == "alu_mul" and m.parameters["behaviour"] == "hls"
+    return require(0, "I101", "alu_mul does nothing in the HLS design") if is_missing else NOTHING
+
+
 def _immediate(m: Ila, name: str, imm: Expr) -> Step:
-    """Diagnose immediates and operations that this design does not have."""
-    behaviour = m.parameters["behaviour"]
-    if name == "alu_mul" and behaviour == "hls":
-        return require(0, "I101", "alu_mul does nothing in this design")
+    """Diagnose a shift by more than this design can."""
     if name != "alu_shr":
-        return seq()
-    low, high = (-31, 31) if behaviour == "fsim" else (-16, 15)
+        return NOTHING
+    low, high = (-31, 31) if m.parameters["behaviour"] == "fsim" else (-16, 15)
     return require((imm >= low) & (imm <= high), "I102", f"the amount of alu_shr must be in {low}…{high}, not {{imm}}", imm=imm)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from rewrite_compiler.errors import UsageError
-from rewrite_compiler.lang import Array, Expr, extract
+from rewrite_compiler.lang import Expr, extract
 
 UOP_BYTES = 4
 UOP_BITS = 8 * UOP_BYTES
@@ -28,20 +29,29 @@ class Config:
 
     def __post_init__(self) -> None:
         for name in (f.name for f in fields(self)):
-            low, high = RANGES.get(name, (0, 24))
-            if not low <= getattr(self, name) <= high:
-                raise UsageError("F203", f"parameter {name} of vta must be in {low}…{high}, not {getattr(self, name)}")
+            value, (low, high) = getattr(self, name), RANGES.get(name, (0, 24))
+            if not isinstance(value, int) or not low <= value <= high:
+                raise _refused(f"parameter {name} of vta must be an integer in {low}…{high}, not {value}")
         for sort in ("uop", "inp", "wgt", "acc"):
-            if self.log_depth(sort) < 0:
-                raise UsageError("F203", f"parameter log_{sort}_buffer of vta must hold one element, not {self.log_depth(sort)} doublings of it")
-        self._fits("a micro-op", UOP_BITS, sum(self.micro_op_widths))
-        self._fits("the first half of a GEMM", 64, 8 + 2 * self.log_depth("uop") + 1 + 2 * ITERATION_BITS)
-        self._fits("the second half of a GEMM", 64, 2 * sum(self.micro_op_widths))
-        self._fits("the second half of an ALU instruction", 64, 2 * (self.log_depth("acc") + self.log_depth("inp")) + 20)
+            name, depth = f"log_{sort}_buffer", self.log_depth(sort)
+            if depth < 0:
+                raise _refused(
+                    f"parameter {name} of vta must be at least {getattr(self, name) - depth} (one element), not {getattr(self, name)}"
+                )
+        for word, bits, needed in self._words():
+            if needed > bits:
+                remedy = "make the buffers smaller or the block larger"
+                raise UsageError("F203", f"{word} of vta must fit in {bits} bits, not {needed}", help=remedy)
 
-    def _fits(self, word: str, bits: int, needed: int) -> None:
-        if needed > bits:
-            raise UsageError("F203", f"{word} of vta must fit in {bits} bits, not {needed}", help="make the buffers smaller or the block larger")
+    def _words(self) -> tuple[tuple[str, int, int], ...]:
+        """Return the words that hold indices: name, bits, bits needed."""
+        acc, inp, _ = indices = self.micro_op_widths
+        return (
+            ("a micro-op", UOP_BITS, sum(indices)),
+            ("the first half of a GEMM", 64, 8 + 2 * self.log_depth("uop") + 1 + 2 * ITERATION_BITS),
+            ("the second half of a GEMM", 64, 2 * sum(indices)),
+            ("the second half of an ALU instruction", 64, 2 * (acc + inp) + 20),
+        )
 
     @property
     def batch(self) -> int:
@@ -55,7 +65,7 @@ class Config:
 
     def width(self, sort: str) -> int:
         """Return the bits of one scalar of an element."""
-        return UOP_BITS if sort == "uop" else 1 << {"inp": self.log_inp_width, "wgt": self.log_wgt_width, "acc": self.log_acc_width}[sort]
+        return UOP_BITS if sort == "uop" else 1 << int(getattr(self, f"log_{sort}_width"))
 
     def shape(self, sort: str) -> tuple[int, ...]:
         """Return the extents of one element."""
@@ -63,20 +73,12 @@ class Config:
 
     def scalars(self, sort: str) -> int:
         """Return the number of scalars of one element."""
-        count = 1
-        for n in self.shape(sort):
-            count *= n
-        return count
+        return math.prod(self.shape(sort))
 
     def log_depth(self, sort: str) -> int:
         """Return log2 of the number of elements that a buffer holds."""
         element = self.scalars(sort) * self.width(sort) // 8
-        return {
-            "uop": self.log_uop_buffer,
-            "inp": self.log_inp_buffer,
-            "wgt": self.log_wgt_buffer,
-            "acc": self.log_acc_buffer,
-        }[sort] - (element.bit_length() - 1)
+        return int(getattr(self, f"log_{sort}_buffer")) - (element.bit_length() - 1)
 
     def depth(self, sort: str) -> int:
         """Return the number of elements that a buffer holds."""
@@ -99,7 +101,7 @@ class Config:
         word, low = 0, 0
         for name, value, bits in zip(("dst", "src", "wgt"), (dst, src, wgt), self.micro_op_widths, strict=True):
             if not 0 <= value < 1 << bits:
-                raise UsageError("F203", f"index {name} of a micro-op must be in 0…{(1 << bits) - 1}, not {value}")
+                raise _refused(f"index {name} of a micro-op must be in 0…{(1 << bits) - 1}, not {value}")
             word, low = word | value << low, low + bits
         return word
 
@@ -107,12 +109,5 @@ class Config:
 RANGES = {"log_inp_width": (3, 5), "log_wgt_width": (3, 5), "log_acc_width": (4, 5), "log_uop_buffer": (2, 15)}
 
 
-def flat(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr | int:
-    """Return the row-major position of a scalar in its element."""
-    place: Expr | int = 0
-    for i, n in zip(index, shape, strict=True):
-        place = place * n + i
-    return place
-
-
-__all__ = ["ITERATION_BITS", "UOP_BITS", "Array", "Config", "flat"]
+def _refused(sentence: str) -> UsageError:
+    return UsageError("F203", sentence)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rewrite_compiler.ila import Ila, Match
-from rewrite_compiler.lang import NOTHING, Array, Expr, Leaf, Step, lift, loop, maximum, require, seq, update, when, wrap
+from rewrite_compiler.ila import External, Ila, Match
+from rewrite_compiler.lang import Array, Expr, Leaf, Step, lift, loop, maximum, require, seq, update, when, wrap
 
-from .config import Config, flat
+from .config import Config
 from .fields import ACC, ACC_8BIT, INP, LOAD, OPCODE, OUT, STORE, UOP, WGT, Encoding
 from .memories import Place, place_of
 
 Fields = dict[str, Expr]
-Zero = Callable[[Expr], Expr]  # number of a zero element → its place in the buffer
 
 # instruction → memory_type, buffer, whose scalars it reads, virtual DRAM, documentation
 LOADS = {
@@ -44,10 +43,10 @@ class Transfer:
 
     def number(self, row: Expr, column: Expr, lanes: tuple[Expr, ...]) -> Expr:
         """Return the number of a scalar in DRAM."""
-        scalars = 1
-        for n in self.shape:
-            scalars *= n
-        return (self.fields["dram_base"] + row * self.fields["x_stride"] + column) * scalars + flat(lanes, self.shape)
+        place = self.fields["dram_base"] + row * self.fields["x_stride"] + column
+        for lane, extent in zip(lanes, self.shape, strict=True):
+            place = place * extent + lane
+        return place
 
     def in_dram(self, verb: str, step: Callable[..., Step]) -> Step:
         """Return `step` on the attached DRAM, after the check of the scalars it touches; nothing when there are none."""
@@ -69,10 +68,10 @@ class Transfer:
     def data(self, first: Expr, pitch: Expr, row: Expr | None = None) -> Step:
         """Return the update that copies all rows (or `row` alone) to element first + row · pitch onwards."""
 
-        def copied(dram: object) -> Step:
+        def copied(dram: External) -> Step:
             def scalar(r: Expr, i: Expr, *lanes: Expr) -> tuple[tuple[Expr, ...], Expr]:
                 line = r if row is None else row
-                value = self.place.read(dram, self.number(line, i, lanes))  # type: ignore[arg-type]
+                value = self.place.read(dram, self.number(line, i, lanes))
                 return ((first + line * pitch + i) % self.depth, *lanes), value
 
             return update(self.buffer, (self.rows if row is None else 1, self.count, *self.shape), scalar)
@@ -173,7 +172,7 @@ def _sizes(behaviour: str, f: Fields, buffer: str) -> tuple[Expr, Expr]:
 
 def _filled(behaviour: str, name: str, t: Transfer) -> Step:
     if name == "load_acc_8bit" and behaviour != "fsim":
-        return require(0, "I101", f"{name} exists in the functional simulator only", always=False)
+        return require(0, "I101", f"{name} exists in the functional simulator only")
     fill = FILLS[behaviour][t.buffer.name](t)
     return when(t.fields["x_size"] > 0, fill) if behaviour == "fsim" else fill
 
@@ -210,14 +209,14 @@ def _declare_store(m: Ila, c: Config, e: Encoding) -> None:
 def _stored(t: Transfer) -> Step:
     f = t.fields
 
-    def rows_from(dram: object, first: Expr | int, rows: Expr | int) -> Step:
+    def rows_from(dram: External, first: Expr | int, rows: Expr | int) -> Step:
         def scalar(r: Expr, i: Expr, *lanes: Expr) -> tuple[Expr, Expr]:
             value = t.buffer[((f["sram_base"] + (first + r) * t.count + i) % t.depth, *lanes)]
             return t.number(first + r, i, lanes), wrap(value, t.place.bits)
 
-        return t.place.write(dram, (rows, t.count, *t.shape), scalar)  # type: ignore[arg-type]
+        return t.place.write(dram, (rows, t.count, *t.shape), scalar)
 
-    def written(dram: object) -> Step:
+    def written(dram: External) -> Step:
         apart = (t.rows <= 1) | (f["x_stride"] >= t.count)  # else a row overwrites the end of the one before
         return when(apart, rows_from(dram, 0, t.rows), loop(t.rows, lambda r: rows_from(dram, r, 1)))
 
@@ -227,6 +226,3 @@ def _stored(t: Transfer) -> Step:
         t.in_buffer("reads", t.rows * t.count),
         t.in_dram("writes", written),
     )
-
-
-__all__ = ["NOTHING", "declare_transfers"]

@@ -167,6 +167,13 @@ class Ila:
         self.s = States()
         self.interrupt: Leaf | None = None
 
+    def simulator(self, **options: Any) -> Any:
+        """Return a simulator at the reset state; one of a model with external memory takes it and runs streams."""
+        from .simulate import Simulator
+        from .stream import Stream
+
+        return Stream(self, **options) if self.externals else Simulator(self, **options)
+
     # -- inputs and states
 
     def input(self, name: str, bits: int, lanes: int = 1) -> Leaf:

@@ -25,6 +25,7 @@ from .mmio import Command, assemble, split_lanes
 from .model import CONTROL, Ila, Instruction
 
 READINGS = ("arrays", "oracle")
+CACHED_DECODES = 1 << 16
 
 
 class DeviceHang(AnswerNo):
@@ -152,6 +153,8 @@ class _Decoder:
         key = tuple(tuple(lanes[k]) for k in self.keys)
         n = self.cache.get(key)
         if n is None:
+            if len(self.cache) >= CACHED_DECODES:
+                self.cache.clear()
             out = [0]
             inputs = {self.ila.inputs[k]: list(v) for k, v in lanes.items()}
             self.function([out if leaf is self.found else inputs[leaf] for leaf in self.function.memories])
@@ -185,16 +188,19 @@ class _Executable:
     # -- execution
 
     def run_one(self, operands: Mapping[str, Any]) -> Data | None:
-        values = {leaf: np.asarray(operands[name]).reshape(-1).tolist() for leaf, name in self.leaves.items()}
         if self.sim.reading == "oracle" or self.is_control:
-            self._oracle(values)
+            self._oracle({leaf: np.asarray(operands[name]).reshape(-1).tolist() for leaf, name in self.leaves.items()})
         else:
-            self._bind({leaf: Store(np.asarray(v).reshape(static_shape(leaf))) for leaf, v in values.items()})
+            self.bind(operands)
             self.sim.machine.run(self.instruction.update)
         if self.instruction.result is None:
             return None
-        self._bind({leaf: Store(np.asarray(v).reshape(static_shape(leaf))) for leaf, v in values.items()})
+        self.bind(operands)
         return self._result()
+
+    def bind(self, operands: Mapping[str, Any]) -> None:
+        """Give the operand leaves these values (no sample axis)."""
+        self._bind({leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for leaf, name in self.leaves.items()})
 
     def _oracle(self, values: Mapping[Leaf, list[int]]) -> None:
         if self._function is None:

@@ -145,14 +145,14 @@ def _read(machine: Machine, u: Update, trace: _Trace) -> None:
         raise NotUniform("an address depends on what the loop writes")
     if u.value.reads.isdisjoint(trace.written):
         return
-    loads, extents = _loads_and_binders(u.value)
+    loads, extents = loads_and_binders(u.value)
     with machine._grid(u):
         for load in loads:
             if load.data in trace.written:
                 _note_read(machine, load, extents, trace)
 
 
-def _loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
+def loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
     """Return every load below a term, and the extents of all variables bound below it."""
     loads = list(loads_of(e))
     extents: dict[Expr, Expr] = {}
@@ -180,19 +180,23 @@ def _note(machine: Machine, u: Update, trace: _Trace) -> None:
     trace.writes.setdefault(u.memory, []).append(access)
 
 
-def _access(machine: Machine, leaf: Leaf, indices: Sequence[Expr], trace: _Trace) -> _Access:
-    linear = Named(0, ())
-    axes = machine.axes
+def element_numbers(machine: Machine, leaf: Leaf, indices: Sequence[Expr]) -> Named:
+    """Return the row-major numbers of the elements that `indices` name, over the axes bound now."""
+    linear, axes = Named(0, ()), machine.axes
     for i, n in zip(indices, leaf.shape, strict=True):
         value = machine.evaluator.value(i)
         grid = axes.union(linear.axes, value.axes)
         size = int(machine.evaluator.number(lift(n)))
         linear = Named(np.asarray(axes.align(linear, grid)) * size + np.asarray(axes.align(value, grid), np.int64), grid)
-    data = np.asarray(linear.data)
-    trace.elements = max(trace.elements, data.size)
-    if data.size > SEQUENTIAL_ELEMENTS:
+    return Named(np.asarray(linear.data), linear.axes)
+
+
+def _access(machine: Machine, leaf: Leaf, indices: Sequence[Expr], trace: _Trace) -> _Access:
+    linear = element_numbers(machine, leaf, indices)
+    trace.elements = max(trace.elements, linear.data.size)
+    if linear.data.size > SEQUENTIAL_ELEMENTS:
         raise NotUniform("the loop touches too many elements to be analysed at once")
-    return _Access(trace.order, data, linear.axes, grouped=trace.grouped)
+    return _Access(trace.order, linear.data, linear.axes, grouped=trace.grouped)
 
 
 def _covers(write: _Access, read: _Access, axes: Axes) -> bool:
@@ -212,7 +216,7 @@ def _keyed(a: _Access, around: tuple[Axis, ...], axes: Axes) -> Data:
 
 
 def _independent(trace: _Trace, leaf: Leaf, axis: Axis, extent: int) -> bool:
-    writes, reads = trace.writes.get(leaf, []), trace.reads.get(leaf, [])
+    writes, reads = ([a for a in kept.get(leaf, ()) if a.address.size] for kept in (trace.writes, trace.reads))
     moving = [w for w in writes if axis in w.axes]
     fixed = [w for w in writes if axis not in w.axes]
     if not moving:

@@ -1,0 +1,179 @@
+"""Stream: a device with memory outside of it, which runs a stream of instruction words on one or several queues."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import SpecError, UsageError
+from ..lang.binders import Leaf
+from ..lang.footprint import footprint
+from ..lang.named import Data, storage_dtype
+from ..lang.step import updates_of
+from .mmio import split_lanes
+from .model import External, Ila
+from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, unconnected
+from .simulate import DeviceHang, Simulator
+
+WORD = "data"
+IMAGE = "dram"
+
+
+class Stream(Simulator):
+    """One device, the memory it was given, and `run`."""
+
+    def __init__(
+        self,
+        ila: Ila,
+        *,
+        dram: Any = None,
+        base: int = 0,
+        drams: Mapping[str, Any] | None = None,
+        reading: str = "arrays",
+        strict: bool = False,
+        samples: int = 0,
+    ) -> None:
+        """Attach the image `dram`, whose first byte has the address `base`, or the separate memories `drams` by name.
+
+        Both are changed in place where the device writes them, so they must be writable there.
+        """
+        super().__init__(ila, reading=reading, strict=strict, samples=samples)
+        self.written = frozenset(u.memory for i in ila.instructions.values() for u in updates_of(i.update))
+        if dram is not None:
+            self.give(IMAGE, dram, base)
+        for name, contents in (drams or {}).items():
+            self.give(f"{IMAGE}_{name}", contents)
+
+    def give(self, name: str, contents: Any, base: int = 0) -> None:
+        """Attach `contents` (a writable buffer or array of words of the memory's width) as the external memory `name`."""
+        external = self.ila.externals.get(name)
+        if external is None:
+            known = ", ".join(self.ila.externals) or "none"
+            raise UsageError("F203", f'{self.ila.name} has no external memory "{name}"', help=f"known: {known}")
+        if not 0 <= base <= (external.base.interval[1] or 0):
+            raise UsageError("F203", f"the address of {name} must be in 0…{external.base.interval[1]}, not {base}")
+        self.attach(name, words_of(name, contents, external, external.leaf in self.written), base)
+
+    # -- running
+
+    def run(self, instructions: Iterable[int]) -> None:
+        """Run instruction words as the queues of the device order them; in their own order where that is legal.
+
+        DeviceHang when a queue waits for ever; what could run has run then. With `strict`, nothing runs when a token is
+        missing or left over, and SpecError names two instructions whose order is open and matters.
+        """
+        made = self._scheduled(instructions)
+        races = self._races() if self.strict and self.ila.queues else None
+        for turn in made.turns:
+            self._take(turn, races)
+        if made.waiting and not self._has_ended():
+            raise _hang(made)
+
+    def check(self, instructions: Iterable[int]) -> None:
+        """Refuse a stream as a strict `run` would, on a copy: neither the device nor its external memory changes."""
+        twin = Stream(self.ila, reading=self.reading, strict=True)
+        for name, external in self.ila.externals.items():
+            base = int(self.memories[external.base].data[()])
+            twin.attach(name, self.memories[external.leaf].data.copy(), base)
+        for state in self.ila.states.values():
+            if not any(state.leaf in (e.leaf, e.base, e.size) for e in self.ila.externals.values()):
+                twin.memories[state.leaf].data[...] = self.memories[state.leaf].data
+        twin.run(instructions)
+
+    def _scheduled(self, instructions: Iterable[int]) -> Schedule:
+        stream = [i for i in (self._issue(n, word) for n, word in enumerate(instructions)) if i is not None]
+        made = schedule(self.ila.queues, stream)
+        if not self.strict:
+            return made
+        unconnected(self.ila.queues, stream)
+        if made.waiting:
+            raise _hang(made)
+        taken_in_full(made)
+        return made
+
+    def _issue(self, number: int, word: Any) -> Issue | None:
+        try:
+            lanes = split_lanes(self.ila, {WORD: operator.index(word)})
+        except TypeError:
+            raise UsageError("F203", f"instruction {number} must be an integer, not {type(word).__name__}") from None
+        except SpecError as refusal:
+            raise refusal.at(f"instruction {number}") from None
+        found = self._decoder.find(lanes)
+        if found is not None:
+            return Issue(number, found, self._executable(found).operands(lanes))
+        if self.strict:
+            raise SpecError("I101", f"no instruction of {self.ila.name} decodes {word:#x}", place=f"instruction {number}")
+        return None
+
+    def _take(self, turn: Turn, races: Races | None) -> None:
+        try:
+            if races is not None:
+                self._observe(turn, races)
+            self.execute(turn.issue.instruction, turn.issue.operands)
+        except SpecError as refusal:
+            if type(refusal) is not SpecError:
+                raise
+            raise refusal.at(str(turn.issue)) from None
+
+    def _observe(self, turn: Turn, races: Races) -> None:
+        instruction = turn.issue.instruction
+        self._executable(instruction).bind(turn.issue.operands)
+        races.observe(turn, footprint(self.machine, instruction.update, frozenset(races.sizes)))
+
+    def _races(self) -> Races:
+        return Races(self.ila, {leaf: self._elements(leaf) for leaf in self.written if leaf.shape})
+
+    def _elements(self, leaf: Leaf) -> int:
+        return int(np.prod(self.memories[leaf].own))
+
+    def _has_ended(self) -> bool:
+        line = self.ila.interrupt
+        return line is not None and bool(self.memories[line].data[()])
+
+
+def words_of(name: str, contents: Any, external: External, is_written: bool) -> Data:
+    """Return a flat array of the words of an external memory that shares storage with `contents` where that is written."""
+    kind = np.dtype(storage_dtype(external.leaf.interval))
+    data = _as_array(name, contents, kind)
+    flat = data.reshape(-1)
+    if data.dtype.kind in "iu" and data.dtype.itemsize == kind.itemsize:
+        flat = flat.view(kind)
+    elif not is_written:
+        flat = _converted(name, flat, kind)
+    else:
+        raise UsageError("F203", f"the external memory {name} must have words of {8 * kind.itemsize} bits, not of type {data.dtype}")
+    if not is_written:
+        return np.array(flat)
+    if not (np.shares_memory(flat, data) or flat.size == 0) or not flat.flags.writeable:
+        raise UsageError("F203", f"the external memory {name} must be writable and contiguous: the device writes it in place")
+    return flat
+
+
+def _as_array(name: str, contents: Any, kind: np.dtype[Any]) -> Data:
+    if isinstance(contents, np.ndarray):
+        return contents
+    try:
+        view = memoryview(contents).cast("B")
+    except TypeError:
+        if isinstance(contents, Sequence) and not isinstance(contents, str):
+            return np.array(contents, np.int64)
+        raise UsageError("F203", f"the external memory {name} must be a buffer or an array, not {type(contents).__name__}") from None
+    if len(view) % kind.itemsize:
+        size = f"a whole number of words of {kind.itemsize} bytes, not {len(view)} bytes"
+        raise UsageError("F203", f"the external memory {name} must be {size}")
+    return np.frombuffer(view, kind)
+
+
+def _converted(name: str, flat: Data, kind: np.dtype[Any]) -> Data:
+    found = flat.astype(kind)
+    if flat.dtype.kind not in "iub" or not np.array_equal(found, flat):
+        raise UsageError("F203", f"the external memory {name} must hold words of {8 * kind.itemsize} bits, not values of type {flat.dtype}")
+    return found
+
+
+def _hang(made: Schedule) -> DeviceHang:
+    (queue, sentence), *others = made.waiting
+    return DeviceHang(f"queue {queue}", "; ".join([sentence, *(f"queue {q} {s}" for q, s in others)]))
