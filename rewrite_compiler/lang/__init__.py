@@ -1,19 +1,29 @@
 """The expression language: terms (`Expr`), arrays, folds and tables, and changes of state (`Step`)."""
 
-from .arith import absolute, bit_not, concat, maximum, minimum, shift, shift_right, signed, switch, trunc_div, trunc_mod
+from .arith import absolute, bit_not, concat, maximum, minimum, rounded, shift, shift_right, signed, switch, trunc_div, trunc_mod
 from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, reduce, reduce_max, reduce_sum
-from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, sat, select, wrap
+from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
+from .formats import BFLOAT16, FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format, Int, adaptivfloat_bias
 from .step import NOTHING, Step, assign, cases, let, loop, require, seq, together, update, when
 
 __all__ = [
+    "BFLOAT16",
+    "FLOAT16",
+    "FLOAT32",
+    "IEEE",
     "NOTHING",
+    "AdaptivFloat",
     "Array",
     "Expr",
+    "Fixed",
+    "Format",
+    "Int",
     "Leaf",
     "Operand",
     "Step",
     "Table",
     "absolute",
+    "adaptivfloat_bias",
     "array",
     "as_real",
     "assign",
@@ -39,6 +49,8 @@ __all__ = [
     "reduce_max",
     "reduce_sum",
     "require",
+    "round_even",
+    "rounded",
     "sat",
     "select",
     "seq",

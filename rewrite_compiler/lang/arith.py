@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ..errors import SpecError
-from .expr import Expr, Operand, binary, clamp, extract, lift, select, wrap
+from .expr import Expr, Operand, binary, clamp, extract, floor, lift, round_even, select, wrap
 
 ROUNDINGS = ("floor", "half_up", "half_down", "half_even", "zero", "half_away")
 
@@ -28,7 +30,39 @@ def shift_right(a: Operand, amount: Operand, rounding: str = "floor") -> Expr:
         return (x + select(x < 0, (lift(1) << n) - 1, 0)) >> n
     if rounding == "half_away":
         return select(x < 0, -((-x + half) >> n), (x + half) >> n)
-    raise SpecError("I102", f'there is no rounding "{rounding}"', help=f"known: {', '.join(ROUNDINGS)}")
+    raise _unknown(rounding)
+
+
+def rounded(a: Operand, rounding: str = "floor") -> Expr:
+    """Return a real term rounded to an integer in one of the modes of `shift_right`.
+
+    Written so that 64-bit floats give the exact answer: x − ⌊x⌋ ≥ ½ is never misjudged, x + ½ would be.
+    """
+    x = lift(a)
+    if not x.real:
+        return x
+    if rounding == "floor":
+        return floor(x)
+    if rounding == "half_up":
+        return _half_up(x)
+    if rounding == "half_down":
+        return -_half_up(-x)
+    if rounding == "half_even":
+        return round_even(x)
+    if rounding == "zero":
+        return select(x < 0, -floor(-x), floor(x))
+    if rounding == "half_away":
+        return select(x < 0, -_half_up(-x), _half_up(x))
+    raise _unknown(rounding)
+
+
+def _half_up(x: Expr) -> Expr:
+    whole = floor(x)
+    return whole + (x - whole >= Fraction(1, 2))
+
+
+def _unknown(rounding: str) -> SpecError:
+    return SpecError("I102", f'there is no rounding "{rounding}"', help=f"known: {', '.join(ROUNDINGS)}")
 
 
 def shift(a: Operand, amount: Operand) -> Expr:

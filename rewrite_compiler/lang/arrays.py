@@ -20,6 +20,7 @@ from .expr import Expr, lift
 from .named import Axes, Axis, Data, Named, Store, affine, axis_of, contract, dtype_of, gather, reach, storage_dtype, strided
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
+PIECE_ELEMENTS = 1 << 16  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
 _tables: dict[Table, Data] = {}
 
 
@@ -33,7 +34,7 @@ class Scope:
         self.bound = frozenset((*self.numbers, *axes))
         self.terms: dict[Expr, Named] = {}
         self.stores: dict[Array, Store] = {}
-        self.folds: dict[Fold, list[tuple[Store, Store]]] = {}
+        self.folds: dict[tuple[Fold, bool], list[Store]] = {}
 
 
 class Evaluator:
@@ -127,40 +128,72 @@ class Evaluator:
 
     def _comprehension(self, a: Comprehension) -> Store:
         extents = [self.number(lift(n)) for n in a.shape]
-        with self.inner(axes=list(zip(a.variables, extents, strict=True))):
+        own = tuple(map(axis_of, a.variables))
+        for axis, n in zip(own, extents, strict=True):
+            self.axes.add(axis, n)
+        length = self._piece(a, extents)
+        if length is None:
+            return self._filled(a, own)
+        dimension = extents.index(max(extents))
+        pieces = []
+        for start in range(0, extents[dimension], length):
+            self.axes.add(own[dimension], min(length, extents[dimension] - start), start)
+            pieces.append(self._filled(a, own))
+        self.axes.add(own[dimension], extents[dimension])
+        batch = self.axes.union(*(p.batch for p in pieces))
+        lead = self.axes.shape(batch)
+        full = [np.broadcast_to(self._lead(p, batch), (*lead, *p.own)) for p in pieces]
+        return Store(np.concatenate(full, axis=len(batch) + dimension), batch)
+
+    def _filled(self, a: Comprehension, own: tuple[Axis, ...]) -> Store:
+        with Opened(self, Scope(self.scope, None, a.variables)):
             body = self.value(a.body)
-            own = tuple(map(axis_of, a.variables))
             batch = tuple(x for x in body.axes if x not in own)
             order = self.axes.union(batch, own)
             data = self.axes.full(body, order).transpose([order.index(x) for x in (*batch, *own)])
         return Store(data, batch)
 
+    def _piece(self, a: Comprehension, extents: Sequence[int]) -> int | None:
+        """Return how much of its longest variable a large array of folds is computed for at once; None for all."""
+        if math.prod(extents) == 0 or not a.has_folds:
+            return None
+        around = {axis_of(v) for v in a.free if self.is_axis(v)}.union(*(self._batch(leaf) for leaf in a.reads))
+        elements = math.prod(extents) * math.prod(self.axes.shape(tuple(around)))
+        return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
+
+    def _batch(self, leaf: Leaf) -> set[Axis]:
+        store = self.store_of(leaf)
+        return set(store.batch).union(*(r.store.batch for r in getattr(store, "regions", ())))
+
+    def _lead(self, s: Store, batch: tuple[Axis, ...]) -> Data:
+        """Return contents with a dimension (1 where absent) for each batch axis."""
+        return s.data.reshape((*(self.axes.extent[b] if b in s.batch else 1 for b in batch), *s.own))
+
     def _fold_result(self, a: Array) -> Store:
         if not isinstance(a, FoldResult):
             raise SpecError("I102", f"{a!r} is not an array term")
-        if a.fold not in self.scope.folds:
-            self.scope.folds[a.fold] = self._fold(a.fold)
-        last, every = self.scope.folds[a.fold][a.component]
-        return every if a.history else last
+        key = a.fold, a.history
+        if key not in self.scope.folds:
+            self.scope.folds[key] = self._fold(a.fold, a.history)
+        return self.scope.folds[key][a.component]
 
-    def _fold(self, f: Fold) -> list[tuple[Store, Store]]:
+    def _fold(self, f: Fold, history: bool) -> list[Store]:
+        """Return the accumulators after the last step, or those after every step."""
         current = [self.store_of(first) for first in f.initial]
-        history: list[list[Store]] = [[] for _ in current]
+        kept: list[list[Store]] = [[] for _ in current]
         for k in range(self.number(f.extent)):
             with self.inner({f.variable: k}) as s:
                 s.stores.update(zip(f.accumulators, current, strict=True))
                 current = [self.store_of(body) for body in f.bodies]
-            for kept, now in zip(history, current, strict=True):
-                kept.append(now)
-        return [(now, self._stacked(kept, now)) for now, kept in zip(current, history, strict=True)]
+            if history:
+                for steps, now in zip(kept, current, strict=True):
+                    steps.append(now)
+        return [self._stacked(steps, now) for steps, now in zip(kept, current, strict=True)] if history else current
 
     def _stacked(self, kept: Sequence[Store], now: Store) -> Store:
         batch = self.axes.union(*(k.batch for k in kept))
         lead = self.axes.shape(batch)
-        rows = [
-            np.broadcast_to(k.data.reshape((*(self.axes.extent[b] if b in k.batch else 1 for b in batch), *k.own)), (*lead, *k.own))
-            for k in kept
-        ]
+        rows = [np.broadcast_to(self._lead(k, batch), (*lead, *k.own)) for k in kept]
         data = np.stack(rows, axis=len(batch)) if rows else np.empty((*lead, 0, *now.own))
         return Store(data, batch)
 
@@ -183,6 +216,9 @@ class Evaluator:
 
     def _gathered(self, store: Store, indices: Sequence[Named]) -> Named:
         """Read by advanced indexing; an index is clamped, as a branch that is not taken may be out of range."""
+        reads = self.axes.union(*(i.axes for i in indices))
+        if 0 in self.axes.shape(reads):
+            return Named(np.zeros(self.axes.shape(reads), store.data.dtype), reads)
         inside = [Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
         window, origin = store.window([int(np.min(i.data)) for i in inside], [int(np.max(i.data)) for i in inside], self.axes)
         return gather(window, origin, inside, self.axes)
@@ -416,9 +452,24 @@ def _to_real(ev: Evaluator, e: Expr) -> Named:
     return Named(x.data.astype(ev.real) if isinstance(x.data, np.ndarray) else float(x.data), x.axes)
 
 
-def _floor(ev: Evaluator, e: Expr) -> Named:
-    x = ev.value(e.args[0])
-    return Named(np.floor(x.data).astype(np.int64) if isinstance(x.data, np.ndarray) else math.floor(x.data), x.axes)
+def _to_integer(number: Callable[[Any], int], numeric: Callable[[Any], Any]) -> Callable[[Evaluator, Expr], Named]:
+    def rule(ev: Evaluator, e: Expr) -> Named:
+        x = ev.value(e.args[0])
+        return Named(numeric(x.data).astype(np.int64) if isinstance(x.data, np.ndarray) else number(x.data), x.axes)
+
+    return rule
+
+
+def _limit(ev: Evaluator, e: Expr) -> Named:
+    """Return the smaller or larger operand; both limits of a clamp in one pass."""
+    first = e.args[0]
+    limits = {x.op: x.args[1].value for x in (e, first) if x.op in ("min", "max")}
+    low, high = limits.get("max"), limits.get("min")
+    if low is not None and high is not None and low <= high and first not in ev.scope.terms:
+        x = ev.value(first.args[0])
+        if x.axes:
+            return Named(np.clip(ev._cast(x.data, first), low, high), x.axes)
+    return (_MINIMUM if e.op == "min" else _MAXIMUM)(ev, e)
 
 
 def _pythonic(operation: Callable[[Any, Any], Any], numeric: Callable[[Any, Any], Any]) -> Callable[[Expr, Any, Any], Any]:
@@ -432,6 +483,8 @@ def _pythonic(operation: Callable[[Any, Any], Any], numeric: Callable[[Any, Any]
     return apply
 
 
+_MINIMUM = _elementwise(_pythonic(min, np.minimum))
+_MAXIMUM = _elementwise(_pythonic(max, np.maximum))
 _erf = np.frompyfunc(math.erf, 1, 1)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
@@ -449,7 +502,8 @@ RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
     "select": Evaluator.select,
     "reduce": Evaluator.reduce,
     "real": _to_real,
-    "floor": _floor,
+    "floor": _to_integer(math.floor, np.floor),
+    "rint": _to_integer(round, np.rint),
     "add": _elementwise(lambda e, x, y: x + y),
     "sub": _elementwise(lambda e, x, y: x - y),
     "mul": _elementwise(lambda e, x, y: x * y),
@@ -462,8 +516,8 @@ RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
     "tmod": _elementwise(lambda e, x, y: x - y * _trunc_div(x, y)),
     "shl": _elementwise(lambda e, x, y: x << _shift_amount(y)),
     "shr": _elementwise(lambda e, x, y: x >> _shift_amount(y)),
-    "min": _elementwise(_pythonic(min, np.minimum)),
-    "max": _elementwise(_pythonic(max, np.maximum)),
+    "min": _limit,
+    "max": _limit,
     "bitand": _elementwise(lambda e, x, y: x & y),
     "bitor": _elementwise(lambda e, x, y: x | y),
     "bitxor": _elementwise(lambda e, x, y: x ^ y),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..errors import SpecError
 from . import intervals as iv
@@ -95,6 +96,18 @@ class Comprehension(Array):
     def reads(self) -> frozenset[Leaf]:
         """The leaves of the body and the extents."""
         return self.body.reads.union(*(e.reads for e in self.shape if isinstance(e, Expr)))
+
+    @cached_property
+    def has_folds(self) -> bool:
+        """Whether an element reads the result of a fold."""
+        work, seen = [self.body], set[int]()
+        while work:
+            e = work.pop()
+            if e.op == "load" and isinstance(e.data, FoldResult):
+                return True
+            work.extend(x for x in e.args if id(x) not in seen)
+            seen.update(map(id, e.args))
+        return False
 
 
 @dataclass(frozen=True, eq=False)

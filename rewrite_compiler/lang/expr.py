@@ -8,6 +8,7 @@ terms, and `bool()` of a term is an error.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -317,7 +318,26 @@ def floor(a: Operand) -> Expr:
         return x
     if x.value is not None:
         return const(x.value.numerator // x.value.denominator)
-    return node("floor", (x,), None, iv.EVERYTHING, False)
+    return node("floor", (x,), None, _integer_bounds(x), False)
+
+
+def round_even(a: Operand) -> Expr:
+    """Return the integer nearest to a real term, the even one of two."""
+    x = lift(a)
+    if not x.real:
+        return x
+    if x.value is not None:
+        return const(round(x.value))
+    return node("rint", (x,), None, _integer_bounds(x), False)
+
+
+def _integer_bounds(x: Expr) -> Interval:
+    """Return integers between which a real term lies; `min` and `max` with constants limit it."""
+    if x.op == "const":
+        return math.floor(x.data), math.ceil(x.data)
+    if x.op in ("min", "max", "neg"):
+        return ARITHMETIC[x.op](*map(_integer_bounds, x.args))
+    return x.args[0].interval if x.op == "real" else iv.EVERYTHING
 
 
 def call(function: str, *operands: Operand) -> Expr:

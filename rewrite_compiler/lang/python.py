@@ -176,6 +176,7 @@ PREFIX: dict[str, Callable[[Tree, list[str]], str]] = {
     "not": lambda t, a: f"(1 - {a[0]})",
     "real": lambda t, a: f"float({a[0]})",
     "floor": lambda t, a: f"floor({a[0]})",
+    "rint": lambda t, a: f"round({a[0]})",
     "tdiv": lambda t, a: f"tdiv({a[0]}, {a[1]})",
     "tmod": lambda t, a: f"tmod({a[0]}, {a[1]})",
     "extract": lambda t, a: f"(({a[0]} >> {t.data[0]}) & {(1 << t.data[1]) - 1})",

@@ -179,5 +179,6 @@ MEANING: dict[str, Callable[..., Any]] = {
     "clz": _leading_zeros,
     "real": lambda d, x: x,
     "floor": lambda d, x: math.floor(x),
+    "rint": lambda d, x: round(x),
     "rdiv": lambda d, x, y: x / y,
 }

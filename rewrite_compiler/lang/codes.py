@@ -1,0 +1,125 @@
+"""Codes and values of whole numpy arrays, from the terms of a format.
+
+A short format is encoded by a table over the leading bits of the float: its terms are evaluated once for every pattern
+of sign, exponent and the mantissa bits that can matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import SpecError
+from . import intervals as iv
+from .arrays import evaluate, table_data
+from .binders import Leaf, Table, array
+from .expr import Expr
+from .formats import FLOAT16, FLOAT32, IEEE, AdaptivFloat, Format
+from .named import Data, storage_dtype
+
+CHUNK = 1 << 14  # elements evaluated at once: the temporaries stay in the cache
+TABLE_BITS = 21
+NATIVE: dict[Format, Any] = {FLOAT16: np.float16, FLOAT32: np.float32}
+WORDS: dict[Any, tuple[Any, int, int]] = {np.dtype(np.float32): (np.uint32, 32, 23), np.dtype(np.float64): (np.uint64, 64, 52)}
+
+
+def codes_of(f: Format, values: Data) -> Data:
+    """Return the codes of an array of floats.
+
+    IEEE codes keep signed zeros, infinities and not-a-numbers; the other formats saturate infinities and refuse a
+    not-a-number.
+    """
+    data = np.ascontiguousarray(values)
+    data = data if data.dtype in WORDS else data.astype(np.float64)
+    if f in NATIVE:
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(data.astype(NATIVE[f]).view(f"u{f.width // 8}"))
+    if not isinstance(f, IEEE) and np.isnan(data).any():
+        raise SpecError("I102", f"{f.name} has no code for a value that is not a number")
+    kept = _leading_bits(f, data.dtype)
+    if kept is None:
+        return _encoded(f, data)
+    word, bits, _ = WORDS[data.dtype]
+    pattern = data.view(word)
+    key = pattern >> word(bits - kept)
+    if isinstance(f, IEEE):
+        key = key << word(1) | (pattern << word(kept) != 0)
+    return np.asarray(_by_leading_bits(f, data.dtype).take(key.astype(np.intp, copy=False)))
+
+
+def values_of(f: Format, codes: Data) -> Data:
+    """Return the values of an array of codes as 64-bit floats; SpecError where a code lies outside of the format."""
+    data = np.asarray(codes)
+    low, high = f.codes[0] or 0, f.codes[1] or 0
+    if data.size and (int(data.min()) < low or int(data.max()) > high):
+        outside = int(data.min()) if int(data.min()) < low else int(data.max())
+        raise SpecError("I102", f"a code of {f.name} lies in {low}…{high}, not at {outside}")
+    if f in NATIVE:
+        return np.asarray(np.ascontiguousarray(data, f"u{f.width // 8}").view(NATIVE[f]).astype(np.float64))
+    if f.width <= TABLE_BITS - 1:
+        return np.asarray(_values(f).take(data.astype(np.intp) - low))
+    return _decoded(f, data)
+
+
+def _leading_bits(f: Format, kind: Any) -> int | None:
+    """Return how many leading bits of a float fix its code, but for whether any other bit is set; None when too many."""
+    if not isinstance(f, IEEE | AdaptivFloat):
+        return None
+    _, bits, mantissa = WORDS[kind]
+    kept = bits - mantissa + f.mantissa_bits + 1
+    return kept if kept <= min(bits, TABLE_BITS) - isinstance(f, IEEE) else None
+
+
+@lru_cache(maxsize=64)
+def _by_leading_bits(f: Format, kind: Any) -> Data:
+    word, bits, _ = WORDS[kind]
+    kept = _leading_bits(f, kind) or 0
+    patterns = np.arange(1 << kept, dtype=word) << word(bits - kept)
+    if isinstance(f, IEEE):
+        patterns = np.stack([patterns, patterns | word(1)], axis=1).reshape(-1)
+    return _encoded(f, patterns.view(kind))
+
+
+@lru_cache(maxsize=256)
+def _values(f: Format) -> Data:
+    return _decoded(f, np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)) if isinstance(f, IEEE) else _table(f)
+
+
+def _table(f: Format) -> Data:
+    return table_data(Table(f"{f.name}_values", f.decode, f.codes))
+
+
+def _encoded(f: Format, values: Data) -> Data:
+    """Evaluate the encoder; not-a-number and infinity, which are no real numbers, get their codes here."""
+    with np.errstate(invalid="ignore"):
+        data = np.nan_to_num(values.astype(np.float64)).reshape(-1)
+    codes = _mapped(f.encode, data, np.dtype(storage_dtype(f.codes)), Leaf((CHUNK,), iv.EVERYTHING, True, "x"))
+    if isinstance(f, IEEE):
+        flat = values.reshape(-1)
+        codes[np.isnan(flat)] = f.infinity | 1 << f.mantissa_bits - 1
+        codes[np.signbit(flat)] |= np.asarray(1 << f.width - 1, codes.dtype)
+    return codes.reshape(values.shape)
+
+
+def _decoded(f: Format, codes: Data) -> Data:
+    flat = np.asarray(codes, np.int64).reshape(-1)
+    values = _mapped(f.decode, flat, np.dtype(np.float64), Leaf((CHUNK,), f.codes, False, "x"))
+    if isinstance(f, IEEE):
+        size = flat & (1 << f.width - 1) - 1
+        values = np.where(size > f.infinity, np.nan, np.where(size == f.infinity, np.copysign(np.inf, values), values))
+        values = np.where((size == 0) & (flat != 0), -0.0, values)
+    return np.asarray(values.reshape(np.shape(codes)))
+
+
+def _mapped(function: Callable[[Expr], Expr], flat: Data, kind: Any, operand: Leaf) -> Data:
+    """Return a function of terms at every element of a flat array, a chunk at a time."""
+    out = np.empty(flat.shape, kind)
+    whole = array(lambda i: function(operand[i]), CHUNK)
+    for start in range(0, len(flat), CHUNK):
+        part = flat[start : start + CHUNK]
+        padded = part if len(part) == CHUNK else np.concatenate([part, np.zeros(CHUNK - len(part), flat.dtype)])
+        out[start : start + CHUNK] = evaluate(whole, {operand: padded})[: len(part)]
+    return out
