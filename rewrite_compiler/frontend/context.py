@@ -1,0 +1,120 @@
+"""Context: one import under way — the program being built, its budgets, and why source nodes left no operation."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import InputError
+from ..ir.program import Builder, Data, Node, OpaqueOp, Value
+from ..ir.types import TensorType
+from ..limits import Limits
+from ..ops.op import AttributeValue, ShapeError
+
+FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result"
+
+
+class Unsupported(Exception):
+    """A source operator has no expression in our operators here; the message is the reason the host runs it."""
+
+
+@dataclass
+class Context:
+    """The state of an import."""
+
+    builder: Builder
+    limits: Limits
+    opset: int
+    imports: Mapping[str, int]
+    folded_bytes: int = 0
+    lowered: int = 0
+    reasons: dict[int, str] = field(default_factory=dict)
+    derived: dict[Hashable, Value] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+
+    def unique(self, name: str) -> str:
+        """Return `name`, or a numbered variant when another value has it."""
+        chosen, n = name, 1
+        while chosen in self.taken:
+            chosen, n = f"{name}_{n}", n + 1
+        self.taken.add(chosen)
+        return chosen
+
+    def spend(self, nbytes: int) -> None:
+        """Take bytes from the folding budget; Unsupported when it is used up."""
+        if self.folded_bytes + nbytes > self.limits.folding_bytes:
+            raise Unsupported(f"folding it needs {nbytes} bytes and {self.limits.folding_bytes - self.folded_bytes} are left")
+        self.folded_bytes += nbytes
+
+    def check(self, t: TensorType, name: str) -> None:
+        """Refuse a type over the limits or with an impossible extent."""
+        if any(n < 0 for n in t.shape):
+            raise InputError("F132", f'dimensions of "{name}" must not be negative, not {t.shape}')
+        if len(t.shape) > self.limits.rank:
+            raise InputError("F105", f'"{name}" must have at most {self.limits.rank} axes, not {len(t.shape)}', help="raise --limits rank=")
+        if t.nbytes > self.limits.tensor_bytes:
+            raise InputError(
+                "F105",
+                f'"{name}" must have at most {self.limits.tensor_bytes} bytes, not {t.nbytes}',
+                help="raise --limits tensor_bytes= if the model really needs this tensor",
+            )
+
+    def constant(self, data: Data, name: str, dtype: str | None = None) -> Value:
+        """Add a constant under a name that no other value has."""
+        self.check(TensorType(tuple(data.shape), dtype or str(data.dtype)), name)
+        return self.builder.constant(data, self.unique(name), dtype)
+
+    def apply(
+        self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue], origin: int, name: str
+    ) -> tuple[Value, ...]:
+        """Add an operation; its values get provisional names."""
+        _check_one_type(op, [self.builder.types[v].dtype for v in inputs])
+        made = self.builder.apply(op, inputs, attributes, origins=(origin,))
+        for v in made:
+            self.check(self.builder.types[v], name)
+            self.builder.names[v] = self.unique(f"{name}/{op}")
+        return made
+
+    def opaque(self, op: OpaqueOp, key: str, inputs: Sequence[Value], types: Sequence[TensorType], origin: int, name: str) -> list[Value]:
+        """Add an operation that the host runs."""
+        for t in types:
+            self.check(t, name)
+        outputs = [self.builder.value(t) for t in types]
+        self.builder.opaque[key] = op
+        self.builder.node(Node("opaque", tuple(inputs), tuple(outputs), (("key", key),), frozenset((origin,))))
+        return outputs
+
+    def data(self, v: Value) -> Data | None:
+        """Return the elements of a value known at compile time."""
+        return self.builder.constants.get(v)
+
+
+@dataclass
+class Mark:
+    """How far a builder had come, to take back an attempt."""
+
+    values: int
+    nodes: int
+    folded_bytes: int
+    derived: dict[Hashable, Value]
+    taken: set[str]
+
+
+def mark(c: Context) -> Mark:
+    """Remember the state of an import."""
+    return Mark(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, dict(c.derived), set(c.taken))
+
+
+def take_back(c: Context, m: Mark) -> None:
+    """Return to a remembered state."""
+    b = c.builder
+    for v in range(m.values, len(b.types)):
+        b.constants.pop(v, None)
+    del b.types[m.values :], b.names[m.values :], b.nodes[m.nodes :]
+    c.folded_bytes, c.derived, c.taken = m.folded_bytes, m.derived, m.taken
+
+
+def _check_one_type(op: str, dtypes: Sequence[str]) -> None:
+    """Refuse operands of different element types; gather has indices."""
+    if op != "gather" and len(set(dtypes)) > 1:
+        raise ShapeError(f"Operands of {op} must have one element type, not {' and '.join(dict.fromkeys(dtypes))}")

@@ -1,0 +1,261 @@
+"""The walk over a model's nodes: each is folded, written in core operators, expanded from a function, or kept opaque."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import FlexmatchError, InputError
+from ..ir.program import OpaqueOp, Value
+from .attributes import decode
+from .context import ALIAS, FOLDED, Context, Unsupported, mark, take_back
+from .fold import fold
+from .normalise import LOWERINGS
+from .opaque import key_of, placed, reads
+from .shapes import inferred
+from .site import Site
+from .upgrade import BY_VERSION, Upgrader, schema_of
+
+OWN = ("", "ai.onnx")
+# source operators that never leave an operation, with the reason
+_GONE = {"Identity": ALIAS, "Dropout": "Dropout at inference", "Cast": "cast to its own type", "CastLike": "cast to its own type"}
+
+
+@dataclass
+class Scope:
+    """The names visible in one graph or function body."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    outer: Scope | None = None
+    prefix: str = ""
+
+    def find(self, name: str) -> Value | None:
+        """Return the value of a name, looking outwards."""
+        if name in self.values:
+            return self.values[name]
+        return self.outer.find(name) if self.outer else None
+
+
+@dataclass(frozen=True)
+class Body:
+    """Where nodes stand: their scope, their operator sets, the source node they belong to, how deep, what is declared."""
+
+    scope: Scope
+    imports: Mapping[str, int]
+    origin: int | None = None
+    depth: int = 0
+    declared: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Importer:
+    """An import: the program under construction, the model's functions, conversions already made."""
+
+    def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any], file: str) -> None:
+        self.context = context
+        self.functions = functions
+        self.file = file
+        self.upgrader = Upgrader(context.opset)
+
+    def lower(self, nodes: Sequence[tuple[int, Any]], body: Body) -> None:
+        """Lower the nodes of a graph or function, given with their source numbers, in an order in which values are defined first."""
+        self.context.lowered += len(nodes)
+        if self.context.lowered > self.context.limits.nodes:
+            raise InputError(
+                "F105", f"The model must have at most {self.context.limits.nodes} nodes with its functions expanded", place=self.file,
+                help="raise --limits nodes=",
+            )  # fmt: skip
+        if body.depth > self.context.limits.nesting:
+            raise InputError("F125", f"Functions and subgraphs must be nested at most {self.context.limits.nesting} deep", place=self.file)
+        places = [self._place(n, number) for number, n in nodes]
+        version = body.imports.get("", 1)
+        for (number, node), parts, place in zip(nodes, self.upgrader.upgraded([n for _, n in nodes], version, places), places, strict=True):
+            origin = number if body.origin is None else body.origin
+            upgraded = len(parts) != 1 or parts[0] is not node
+            for part in parts:
+                at = self.context.opset if upgraded or part.op_type not in BY_VERSION else version
+                self._lower_node(part, body, at, origin, place)
+
+    def _place(self, node: Any, number: int) -> str:
+        return f'{self.file}:node "{node.name or f"{node.op_type}_{number}"}"'
+
+    def _lower_node(self, node: Any, body: Body, version: int, origin: int, place: str) -> None:
+        site = self._site(node, body, version, origin, place)
+        try:
+            function = self.functions.get((node.domain, node.op_type))
+            values = self._call(site, node, function, body) if function is not None else self._results(site, node, body)
+        except FlexmatchError as error:
+            raise error.at(place) from None
+        for name, v in zip(node.output, values, strict=False):
+            if name and v is not None:
+                body.scope.values[name] = v
+
+    def _site(self, node: Any, body: Body, version: int, origin: int, place: str) -> Site:
+        domain = "" if node.domain in OWN else node.domain
+        inputs = tuple(self._find(name, body.scope, place) if name else None for name in node.input)
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        outputs = tuple(body.scope.prefix + o if o else "" for o in node.output)
+        at = version if domain == "" else body.imports.get(domain, 1)
+        return Site(self.context, node.op_type, domain, at, inputs, outputs, decode(node.attribute, place), origin, place)
+
+    def _find(self, name: str, scope: Scope, place: str) -> Value:
+        v = scope.find(name)
+        if v is None:
+            raise InputError("F122", f'input "{name}" is not defined before it is read', place=place)
+        return v
+
+    def _results(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
+        folded = fold(site)
+        if folded is not None:
+            self.context.reasons.setdefault(site.origin, FOLDED)
+            return [self.context.constant(x, name) if name else None for x, name in zip(folded, site.outputs, strict=False)]
+        start = mark(self.context)
+        try:
+            values = self._known(site, node, body)
+        except Unsupported as reason:
+            take_back(self.context, start)
+            expanded = self._expanded(site, node, body)
+            return self._opaque(site, node, body, str(reason)) if expanded is None else expanded
+        self._named(site, values, start.values)
+        return values
+
+    def _known(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
+        if site.domain == "" and site.op == "If":
+            return self._branch(site, body)
+        lowering = LOWERINGS.get(site.op) if site.domain == "" else None
+        if lowering is None:
+            raise Unsupported(f"no operator of ours expresses {site.label}")
+        return lowering(site)
+
+    def _named(self, site: Site, values: Sequence[Value | None], start: int) -> None:
+        """Give results made here the names the model has for them, and say why a node left nothing."""
+        for name, v in zip(site.outputs, values, strict=False):
+            if name and v is not None and v >= start and v not in self.context.builder.constants:
+                self.context.builder.names[v] = self.context.unique(name)
+        self.context.reasons.setdefault(site.origin, _GONE.get(site.op, FOLDED if _all_known(site, values) else ALIAS))
+
+    def _branch(self, site: Site, body: Body) -> Sequence[Value | None]:
+        chosen = "then_branch" if np.all(site.known(0, "branches")) else "else_branch"
+        graph = site.attributes[chosen]
+        scope = Scope({}, body.scope, f"{site.outputs[0]}/")
+        self.define_initializers(graph, scope)
+        self.lower(list(enumerate(graph.node)), replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={}))
+        return [self._find(o.name, scope, site.place) for o in graph.output]
+
+    def define_initializers(self, graph: Any, scope: Scope) -> None:
+        """Add the constants of a subgraph."""
+        from .tensors import to_array
+
+        for t in graph.initializer:
+            data, dtype = to_array(t, f'Initializer "{t.name}"', self.context.limits)
+            scope.values[t.name] = self.context.constant(data, scope.prefix + t.name, dtype)
+
+    def _call(self, site: Site, node: Any, function: Any, body: Body) -> Sequence[Value | None]:
+        """Lower the body of a function of the model in place of its call."""
+        scope = Scope({}, None, f"{next((o for o in site.outputs if o), site.op)}/")
+        for n, name in enumerate(function.input):
+            if site.has(n):
+                scope.values[name] = site.value(n)
+        imports = {("" if o.domain in OWN else o.domain): o.version for o in function.opset_import}
+        nodes = [_with_attributes(n, node, function) for n in function.node]
+        for inner in nodes:
+            inner.input[:] = [i if scope.find(i) is not None or i not in function.input else "" for i in inner.input]
+        inside = Body(scope, {**body.imports, **imports}, site.origin, body.depth + 1)
+        self.lower(list(enumerate(nodes)), inside)
+        self.context.reasons.setdefault(site.origin, f"function {site.label} expanded")
+        return [self._find(o, scope, site.place) if name else None for o, name in zip(function.output, site.outputs, strict=False)]
+
+    def _expanded(self, site: Site, node: Any, body: Body) -> Sequence[Value | None] | None:
+        """Return the results of an operator that ONNX defines as a function, when all of its body is known to us; else None."""
+        function = _definition(site, node)
+        if function is None:
+            return None
+        start, opaque = mark(self.context), dict(self.context.builder.opaque)
+        try:
+            values = self._call(site, node, function, body)
+        except (FlexmatchError, Unsupported):
+            values = None
+        if values is not None and not any(n.op == "opaque" for n in self.context.builder.nodes[start.nodes :]):
+            self._named(site, values, start.values)
+            return values
+        take_back(self.context, start)
+        self.context.builder.opaque = opaque
+        return None
+
+    def _opaque(self, site: Site, node: Any, body: Body, reason: str) -> Sequence[Value | None]:
+        if site.op in BY_VERSION and site.domain == "" and site.version < self.context.opset:
+            raise InputError("F111", f"{site.op} of operator set {site.version} has no conversion to {self.context.opset}")
+        names = reads(node)
+        given = {name: self._find(name, body.scope, site.place) for name in names}
+        types = inferred(site, node, given, body.declared)
+        op = OpaqueOp(site.op, site.domain, placed(node).SerializeToString(deterministic=True), reason)
+        key = key_of(op, len(self.context.builder.nodes))
+        made = iter(self.context.opaque(op, key, list(given.values()), types, site.origin, site.outputs[0]))
+        values = [next(made) if o else None for o in node.output]
+        for name, v in zip(site.outputs, values, strict=True):
+            if v is not None:
+                self.context.builder.names[v] = self.context.unique(name)
+        return values
+
+
+def _all_known(site: Site, values: Sequence[Value | None]) -> bool:
+    return all(v is None or v in site.context.builder.constants for v in values)
+
+
+def _with_attributes(inner: Any, call: Any, function: Any) -> Any:
+    """Return a node of a function body with references to the call's attributes replaced by their values."""
+    from onnx import NodeProto
+
+    given = {a.name: a for a in (*function.attribute_proto, *call.attribute)}
+    copy = NodeProto()
+    copy.CopyFrom(inner)
+    _bind_attributes(copy, given)
+    return copy
+
+
+def _bind_attributes(node: Any, given: Mapping[str, Any]) -> None:
+    from .attributes import subgraphs
+
+    kept = []
+    for a in node.attribute:
+        if not a.ref_attr_name:
+            kept.append(a)
+        elif a.ref_attr_name in given:
+            bound = type(a)()
+            bound.CopyFrom(given[a.ref_attr_name])
+            bound.name = a.name
+            kept.append(bound)
+    if len(kept) != len(node.attribute) or any(a.ref_attr_name for a in node.attribute):
+        del node.attribute[:]
+        node.attribute.extend(kept)
+    for graph in subgraphs(node):
+        for inner in graph.node:
+            _bind_attributes(inner, given)
+
+
+def _definition(site: Site, node: Any) -> Any:
+    """Return the function that ONNX defines an operator as, or None."""
+    from onnx import FunctionProto
+
+    from .shapes import type_proto
+
+    schema = schema_of(site.op, site.domain, site.version) if site.domain == "" else None
+    if schema is None:
+        return None
+    if schema.has_function:
+        found = schema.function_body
+    elif schema.has_context_dependent_function:
+        builder = site.context.builder
+        types = [b"" if v is None else type_proto(builder.types[v]).SerializeToString() for v in site.inputs]
+        payload = schema.get_context_dependent_function(node.SerializeToString(), types)
+        if not payload:
+            return None
+        found = FunctionProto.FromString(payload)
+    else:
+        return None
+    if not found.opset_import:
+        found.opset_import.add(domain="", version=site.version)
+    return found

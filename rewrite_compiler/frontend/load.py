@@ -1,0 +1,124 @@
+"""Load: an ONNX file as a program in core operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..ir.program import Builder, Program, Source, Value
+from ..limits import DEFAULT, Limits
+from .bind import bind, check_declared, contradicts
+from .context import UNUSED, Context
+from .importer import OWN, Body, Importer, Scope
+from .read import read_model
+from .shapes import declared_type
+from .upgrade import BASE
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that was read: its program, where it came from, and the operator sets its opaque nodes are written in."""
+
+    program: Program
+    path: Path
+    sha256: str
+    opset: int
+    imports: Mapping[str, int]
+    ir_version: int
+    batch_inputs: tuple[str, ...] = ()
+
+
+def load(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> LoadedModel:
+    """Read an ONNX model; InputError or UsageError in one sentence when it is not one, or not one that can be compiled."""
+    file = Path(path)
+    model, digest = read_model(file, limits)
+    return import_model(model, file, digest, shapes or {}, limits)
+
+
+def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits) -> LoadedModel:
+    """Turn a checked model into a program."""
+    imports = {("" if o.domain in OWN else o.domain): int(o.version) for o in model.opset_import}
+    functions = {(f.domain, f.name): f for f in model.functions}
+    versions = [imports.get("", 1), *(o.version for f in model.functions for o in f.opset_import if o.domain in OWN)]
+    opset = max(BASE, *versions)
+    context = Context(Builder(model.graph.name or file.stem), limits, opset, {**imports, "": opset})
+    context.builder.sources = [Source(name, n.op_type) for name, n in zip(_source_names(model.graph), model.graph.node, strict=True)]
+    scope = Scope()
+    batch = _define_inputs(context, model.graph, scope, shapes, file)
+    importer = Importer(context, functions, file.name)
+    importer.define_initializers(model.graph, scope)
+    declared = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
+    importer.lower(list(enumerate(model.graph.node)), Body(scope, imports, declared=declared))
+    outputs = _outputs(context, scope, model.graph, file)
+    _note_declarations(context, scope, model.graph)
+    program = _finished(context, outputs)
+    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), batch)
+
+
+def _source_names(graph: Any) -> list[str]:
+    """Return one stable, distinct name a node: its own, or its operator and number."""
+    taken: set[str] = set()
+    names = []
+    for number, node in enumerate(graph.node):
+        base = node.name or f"{node.op_type}_{number}"
+        name, n = base, 1
+        while name in taken:
+            name, n = f"{base}_{n}", n + 1
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], file: Path) -> tuple[str, ...]:
+    constants = {t.name for t in graph.initializer}
+    inputs = [i for i in graph.input if i.name not in constants]
+    bound = bind(inputs, shapes, file.name)
+    context.taken.update(o.name for o in graph.output)
+    for i, t in zip(inputs, bound.types, strict=True):
+        context.check(t, i.name)
+        context.taken.add(i.name)
+        scope.values[i.name] = context.builder.input(i.name, t)
+    if bound.batch:
+        names = ", ".join(f'"{n}"' for n in bound.batch)
+        context.builder.notes.append(f"dimension 0 of input {names} is not fixed by the model and was set to 1")
+    return bound.batch
+
+
+def _outputs(context: Context, scope: Scope, graph: Any, file: Path) -> list[Value]:
+    """Return the values of the outputs, each one operation's own result under the output's name."""
+    producer = {o: number for number, n in enumerate(graph.node) for o in n.output}
+    found: list[Value] = []
+    fixed = {*context.builder.inputs, *context.builder.constants}
+    for info in graph.output:
+        v = scope.find(info.name)
+        if v is None:
+            raise InputError("F123", f'output "{info.name}" is not defined by any node', place=file.name)
+        if v in fixed or v in found:
+            origins = (producer[info.name],) if info.name in producer else ()
+            (v,) = context.builder.apply("reshape", [v], {"shape": context.builder.types[v].shape}, origins=origins)
+        context.builder.names[v] = info.name
+        check_declared(info, context.builder.types[v], file.name)
+        found.append(v)
+    return found
+
+
+def _note_declarations(context: Context, scope: Scope, graph: Any) -> None:
+    """Note declared shapes of inner values that are not what the model computes."""
+    for info in graph.value_info:
+        v = scope.values.get(info.name)
+        if v is not None and contradicts(declared_type(info, f'value "{info.name}"'), context.builder.types[v]):
+            context.builder.notes.append(f'the declared type of "{info.name}" was ignored: the model computes {context.builder.types[v]}')
+
+
+def _finished(context: Context, outputs: Sequence[Value]) -> Program:
+    draft = context.builder.finish(outputs)
+    used = {origin for n in draft.nodes for origin in n.origins}
+    for number in range(len(context.builder.sources)):
+        if number not in used:
+            context.builder.absorbed[number] = context.reasons.get(number, UNUSED)
+    kept = {str(n.attribute("key")) for n in draft.nodes if n.op == "opaque"}
+    opaque = {key: op for key, op in draft.opaque.items() if key in kept}
+    return replace(draft, absorbed=dict(sorted(context.builder.absorbed.items())), opaque=opaque, notes=tuple(context.builder.notes))

@@ -1,0 +1,16 @@
+"""How each source operator is written in core operators, by family."""
+
+from . import conv, elementwise, layout, linear, norm, recurrent, reduction
+from .table import Lowering
+
+LOWERINGS: dict[str, Lowering] = {
+    **elementwise.TABLE,
+    **linear.TABLE,
+    **conv.TABLE,
+    **norm.TABLE,
+    **reduction.TABLE,
+    **layout.TABLE,
+    **recurrent.TABLE,
+}
+
+__all__ = ["LOWERINGS", "Lowering"]

@@ -1,0 +1,87 @@
+"""Convolution and pooling: explicit pads, strides and dilations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir.program import Value
+from ...ops.op import ShapeError
+from ..context import Unsupported
+from ..site import Site
+from .table import Lowering
+
+
+def window(site: Site, kernel: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Return explicit strides, dilations and pads of a sliding window over the spatial axes of operand 0."""
+    rank = len(kernel)
+    strides = tuple(site.get("strides", ()) or (1,) * rank)
+    dilations = tuple(site.get("dilations", ()) or (1,) * rank)
+    if not len(strides) == len(dilations) == rank == site.rank(0) - 2:
+        raise ShapeError(
+            f"{site.op} over {site.rank(0) - 2} axes needs as many kernel extents, strides and dilations, "
+            f"not {tuple(kernel)}, {strides} and {dilations}"
+        )
+    return {"strides": strides, "pads": _pads(site, kernel, strides, dilations), "dilations": dilations}
+
+
+def _pads(site: Site, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
+    mode, rank = site.get("auto_pad", "NOTSET"), len(kernel)
+    if mode in ("NOTSET", ""):
+        return tuple(site.get("pads", ()) or (0,) * 2 * rank)
+    if mode == "VALID":
+        return (0,) * 2 * rank
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ShapeError(f'auto_pad of {site.op} must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, not "{mode}"')
+    if any(s < 1 for s in strides):
+        raise ShapeError(f"Strides must be positive, not {tuple(strides)}")
+    before, after = [], []
+    for n, k, s, d in zip(site.shape(0)[2:], kernel, strides, dilations, strict=True):
+        total = max(0, (-(-n // s) - 1) * s + d * (k - 1) + 1 - n)
+        small, large = total // 2, total - total // 2
+        before.append(small if mode == "SAME_UPPER" else large)
+        after.append(large if mode == "SAME_UPPER" else small)
+    return (*before, *after)
+
+
+def _conv(site: Site) -> list[Value]:
+    site.require_float()
+    x, w = site.value(0), site.value(1)
+    kernel = site.shape(1)[2:]
+    given = tuple(site.get("kernel_shape", kernel) or kernel)
+    if given != kernel:
+        raise ShapeError(f"kernel_shape of Conv must be that of its filters {kernel}, not {given}")
+    if site.rank(0) < 3 or site.rank(1) != site.rank(0):
+        raise ShapeError(f"Conv needs x[N, C, …] and w[O, C/group, …] of one rank, not {site.shape(0)} and {site.shape(1)}")
+    y = site.apply("conv", x, w, **window(site, kernel), group=int(site.get("group", 1)))
+    return [site.apply("bias_add", y, site.value(2), axis=1) if site.has(2) else y]
+
+
+def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
+    def lower(site: Site) -> list[Value]:
+        site.require_float()
+        if len(site.outputs) > 1 and site.outputs[1]:
+            raise Unsupported("its indices are used")
+        kernel = tuple(site.get("kernel_shape", ()))
+        flags = {name: int(site.get(name, 0)) for name in extra}
+        return [site.apply(op, site.value(0), kernel=kernel, **window(site, kernel), ceil=int(site.get("ceil_mode", 0)), **flags)]
+
+    return lower
+
+
+def _global(op: str) -> Callable[[Site], list[Value]]:
+    def lower(site: Site) -> list[Value]:
+        site.require_float()
+        if site.rank(0) < 3:
+            raise ShapeError(f"{site.op} needs x[N, C, …], not {site.shape(0)}")
+        return [site.apply(op, site.value(0), axes=tuple(range(2, site.rank(0))), keepdims=1)]
+
+    return lower
+
+
+TABLE: dict[str, Lowering] = {
+    "Conv": _conv,
+    "MaxPool": _pool("max_pool"),
+    "AveragePool": _pool("average_pool", "count_include_pad"),
+    "GlobalAveragePool": _global("reduce_mean"),
+    "GlobalMaxPool": _global("reduce_max"),
+}

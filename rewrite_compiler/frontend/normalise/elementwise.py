@@ -1,0 +1,130 @@
+"""Elementwise source operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...ir.program import Value
+from ..context import Unsupported
+from ..site import FLOATS, Site
+from .table import Lowering
+
+_UNARY = {
+    "Relu": "relu",
+    "Neg": "neg",
+    "Abs": "abs",
+    "Exp": "exp",
+    "Log": "log",
+    "Sqrt": "sqrt",
+    "Tanh": "tanh",
+    "Erf": "erf",
+    "Sigmoid": "sigmoid",
+    "Reciprocal": "reciprocal",
+}
+_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Pow": "pow"}
+_VARIADIC = {"Sum": "add", "Max": "max", "Min": "min"}
+
+
+def _unary(op: str) -> Callable[[Site], list[Value]]:
+    def lower(site: Site) -> list[Value]:
+        site.require_float()
+        return [site.apply(op, site.value(0))]
+
+    return lower
+
+
+def binary(site: Site, op: str, x: Value, y: Value) -> Value:
+    """Apply a binary operator, with the constant operand of a commutative one on the right."""
+    if op in ("add", "mul") and site.context.data(x) is not None and site.context.data(y) is None:
+        x, y = y, x
+    return site.apply(op, x, y)
+
+
+def _binary(op: str) -> Callable[[Site], list[Value]]:
+    def lower(site: Site) -> list[Value]:
+        site.require_float()
+        return [binary(site, op, site.value(0), site.value(1))]
+
+    return lower
+
+
+def _variadic(op: str) -> Callable[[Site], list[Value]]:
+    def lower(site: Site) -> list[Value]:
+        site.require_float()
+        result, *rest = site.values()
+        for v in rest:
+            result = binary(site, op, result, v)
+        return [result]
+
+    return lower
+
+
+def _clip(site: Site) -> list[Value]:
+    if site.type(site.value(0)).dtype not in FLOATS:
+        site.require_float()
+    low = site.scalar(1, "bounds", site.get("min", float("-inf")))
+    high = site.scalar(2, "bounds", site.get("max", float("inf")))
+    if not low <= high:
+        raise Unsupported(f"its bounds are {low} and {high}")
+    return [site.apply("clip", site.value(0), low=low, high=high)]
+
+
+def _leaky_relu(site: Site) -> list[Value]:
+    site.require_float()
+    x = site.value(0)
+    slope = site.number(site.get("alpha", 0.01), x, "slope")
+    return [_two_slopes(site, x, slope)]
+
+
+def _two_slopes(site: Site, x: Value, slope: Value) -> Value:
+    below = site.apply("clip", x, low=float("-inf"), high=0.0)
+    return site.apply("add", site.apply("relu", x), site.apply("mul", below, slope))
+
+
+def _prelu(site: Site) -> list[Value]:
+    site.require_float()
+    return [_two_slopes(site, site.value(0), site.value(1))]
+
+
+def _hard_sigmoid(site: Site) -> list[Value]:
+    site.require_float()
+    return [_hard_sigmoid_of(site, site.value(0), site.get("alpha", 0.2), site.get("beta", 0.5))]
+
+
+def _hard_sigmoid_of(site: Site, x: Value, alpha: float, beta: float) -> Value:
+    line = site.apply("add", site.apply("mul", x, site.number(alpha, x, "alpha")), site.number(beta, x, "beta"))
+    return site.apply("clip", line, low=0.0, high=1.0)
+
+
+def _hard_swish(site: Site) -> list[Value]:
+    site.require_float()
+    x = site.value(0)
+    return [site.apply("mul", x, _hard_sigmoid_of(site, x, 1 / 6, 0.5))]
+
+
+def _gelu(site: Site) -> list[Value]:
+    site.require_float()
+    x = site.value(0)
+    inner, function = x, "erf"
+    if site.get("approximate", "none") == "tanh":
+        cube = site.apply("mul", site.apply("mul", site.apply("mul", x, x), x), site.number(0.044715, x, "cubic"))
+        inner, function = site.apply("add", x, cube), "tanh"
+    factor = np.sqrt(0.5) if function == "erf" else np.sqrt(2 / np.pi)
+    curve = site.apply(function, site.apply("mul", inner, site.number(float(factor), x, "factor")))
+    gate = site.apply("add", curve, site.number(1.0, x, "one"))
+    return [site.apply("mul", site.apply("mul", x, site.number(0.5, x, "half")), gate)]
+
+
+TABLE: dict[str, Lowering] = {
+    **{name: _unary(op) for name, op in _UNARY.items()},
+    **{name: _binary(op) for name, op in _BINARY.items()},
+    **{name: _variadic(op) for name, op in _VARIADIC.items()},
+    "Clip": _clip,
+    "LeakyRelu": _leaky_relu,
+    "PRelu": _prelu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish,
+    "Gelu": _gelu,
+}

@@ -1,0 +1,314 @@
+"""Source operators that only move data, and those that leave no operation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ir.program import Value
+from ...ops.op import ShapeError
+from ..context import Unsupported
+from ..fold import out_of_range
+from ..site import Site
+from ..tensors import DTYPES
+from .table import Lowering
+
+
+def _axes(site: Site, given: Sequence[int], rank: int) -> tuple[int, ...]:
+    axes = tuple(a + rank if a < 0 else a for a in given)
+    if len(set(axes)) != len(axes) or any(not 0 <= a < rank for a in axes):
+        raise ShapeError(f"Axes of {site.op} must be different and in {-rank}…{rank - 1}, not {tuple(given)}")
+    return axes
+
+
+def _one_axis(site: Site, default: int, rank: int) -> int:
+    return _axes(site, (int(site.get("axis", default)),), rank)[0]
+
+
+def _identity(site: Site) -> list[Value]:
+    return [site.value(0)]
+
+
+def _dropout(site: Site) -> list[Value | None]:
+    if site.has(2) and np.asarray(site.known(2, "mode")).any():
+        raise Unsupported("it is in training mode")
+    if any(site.outputs[1:]):
+        mask = np.broadcast_to(np.asarray(True), site.shape(0))
+        return [site.value(0), site.constant(mask, "mask")]
+    return [site.value(0), None]
+
+
+def _cast(site: Site) -> list[Value]:
+    target = DTYPES.get(int(site.get("to", 0)), "an unknown type")
+    if target != site.type(site.value(0)).dtype:
+        raise Unsupported(f"it casts {site.type(site.value(0)).dtype} to {target}")
+    return [site.value(0)]
+
+
+def _cast_like(site: Site) -> list[Value]:
+    if site.type(site.value(0)).dtype != site.type(site.value(1)).dtype:
+        raise Unsupported("it casts to another type")
+    return [site.value(0)]
+
+
+def _constant(site: Site) -> list[Value]:
+    from ..tensors import to_array
+
+    a = site.attributes
+    if "value" in a:
+        data, dtype = to_array(a["value"], f'the value of Constant "{site.outputs[0]}"', site.context.limits)
+        return [site.context.constant(data, site.outputs[0], dtype)]
+    plain = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    for name, dtype_ in plain.items():
+        if name in a:
+            return [site.context.constant(np.asarray(a[name], dtype_), site.outputs[0])]
+    raise Unsupported("its value is text or sparse")
+
+
+def _shape(site: Site) -> list[Value]:
+    shape = site.shape(0)
+    start, end = (_clamped(n, len(shape)) for n in (site.get("start", 0), site.get("end", len(shape))))
+    return [site.constant(np.asarray(shape[start:end], np.int64), "shape")]
+
+
+def _clamped(n: int, size: int) -> int:
+    return min(max(n + size if n < 0 else n, 0), size)
+
+
+def _size(site: Site) -> list[Value]:
+    return [site.constant(np.asarray(math.prod(site.shape(0)), np.int64), "size")]
+
+
+def _reshape(site: Site) -> list[Value]:
+    site.require_native()
+    old, wanted = site.shape(0), list(site.ints(1, "extents"))
+    if any(n < -1 for n in wanted) or wanted.count(-1) > 1:
+        raise ShapeError(f"Extents of Reshape must be positive, 0 or one −1, not {wanted}")
+    if not site.get("allowzero", 0):
+        if any(n == 0 and i >= len(old) for i, n in enumerate(wanted)):
+            raise ShapeError(f"A 0 of Reshape copies an extent of {old}, which has none at that place: {wanted}")
+        wanted = [old[i] if n == 0 else n for i, n in enumerate(wanted)]
+    elif 0 in wanted and -1 in wanted:
+        raise ShapeError(f"Reshape with allowzero takes a 0 or a −1, not both: {wanted}")
+    return [site.reshape(site.value(0), _completed(old, wanted))]
+
+
+def _completed(old: Sequence[int], wanted: list[int]) -> list[int]:
+    if -1 not in wanted:
+        return wanted
+    rest = -math.prod(wanted)
+    if rest == 0 or math.prod(old) % rest:
+        raise ShapeError(f"Reshape cannot make {wanted} from the {math.prod(old)} elements of {tuple(old)}")
+    return [math.prod(old) // rest if n == -1 else n for n in wanted]
+
+
+def _flatten(site: Site) -> list[Value]:
+    site.require_native()
+    shape = site.shape(0)
+    axis = int(site.get("axis", 1))
+    if not -len(shape) <= axis <= len(shape):
+        raise ShapeError(f"axis of Flatten must be in {-len(shape)}…{len(shape)}, not {axis}")
+    axis += len(shape) if axis < 0 else 0
+    return [site.reshape(site.value(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))]
+
+
+def _squeeze(site: Site) -> list[Value]:
+    site.require_native()
+    shape = site.shape(0)
+    given = site.ints(1, "axes") if site.has(1) else site.get("axes", None)
+    axes = _axes(site, given, len(shape)) if given is not None else tuple(a for a, n in enumerate(shape) if n == 1)
+    wide = [a for a in axes if shape[a] != 1]
+    if wide:
+        raise ShapeError(f"Squeeze drops axes of extent 1; axis {wide[0]} of {shape} has {shape[wide[0]]}")
+    return [site.reshape(site.value(0), [n for a, n in enumerate(shape) if a not in axes])]
+
+
+def _unsqueeze(site: Site) -> list[Value]:
+    site.require_native()
+    given = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
+    rank = site.rank(0) + len(given)
+    axes, old = set(_axes(site, given, rank)), iter(site.shape(0))
+    return [site.reshape(site.value(0), [1 if a in axes else next(old) for a in range(rank)])]
+
+
+def _transpose(site: Site) -> list[Value]:
+    site.require_native()
+    rank = site.rank(0)
+    perm = tuple(site.get("perm", ()) or reversed(range(rank)))
+    if sorted(perm) != list(range(rank)):
+        raise ShapeError(f"Permutation of Transpose must name each of the {rank} axes once, not {perm}")
+    return [site.transpose(site.value(0), perm)]
+
+
+def _concat(site: Site) -> list[Value]:
+    site.require_native()
+    values, axis = site.values(), _one_axis(site, 0, site.rank(0))
+    return [values[0] if len(values) == 1 else site.apply("concat", *values, axis=axis)]
+
+
+def _split(site: Site) -> list[Value]:
+    site.require_native()
+    axis = _one_axis(site, 0, site.rank(0))
+    extent = site.shape(0)[axis]
+    sizes = site.ints(1, "sizes") if site.has(1) else tuple(site.get("split", ())) or _equal_parts(site, extent)
+    if sum(sizes) != extent or any(n < 0 for n in sizes) or len(sizes) < len(site.outputs):
+        raise ShapeError(f"Sizes of Split must add up to the {extent} elements of axis {axis}, not {sizes}")
+    ends = np.cumsum(sizes)
+    parts = zip(ends - np.asarray(sizes), ends, strict=True)
+    return [site.apply("slice", site.value(0), axis=axis, start=int(a), stop=int(b), step=1) for a, b in parts]
+
+
+def _equal_parts(site: Site, extent: int) -> tuple[int, ...]:
+    count = int(site.get("num_outputs", len(site.outputs)))
+    if count < 1:
+        raise ShapeError(f"num_outputs of Split must be positive, not {count}")
+    size = -(-extent // count)
+    return tuple(min(size, max(0, extent - n * size)) for n in range(count))
+
+
+def _slice(site: Site) -> list[Value]:
+    site.require_native()
+    x, shape = site.value(0), site.shape(0)
+    starts, ends = site.ints(1, "starts"), site.ints(2, "ends")
+    axes = _axes(site, site.ints(3, "axes") if site.has(3) else range(len(starts)), len(shape))
+    steps = site.ints(4, "steps") if site.has(4) else (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ShapeError(f"Slice needs one start, end and step an axis, not {len(starts)}, {len(ends)} and {len(steps)} for {len(axes)}")
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        x = _slice_axis(site, x, axis, shape[axis], (start, end, step))
+    return [x]
+
+
+def _slice_axis(site: Site, x: Value, axis: int, extent: int, bounds: tuple[int, int, int]) -> Value:
+    start, end, step = bounds
+    if step == 0:
+        raise ShapeError("Steps of Slice must not be 0")
+    if step < 0:
+        places = range(*slice(max(start, -extent - 1), end if end >= -extent else None, step).indices(extent))
+        return site.picked(x, places, axis)
+    start, end = _clamped(start, extent), _clamped(end, extent)
+    if (start, end, step) == (0, extent, 1):
+        return x
+    return site.apply("slice", x, axis=axis, start=start, stop=max(start, end), step=step)
+
+
+def _pad(site: Site) -> list[Value]:
+    site.require_native()
+    rank = site.rank(0)
+    if site.get("mode", "constant") != "constant":
+        raise Unsupported(f"its mode is {site.get('mode', '')}")
+    given = site.ints(1, "pads") if site.has(1) else tuple(site.get("pads", ()))
+    value = site.scalar(2, "value", site.get("value", 0.0))
+    axes = _axes(site, site.ints(3, "axes"), rank) if site.has(3) else tuple(range(rank))
+    if len(given) != 2 * len(axes):
+        raise ShapeError(f"Pad over {len(axes)} axes needs {2 * len(axes)} pads, not {len(given)}")
+    pads = [0] * 2 * rank
+    for n, axis in enumerate(axes):
+        pads[axis], pads[axis + rank] = given[n], given[n + len(axes)]
+    return [_padded(site, pads, value)]
+
+
+def _padded(site: Site, pads: list[int], value: float) -> Value:
+    x, rank = site.value(0), site.rank(0)
+    if value and not math.isfinite(value):
+        raise Unsupported(f"it pads with {value}")
+    for axis, extent in enumerate(site.shape(0)):
+        before, after = min(pads[axis], 0), min(pads[axis + rank], 0)
+        if extent + before + after < 0:
+            raise ShapeError(f"Pads of {site.op} cannot take {-before - after} elements from the {extent} of axis {axis}")
+        if before or after:
+            x = site.apply("slice", x, axis=axis, start=-before, stop=extent + after, step=1)
+    positive = tuple(max(p, 0) for p in pads)
+    return site.apply("pad", x, pads=positive, value=value) if any(positive) else x
+
+
+def _expand(site: Site) -> list[Value]:
+    site.require_native()
+    own, given = site.shape(0), site.ints(1, "extents")
+    rank = max(len(own), len(given))
+    pairs = zip((1,) * (rank - len(own)) + own, (1,) * (rank - len(given)) + given, strict=True)
+    shape = tuple(b if a == 1 else a for a, b in pairs)
+    return [site.value(0) if shape == own else site.apply("expand", site.value(0), shape=shape)]
+
+
+def _gather(site: Site) -> list[Value]:
+    site.require_native()
+    x, shape = site.value(0), site.shape(0)
+    axis = _one_axis(site, 0, len(shape))
+    indices = site.data(1)
+    if indices is not None and indices.size and (indices.min() < -shape[axis] or indices.max() >= shape[axis]):
+        raise out_of_range(indices, shape[axis], site)
+    if indices is None or indices.size != 1:
+        return [site.apply("gather", x, site.value(1), axis=axis)]
+    place = int(indices.reshape(-1)[0]) % shape[axis]
+    one = site.apply("slice", x, axis=axis, start=place, stop=place + 1, step=1)
+    return [site.reshape(one, (*shape[:axis], *indices.shape, *shape[axis + 1 :]))]
+
+
+def _constant_of_shape(site: Site) -> list[Value]:
+    shape, value = site.ints(0, "extents"), site.attributes.get("value")
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"Extents of ConstantOfShape must not be negative, not {shape}")
+    if value is None:
+        return [site.apply("full", shape=shape, value=0.0)]
+    from ..tensors import to_array
+
+    data, dtype = to_array(value, "the value of ConstantOfShape", site.context.limits)
+    if dtype != "float32" or data.size != 1 or not np.isfinite(data).all():
+        raise Unsupported(f"it fills with {dtype}")
+    return [site.apply("full", shape=shape, value=float(data.reshape(-1)[0]))]
+
+
+def _depth_to_space(site: Site) -> list[Value]:
+    site.require_native()
+    n, c, h, w = _image(site)
+    block = int(site.get("blocksize", 0))
+    if block < 1 or c % (block * block):
+        raise ShapeError(f"blocksize of DepthToSpace must be positive and its square divide {c} channels, not {block}")
+    first = site.get("mode", "DCR") == "DCR"
+    split = (n, block, block, c // block**2, h, w) if first else (n, c // block**2, block, block, h, w)
+    moved = site.transpose(site.reshape(site.value(0), split), (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3))
+    return [site.reshape(moved, (n, c // block**2, h * block, w * block))]
+
+
+def _space_to_depth(site: Site) -> list[Value]:
+    site.require_native()
+    n, c, h, w = _image(site)
+    block = int(site.get("blocksize", 0))
+    if block < 1 or h % block or w % block:
+        raise ShapeError(f"blocksize of SpaceToDepth must be positive and divide {h} and {w}, not {block}")
+    split = site.reshape(site.value(0), (n, c, h // block, block, w // block, block))
+    return [site.reshape(site.transpose(split, (0, 3, 5, 1, 2, 4)), (n, c * block**2, h // block, w // block))]
+
+
+def _image(site: Site) -> tuple[int, ...]:
+    if site.rank(0) != 4:
+        raise ShapeError(f"{site.op} needs x[N, C, H, W], not {site.shape(0)}")
+    return site.shape(0)
+
+
+TABLE: dict[str, Lowering] = {
+    "Identity": _identity,
+    "Dropout": _dropout,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Constant": _constant,
+    "Shape": _shape,
+    "Size": _size,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Expand": _expand,
+    "Gather": _gather,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+}

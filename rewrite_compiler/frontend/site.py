@@ -1,0 +1,170 @@
+"""Site: one source node being lowered — its operands, its attributes, and where its operations go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.program import Data, Value
+from ..ir.types import TensorType
+from ..ops.op import AttributeValue
+from .context import Context, Unsupported
+
+FLOATS = ("float32", "float64", "float16")
+# element types that numpy holds by itself
+NATIVE = (*FLOATS, "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+# what data movement on constants does to their arrays: views where numpy gives them
+_MOVES: dict[str, Callable[..., Data]] = {
+    "reshape": lambda x, shape: x.reshape(shape),
+    "transpose": lambda x, perm: x.transpose(perm),
+    "slice": lambda x, axis, start, stop, step=1: x[(slice(None),) * axis + (slice(start, stop, step),)],
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """One source node: what it reads, what it says, and the import it belongs to."""
+
+    context: Context
+    op: str
+    domain: str
+    version: int
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    origin: int
+    place: str
+
+    @property
+    def label(self) -> str:
+        """The operator as people write it."""
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
+    def has(self, n: int) -> bool:
+        """Tell whether an operand is given."""
+        return n < len(self.inputs) and self.inputs[n] is not None
+
+    def value(self, n: int) -> Value:
+        """Return an operand that the operator requires."""
+        v = self.inputs[n] if n < len(self.inputs) else None
+        if v is None:
+            raise Unsupported(f"its operand {n} is missing")
+        return v
+
+    def values(self) -> list[Value]:
+        """Return all operands that are given."""
+        return [v for v in self.inputs if v is not None]
+
+    def type(self, v: Value) -> TensorType:
+        """Return the type of a value."""
+        return self.context.builder.types[v]
+
+    def shape(self, n: int) -> tuple[int, ...]:
+        """Return the shape of an operand."""
+        return self.type(self.value(n)).shape
+
+    def rank(self, n: int) -> int:
+        """Return the number of axes of an operand."""
+        return len(self.shape(n))
+
+    def data(self, n: int) -> Data | None:
+        """Return the elements of an operand known at compile time."""
+        return self.context.data(self.value(n)) if self.has(n) else None
+
+    def known(self, n: int, what: str) -> Data:
+        """Return the elements of an operand that has to be known; Unsupported names it."""
+        found = self.data(n)
+        if found is None:
+            raise Unsupported(f"its {what} are computed at run time")
+        return found
+
+    def ints(self, n: int, what: str) -> tuple[int, ...]:
+        """Return an integer operand that has to be known."""
+        return tuple(int(i) for i in np.asarray(self.known(n, what)).reshape(-1))
+
+    def scalar(self, n: int, what: str, default: float) -> float:
+        """Return a scalar operand that has to be known when it is given."""
+        return float(np.asarray(self.known(n, what)).reshape(-1)[0]) if self.has(n) else default
+
+    def get(self, name: str, default: Any) -> Any:
+        """Return an attribute or its default."""
+        return self.attributes.get(name, default)
+
+    def axis(self, default: int, rank: int) -> int:
+        """Return the attribute `axis` counted from the front; ShapeError follows from the operator when it is out of range."""
+        axis = int(self.get("axis", default))
+        return axis + rank if axis < 0 else axis
+
+    def require_float(self) -> None:
+        """Let the host run the node unless its operands are floats that numpy computes with."""
+        for v in self.values():
+            self._require(v, FLOATS)
+
+    def require_float_at(self, n: int) -> None:
+        """Let the host run the node unless one operand is a float that numpy computes with."""
+        self._require(self.value(n), FLOATS)
+
+    def require_native(self) -> None:
+        """Let the host run the node unless numpy holds its operands."""
+        for v in self.values():
+            self._require(v, NATIVE)
+
+    def _require(self, v: Value, dtypes: tuple[str, ...]) -> None:
+        if self.type(v).dtype not in dtypes:
+            raise Unsupported(f"it works on {self.type(v).dtype}")
+
+    def apply(self, op: str, *inputs: Value, **attributes: AttributeValue) -> Value:
+        """Add an operation with one result; movement of a constant gives a constant."""
+        moved = self._moved(op, inputs, attributes)
+        return self.apply_all(op, *inputs, **attributes)[0] if moved is None else moved
+
+    def apply_all(self, op: str, *inputs: Value, **attributes: AttributeValue) -> tuple[Value, ...]:
+        """Add an operation and return all its results."""
+        return self.context.apply(op, inputs, attributes, self.origin, self.outputs[0])
+
+    def _moved(self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Value | None:
+        if op not in _MOVES or len(inputs) != 1:
+            return None
+        data = self.context.data(inputs[0])
+        if data is None:
+            return None
+        key = (op, inputs[0], tuple(attributes.items()))
+        if key not in self.context.derived:
+            from ..ops import OPS
+
+            OPS[op].shapes([tuple(data.shape)], {"step": 1, **attributes} if op == "slice" else attributes)
+            name = f"{self.context.builder.names[inputs[0]]}/{op}"
+            self.context.derived[key] = self.context.constant(_MOVES[op](data, **attributes), name, self.type(inputs[0]).dtype)
+        return self.context.derived[key]
+
+    def reshape(self, v: Value, shape: Sequence[int]) -> Value:
+        """Give a value another shape; nothing is added when it has that shape."""
+        return v if self.type(v).shape == tuple(shape) else self.apply("reshape", v, shape=tuple(int(n) for n in shape))
+
+    def transpose(self, v: Value, perm: Sequence[int]) -> Value:
+        """Permute the axes of a value; nothing is added when they stay."""
+        return v if list(perm) == list(range(len(perm))) else self.apply("transpose", v, perm=tuple(int(p) for p in perm))
+
+    def picked(self, v: Value, places: Sequence[int], axis: int) -> Value:
+        """Return the slices of a value at known places of an axis."""
+        indices, data = np.asarray(places, np.int64), self.context.data(v)
+        if data is None:
+            return self.apply("gather", v, self.constant(indices, "places"), axis=axis)
+        self.context.spend(data.nbytes)
+        return self.constant(np.take(data, indices, axis=axis), "picked")
+
+    def constant(self, data: Data, what: str) -> Value:
+        """Add a constant that this node needs."""
+        return self.context.constant(data, f"{self.outputs[0]}/{what}")
+
+    def zeros(self, shape: Sequence[int]) -> Value:
+        """Add float32 zeros, known as such to the rules."""
+        return self.apply("full", shape=tuple(int(n) for n in shape), value=0.0)
+
+    def number(self, x: float, like: Value, what: str) -> Value:
+        """Add a scalar constant of the element type of a value."""
+        return self.constant(np.asarray(x, self.type(like).dtype), what)
