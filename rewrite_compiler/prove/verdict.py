@@ -1,0 +1,60 @@
+"""What judging a rule gives: proved, refuted with a counter-example, or unproved with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import Problem
+
+PROVED, REFUTED, UNPROVED = "proved", "refuted", "unproved"
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Operands and attributes for which the sides differ, the place of the difference and both values there."""
+
+    operands: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    place: tuple[int, ...] | None
+    left: str
+    right: str
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name} = {value}" for name, value in {**self.operands, **self.attributes}.items())
+        where = f" at {list(self.place)}" if self.place else ""
+        return f"left {self.left}, right {self.right}{where}, with {given}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The certificate of a rule, or why there is none."""
+
+    name: str
+    at: str
+    verdict: str
+    strength: str
+    evidence: str
+    grade: str
+    counterexample: Counterexample | None = None
+    code: str = ""
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def is_proved(self) -> bool:
+        """Tell whether the rule may be used without trust."""
+        return self.verdict == PROVED
+
+    @property
+    def problem(self) -> Problem | None:
+        """The refusal to print, None when the rule is proved."""
+        if self.is_proved:
+            return None
+        sentence = f"rule {self.name} is {'false' if self.verdict == REFUTED else 'not proved'}: {self.evidence}"
+        if self.counterexample is not None:
+            sentence += f"; {self.counterexample}"
+        remedy = (
+            "add a guard, or move the rule to the known-wrong ones" if self.verdict == REFUTED else "simplify the rule or narrow its guard"
+        )
+        return Problem(self.code, sentence, self.at, remedy)
