@@ -1,0 +1,292 @@
+"""How each operator carries samples from its operands to its results: one rule an operator.
+
+A rule gets the places of the operands (None: the same for all samples) and either says where the samples are in the
+results, which attributes change, and which operands must be repeated for each sample — or refuses with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+from ..ops.elementwise import broadcast
+from ..ops.op import ELEMENTWISE, AttributeValue, Op, Shape
+from .placement import Place, candidates
+
+
+class Refused(Exception):
+    """Samples cannot pass here; the message completes "… cannot be batched: "."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node: its operand shapes for a single sample, the places of samples, its attributes, the result shapes."""
+
+    op: str
+    shapes: Sequence[Shape]
+    places: Sequence[Place | None]
+    attributes: Mapping[str, Any]
+    results: Sequence[Shape]
+    samples: int
+
+    def only(self, *allowed: int) -> None:
+        """Refuse samples in other operands than the allowed ones."""
+        for n, place in enumerate(self.places):
+            if place is not None and n not in allowed:
+                raise Refused(f"its operand {n} differs between samples")
+
+    def first(self) -> Place:
+        """Return the place in the first operand, the only one that may have samples."""
+        self.only(0)
+        place = self.places[0]
+        assert place is not None
+        return place
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Where the samples are in each result; attributes that change; operands to repeat for each sample."""
+
+    results: tuple[Place, ...]
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    repeated: Mapping[int, Place] = field(default_factory=dict)
+
+
+Rule = Callable[[Case], Carried]
+
+
+def _runs_along(c: Case, axis: int) -> NoReturn:
+    raise Refused(f"it works along axis {axis} of {c.shapes[0]}, which carries the samples")
+
+
+def _unary(c: Case) -> Carried:
+    return Carried((c.first(),))
+
+
+def elementwise(c: Case) -> Carried:
+    """Carry samples through an operator that broadcasts its operands."""
+    result = broadcast(*c.shapes)
+    if result != tuple(c.results[0]):
+        raise Refused(f"its result has shape {tuple(c.results[0])}, not {result}")
+    found = {_from_front(c, n, p, len(result)) for n, p in enumerate(c.places) if p is not None}
+    if len(found) > 1:
+        raise Refused("its operands carry the samples at different places")
+    (place,) = found
+    repeated = {}
+    for n, (shape, own) in enumerate(zip(c.shapes, c.places, strict=True)):
+        axis = place.axis - len(result) + len(shape)
+        extent = shape[axis] if axis >= 0 else 1
+        if own is not None and extent != result[place.axis]:
+            raise Refused(f"axis {axis} of its operand {n} carries the samples and is broadcast to {result[place.axis]}")
+        if own is None and extent != 1:
+            repeated[n] = Place(axis, place.outer)
+    return Carried((place,), repeated=repeated)
+
+
+def _from_front(c: Case, n: int, place: Place, rank: int) -> Place:
+    return Place(place.axis + rank - len(c.shapes[n]), place.outer)
+
+
+def _dense(c: Case) -> Carried:
+    x, w = c.places
+    last = len(c.shapes[0]) - 1
+    if x is None and w is not None:
+        return Carried((Place(last, w.outer),)) if w.axis == 0 else _contracts(1)
+    place = c.first()
+    return Carried((place,)) if place.axis != last else _contracts(0)
+
+
+def _contracts(operand: int) -> NoReturn:
+    raise Refused(f"it sums over the axis of its operand {operand} that carries the samples")
+
+
+def _matmul(c: Case) -> Carried:
+    for n, place in enumerate(c.places):
+        from_back = 0 if place is None else len(c.shapes[n]) - place.axis
+        if from_back == 1 + n:
+            _contracts(n)
+        if place is not None and from_back <= 2:  # rows of a, columns of b
+            c.only(n)
+            return Carried((_from_front(c, n, place, len(c.results[0])),))
+    return elementwise(Case(c.op, [s[:-2] for s in c.shapes], c.places, {}, [c.results[0][:-2]], c.samples))
+
+
+def _along_axis(c: Case) -> Carried:
+    """Carry samples through bias_add and scale: the second operand lies along one axis of the first."""
+    axis = int(c.attributes["axis"])
+    x, b = c.places
+    if x is None or (b is not None and x != Place(axis, b.outer)):
+        raise Refused("its operands carry the samples at different places")
+    if b is None and x.axis == axis:
+        return Carried((x,), repeated={1: Place(0, x.outer)})
+    return Carried((x,))
+
+
+def _leading_axes(count: int, c: Case) -> Carried:
+    """Carry samples in one of the first axes, which the operator treats one by one."""
+    place = c.first()
+    return Carried((place,)) if place.axis < count else _runs_along(c, place.axis)
+
+
+def _batch_norm(c: Case) -> Carried:
+    place = c.first()
+    return Carried((place,), repeated={n: Place(0, place.outer) for n in range(1, 5)} if place.axis == 1 else {})
+
+
+def _layer_norm(c: Case) -> Carried:
+    return _leading_axes(int(c.attributes["axis"]), c)
+
+
+def _along_one(c: Case) -> Carried:
+    place = c.first()
+    return _runs_along(c, place.axis) if place.axis == c.attributes["axis"] else Carried((place,))
+
+
+def _reduction(c: Case) -> Carried:
+    place, axes = c.first(), c.attributes["axes"]
+    if place.axis in axes:
+        _runs_along(c, place.axis)
+    gone = 0 if c.attributes["keepdims"] else sum(a < place.axis for a in axes)
+    return Carried((Place(place.axis - gone, place.outer),))
+
+
+def _reshape(c: Case) -> Carried:
+    place, new = c.first(), tuple(c.attributes["shape"])
+    found = list(candidates(new, place.lead(c.shapes[0])))
+    if not found:
+        raise Refused(f"the samples lie within an axis of {new} when {c.shapes[0]} is regrouped")
+    best = place if place in found else found[0]
+    return Carried((best,), {"shape": best.scaled(new, c.samples)})
+
+
+def _transpose(c: Case) -> Carried:
+    place = c.first()
+    return Carried((Place(tuple(c.attributes["perm"]).index(place.axis), place.outer),))
+
+
+def _slice(c: Case) -> Carried:
+    place, a = c.first(), c.attributes
+    if place.axis != a["axis"]:
+        return Carried((place,))
+    extent = c.shapes[0][place.axis]
+    if (a["start"], a["stop"], a["step"]) != (0, extent, 1):
+        _runs_along(c, place.axis)
+    return Carried((place,), {"stop": extent * c.samples})
+
+
+def _concat(c: Case) -> Carried:
+    found = {p for p in c.places if p is not None}
+    if len(found) > 1:
+        raise Refused("its operands carry the samples at different places")
+    (place,) = found
+    if place.axis == c.attributes["axis"]:
+        _runs_along(c, place.axis)
+    return Carried((place,), repeated={n: place for n, p in enumerate(c.places) if p is None})
+
+
+def _pad(c: Case) -> Carried:
+    place, pads = c.first(), c.attributes["pads"]
+    if pads[place.axis] or pads[place.axis + len(c.shapes[0])]:
+        _runs_along(c, place.axis)
+    return Carried((place,))
+
+
+def _expand(c: Case) -> Carried:
+    new = tuple(c.attributes["shape"])
+    place = _from_front(c, 0, c.first(), len(new))
+    if c.shapes[0][place.axis - len(new) + len(c.shapes[0])] != new[place.axis]:
+        raise Refused(f"axis {place.axis} of its result is broadcast and carries the samples")
+    return Carried((place,), {"shape": place.scaled(new, c.samples)})
+
+
+def _gather(c: Case) -> Carried:
+    axis, indices = int(c.attributes["axis"]), c.places[1]
+    if c.places[0] is None and indices is not None:
+        return Carried((Place(axis + indices.axis, indices.outer),))
+    place = c.first()
+    if place.axis == axis:
+        _runs_along(c, axis)
+    return Carried((place if place.axis < axis else Place(place.axis + len(c.shapes[1]) - 1, place.outer),))
+
+
+def _recurrent(c: Case) -> Carried:
+    """Carry samples in the batch axis: axis 1 of the sequence, axis 0 of the states."""
+    c.only(0, *range(4, len(c.shapes)))
+    batch = {0: 1, **dict.fromkeys(range(4, len(c.shapes)), 0)}
+    given = {n: p for n, p in enumerate(c.places) if p is not None}
+    for n, p in given.items():
+        if p.axis != batch[n]:
+            raise Refused(f"axis {p.axis} of its operand {n} carries the samples and is not its batch axis")
+    outers = {p.outer for p in given.values()}
+    if len(outers) > 1:
+        raise Refused("its operands carry the samples at different places")
+    (outer,) = outers
+    repeated = {n: Place(axis, outer) for n, axis in batch.items() if n not in given}
+    return Carried((Place(1, outer), *[Place(0, outer)] * (len(c.results) - 1)), repeated=repeated)
+
+
+# rules of operators that are not elementwise; im2col keeps samples apart in its rows and, from channels, in its columns
+RULES: dict[str, Rule] = {
+    "dense": _dense,
+    "matmul": _matmul,
+    "bias_add": _along_axis,
+    "scale": _along_axis,
+    "conv": partial(_leading_axes, 1),
+    "im2col": partial(_leading_axes, 2),
+    "max_pool": partial(_leading_axes, 2),
+    "average_pool": partial(_leading_axes, 2),
+    "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "softmax": _along_one,
+    "log_softmax": _along_one,
+    "reduce_mean": _reduction,
+    "reduce_sum": _reduction,
+    "reduce_max": _reduction,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "concat": _concat,
+    "pad": _pad,
+    "expand": _expand,
+    "gather": _gather,
+    "lstm": _recurrent,
+    "gru": _recurrent,
+    "rnn": _recurrent,
+}
+
+
+def _per_tensor(c: Case) -> Carried:
+    """Carry samples through a change of number format with one scale for the whole tensor."""
+    if any(math.prod(s) != 1 for s in c.shapes[1:]):
+        raise Refused("it has a scale for each element of an axis")
+    return _unary(c)
+
+
+# source operators the engine does not interpret: those known to work element by element, with broadcasting …
+ELEMENTWISE_SOURCES = (
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BiasGelu BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos "
+    "Cosh Div Elu Equal Erf Exp FastGelu Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less "
+    "LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow QLinearAdd QLinearMul QuickGelu Reciprocal Relu Round Selu Shrink "
+    "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor"
+)
+# … and those that treat the slices along axis 0 of their first operand one by one, whatever their attributes
+BATCHED_SOURCES = (
+    "ConvInteger ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization InstanceNormalization LRN "
+    "LpPool QLinearAveragePool QLinearConv QLinearGlobalAveragePool SpaceToDepth"
+)
+SOURCE_RULES: dict[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE_SOURCES.split(), elementwise),
+    **dict.fromkeys(BATCHED_SOURCES.split(), partial(_leading_axes, 1)),
+    "QuantizeLinear": _per_tensor,
+    "DequantizeLinear": _per_tensor,
+}
+
+
+def rule_of(operator: Op | None, source: str) -> Rule | None:
+    """Return the rule of a core operator, or else of a source operator, or None."""
+    if operator is None:
+        return SOURCE_RULES.get(source)
+    return RULES.get(operator.name) or (elementwise if operator.kind == ELEMENTWISE else None)

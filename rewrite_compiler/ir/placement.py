@@ -1,0 +1,74 @@
+"""Place: where the samples of a batch sit in a tensor — merged into one axis, whose extent they multiply.
+
+An axis of extent n = outer · inner becomes outer · samples · inner: index (o, s, i). A place is the same row-major order
+under every shape that keeps what lies before the samples, so it survives reshapes; `candidates` lists its spellings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ops.op import Shape
+from .program import Data
+
+
+@dataclass(frozen=True)
+class Place:
+    """The samples sit in `axis`, behind `outer` of its parts; with outer = 1 they vary slowest."""
+
+    axis: int
+    outer: int = 1
+
+    def lead(self, shape: Shape) -> int:
+        """Return how many elements' blocks lie before the samples in row-major order."""
+        return math.prod(shape[: self.axis]) * self.outer
+
+    def scaled(self, shape: Shape, samples: int) -> Shape:
+        """Return the shape of the tensor that holds all samples."""
+        return (*shape[: self.axis], shape[self.axis] * samples, *shape[self.axis + 1 :])
+
+
+def candidates(shape: Shape, lead: int) -> Iterator[Place]:
+    """Yield the places in `shape` with `lead` blocks before the samples: one row-major order, several spellings."""
+    before = 1
+    for axis, n in enumerate(shape):
+        if before and lead % before == 0 and n and n % (lead // before) == 0:
+            yield Place(axis, lead // before)
+        before *= n
+
+
+def equivalents(shape: Shape, place: Place) -> list[Place]:
+    """Return the spellings of a place, itself first."""
+    return [place, *(p for p in candidates(shape, place.lead(shape)) if p != place)]
+
+
+def _split(shape: Shape, place: Place) -> tuple[Shape, Shape]:
+    """Return the extents before the samples and those behind them."""
+    return (*shape[: place.axis], place.outer), (shape[place.axis] // place.outer, *shape[place.axis + 1 :])
+
+
+def merged(batch: Data, place: Place) -> Data:
+    """Return samples (first axis) as one tensor with the samples in their place."""
+    samples, *shape = batch.shape
+    before, behind = _split(tuple(shape), place)
+    parts = batch.reshape(samples, *before, *behind)
+    return np.moveaxis(parts, 0, len(before)).reshape(place.scaled(tuple(shape), samples))
+
+
+def separated(tensor: Data, place: Place | None, samples: int) -> Data:
+    """Return the samples of a tensor along a new first axis; a tensor without samples is the same for all."""
+    if place is None:
+        return np.broadcast_to(tensor, (samples, *tensor.shape))
+    shape = (*tensor.shape[: place.axis], tensor.shape[place.axis] // samples, *tensor.shape[place.axis + 1 :])
+    before, behind = _split(shape, place)
+    parts = tensor.reshape(*before, samples, *behind)
+    return np.moveaxis(parts, len(before), 0).reshape(samples, *shape)
+
+
+def spread(tensor: Data, place: Place, samples: int) -> Data:
+    """Return a tensor repeated for every sample, the samples in their place."""
+    return merged(np.broadcast_to(tensor, (samples, *tensor.shape)), place)
