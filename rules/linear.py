@@ -4,9 +4,10 @@ from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, ru
 from rewrite_compiler import ops as o
 
 RING = ("ring",)
+SPELLING = ("ring", "spelling")  # another way to write one source operator: exact matching may use it
 
 
-@rule(grade="E", marks=RING)
+@rule(grade="E", marks=SPELLING)
 def matmul_as_dense(a: Tensor, b: Tensor) -> Law:
     """a·b = dense(a, bᵀ)"""
     return o.matmul(a, b), o.dense(a, o.transpose(b, (1, 0))), Where(b.rank == 2)
@@ -32,7 +33,7 @@ def flatten_dense(x: Tensor, w: Tensor) -> Law:
     return y, o.reshape(o.dense(o.reshape(x, (x.size // k, k)), w), y.shape), Where(x.rank != 2, k > 0)
 
 
-@rule(grade="E", marks=RING)
+@rule(grade="E", marks=SPELLING)
 def commute_addition(x: Tensor, y: Tensor) -> Law:
     """x + y = y + x"""
     return o.add(x, y), o.add(y, x)
@@ -56,7 +57,7 @@ def vector_rules(places: int) -> tuple[Rule, Rule]:
     def where(x: Tensor, v: Tensor) -> Where:
         return Where(IsConstant(v), v.size == v.shape[-places], v.size == x.shape[-places], v.rank <= x.rank, x.rank > 1)
 
-    @rule(name=f"add-as-bias-{places}", grade="E", marks=RING)
+    @rule(name=f"add-as-bias-{places}", grade="E", marks=SPELLING if places == 1 else RING)
     def add_as_bias(x: Tensor, b: Tensor) -> Law:
         """x + b = bias_add(x, b, axis) when all other axes of b have size 1"""
         return o.add(x, b), o.bias_add(x, o.reshape(b, (b.size,)), axis=x.rank - places), where(x, b)

@@ -61,9 +61,9 @@ def rule_text(rule: Rule, number: int) -> str:
     t = _Text(rule)
     roots = [query(t, left) for left, _ in rule.pairs]
     guards(t, rule.where)
-    if not rule.marks:
+    if not rule.marks & {"any_dtype", "ring"}:
         t.body.append(f"(Real {roots[0]})")
-    origins = _origins(t)
+    origins = _origins(t, {id(x) for _, right in rule.pairs for x in subterms(right)})
     for root, (_, right) in zip(roots, rule.pairs, strict=True):
         t.head.append(f"(union {root} {build(t, right, number, origins)})")
     return finished(t, rule.phase)
@@ -74,7 +74,7 @@ def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[T
     t = _Text(rule)
     root = query(t, rule.left)
     guards(t, rule.where)
-    origins = _origins(t)
+    origins = _origins(t, kept=set())
     arguments = " ".join([*(t.names[id(x)] for x in operands), *(attribute_text(t, value, kind) for value, kind in attributes)])
     t.head += [f"(let r ({constructor} {arguments}))", f"(set (b_{constructor} {arguments}) {number})"]
     t.head += [f"(set (f_{constructor} {arguments}) {origins})", f"(union {root} r)"]
@@ -261,9 +261,8 @@ def _part(t: _Text, x: Part) -> str:
 # -- actions
 
 
-def _origins(t: _Text) -> str:
-    """Return the source nodes that new work terms stand for: those of the work on the left that the right does not keep."""
-    kept = {id(x) for _, right in t.rule.pairs for x in subterms(right)}
+def _origins(t: _Text, kept: set[int]) -> str:
+    """Return the source nodes that new work terms stand for: those of the work on the left that is not kept."""
     found: list[str] = []
     for left, _ in t.rule.pairs:
         for x in subterms(left):

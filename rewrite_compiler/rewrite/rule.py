@@ -41,7 +41,7 @@ PHASES = ("ir", "late", "map")
 # how the two sides agree in floating point: bit for bit; up to the sign of zero on finite data; up to the order of
 # sums; as reals only
 GRADES = {"E": "exact", "Z": "zero-sign", "A": "reassociates", "F": "real"}
-MARKS = ("any_dtype", "ring")
+MARKS = ("any_dtype", "ring", "spelling")
 
 
 class Int(Expr):

@@ -1,0 +1,199 @@
+"""compile: model → program → matched → plan."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping as MappingOf, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..egraph import ENode, Saturation
+from ..egraph.rules import rule_text
+from ..errors import UsageError
+from ..fit import Tiling
+from ..frontend.load import LoadedModel, load
+from ..ir.program import Node, Program, total_macs
+from ..limits import DEFAULT, Limits
+from ..rewrite.rule import Rule
+from ..rewrite.ruleset import shipped_rules
+from ..target import Mapping, Target, body_of, find_target
+from .accounting import account
+from .match import LEVELS, Matched, fitting, match, spelling_rules
+from .plan import Offload, Plan, Reason
+from .why import HostReasons
+
+
+@dataclass(frozen=True)
+class Options:
+    """What steers a compilation."""
+
+    exact: bool = False
+    shapes: MappingOf[str, tuple[int, ...]] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    limits: Limits = DEFAULT
+
+
+def compile_model(path: str | Path, accel: Sequence[str | Target], options: Options = Options()) -> Plan:
+    """Return the plan of a model for one or several accelerators (names, `name:key=value`, paths or targets); not yet calibrated."""
+    started = time.perf_counter()
+    targets = chosen_targets(accel)
+    model = load(path, options.shapes, options.limits)
+    loaded = time.perf_counter()
+    rules = _rules(options)
+    mappings = _mappings(targets, options)
+    exact = match(model.program, spelling_rules(rules), mappings, options.limits)
+    matched = exact if options.exact else match(model.program, rules, mappings, options.limits)
+    used = spelling_rules(rules) if options.exact else rules
+    plan = _plan(model, targets, used, mappings, matched, exact, options)
+    done = time.perf_counter()
+    run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}}
+    return _with_run(plan, run)
+
+
+def chosen_targets(accel: Sequence[str | Target]) -> tuple[Target, ...]:
+    """Return the targets; UsageError when there is none or two have one name."""
+    targets = tuple(t if isinstance(t, Target) else find_target(t) for t in accel)
+    if not targets:
+        raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")
+    names = [t.name for t in targets]
+    for n in names:
+        if names.count(n) > 1:
+            raise UsageError("F202", f'two targets are called "{n}"', help="give each accelerator once")
+    return targets
+
+
+def _rules(options: Options) -> tuple[Rule, ...]:
+    return tuple(r for r in shipped_rules() if r.name not in options.without)
+
+
+def _mappings(targets: Sequence[Target], options: Options) -> list[Mapping]:
+    found = [m for t in targets for m in t.mappings.values()]
+    known = {x for m in found for x in (m.name, m.operation)} | {r.name for r in shipped_rules()}
+    for given in (*options.only, *options.without):
+        if given not in known:
+            raise UsageError("F203", f'there is no mapping or rule called "{given}"', help="`flexmatch list` shows the names")
+    return [m for m in found if _named(m, options.only, empty=True) and not _named(m, options.without, empty=False)]
+
+
+def _named(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
+    return (m.name in names or m.operation in names) if names else empty
+
+
+def _plan(
+    model: LoadedModel, targets: Sequence[Target], rules: Sequence[Rule], mappings: Sequence[Mapping], matched: Matched, exact: Matched,
+    options: Options,
+) -> Plan:  # fmt: skip
+    by_name = {m.name: m for m in mappings}
+    devices = [n for n in matched.program.nodes if n.op in by_name]
+    ids = _ids(devices, by_name)
+    reasons = HostReasons(matched.program, mappings, matched.fitted, matched.saturation.graph)
+    counted = account(model.program, matched.program, ids, reasons)
+    because = _Because(matched, rules, mappings)
+    offloads = tuple(
+        _offload(key, node, nodes, by_name[node.op], targets, matched, because) for (key, node), nodes in zip(ids.items(), counted.offloads, strict=True)
+    )
+    return Plan(
+        model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.opset},
+        program=matched.program, targets=tuple(targets), offloads=offloads, host=counted.host, absorbed=counted.absorbed,
+        rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
+        counts=_counts(targets, matched.program, by_name), lowered_counts={t.name: {} for t in targets},
+        exact_counts=_counts(targets, exact.program, by_name),
+        egraph=_egraph(matched.saturation), extraction=_extraction(matched), settings=_settings(options), limited=_limited(matched),
+        notes=tuple(model.program.notes),
+    )  # fmt: skip
+
+
+def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str, Node]:
+    """Name device operations in program order: linear_0, linear_1, …; with the target's name where two share an operation."""
+    shared = {m.operation for m in mappings.values() for n in mappings.values() if m is not n and m.operation == n.operation}
+    ids: dict[str, Node] = {}
+    numbers: dict[str, int] = {}
+    for node in devices:
+        m = mappings[node.op]
+        stem = f"{m.target}_{m.operation}" if m.operation in shared else m.operation
+        ids[f"{stem}_{numbers.get(stem, 0)}"] = node
+        numbers[stem] = numbers.get(stem, 0) + 1
+    return ids
+
+
+def _offload(
+    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], matched: Matched, because: _Because
+) -> Offload:
+    types = [matched.program.types[v] for v in node.inputs]
+    shapes = tuple(t.shape for t in types)
+    tiling = fitting(m, shapes, dict(matched.fitted))
+    assert isinstance(tiling, Tiling)
+    macs = total_macs(body_of(m, types, dict(node.attributes)))
+    target = next(t for t in targets if t.name == m.target)
+    return Offload(key, target, m, node, nodes, shapes, macs, because.of(node), tiling)
+
+
+class _Because:
+    """The rules behind an offload: births of its e-node and of the e-nodes below it that the program did not bring."""
+
+    def __init__(self, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> None:
+        self.births = [*(Reason(r.name, _place(r.place), r.grade) for r in rules), *(Reason(m.name, _place(m.rule.place), "E") for m in mappings)]
+        self.choice = matched.extraction.choice
+        self.e_nodes = matched.e_nodes
+
+    def of(self, node: Node) -> tuple[Reason, ...]:
+        found: dict[int, None] = {}
+        work: list[ENode] = [self.e_nodes[node.outputs[0]]]
+        first = work[0].op
+        while work:
+            here = work.pop(0)
+            if here.birth < 0 or here.birth in found or (here.op == first and found):
+                continue
+            found[here.birth] = None
+            work.extend(self.choice[c] for c in here.children)
+        return tuple(self.births[b] for b in found)
+
+
+def _place(place: str) -> str:
+    path, _, line = place.rpartition(":")
+    return f"{'/'.join(path.split('/')[-2:])}:{line}"
+
+
+def _counts(targets: Sequence[Target], p: Program, mappings: MappingOf[str, Mapping]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {t.name: {} for t in targets}
+    for n in p.nodes:
+        if n.op in mappings:
+            m = mappings[n.op]
+            found[m.target][m.operation] = found[m.target].get(m.operation, 0) + 1
+    return found
+
+
+def _egraph(s: Saturation) -> dict[str, Any]:
+    return {"rounds": s.rounds, "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "stop": {"reason": s.reason, "detail": s.detail}}
+
+
+def _extraction(matched: Matched) -> dict[str, Any]:
+    e = matched.extraction
+    return {
+        "objective": "offloads", "cost": dict(zip(LEVELS, e.cost, strict=True)), "bound": dict(zip(LEVELS, e.bound, strict=True)),
+        "gap": e.gap, "status": e.status,
+    }  # fmt: skip
+
+
+def _settings(options: Options) -> dict[str, Any]:
+    shapes = {name: list(shape) for name, shape in sorted(options.shapes.items())}
+    return {"exact": options.exact, "shapes": shapes, "only": list(options.only), "without": list(options.without), "objective": "offloads"}
+
+
+def _limited(matched: Matched) -> tuple[str, ...]:
+    found = []
+    if matched.saturation.reason != "saturated":
+        found.append(f"saturation stopped: {matched.saturation.detail}")
+    if matched.extraction.status != "optimal":
+        found.append(f"extraction is {matched.extraction.status}, gap {matched.extraction.gap:.4f}")
+    return tuple(found)
+
+
+def _with_run(plan: Plan, run: MappingOf[str, Any]) -> Plan:
+    return replace(plan, run=run)
+
+
+__all__ = ["Options", "chosen_targets", "compile_model"]

@@ -1,0 +1,106 @@
+"""Matching: saturate the program under rules and mappings, then extract the cheapest program with offloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping as MappingOf, Sequence
+from dataclasses import dataclass
+
+from ..egraph import Constructor, DeviceName, DeviceRule, EGraph, ENode, Extraction, Saturation, classes_of, extract, extracted_program, mapping_text, saturate
+from ..egraph.encode import operator_named
+from ..fit import Refusal, Tiling, tile
+from ..ir.program import Program, Value
+from ..limits import Limits
+from ..ops.op import LAYOUT
+from ..rewrite.rule import Rule
+from ..target import Mapping
+
+LEVELS = ("host_macs", "host_operators", "device_calls", "moved_elements")
+FREE = (0, 0, 0, 0)
+Fitted = MappingOf[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A program with offloads, how it was found, and how each shape of each operation fits its device."""
+
+    program: Program
+    saturation: Saturation
+    extraction: Extraction
+    e_nodes: MappingOf[Value, ENode]
+    fitted: Fitted
+
+
+def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Matched:
+    """Return the program with the fewest host multiply-accumulates, then host operators, device calls and moved elements."""
+    devices = {constructor_of(m).name: m for m in mappings}
+    saturation = saturate(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
+    costs = Costs(saturation.graph, devices)
+    extraction = extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
+    names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics)) for c, m in devices.items()}
+    program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names)
+    return Matched(program, saturation, extraction, e_nodes, costs.fitted)
+
+
+def constructor_of(m: Mapping) -> Constructor:
+    """Return the e-graph's constructor of an operation."""
+    return Constructor(f"m_{m.target}_{m.operation}", len(m.operands), tuple(kind for _, kind in m.statics), True)
+
+
+def _device_rule(m: Mapping, number: int) -> DeviceRule:
+    made = constructor_of(m)
+    attributes = [(m.rule.variables[name], kind) for name, kind in m.statics]
+    return DeviceRule(made, mapping_text(m.rule, made.name, number, m.operands, attributes))
+
+
+class Costs:
+    """The cost of an e-node: host multiply-accumulates, host operators, device calls, elements that change place."""
+
+    def __init__(self, graph: EGraph, devices: MappingOf[str, Mapping]) -> None:
+        self.graph, self.devices = graph, devices
+        self.fitted: dict[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal] = {}
+
+    def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
+        """Return the cost, None for an e-node that must not be chosen: an operation that does not fit or that is constant."""
+        fixed = self.graph.classes[c].fixed
+        if node.op in self.devices:
+            return None if fixed else self.device_cost(node)
+        if fixed or node.op in ("Input", "Constant", "Result"):
+            return FREE
+        return (0, 1, 0, 0) if node.op == "Opaque" else self.host_cost(c, node)
+
+    def shapes(self, node: ENode) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes of an e-node's operands."""
+        types = [self.graph.classes[child].type for child in node.children]
+        return tuple(t.shape for t in types if t is not None)
+
+    def device_cost(self, node: ENode) -> tuple[int, ...] | None:
+        fit = fitting(self.devices[node.op], self.shapes(node), self.fitted)
+        return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0)
+
+    def host_cost(self, c: int, node: ENode) -> tuple[int, ...]:
+        op = operator_named(node.op)
+        assert op is not None
+        shapes = self.shapes(node)
+        if op.kind == LAYOUT:
+            t = self.graph.classes[c].type
+            moved = 0 if op.name in ("reshape", "full") or t is None else t.size
+            return (0, 0, 0, moved + 1)
+        attributes = {a.name: v for a, v in zip(op.attributes, node.attributes, strict=True)}
+        macs = int(op.macs(*shapes, **attributes)) if op.macs is not None else 0
+        return (macs, 1, 0, 1)
+
+
+def fitting(m: Mapping, shapes: tuple[tuple[int, ...], ...], known: dict[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal]) -> Tiling | Refusal:
+    """Return how an operation on operands of these shapes fits its device, each case computed once."""
+    key = (m.name, shapes)
+    if key not in known:
+        known[key] = tile(m, m.axes.sizes(m.shapes_of(shapes)))
+    return known[key]
+
+
+def spelling_rules(rules: Iterable[Rule]) -> list[Rule]:
+    """Return the rules that only give another spelling of one source operator: all that exact matching may use."""
+    return [r for r in rules if "spelling" in r.marks]
+
+
+CostFunction = Callable[[int, ENode], tuple[int, ...] | None]

@@ -1,0 +1,165 @@
+"""Plan: the chosen program, which source node went where, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..fit import Tiling
+from ..ir.program import Node, Program
+from ..lang.formats import Format
+from ..target import Mapping, Target
+
+SCHEMA = "flexmatch.plan/1"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A rule that led to an offload: its name, where it is written, its grade."""
+
+    rule: str
+    at: str
+    grade: str
+
+
+@dataclass(frozen=True)
+class Offload:
+    """One logical offload: a target operation of the plan, however many device calls it takes."""
+
+    id: str
+    target: Target
+    mapping: Mapping
+    node: Node
+    nodes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    macs: int
+    because: tuple[Reason, ...]
+    tiling: Tiling
+    formats: MappingOf[str, Format] = field(default_factory=dict)  # operand or result name of the mapping → format
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A source node that stays on the host, and why."""
+
+    node: str
+    op: str
+    why_not: str
+
+
+@dataclass(frozen=True)
+class Absorbed:
+    """A source node that left no operation of its own, and what it went into."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Where format parameters came from."""
+
+    source: str
+    sha256: str
+    samples: int
+    method: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled program."""
+
+    model: MappingOf[str, Any]  # path, sha256, ops
+    program: Program
+    targets: tuple[Target, ...]
+    offloads: tuple[Offload, ...]
+    host: tuple[HostNode, ...]
+    absorbed: tuple[Absorbed, ...]
+    rules_sha256: str
+    counts: MappingOf[str, MappingOf[str, int]]
+    lowered_counts: MappingOf[str, MappingOf[str, int]]
+    exact_counts: MappingOf[str, MappingOf[str, int]]
+    egraph: MappingOf[str, Any]
+    extraction: MappingOf[str, Any]
+    settings: MappingOf[str, Any]
+    limited: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+    notes: tuple[str, ...] = ()
+    run: MappingOf[str, Any] = field(default_factory=dict)
+
+    @property
+    def calibrated(self) -> bool:
+        """Tell whether every offload has its formats."""
+        return all(o.formats for o in self.offloads)
+
+    @property
+    def device_calls(self) -> dict[str, dict[str, int]]:
+        """Return device calls by target and operation."""
+        found: dict[str, dict[str, int]] = {t.name: {} for t in self.targets}
+        for o in self.offloads:
+            calls = found[o.target.name]
+            calls[o.mapping.operation] = calls.get(o.mapping.operation, 0) + o.tiling.calls
+        return found
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan document; everything that may differ between two identical runs is under `run`."""
+    return {
+        "schema": SCHEMA,
+        "model": dict(plan.model),
+        "targets": [{"name": t.name, "parameters": t.values, "sha256": t.sha256} for t in plan.targets],
+        "rules_sha256": plan.rules_sha256,
+        "settings": dict(plan.settings),
+        "calibrated": plan.calibrated,
+        "calibration": None if plan.calibration is None else vars(plan.calibration),
+        "counts": plan.counts,
+        "lowered_counts": plan.lowered_counts,
+        "exact_counts": plan.exact_counts,
+        "device_calls": plan.device_calls,
+        "offloads": [_offload(o) for o in plan.offloads],
+        "host": [vars(h) for h in plan.host],
+        "absorbed": [vars(a) for a in plan.absorbed],
+        "inserted": _inserted(plan),
+        "formats": [f for o in plan.offloads for f in _formats(plan, o)],
+        "egraph": dict(plan.egraph),
+        "extraction": dict(plan.extraction),
+        "limited": list(plan.limited),
+        "notes": list(plan.notes),
+        "run": dict(plan.run),
+    }
+
+
+def _offload(o: Offload) -> dict[str, Any]:
+    return {
+        "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": None, "nodes": list(o.nodes),
+        "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
+        "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile), "formats": {n: f.parameters for n, f in o.formats.items()},
+        "resident": None, "cost": None,
+    }  # fmt: skip
+
+
+def _inserted(plan: Plan) -> list[dict[str, Any]]:
+    """Return host operations that no source node asked for, with the bytes they write."""
+    readers: dict[int, list[str]] = {}
+    for o in plan.offloads:
+        for v in (*o.node.inputs, *o.node.outputs):
+            readers.setdefault(v, []).append(o.id)
+    found = []
+    for n in plan.program.nodes:
+        if n.origins or n.operator is None:
+            continue
+        near = [i for v in (*n.inputs, *n.outputs) for i in readers.get(v, ())]
+        found.append({"op": n.op, "bytes": sum(plan.program.types[v].nbytes for v in n.outputs), "for": sorted(set(near))})
+    return found
+
+
+def _formats(plan: Plan, o: Offload) -> list[dict[str, Any]]:
+    values = dict(zip([v.name for v in o.mapping.operands], o.node.inputs, strict=True)) | {o.mapping.axes.result: o.node.outputs[0]}
+    return [
+        {
+            "tensor": plan.program.names[values[name]], "target": o.target.name, "format": f.name, "parameters": f.parameters,
+            "from": "weights" if plan.program.is_constant(values[name]) else "calibration",
+        }
+        for name, f in o.formats.items()
+    ]  # fmt: skip

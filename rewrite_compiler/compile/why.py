@@ -1,0 +1,115 @@
+"""Why a node stays on the host: the capacity or the guard that refused it, or that nothing accelerates its operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf, Sequence
+
+from ..egraph import EGraph
+from ..fit import Refusal
+from ..ir.program import OPAQUE, Node, Program
+from ..ops.op import ELEMENTWISE, LAYOUT
+from ..ops.static import Binding, Condition, HasType, IsConstant, Same, ShapeOf, Truth, holds, list_of
+from ..ops.term import Apply, Tensor, Variable, subterms
+from ..target import Mapping
+from .match import Fitted
+
+
+class HostReasons:
+    """Explains host nodes of one chosen program."""
+
+    def __init__(self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, graph: EGraph) -> None:
+        self.program, self.mappings, self.fitted, self.graph = program, mappings, fitted, graph
+        self.producer = program.producer()
+        self.offered: dict[str, list[Mapping]] = {}
+        for m in mappings:
+            for x in subterms(m.rule.left):
+                if isinstance(x, Apply):
+                    self.offered.setdefault(x.op.name, []).append(m)
+
+    def __call__(self, node: Node) -> str:
+        """Return one sentence."""
+        if node.op == OPAQUE:
+            return self.program.opaque_of(node).reason
+        if node.operator is not None and node.operator.kind == LAYOUT:
+            return "only moves data"
+        near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
+        if not near:
+            offered = ", ".join(sorted({m.name for m in self.mappings})) or "nothing"
+            return f"no mapping for {node.op}; offered: {offered}"
+        return "; ".join(dict.fromkeys(self.against(m, node) for m in near))
+
+    def against(self, m: Mapping, node: Node) -> str:
+        """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""
+        bound: dict[int, int] = {}
+        anchor = next((x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op), None)
+        if anchor is None or not self.bind(anchor, node, bound):
+            return f"{m.name} ({_line(m)}): the operands of {node.op} do not have the form of its pattern"
+        for condition in m.rule.where:
+            if self.decidable(condition, bound) and not holds(condition, self.binding(bound)):
+                return f"{m.name} ({_line(m)}): {self.failed(condition, bound)}"
+        refused = self.refusal(m)
+        if refused is not None:
+            return f"{m.name} ({_line(m)}): {refused.limit}"
+        return f"{m.name} ({_line(m)}): the chosen program is no dearer with {node.op} on the host"
+
+    def bind(self, pattern: Tensor, node: Node, bound: dict[int, int]) -> bool:
+        """Match the pattern below a node of the chosen program, loosely: what is not there binds nothing."""
+        if not isinstance(pattern, Apply):
+            return True
+        for x, v in zip(pattern.operands, node.inputs, strict=False):
+            bound[id(x)] = v
+            below = self.producer.get(v)
+            if isinstance(x, Apply) and (below is None or below.op != x.op.name or not self.bind(x, below, bound)):
+                return False
+        return True
+
+    def binding(self, bound: MappingOf[int, int]) -> Binding:
+        p = self.program
+        return Binding(lambda x: p.types[bound[id(x)]].shape, {}, lambda x: p.types[bound[id(x)]].dtype, lambda x: p.is_constant(bound[id(x)]))
+
+    def decidable(self, condition: Condition, bound: MappingOf[int, int]) -> bool:
+        """Tell whether every tensor of a condition is bound and no static variable occurs."""
+        try:
+            holds(condition, self.binding(bound))
+        except KeyError:
+            return False
+        return True
+
+    def failed(self, condition: Condition, bound: MappingOf[int, int]) -> str:
+        """Return a failed condition with its values."""
+        if isinstance(condition, IsConstant):
+            return f"{condition.tensor.name} must be known at compile time"
+        if isinstance(condition, HasType):
+            return f"{condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {self.binding(bound).dtype(condition.tensor)}"
+        if isinstance(condition, Same):
+            left, right = (list_of(side, self.binding(bound)) for side in (condition.left, condition.right))
+            return f"{left} must equal {right}"
+        assert isinstance(condition, Truth)
+        shapes = ", ".join(f"{x.name} {self.program.types[bound[id(x)]].shape}" for x in _variables(condition) if id(x) in bound)
+        return f"the guard on shapes fails with {shapes}" if shapes else "a guard fails"
+
+    def refusal(self, m: Mapping) -> Refusal | None:
+        found = (fit for (name, _), fit in self.fitted.items() if name == m.name and isinstance(fit, Refusal))
+        return next(found, None)
+
+
+def _variables(condition: Truth) -> list[Variable]:
+    from ..ops.static import ELEMENTS
+
+    known = [ELEMENTS[v].base for v in condition.term.free if v in ELEMENTS]
+    return [b.tensor for b in known if isinstance(b, ShapeOf) and isinstance(b.tensor, Variable)]
+
+
+def root_of(m: Mapping) -> str:
+    """Return the operator at the root of a mapping's pattern."""
+    left = m.rule.left
+    return left.op.name if isinstance(left, Apply) else ""
+
+
+def _elementwise(m: Mapping) -> set[str]:
+    return {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.kind == ELEMENTWISE}
+
+
+def _line(m: Mapping) -> str:
+    path, _, line = m.rule.place.rpartition(":")
+    return f"{'/'.join(path.split('/')[-2:])}:{line}"

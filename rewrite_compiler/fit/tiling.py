@@ -1,0 +1,107 @@
+"""Tiling: how an offload that exceeds a capacity is split into calls that fit.
+
+Capacities never shrink when a tile grows; under that assumption the search finds the fewest calls, and among those the
+fewest splits of summed dimensions, whose partial results the host adds up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping as MappingOf
+from dataclasses import dataclass
+
+from ..target import Limit, Mapping
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Dimension sizes of an offload and of the largest tile; every call computes one tile."""
+
+    sizes: MappingOf[str, int]
+    tile: MappingOf[str, int]
+
+    @property
+    def calls(self) -> int:
+        """Number of device calls."""
+        return math.prod(-(-n // self.tile[d]) if n else 1 for d, n in self.sizes.items())
+
+    def slices(self) -> Iterator[dict[str, slice]]:
+        """Yield the part of every dimension that each call computes."""
+        parts = [[(d, slice(at, min(at + self.tile[d], n))) for at in range(0, n, self.tile[d])] for d, n in self.sizes.items()]
+        yield from (dict(chosen) for chosen in itertools.product(*parts))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why not even the smallest tile fits."""
+
+    limit: Limit
+
+
+def tile(mapping: Mapping, sizes: MappingOf[str, int]) -> Tiling | Refusal:
+    """Return the split of an operation into the fewest calls, or the capacity that its smallest tile exceeds."""
+    if mapping.violated(sizes) is None:
+        return Tiling(dict(sizes), dict(sizes))
+    units = {d: min(mapping.units.get(d, 1), n) for d, n in sizes.items()}
+    violated = mapping.violated(units)
+    if violated is not None:
+        return Refusal(violated)
+    summed = [d for d in sizes if d in mapping.axes.summed]
+    order = [*summed, *(d for d in sizes if d not in summed)]
+    best = _Search(mapping, sizes, units, order).best()
+    return Tiling(dict(sizes), {d: best[d] for d in sizes})
+
+
+class _Search:
+    """Tries part counts dimension by dimension, summed ones first and fewest first; the last dimension is as large as fits."""
+
+    def __init__(self, mapping: Mapping, sizes: MappingOf[str, int], units: MappingOf[str, int], order: list[str]) -> None:
+        self.mapping, self.sizes, self.units, self.order = mapping, sizes, units, order
+        self.fewest = math.inf
+        self.found: dict[str, int] = dict(units)
+
+    def best(self) -> dict[str, int]:
+        self.extend({}, 1)
+        return self.found
+
+    def extend(self, chosen: dict[str, int], calls: int) -> None:
+        """Choose the next dimension's tile; `calls` is the product of the parts so far."""
+        dimension = self.order[len(chosen)]
+        rest = {d: self.units[d] for d in self.order[len(chosen) + 1 :]}
+        if len(chosen) == len(self.order) - 1:
+            size = self.largest(chosen, dimension, rest)
+            total = calls * -(-self.sizes[dimension] // size) if size else math.inf
+            if total < self.fewest:
+                self.fewest, self.found = total, {**chosen, dimension: size}
+            return
+        largest = self.largest(chosen, dimension, rest)
+        if not largest:
+            return
+        for size in self.tile_sizes(dimension, largest):
+            parts = -(-self.sizes[dimension] // size)
+            if calls * parts >= self.fewest:
+                return
+            self.extend({**chosen, dimension: size}, calls * parts)
+
+    def tile_sizes(self, dimension: str, largest: int) -> Iterator[int]:
+        """Yield tile sizes that fit, the one for the fewest parts first, parts of equal size."""
+        total, unit = self.sizes[dimension], self.units[dimension]
+        last = 0
+        for parts in range(-(-total // largest), -(-total // unit) + 1):
+            size = min(-(-total // (parts * unit)) * unit, total)
+            if size <= largest and size != last:
+                yield size
+                last = size
+
+    def largest(self, chosen: MappingOf[str, int], dimension: str, rest: MappingOf[str, int]) -> int:
+        """Return the largest tile of a dimension that fits, in units or whole; 0 when none does."""
+        total, unit = self.sizes[dimension], self.units[dimension]
+        if self.mapping.violated({**chosen, **rest, dimension: total}) is None:
+            return total
+        low, high = 0, -(-total // unit)
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self.mapping.violated({**chosen, **rest, dimension: middle * unit}) is None
+            low, high = (middle, high) if fits else (low, middle)
+        return low * unit
