@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pages import skipped_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,6 +45,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     count = config.stash.get(_LEFT_OUT, 0)
     if count:
         terminalreporter.write_line(f"{count} tests need ../shared: not run")
+    for line in skipped_blocks():
+        terminalreporter.write_line(f"block not run: {line}")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,122 @@
+"""Every block of the documentation runs and says what the page shows; every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pages import ROOT, PageError, Session, blocks, compare, normal, pages
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TEST_COMMAND = "python -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/python -m pytest"
+
+
+def run_page(path: Path, folder: Path) -> None:
+    session = Session(folder)
+    for block in blocks(path):
+        session.run(block)
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_block_does_what_its_page_says(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(path, tmp_path)
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings as code hosts make them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("path", [*sorted(ROOT.glob("*.md")), *pages()[1:]], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_inside_the_project_leads_somewhere(path: Path) -> None:
+    dead = []
+    for link in LINK.findall(re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)):
+        file, _, anchor = link.partition("#")
+        target = path.parent / file if file else path
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+            dead.append(link)
+    assert not dead
+
+
+def test_the_readme_gives_the_command_that_continuous_integration_runs() -> None:
+    for file in ("README.md", ".ci/run"):
+        assert TEST_COMMAND in (ROOT / file).read_text("utf-8"), file
+
+
+GOOD = """\
+# A page
+
+```python file=part/greeting.py
+print("hello", 1 + 1)
+```
+```console
+$ python part/greeting.py
+hello 2
+$ echo "took 12.5 s   in all"; echo middle; echo end
+took 3 s in all
+…
+end
+$ echo one \\
+>   two
+```
+```python
+n = 20
+print(n + 1)
+```
+```output
+21
+```
+```python
+assert n == 20
+```
+<!-- needs a network -->
+```console skip
+$ pip install something
+```
+"""
+
+BAD = {
+    "wrong output": ("```console\n$ echo a\nb\n```", r"^page\.md:1: \$ echo a\nthe page shows:\nb\nit said:\na\n$"),
+    "failing command": ("```console\n$ false\n```", r"^page\.md:1: \$ false\nexit code 1 without an error that the page shows$"),
+    "no command": ("```console\nls\n```", r'^page\.md:1: a console block starts with a "\$ " line$'),
+    "unknown language": ("```sh\nls\n```", r'^page\.md:1: language must be one of console, .*, text, not "sh"$'),
+    "unknown option": ("```text big\nls\n```", r'^page\.md:1: option must be "skip" or "file=NAME", not "big"$'),
+    "skip without reason": (
+        "<!-- why -->\nText.\n```sh skip\nls\n```",
+        r"^page\.md:3: a skipped block needs its reason in an HTML comment just above$",
+    ),
+    "open block": ("```text\nls", r"^page\.md:1: the block is never closed$"),
+    "other print": ("```python\nprint(1)\n```\n```output\n2\n```", r"^page\.md:4\nthe page shows:\n2\nit said:\n1\n$"),
+}
+
+
+def test_a_good_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.md").write_text(GOOD, "utf-8")
+    run_page(tmp_path / "page.md", tmp_path)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_page_that_does_not_hold_is_refused(name: str, tmp_path: Path) -> None:
+    text, sentence = BAD[name]
+    (tmp_path / "page.md").write_text(text, "utf-8")
+    with pytest.raises(PageError, match=sentence):
+        run_page(tmp_path / "page.md", tmp_path)
+
+
+def test_a_python_error_names_the_line_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("# Title\n\n```python\nx = 1\nx / 0\n```\n", "utf-8")
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_page(tmp_path / "page.md", tmp_path)
+    assert caught.traceback[-1].lineno + 1 == 5
+
+
+def test_times_and_spacing_do_not_count() -> None:
+    assert normal("matching  done   0.3 s\n") == normal("matching done 12 ms")
+    assert normal("12 samples") != normal("13 samples")
+    compare("", "a\n…\nz", "a\nb\nc\nz\n")
+    with pytest.raises(PageError):
+        compare("", "a\n…\nz", "a\nb\n")

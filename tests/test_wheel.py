@@ -1,0 +1,110 @@
+"""The wheel holds every file of the tree under its installed name, and works where there is no checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from house import CONTENT, ENGINE, ROOT
+
+DEPENDENCIES = {"egglog", "numpy", "onnx", "onnxruntime", "lark", "z3-solver", "llvmlite", "highspy", "rich"}
+FOLDERS = (ENGINE, *CONTENT)
+BUILD_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+IMPORT_ALL = f"import rewrite_compiler, {', '.join(f'{ENGINE}.{name}' for name in CONTENT)}"
+
+
+def call(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Run a command outside the checkout and return what it printed."""
+    run = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, env=os.environ | environment)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the sources, so that no earlier build leaves files in the wheel."""
+    folder = tmp_path_factory.mktemp("sources")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in BUILD_FILES:
+        shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def build(sources: Path, folder: Path) -> Path:
+    """Build the wheel from a copy of the sources in `folder`."""
+    shutil.copytree(sources, folder / "sources")
+    options = ("--no-deps", "--no-build-isolation", "--no-cache-dir", "--quiet", "--wheel-dir", folder)
+    call(sys.executable, "-m", "pip", "wheel", *options, folder / "sources", cwd=folder, SOURCE_DATE_EPOCH="1700000000")
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(sources, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into a fresh environment that borrows this one's dependencies; return its folder of programs."""
+    folder = tmp_path_factory.mktemp("installed")
+    call(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
+    programs = folder / "venv" / "bin"
+    call(sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-deps", "--quiet", wheel, cwd=folder)
+    purelib = call(programs / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
+    (Path(purelib) / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
+    return programs
+
+
+def installed_name(name: str) -> str:
+    return f"{ENGINE}/{name}" if name.startswith(tuple(f"{folder}/" for folder in CONTENT)) else name
+
+
+def test_the_wheel_holds_the_tree_and_nothing_else(sources: Path, wheel: Path) -> None:
+    files = (path.relative_to(sources).as_posix() for folder in FOLDERS for path in (sources / folder).rglob("*") if path.is_file())
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert held == {installed_name(file) for file in files}
+
+
+def test_the_wheel_carries_licence_and_type_marker(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert f"{ENGINE}/py.typed" in names
+    assert [n for n in names if n.endswith(".dist-info/licenses/LICENSE")]
+
+
+def test_the_wheel_needs_the_stated_packages_only(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    needed = Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist", [])
+    assert {re.split(r"[^\w-]", n)[0] for n in needed if "extra ==" not in n} == DEPENDENCIES
+
+
+def test_two_builds_give_the_same_bytes(sources: Path, wheel: Path, tmp_path: Path) -> None:
+    assert build(sources, tmp_path).read_bytes() == wheel.read_bytes()
+
+
+def test_everything_imports_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    where = call(installed / "python", "-c", f"{IMPORT_ALL}; print(rewrite_compiler.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(installed.parent)
+
+
+def test_the_shipped_applications_are_files_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from rewrite_compiler.apps import APPS\nfor app in APPS: print(all(p.is_file() for p in (app.model, app.data, app.calibration)))"
+    )
+    assert set(call(installed / "python", "-c", code, cwd=tmp_path).split()) == {"True"}
+
+
+def test_the_command_answers_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    said = call(installed / "flexmatch", "--help", cwd=tmp_path, COLUMNS="100")
+    assert "flexmatch MODEL.onnx" in said
+    assert len(said.splitlines()) <= 40
