@@ -224,6 +224,26 @@ def test_any_operator_with_samples_anywhere(name: str) -> None:
     assert accepted >= 5
 
 
+@pytest.mark.parametrize(
+    ("name", "operands", "attributes", "place"),
+    [
+        ("gather", [(2, 2, 3), (2, 2)], {"axis": 0}, Place(2)),
+        ("gather", [(2, 2, 3), ()], {"axis": 0}, Place(1, 2)),
+        ("batch_norm", [(2, 4, 3), (4,), (4,), (4,), (4,)], {"epsilon": 0.25}, Place(1, 2)),
+        ("scale", [(2, 4), (4,)], {"axis": 1}, Place(1, 2)),
+        ("add", [(2, 4), (4,)], {}, Place(1, 2)),
+        ("matmul", [(3, 2, 2), (3, 2, 1)], {}, Place(0)),
+        ("reduce_sum", [(2, 3, 4)], {"axes": (0,), "keepdims": 0}, Place(1)),
+        ("reshape", [(2, 3, 4)], {"shape": (6, 2, 2)}, Place(1)),
+        ("reshape", [(6, 4)], {"shape": (2, 3, 4)}, Place(0, 2)),
+    ],
+)
+def test_places_that_need_care(name: str, operands: list[tuple[int, ...]], attributes: dict[str, Any], place: Place) -> None:
+    p = program_of(name, operands, attributes)
+    with np.errstate(all="ignore"):
+        check(p, {p.inputs[0]: place}, tolerance=1e-12 if name in INEXACT else 0)
+
+
 def program_or_none(name: str, operands: list[tuple[int, ...]], attributes: dict[str, Any]) -> Program | None:
     try:
         return program_of(name, operands, attributes)
