@@ -1,0 +1,70 @@
+"""What every benchmark writes: its rows with the machine, the versions and the commit they were measured on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("rewrite-compiler", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")
+
+Row = dict[str, object]
+
+
+def options(description: str, runs: int) -> argparse.ArgumentParser:
+    """Return the command line that all benchmarks share."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record there too")
+    parser.add_argument("--runs", type=int, default=runs, metavar="N", help="measure N times (default: %(default)s)")
+    return parser
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return the median and both quartiles, in the unit of the values."""
+    if len(values) < 2:
+        return dict.fromkeys(("low", "median", "high"), values[0])
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"low": low, "median": statistics.median(values), "high": high}
+
+
+def processor() -> str:
+    """Return the processor's name as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf-8").splitlines() if info.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def commit() -> str:
+    """Return the commit that is measured, marked when files differ from it."""
+    run = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=40"], cwd=ROOT, capture_output=True, text=True)
+    return run.stdout.strip() or "unknown"
+
+
+def document(name: str, rows: list[Row]) -> dict[str, object]:
+    """Return the record of one benchmark."""
+    machine = {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()}
+    versions = {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
+    command = ["python", f"benchmarks/{name}.py", *sys.argv[1:]]
+    return {
+        "schema": "flexmatch.bench/1",
+        "benchmark": name,
+        "command": command,
+        "commit": commit(),
+        "machine": machine,
+        "versions": versions,
+        "rows": rows,
+    }
+
+
+def finish(name: str, rows: list[Row], path: Path | None) -> None:
+    """Write the record if a file is wanted."""
+    if path:
+        path.write_text(json.dumps(document(name, rows), indent=2, ensure_ascii=False) + "\n", "utf-8")
