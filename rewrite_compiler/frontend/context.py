@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from ..ir.program import Builder, Data, Node, OpaqueOp, Value
 from ..ir.types import TensorType
 from ..limits import Limits
 from ..ops.op import AttributeValue, ShapeError
+from .tensors import to_array
 
 FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result"
 
@@ -26,6 +29,7 @@ class Context:
     limits: Limits
     opset: int
     imports: Mapping[str, int]
+    folder: Path
     folded_bytes: int = 0
     lowered: int = 0
     reasons: dict[int, str] = field(default_factory=dict)
@@ -63,6 +67,10 @@ class Context:
         """Add a constant under a name that no other value has."""
         self.check(TensorType(tuple(data.shape), dtype or str(data.dtype)), name)
         return self.builder.constant(data, self.unique(name), dtype)
+
+    def tensor(self, message: Any, what: str) -> tuple[Data, str]:
+        """Return the elements of a tensor of the model and the name of their type."""
+        return to_array(message, what, self.limits, self.folder)
 
     def apply(
         self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue], origin: int, name: str

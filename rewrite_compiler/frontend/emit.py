@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-import onnx
 from onnx import helper
 
 from ..errors import InputError, SpecError
@@ -182,8 +181,7 @@ class Emission:
             return
         operands = [self.read(v) for v in node.inputs]
         if node.op == OPAQUE:
-            payload = onnx.NodeProto.FromString(self.p.opaque_of(node).payload)
-            self.writer.nodes.append(restored(payload, operands, results, self.writer.names))
+            self.writer.nodes.append(restored(self.p.opaque_of(node), operands, results, self.writer.names))
             return
         domain, name = self.functions.call(self.p, node)
         self.writer.node(name, operands, results, domain)

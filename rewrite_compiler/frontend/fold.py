@@ -124,9 +124,7 @@ def _constant_of_shape(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     value = site.attributes.get("value")
     fill: Data = np.zeros(1, np.float32)
     if value is not None:
-        from .tensors import to_array
-
-        fill, _ = to_array(value, "the value of ConstantOfShape", site.context.limits)
+        fill, _ = site.context.tensor(value, "the value of ConstantOfShape")
     site.context.spend(math.prod(shape) * fill.itemsize)
     return [np.broadcast_to(fill.reshape(()), shape)]
 

@@ -13,13 +13,13 @@ from ..ir.program import OpaqueOp, Value
 from .attributes import decode
 from .context import ALIAS, FOLDED, Context, Unsupported, mark, take_back
 from .fold import fold
+from .header import own_domain
 from .normalise import LOWERINGS
 from .opaque import key_of, placed, reads
 from .shapes import inferred
 from .site import Site
 from .upgrade import BY_VERSION, Upgrader, schema_of
 
-OWN = ("", "ai.onnx")
 # source operators that never leave an operation, with the reason
 _GONE = {"Identity": ALIAS, "Dropout": "Dropout at inference", "Cast": "cast to its own type", "CastLike": "cast to its own type"}
 
@@ -53,7 +53,7 @@ class Body:
 class Importer:
     """An import: the program under construction, the model's functions, conversions already made."""
 
-    def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any], file: str) -> None:
+    def __init__(self, context: Context, functions: Mapping[tuple[str, str, str], Any], file: str) -> None:
         self.context = context
         self.functions = functions
         self.file = file
@@ -84,7 +84,7 @@ class Importer:
     def _lower_node(self, node: Any, body: Body, version: int, origin: int, place: str) -> None:
         site = self._site(node, body, version, origin, place)
         try:
-            function = self.functions.get((node.domain, node.op_type))
+            function = self.functions.get((own_domain(node.domain), node.op_type, node.overload))
             values = self._call(site, node, function, body) if function is not None else self._results(site, node, body)
         except FlexmatchError as error:
             raise error.at(place) from None
@@ -93,7 +93,7 @@ class Importer:
                 body.scope.values[name] = v
 
     def _site(self, node: Any, body: Body, version: int, origin: int, place: str) -> Site:
-        domain = "" if node.domain in OWN else node.domain
+        domain = own_domain(node.domain)
         inputs = tuple(self._find(name, body.scope, place) if name else None for name in node.input)
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
@@ -140,17 +140,15 @@ class Importer:
     def _branch(self, site: Site, body: Body) -> Sequence[Value | None]:
         chosen = "then_branch" if np.all(site.known(0, "branches")) else "else_branch"
         graph = site.attributes[chosen]
-        scope = Scope({}, body.scope, f"{site.outputs[0]}/")
+        scope = Scope({}, body.scope, f"{site.name}/")
         self.define_initializers(graph, scope)
         self.lower(list(enumerate(graph.node)), replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={}))
         return [self._find(o.name, scope, site.place) for o in graph.output]
 
     def define_initializers(self, graph: Any, scope: Scope) -> None:
         """Add the constants of a subgraph."""
-        from .tensors import to_array
-
         for t in graph.initializer:
-            data, dtype = to_array(t, f'Initializer "{t.name}"', self.context.limits)
+            data, dtype = self.context.tensor(t, f'Initializer "{t.name}"')
             scope.values[t.name] = self.context.constant(data, scope.prefix + t.name, dtype)
 
     def _call(self, site: Site, node: Any, function: Any, body: Body) -> Sequence[Value | None]:
@@ -159,7 +157,7 @@ class Importer:
         for n, name in enumerate(function.input):
             if site.has(n):
                 scope.values[name] = site.value(n)
-        imports = {("" if o.domain in OWN else o.domain): o.version for o in function.opset_import}
+        imports = {own_domain(o.domain): o.version for o in function.opset_import}
         nodes = [_with_attributes(n, node, function) for n in function.node]
         for inner in nodes:
             inner.input[:] = [i if scope.find(i) is not None or i not in function.input else "" for i in inner.input]
@@ -193,7 +191,7 @@ class Importer:
         types = inferred(site, node, given, body.declared)
         op = OpaqueOp(site.op, site.domain, placed(node).SerializeToString(deterministic=True), reason)
         key = key_of(op, len(self.context.builder.nodes))
-        made = iter(self.context.opaque(op, key, list(given.values()), types, site.origin, site.outputs[0]))
+        made = iter(self.context.opaque(op, key, list(given.values()), types, site.origin, site.name))
         values = [next(made) if o else None for o in node.output]
         for name, v in zip(site.outputs, values, strict=True):
             if v is not None:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import FlexmatchError, InputError
 from ..ir.program import Builder, Program, Source, Value
 from ..limits import DEFAULT, Limits
 from .bind import bind, check_declared, contradicts
 from .context import UNUSED, Context
-from .importer import OWN, Body, Importer, Scope
+from .header import check_header, imports_of, own_domain
+from .importer import Body, Importer, Scope
 from .read import read_model
 from .shapes import declared_type
+from .structure import check_structure, function_key
 from .upgrade import BASE
 
 
@@ -35,24 +37,29 @@ def load(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     """Read an ONNX model; InputError or UsageError in one sentence when it is not one, or not one that can be compiled."""
     file = Path(path)
     model, digest = read_model(file, limits)
-    return import_model(model, file, digest, shapes or {}, limits)
+    try:
+        return import_model(model, file, digest, shapes or {}, limits)
+    except FlexmatchError as error:
+        raise error.at(str(file)) from None
 
 
 def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits) -> LoadedModel:
-    """Turn a checked model into a program."""
-    imports = {("" if o.domain in OWN else o.domain): int(o.version) for o in model.opset_import}
-    functions = {(f.domain, f.name): f for f in model.functions}
-    versions = [imports.get("", 1), *(o.version for f in model.functions for o in f.opset_import if o.domain in OWN)]
-    opset = max(BASE, *versions)
-    context = Context(Builder(model.graph.name or file.stem), limits, opset, {**imports, "": opset})
+    """Turn a parsed model into a program."""
+    place = str(file)
+    notes = check_header(model, place)
+    order, more = check_structure(model, place, limits)
+    imports = imports_of(model.opset_import, "the model", place)
+    opset = max([BASE, imports.get("", 1), *(o.version for f in model.functions for o in f.opset_import if own_domain(o.domain) == "")])
+    context = Context(Builder(model.graph.name or file.stem), limits, opset, {**imports, "": opset}, file.parent)
     context.builder.sources = [Source(name, n.op_type) for name, n in zip(_source_names(model.graph), model.graph.node, strict=True)]
+    context.builder.notes = [*notes, *more]
     scope = Scope()
-    batch = _define_inputs(context, model.graph, scope, shapes, file)
-    importer = Importer(context, functions, file.name)
+    batch = _define_inputs(context, model.graph, scope, shapes, place)
+    importer = Importer(context, {function_key(f): f for f in model.functions}, place)
     importer.define_initializers(model.graph, scope)
     declared = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
-    importer.lower(list(enumerate(model.graph.node)), Body(scope, imports, declared=declared))
-    outputs = _outputs(context, scope, model.graph, file)
+    importer.lower([(n, model.graph.node[n]) for n in order], Body(scope, imports, declared=declared))
+    outputs = _outputs(context, scope, model.graph, place)
     _note_declarations(context, scope, model.graph)
     program = _finished(context, outputs)
     return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), batch)
@@ -72,10 +79,10 @@ def _source_names(graph: Any) -> list[str]:
     return names
 
 
-def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], file: Path) -> tuple[str, ...]:
+def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], place: str) -> tuple[str, ...]:
     constants = {t.name for t in graph.initializer}
     inputs = [i for i in graph.input if i.name not in constants]
-    bound = bind(inputs, shapes, file.name)
+    bound = bind(inputs, shapes, place)
     context.taken.update(o.name for o in graph.output)
     for i, t in zip(inputs, bound.types, strict=True):
         context.check(t, i.name)
@@ -87,7 +94,7 @@ def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[s
     return bound.batch
 
 
-def _outputs(context: Context, scope: Scope, graph: Any, file: Path) -> list[Value]:
+def _outputs(context: Context, scope: Scope, graph: Any, place: str) -> list[Value]:
     """Return the values of the outputs, each one operation's own result under the output's name."""
     producer = {o: number for number, n in enumerate(graph.node) for o in n.output}
     found: list[Value] = []
@@ -95,12 +102,12 @@ def _outputs(context: Context, scope: Scope, graph: Any, file: Path) -> list[Val
     for info in graph.output:
         v = scope.find(info.name)
         if v is None:
-            raise InputError("F123", f'output "{info.name}" is not defined by any node', place=file.name)
+            raise InputError("F123", f'output "{info.name}" is not defined by any node', place=place)
         if v in fixed or v in found:
             origins = (producer[info.name],) if info.name in producer else ()
             (v,) = context.builder.apply("reshape", [v], {"shape": context.builder.types[v].shape}, origins=origins)
         context.builder.names[v] = info.name
-        check_declared(info, context.builder.types[v], file.name)
+        check_declared(info, context.builder.types[v], place)
         found.append(v)
     return found
 

@@ -44,6 +44,11 @@ class Site:
         """The operator as people write it."""
         return f"{self.domain}.{self.op}" if self.domain else self.op
 
+    @property
+    def name(self) -> str:
+        """The name of the first result that is given."""
+        return next((o for o in self.outputs if o), self.op)
+
     def has(self, n: int) -> bool:
         """Tell whether an operand is given."""
         return n < len(self.inputs) and self.inputs[n] is not None
@@ -124,7 +129,7 @@ class Site:
 
     def apply_all(self, op: str, *inputs: Value, **attributes: AttributeValue) -> tuple[Value, ...]:
         """Add an operation and return all its results."""
-        return self.context.apply(op, inputs, attributes, self.origin, self.outputs[0])
+        return self.context.apply(op, inputs, attributes, self.origin, self.name)
 
     def _moved(self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Value | None:
         if op not in _MOVES or len(inputs) != 1:
@@ -159,10 +164,12 @@ class Site:
 
     def constant(self, data: Data, what: str) -> Value:
         """Add a constant that this node needs."""
-        return self.context.constant(data, f"{self.outputs[0]}/{what}")
+        return self.context.constant(data, f"{self.name}/{what}")
 
-    def zeros(self, shape: Sequence[int]) -> Value:
-        """Add float32 zeros, known as such to the rules."""
+    def zeros(self, shape: Sequence[int], like: Value) -> Value:
+        """Add zeros of the element type of a value; float32 ones are known as zeros to the rules."""
+        if self.type(like).dtype != "float32":
+            return self.constant(np.zeros(tuple(shape), self.type(like).dtype), "zeros")
         return self.apply("full", shape=tuple(int(n) for n in shape), value=0.0)
 
     def number(self, x: float, like: Value, what: str) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..errors import InputError
 from ..ir.program import Data
 from ..ir.types import BITS
 from ..limits import Limits
+from .external import read_region, region_of
 
 # ONNX element type → our name
 DTYPES: dict[int, str] = {
@@ -42,7 +44,7 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
     "uint64_data": lambda t: t.uint64_data,
     "string_data": lambda t: t.string_data,
 }
-_PACKED_FIELD = 2  # integers of a packed sub-byte type in one element of int32_data, per 4 bits
+EXTERNAL = 1  # the data location of a tensor whose bytes are in another file
 
 
 def dtype_name(code: int, what: str) -> str:
@@ -70,35 +72,55 @@ def _bits(dtype: str) -> int:
     return _WIDTHS.get(dtype) or BITS[dtype]
 
 
-def payload_bytes(tensor: Any, dims: tuple[int, ...], dtype: str) -> int:
+def payload_bytes(dims: tuple[int, ...], dtype: str) -> int:
     """Return how many bytes of raw data a tensor needs."""
     return -(-math.prod(dims) * _bits(dtype) // 8)
 
 
-def check_payload(tensor: Any, what: str, limits: Limits) -> None:
-    """Refuse a tensor whose payload is missing, doubled or of the wrong length."""
+def to_array(tensor: Any, what: str, limits: Limits, folder: Path | None) -> tuple[Data, str]:
+    """Return the elements of a tensor and the name of their type; `folder` is where external data may lie."""
     dims = dims_of(tensor, what, limits)
-    dtype = dtype_name(int(tensor.data_type), what)
+    dtype = DTYPES[int(tensor.data_type)]
+    raw = _raw(tensor, dims, dtype, what, folder)
+    if raw is None:
+        _check_typed(tensor, dims, dtype, what)
+        return _from_message(tensor), dtype
+    needed = payload_bytes(dims, dtype)
+    if len(raw) != needed:
+        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {needed} bytes of data, not {len(raw)}")
+    if dtype in _PLAIN:
+        return np.frombuffer(raw, np.dtype(dtype)).reshape(dims), dtype
+    return _from_message(_with_raw(tensor, raw)), dtype
+
+
+def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path | None) -> bytes | None:
+    """Return the raw bytes of a tensor, or None when its elements are in a typed field; one payload only."""
     filled = [name for name, read in _PAYLOADS.items() if len(read(tensor))]
-    if (tensor.HasField("raw_data") and filled) or len(filled) > 1:
-        both = ["raw_data", *filled] if tensor.HasField("raw_data") else filled
-        raise InputError("F141", f"{what} must have one payload, not {' and '.join(both)}")
     if tensor.HasField("raw_data"):
-        _check_raw(len(tensor.raw_data), payload_bytes(tensor, dims, dtype), dims, dtype, what)
-        return
+        filled.append("raw_data")
+    if tensor.data_location == EXTERNAL:
+        filled.append("external data")
+    if len(filled) > 1:
+        raise InputError("F141", f"{what} must have one payload, not {' and '.join(filled)}")
+    if filled and filled[0] not in _PAYLOADS and dtype == "string":
+        raise InputError("F140", f"{what} holds strings, which cannot be {filled[0]}")
+    if filled == ["raw_data"]:
+        return bytes(tensor.raw_data)
+    if filled != ["external data"]:
+        return None
+    if folder is None:
+        raise InputError("F151", f"{what} has external data and the model has no folder")
+    return read_region(region_of(tensor, what), payload_bytes(dims, dtype), folder, what)
+
+
+def _check_typed(tensor: Any, dims: tuple[int, ...], dtype: str, what: str) -> None:
     field = _FIELDS.get(dtype, "int32_data")
-    if filled and filled != [field]:
-        raise InputError("F140", f"Payload of {what} ({dtype}) must be in {field}, not in {filled[0]}")
+    other = next((name for name, read in _PAYLOADS.items() if name != field and len(read(tensor))), None)
+    if other is not None:
+        raise InputError("F140", f"Payload of {what} ({dtype}) must be in {field}, not in {other}")
     count, given = _typed_count(dims, dtype), len(_PAYLOADS[field](tensor))
     if count != given:
         raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {count} elements in {field}, not {given}")
-
-
-def _check_raw(given: int, needed: int, dims: tuple[int, ...], dtype: str, what: str) -> None:
-    if dtype == "string":
-        raise InputError("F140", f"{what} holds strings, which cannot be raw bytes")
-    if given != needed:
-        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {needed} bytes of data, not {given}")
 
 
 def _typed_count(dims: tuple[int, ...], dtype: str) -> int:
@@ -109,12 +131,13 @@ def _typed_count(dims: tuple[int, ...], dtype: str) -> int:
     return -(-count * bits // 8) if bits < 8 else count
 
 
-def to_array(tensor: Any, what: str, limits: Limits) -> tuple[Data, str]:
-    """Return the elements of a tensor and the name of their type."""
-    check_payload(tensor, what, limits)
-    dims, dtype = tuple(int(n) for n in tensor.dims), DTYPES[int(tensor.data_type)]
-    if dtype in _PLAIN and tensor.HasField("raw_data"):
-        return np.frombuffer(tensor.raw_data, np.dtype(dtype)).reshape(dims), dtype
+def _from_message(tensor: Any) -> Data:
     from onnx import numpy_helper
 
-    return np.asarray(numpy_helper.to_array(tensor)), dtype
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _with_raw(tensor: Any, raw: bytes) -> Any:
+    from onnx import TensorProto
+
+    return TensorProto(dims=tensor.dims, data_type=tensor.data_type, raw_data=raw)

@@ -54,16 +54,14 @@ def _cast_like(site: Site) -> list[Value]:
 
 
 def _constant(site: Site) -> list[Value]:
-    from ..tensors import to_array
-
     a = site.attributes
     if "value" in a:
-        data, dtype = to_array(a["value"], f'the value of Constant "{site.outputs[0]}"', site.context.limits)
-        return [site.context.constant(data, site.outputs[0], dtype)]
+        data, dtype = site.context.tensor(a["value"], f'the value of Constant "{site.name}"')
+        return [site.context.constant(data, site.name, dtype)]
     plain = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
     for name, dtype_ in plain.items():
         if name in a:
-            return [site.context.constant(np.asarray(a[name], dtype_), site.outputs[0])]
+            return [site.context.constant(np.asarray(a[name], dtype_), site.name)]
     raise Unsupported("its value is text or sparse")
 
 
@@ -253,9 +251,7 @@ def _constant_of_shape(site: Site) -> list[Value]:
         raise ShapeError(f"Extents of ConstantOfShape must not be negative, not {shape}")
     if value is None:
         return [site.apply("full", shape=shape, value=0.0)]
-    from ..tensors import to_array
-
-    data, dtype = to_array(value, "the value of ConstantOfShape", site.context.limits)
+    data, dtype = site.context.tensor(value, "the value of ConstantOfShape")
     if dtype != "float32" or data.size != 1 or not np.isfinite(data).all():
         raise Unsupported(f"it fills with {dtype}")
     return [site.apply("full", shape=shape, value=float(data.reshape(-1)[0]))]

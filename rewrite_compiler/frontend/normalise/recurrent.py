@@ -99,7 +99,7 @@ def _part(site: Site, v: Value, d: int) -> Value:
 
 def _state(site: Site, n: int, d: int, shape: tuple[int, int]) -> Value:
     if not site.has(n):
-        return site.zeros(shape)
+        return site.zeros(shape, site.value(X))
     v = _time_first(site, site.value(n))
     one = site.apply("slice", v, axis=0, start=d, stop=d + 1, step=1) if site.type(v).shape[0] > 1 else v
     return site.reshape(one, shape)
@@ -108,7 +108,7 @@ def _state(site: Site, n: int, d: int, shape: tuple[int, int]) -> Value:
 def _one_direction(site: Site, kind: Kind, x: Value, d: int, backwards: bool) -> list[Value]:
     w, r = _part(site, site.value(W), d), _part(site, site.value(R), d)
     rows, hidden = site.type(r).shape
-    b = _part(site, site.value(B), d) if site.has(B) else site.zeros((2 * rows,))
+    b = _part(site, site.value(B), d) if site.has(B) else site.zeros((2 * rows,), x)
     time, batch = site.type(x).shape[:2]
     states = [_state(site, FIRST_STATE + n, d, (batch, hidden)) for n in range(kind.states)]
     sequence = _reversed(site, x, time) if backwards else x

@@ -1,0 +1,85 @@
+"""Signature: whether a source node has the attributes, operands and results that its operator defines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..errors import InputError
+from .attributes import NAMES
+from .header import own_domain
+from .upgrade import schema_of
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an operator takes: attribute kinds and which are required, how many operands and results, which operands are required."""
+
+    attributes: dict[str, int]
+    required: tuple[str, ...]
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    needed: tuple[bool, ...]
+    deprecated: bool
+
+
+@cache
+def signature_of(op: str, domain: str, version: int) -> Signature | None:
+    """Return the signature of an operator, or None when it is not known."""
+    schema = schema_of(op, domain, version)
+    if schema is None:
+        return None
+    from onnx import defs
+
+    attributes = {name: int(a.type.value) for name, a in schema.attributes.items()}
+    required = tuple(name for name, a in schema.attributes.items() if a.required)
+    single = defs.OpSchema.FormalParameterOption.Single
+    needed = tuple(i.option == single for i in schema.inputs)
+    counts = (int(schema.min_input), int(schema.max_input)), (int(schema.min_output), int(schema.max_output))
+    return Signature(attributes, required, *counts, needed, bool(schema.deprecated))
+
+
+def check_node(node: Any, imports: dict[str, int], is_function: bool, place: str) -> None:
+    """Refuse a node that its operator's definition does not allow; operators without a definition pass."""
+    domain = own_domain(node.domain)
+    if not node.op_type:
+        raise InputError("F130", "a node must name its operator", place=place)
+    if is_function:
+        return
+    if domain not in imports:
+        name = domain or "ai.onnx"
+        raise InputError("F111", f'{node.op_type} is of the domain "{name}", whose operator set is not imported', place=place)
+    signature = signature_of(node.op_type, domain, imports[domain])
+    if signature is None:
+        return
+    if signature.deprecated:
+        raise InputError("F111", f"{node.op_type} is no longer part of operator set {imports[domain]}", place=place)
+    _check_attributes(node, signature, place)
+    _check_operands(node, signature, place)
+
+
+def _check_attributes(node: Any, signature: Signature, place: str) -> None:
+    for a in node.attribute:
+        expected = signature.attributes.get(a.name)
+        if expected is None:
+            known = ", ".join(sorted(signature.attributes)) or "none"
+            raise InputError("F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {known}")
+        if a.type != expected and expected:
+            given = NAMES.get(a.type, str(a.type))
+            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {given}', place=place)
+    names = {a.name for a in node.attribute}
+    missing = next((name for name in signature.required if name not in names), None)
+    if missing is not None:
+        raise InputError("F130", f'{node.op_type} needs the attribute "{missing}"', place=place)
+
+
+def _check_operands(node: Any, signature: Signature, place: str) -> None:
+    for what, names, (low, high) in (("operands", node.input, signature.inputs), ("results", node.output, signature.outputs)):
+        if not low <= len(names) <= high:
+            wanted = f"{low} to {high}" if high > low else f"{low}"
+            wanted = f"at least {low}" if high > 1 << 20 else wanted
+            raise InputError("F131", f"{node.op_type} has {wanted} {what}, not {len(names)}", place=place)
+    for n, (name, needed) in enumerate(zip(node.input, signature.needed, strict=False)):
+        if needed and not name:
+            raise InputError("F122", f"operand {n} of {node.op_type} is required and must not be empty", place=place)
