@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping as MappingOf, Sequence
 from dataclasses import dataclass
 
 from ..ir.program import Node, Program
+from ..ops.op import LAYOUT
 from .plan import Absorbed, HostNode
 
 WhyNot = Callable[[Node], str]
@@ -31,13 +32,19 @@ def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], wh
         taken.append(tuple(names[s] for s in mine))
     devices = {id(n) for n in offloads.values()}
     host: dict[int, HostNode] = {}
-    for node in (n for n in chosen.nodes if id(n) not in devices):
+    mine_first = sorted((n for n in chosen.nodes if id(n) not in devices), key=_only_moves)
+    for node in mine_first:
         for s in sorted(node.origins):
             if s not in owner:
                 owner[s] = names[s]
                 host[s] = HostNode(names[s], source.sources[s].op_type, why_not(node))
     absorbed = [Absorbed(names[s], by) for s, by in _absorbed(source, owner).items()]
     return Account(tuple(taken), tuple(host[s] for s in sorted(host)), tuple(absorbed))
+
+
+def _only_moves(node: Node) -> bool:
+    """Tell whether a node moves data only: what computes explains a source node better."""
+    return node.operator is not None and node.operator.kind == LAYOUT
 
 
 def _absorbed(source: Program, owner: MappingOf[int, str]) -> dict[int, str]:

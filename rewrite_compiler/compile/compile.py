@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from collections.abc import Mapping as MappingOf, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,8 +45,10 @@ def compile_model(path: str | Path, accel: Sequence[str | Target], options: Opti
     loaded = time.perf_counter()
     rules = _rules(options)
     mappings = _mappings(targets, options)
-    exact = match(model.program, spelling_rules(rules), mappings, options.limits)
-    matched = exact if options.exact else match(model.program, rules, mappings, options.limits)
+    with ThreadPoolExecutor(2) as pool:
+        exactly = pool.submit(match, model.program, spelling_rules(rules), mappings, options.limits)
+        matched = exactly.result() if options.exact else match(model.program, rules, mappings, options.limits)
+        exact = exactly.result()
     used = spelling_rules(rules) if options.exact else rules
     plan = _plan(model, targets, used, mappings, matched, exact, options)
     done = time.perf_counter()

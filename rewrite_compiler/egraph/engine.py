@@ -71,6 +71,12 @@ class Engine:
             for command in commands:
                 self.run(command)
 
+    @property
+    def e_nodes(self) -> int:
+        """Number of e-nodes."""
+        functions = self.egglog.freeze().functions
+        return sum(len(functions[name].rows) for name in (*LEAVES, "Result", "Opaque", *self.constructors) if name in functions)
+
     def snapshot(self) -> EGraph:
         """Return the e-graph as plain data, classes numbered by first occurrence."""
         return _Reader(self).graph()

@@ -59,11 +59,11 @@ class Schedule:
 
     def saturate(self) -> None:
         """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
-        before = now = self.engine.snapshot().e_nodes
+        before = now = self.engine.e_nodes
         self.send({})
         while not (reason := self.reason_to_stop(before, now)) and self.engine.round("ir"):
             self.rounds += 1
-            before, now = now, self.engine.snapshot().e_nodes
+            before, now = now, self.engine.e_nodes
             self.send({})
         if reason:
             self.stop = {"reason": reason[0], "detail": reason[1]}

@@ -1,0 +1,105 @@
+"""One offload on a device: operands to codes, tile by tile through the driver, codes back to values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..compile.plan import Offload
+from ..errors import SpecError
+from ..lang.formats import Format
+from ..lang.named import Data
+from ..target import Device
+
+
+@dataclass
+class Statistics:
+    """What an offload saw over all samples: ranges, saturated results, and its error on the first samples."""
+
+    values: int = 0
+    saturated: int = 0
+    range_in: tuple[float, float] = (np.inf, -np.inf)
+    range_out: tuple[float, float] = (np.inf, -np.inf)
+    squared_error: float = 0.0
+    squared_reference: float = 0.0
+    max_abs_error: float = 0.0
+    compared: int = 0
+
+    def merge(self, other: Statistics) -> None:
+        """Add what another run saw."""
+        self.values += other.values
+        self.saturated += other.saturated
+        self.range_in = _hull(self.range_in, other.range_in)
+        self.range_out = _hull(self.range_out, other.range_out)
+        self.squared_error += other.squared_error
+        self.squared_reference += other.squared_reference
+        self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
+        self.compared += other.compared
+
+
+def _hull(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+@dataclass
+class Prepared:
+    """An offload ready to run: constant operands as codes."""
+
+    offload: Offload
+    constants: Mapping[str, Data]  # float values by operand name
+    codes: dict[str, Data] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.codes = {n: _encode(self.offload.formats[n], x) for n, x in self.constants.items()}
+
+    def run(self, device: Device, operands: Mapping[str, Data]) -> tuple[Data, Statistics]:
+        """Return the result [samples, …] as float32 for moving operands [samples, …], and what it saw."""
+        o = self.offload
+        codes = {**self.codes, **{n: _encode(o.formats[n], x) for n, x in operands.items()}}
+        result = o.formats[o.mapping.axes.result]
+        samples = len(next(iter(operands.values())))
+        dims = o.mapping.axes.of[o.mapping.axes.result]
+        total = np.zeros((samples, *(o.tiling.sizes[d] for d in dims)), np.float32)
+        seen = Statistics(range_in=_range(operands.values()))
+        for slices in o.tiling.slices():
+            y = self.call(device, codes, slices)
+            part = result.values_of(y).astype(np.float32)
+            total[(slice(None), *(slices[d] for d in dims))] += part
+            seen.saturated += int(np.count_nonzero(np.abs(part) >= np.float32(result.largest)))
+            seen.values += part.size
+        seen.range_out = _range([total])
+        return total, seen
+
+    def call(self, device: Device, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> Data:
+        """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
+        o = self.offload
+        if o.mapping.drive is None:
+            raise SpecError("I104", f"{o.mapping.name} has no driver", place=o.mapping.rule.place)
+        parts = {}
+        for name in (v.name for v in o.mapping.operands):
+            dims = o.mapping.axes.of[name]
+            lead = (slice(None),) * (codes[name].ndim - len(dims))
+            part = codes[name][(*lead, *(slices[d] for d in dims))]
+            parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
+        y: Data = o.mapping.drive(device, **parts, **dict(o.node.attributes), f=o.formats)
+        return y
+
+
+def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:
+    """Tell whether an operand is part of a tile: one without the summed dimension is added only once."""
+    split = [d for d in o.mapping.axes.summed if slices[d].start]
+    return not split or bool(set(split) & set(o.mapping.axes.of[name]))
+
+
+def _encode(f: Format, x: Data) -> Data:
+    return f.codes_of(x).astype(np.uint8 if f.width <= 8 and f.codes[0] == 0 else np.int64)
+
+
+def _range(arrays: object) -> tuple[float, float]:
+    low, high = np.inf, -np.inf
+    for x in arrays:  # type: ignore[attr-defined]
+        if x.size:
+            low, high = min(low, float(x.min())), max(high, float(x.max()))
+    return low, high
