@@ -12,7 +12,7 @@ from ..ir.program import Builder, Data, Node, OpaqueOp, Value
 from ..ir.types import TensorType
 from ..limits import Limits
 from ..ops.op import AttributeValue, ShapeError
-from .tensors import to_array
+from .tensors import to_array, to_dense
 
 FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result"
 
@@ -71,6 +71,10 @@ class Context:
     def tensor(self, message: Any, what: str) -> tuple[Data, str]:
         """Return the elements of a tensor of the model and the name of their type."""
         return to_array(message, what, self.limits, self.folder)
+
+    def sparse(self, message: Any, what: str) -> tuple[Data, str]:
+        """Return the elements of a sparse tensor of the model as a dense array."""
+        return to_dense(message, what, self.limits, self.folder)
 
     def apply(
         self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue], origin: int, name: str

@@ -22,6 +22,8 @@ from .upgrade import BY_VERSION, Upgrader, schema_of
 
 # source operators that never leave an operation, with the reason
 _GONE = {"Identity": ALIAS, "Dropout": "Dropout at inference", "Cast": "cast to its own type", "CastLike": "cast to its own type"}
+# source operators that compare and choose elements; they compute nothing an accelerator could take
+_SELECTION = {"Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "And", "Or", "IsNaN", "Cast"}
 
 
 @dataclass
@@ -146,7 +148,10 @@ class Importer:
         return [self._find(o.name, scope, site.place) for o in graph.output]
 
     def define_initializers(self, graph: Any, scope: Scope) -> None:
-        """Add the constants of a subgraph."""
+        """Add the constants of a graph; sparse ones become dense."""
+        for s in graph.sparse_initializer:
+            data, dtype = self.context.sparse(s, f'Sparse initializer "{s.values.name}"')
+            scope.values[s.values.name] = self.context.constant(data, scope.prefix + s.values.name, dtype)
         for t in graph.initializer:
             data, dtype = self.context.tensor(t, f'Initializer "{t.name}"')
             scope.values[t.name] = self.context.constant(data, scope.prefix + t.name, dtype)
@@ -167,7 +172,7 @@ class Importer:
         return [self._find(o, scope, site.place) if name else None for o, name in zip(function.output, site.outputs, strict=False)]
 
     def _expanded(self, site: Site, node: Any, body: Body) -> Sequence[Value | None] | None:
-        """Return the results of an operator that ONNX defines as a function, when all of its body is known to us; else None."""
+        """Return the results of an operator that ONNX defines as a function, when all that computes in it is known to us; else None."""
         function = _definition(site, node)
         if function is None:
             return None
@@ -176,12 +181,19 @@ class Importer:
             values = self._call(site, node, function, body)
         except (FlexmatchError, Unsupported):
             values = None
-        if values is not None and not any(n.op == "opaque" for n in self.context.builder.nodes[start.nodes :]):
+        if values is not None and self._understood(start.nodes):
             self._named(site, values, start.values)
             return values
         take_back(self.context, start)
         self.context.builder.opaque = opaque
         return None
+
+    def _understood(self, start: int) -> bool:
+        """Tell whether the operations from `start` on are known, or are matrix products with nothing but selection around them."""
+        made = self.context.builder.nodes[start:]
+        left = [self.context.builder.opaque[str(n.attribute("key"))] for n in made if n.op == "opaque"]
+        products = any(n.operator is not None and n.operator.macs is not None for n in made)
+        return not left or (products and all(op.op_type in _SELECTION for op in left))
 
     def _opaque(self, site: Site, node: Any, body: Body, reason: str) -> Sequence[Value | None]:
         if site.op in BY_VERSION and site.domain == "" and site.version < self.context.opset:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..errors import FlexmatchError, InputError
 from ..ir.program import Builder, Program, Source, Value
 from ..limits import DEFAULT, Limits
@@ -80,7 +82,7 @@ def _source_names(graph: Any) -> list[str]:
 
 
 def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], place: str) -> tuple[str, ...]:
-    constants = {t.name for t in graph.initializer}
+    constants = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = [i for i in graph.input if i.name not in constants]
     bound = bind(inputs, shapes, place)
     context.taken.update(o.name for o in graph.output)
@@ -120,8 +122,17 @@ def _note_declarations(context: Context, scope: Scope, graph: Any) -> None:
             context.builder.notes.append(f'the declared type of "{info.name}" was ignored: the model computes {context.builder.types[v]}')
 
 
+def _note_odd_weights(context: Context, program: Program) -> None:
+    """Note constants that hold NaN or infinity; clip bounds and masks legitimately do."""
+    odd = [program.names[v] for v, x in program.constants.items() if x.dtype.kind == "f" and not np.isfinite(x).all()]
+    if odd:
+        shown = ", ".join(f'"{n}"' for n in odd[:3]) + (", …" if len(odd) > 3 else "")
+        context.builder.notes.append(f"{len(odd)} constants hold NaN or infinity: {shown}")
+
+
 def _finished(context: Context, outputs: Sequence[Value]) -> Program:
     draft = context.builder.finish(outputs)
+    _note_odd_weights(context, draft)
     used = {origin for n in draft.nodes for origin in n.origins}
     for number in range(len(context.builder.sources)):
         if number not in used:

@@ -141,3 +141,23 @@ def _with_raw(tensor: Any, raw: bytes) -> Any:
     from onnx import TensorProto
 
     return TensorProto(dims=tensor.dims, data_type=tensor.data_type, raw_data=raw)
+
+
+def to_dense(sparse: Any, what: str, limits: Limits, folder: Path | None) -> tuple[Data, str]:
+    """Return the elements of a sparse tensor, zeros filled in, and the name of their type."""
+    from onnx import TensorProto
+
+    values, dtype = to_array(sparse.values, what, limits, folder)
+    places, _ = to_array(sparse.indices, f"indices of {what}", limits, folder)
+    shape = dims_of(TensorProto(dims=sparse.dims, data_type=sparse.values.data_type), what, limits)
+    flat = np.ravel_multi_index(tuple(places.T), shape, mode="clip") if places.ndim == 2 and places.shape[1] == len(shape) else places
+    if values.ndim != 1 or flat.shape != values.shape or not _inside(places, shape):
+        raise InputError("F140", f"{what} must have one index inside {list(shape)} for each of its {values.size} values")
+    dense = np.zeros(math.prod(shape), values.dtype)
+    dense[flat] = values
+    return dense.reshape(shape), dtype
+
+
+def _inside(places: Data, shape: tuple[int, ...]) -> bool:
+    highest = np.asarray(shape if places.ndim == 2 else math.prod(shape))
+    return bool(np.all(places >= 0) and np.all(places < highest))

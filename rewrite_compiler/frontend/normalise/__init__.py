@@ -1,6 +1,6 @@
 """How each source operator is written in core operators, by family."""
 
-from . import conv, elementwise, layout, linear, norm, recurrent, reduction
+from . import conv, elementwise, layout, linear, norm, quantised, recurrent, reduction
 from .table import Lowering
 
 LOWERINGS: dict[str, Lowering] = {
@@ -11,6 +11,7 @@ LOWERINGS: dict[str, Lowering] = {
     **reduction.TABLE,
     **layout.TABLE,
     **recurrent.TABLE,
+    **quantised.TABLE,
 }
 
 __all__ = ["LOWERINGS", "Lowering"]

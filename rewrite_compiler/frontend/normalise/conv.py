@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from ...ir.program import Value
 from ...ops.op import ShapeError
@@ -62,10 +64,23 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
         if len(site.outputs) > 1 and site.outputs[1]:
             raise Unsupported("its indices are used")
         kernel = tuple(site.get("kernel_shape", ()))
-        flags = {name: int(site.get(name, 0)) for name in extra}
-        return [site.apply(op, site.value(0), kernel=kernel, **window(site, kernel), ceil=int(site.get("ceil_mode", 0)), **flags)]
+        flags = {"ceil": int(site.get("ceil_mode", 0))} | {name: int(site.get(name, 0)) for name in extra}
+        places = window(site, kernel)
+        y = site.apply(op, site.value(0), kernel=kernel, **places, **flags)
+        _check_inside(site, kernel, places, site.type(y).shape[2:])
+        return [y]
 
     return lower
+
+
+def _check_inside(site: Site, kernel: Sequence[int], places: Mapping[str, Sequence[int]], extents: Sequence[int]) -> None:
+    """Let the host run a pooling with a window that lies wholly in the padding."""
+    strides, pads, dilations = places["strides"], places["pads"], places["dilations"]
+    for axis, (n, k, count) in enumerate(zip(site.shape(0)[2:], kernel, extents, strict=True)):
+        starts = np.arange(count)[:, None] * strides[axis] - pads[axis]
+        taps = starts + np.arange(k)[None, :] * dilations[axis]
+        if not ((taps >= 0) & (taps < n)).any(axis=1).all():
+            raise Unsupported("a window lies wholly in its padding")
 
 
 def _global(op: str) -> Callable[[Site], list[Value]]:

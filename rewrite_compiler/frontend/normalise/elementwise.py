@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from ...ir.program import Value
 from ..context import Unsupported
-from ..site import FLOATS, Site
+from ..site import Site
 from .table import Lowering
 
 _UNARY = {
@@ -62,13 +63,21 @@ def _variadic(op: str) -> Callable[[Site], list[Value]]:
 
 
 def _clip(site: Site) -> list[Value]:
-    if site.type(site.value(0)).dtype not in FLOATS:
-        site.require_float()
+    site.require_float()
+    bounds = [site.data(n) for n in (1, 2)]
+    if any(site.has(n) and bounds[n - 1] is None for n in (1, 2)):
+        return [_clip_between(site)]
     low = site.scalar(1, "bounds", site.get("min", float("-inf")))
     high = site.scalar(2, "bounds", site.get("max", float("inf")))
-    if not low <= high:
+    if math.isnan(low) or math.isnan(high):
         raise Unsupported(f"its bounds are {low} and {high}")
     return [site.apply("clip", site.value(0), low=low, high=high)]
+
+
+def _clip_between(site: Site) -> Value:
+    """Limit a value to bounds computed at run time."""
+    above = site.apply("max", site.value(0), site.value(1)) if site.has(1) else site.value(0)
+    return site.apply("min", above, site.value(2)) if site.has(2) else above
 
 
 def _leaky_relu(site: Site) -> list[Value]:
