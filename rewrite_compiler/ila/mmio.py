@@ -63,8 +63,8 @@ class Bus:
 
 def mmio(ila: Ila, *, address_bits: int = 32, data_bytes: int = 16) -> Bus:
     """Declare the inputs of a memory-mapped bus on `ila` and return the bus."""
-    ila.input("wr", 1)
-    ila.input("rd", 1)
+    wr, rd = ila.input("wr", 1)[()], ila.input("rd", 1)[()]
+    ila.idle += [~wr & ~rd, wr & rd]
     ila.input("addr", address_bits)
     ila.input("data", 8, data_bytes)
     return Bus(ila, address_bits)

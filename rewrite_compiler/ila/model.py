@@ -164,6 +164,7 @@ class Ila:
         self.waits: list[Wait] = []
         self.externals: dict[str, External] = {}
         self.queues: list[Queue] = []
+        self.idle: list[Expr] = []  # conditions on the inputs under which there is no command
         self.s = States()
         self.interrupt: Leaf | None = None
 

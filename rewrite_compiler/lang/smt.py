@@ -444,10 +444,8 @@ def _compare(op: str) -> Callable[[Expr, Value, Value], Value]:
 
 def _bits(op: str) -> Callable[[Expr, Value, Value], Value]:
     def apply(e: Expr, a: Value, b: Value) -> Value:
-        if isinstance(a, z3.BoolRef) and isinstance(b, z3.BoolRef | int):
-            return _logic(op, a, truth(b))
-        if isinstance(b, z3.BoolRef) and isinstance(a, int):
-            return _logic(op, b, truth(a))
+        if any(isinstance(x, z3.ExprRef) for x in (a, b)) and all(iv.inside(x.interval, iv.TRUTH) for x in e.args):
+            return _logic(op, truth(a), truth(b))
         a, b = number_of(a), number_of(b)
         if not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef):
             return fold_constant(op, a, b)
