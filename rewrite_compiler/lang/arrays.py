@@ -17,7 +17,7 @@ from ..errors import SpecError
 from . import intervals as iv
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table, entries_of
 from .expr import Expr, lift
-from .named import Axes, Axis, Data, Named, Store, affine, axis_of, contract, dtype_of, gather, reach, storage_dtype, strided
+from .named import Axes, Axis, Data, Named, Store, affine, axis_of, contract, dtype_of, gather, moving, reach, storage_dtype, strided
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
 PIECE_ELEMENTS = 1 << 16  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
@@ -209,6 +209,7 @@ class Evaluator:
         if len(known) == len(indices):
             box = [reach(i, self.axes) for i in known]
             if all(low >= 0 and high < n for (low, high), n in zip(box, store.own, strict=True)):
+                known = [moving(i) for i in known]
                 window, origin = store.window([b[0] for b in box], [b[1] for b in box], self.axes)
                 view, names = strided(window, origin, known, self.axes)
                 return self.axes.ordered(view, names) if names else Named(view[()], ())
@@ -270,16 +271,25 @@ class Evaluator:
         for f in outer:
             x = self.value(f)
             axes = self.axes.union(total.axes, x.axes)
-            total = Named(self.axes.align(total, axes) * self.axes.align(Named(self._cast(x.data, e), x.axes), axes), axes)
+            total = Named(self._cast(self.axes.align(total, axes), e) * self.axes.align(Named(self._cast(x.data, e), x.axes), axes), axes)
         return total
 
     def _contracted(self, e: Expr, pair: Sequence[Expr], over: Sequence[Axis], count: int) -> Named:
         a, b = (self.value(f) for f in pair)
-        limit = [iv.maximum(f.interval, iv.neg(f.interval))[1] for f in pair]
-        bound = None if None in limit or e.real else limit[0] * limit[1] * count  # type: ignore[operator]
+        limit = [None if e.real else self._limit(f) for f in pair]
+        bound = None if limit[0] is None or limit[1] is None else limit[0] * limit[1] * count
         total = contract(self._spread(a), self._spread(b), over, self.axes, bound, e.real)
         missing = [x for x in over if x not in a.axes and x not in b.axes]
-        return total if not missing else Named(total.data * math.prod(self.axes.shape(missing)), total.axes)
+        return total if not missing else Named(self._cast(total.data, e) * math.prod(self.axes.shape(missing)), total.axes)
+
+    def _limit(self, f: Expr) -> int | None:
+        """Return a bound of |f|: of its interval, or of what an array that does not change holds."""
+        limit = iv.maximum(f.interval, iv.neg(f.interval))[1]
+        if f.op != "load":
+            return limit
+        store = self.store_of(f.data)
+        known = type(store) is Store and store.data.dtype.kind in "iu"
+        return min(store.largest, limit or store.largest) if known else limit
 
     def _spread(self, x: Named) -> Named:
         return x if isinstance(x.data, np.ndarray) else Named(np.asarray(x.data), x.axes)
@@ -415,6 +425,18 @@ def _compare(function: Callable[[Any, Any], Any]) -> Callable[[Evaluator, Expr],
     return rule
 
 
+def _div(e: Expr, x: Any, y: Any) -> Any:
+    return x >> y.bit_length() - 1 if _is_power_of_two(y) else x // y
+
+
+def _mod(e: Expr, x: Any, y: Any) -> Any:
+    return x & y - 1 if _is_power_of_two(y) else x % y
+
+
+def _is_power_of_two(y: Any) -> bool:
+    return isinstance(y, int) and y > 0 and y & y - 1 == 0
+
+
 def _wrap(e: Expr, x: Any) -> Any:
     bits, signed = e.data
     if isinstance(x, np.ndarray) and signed and bits in (8, 16, 32) and x.dtype != object:
@@ -465,7 +487,7 @@ def _limit(ev: Evaluator, e: Expr) -> Named:
     first = e.args[0]
     limits = {x.op: x.args[1].value for x in (e, first) if x.op in ("min", "max")}
     low, high = limits.get("max"), limits.get("min")
-    if low is not None and high is not None and low <= high and first not in ev.scope.terms:
+    if not e.real and low is not None and high is not None and low <= high and first not in ev.scope.terms:
         x = ev.value(first.args[0])
         if x.axes:
             return Named(np.clip(ev._cast(x.data, first), low, high), x.axes)
@@ -509,8 +531,8 @@ RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
     "mul": _elementwise(lambda e, x, y: x * y),
     "neg": _elementwise(lambda e, x: -x),
     "not": _elementwise(lambda e, x: 1 - x),
-    "div": _elementwise(lambda e, x, y: x // y),
-    "mod": _elementwise(lambda e, x, y: x % y),
+    "div": _elementwise(_div),
+    "mod": _elementwise(_mod),
     "rdiv": _elementwise(lambda e, x, y: np.divide(x, y)),
     "tdiv": _elementwise(lambda e, x, y: _trunc_div(x, y)),
     "tmod": _elementwise(lambda e, x, y: x - y * _trunc_div(x, y)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ class Store:
     def own(self) -> tuple[int, ...]:
         """The array's own dimensions."""
         return self.data.shape[len(self.batch) :]
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest magnitude of an integer element; for contents that do not change."""
+        return _largest(self.data) if self.data.size else 0
 
     def window(self, low: Sequence[int], high: Sequence[int], axes: Axes) -> tuple[Store, Sequence[int]]:
         """Return a store that holds the box low … high, and the place of that store's first element."""
@@ -192,6 +198,11 @@ def _scaled(parts: Sequence[Affine | None]) -> Affine | None:
     return Affine(linear.constant * factor, tuple((v, c * factor) for v, c in linear.terms))
 
 
+def moving(i: Affine) -> Affine:
+    """Return an affine index without the axes that do not move it."""
+    return Affine(i.constant, tuple((v, c) for v, c in i.terms if c))
+
+
 def reach(i: Affine, axes: Axes) -> tuple[int, int]:
     """Return the smallest and largest value of an affine index."""
     low = i.constant + sum(min(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
@@ -258,20 +269,20 @@ def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value
 def contract(a: Named, b: Named, over: Sequence[Axis], axes: Axes, bound: int | None, real: bool) -> Named:
     """Return Σ_over a·b. `bound` limits Σ|a||b| when known: BLAS is used where it proves every partial sum exact."""
     a, b = _sum_alone(a, b, over), _sum_alone(b, a, over)
+    size = axes.shape
+    if not real and np.size(a.data) < np.size(b.data):
+        a, b = b, a  # the larger factor keeps its layout
     shared = [v for v in a.axes if v in b.axes]
     summed = [v for v in shared if v in over]
     batch = [v for v in shared if v not in over]
     rows = [v for v in a.axes if v not in shared]
     columns = [v for v in b.axes if v not in shared]
-    size = axes.shape
-    left = _transposed(a, [*batch, *rows, *summed]).reshape(math.prod(size(batch)), math.prod(size(rows)), -1)
-    right = _transposed(b, [*batch, *summed, *columns]).reshape(left.shape[0], left.shape[2], math.prod(size(columns)))
-    kind = None if real else _blas_type(left, right, bound)
-    if kind is not None:
-        left, right = left.astype(kind, copy=False), right.astype(kind, copy=False)
+    kind, result = (None, None) if real else _exact_types(a.data, b.data, math.prod(size(summed)), bound)
+    left = _matrix(a, [*batch, *rows, *summed], kind).reshape(math.prod(size(batch)), math.prod(size(rows)), math.prod(size(summed)))
+    right = _matrix(b, [*batch, *summed, *columns], kind).reshape(left.shape[0], left.shape[2], math.prod(size(columns)))
     product = np.matmul(left, right)
-    if kind is not None and kind is not object and np.issubdtype(kind, np.floating):
-        product = product.astype(np.int64)
+    if result is not None:
+        product = product.astype(result, copy=False)
     names = [*batch, *rows, *columns]
     return axes.ordered(product.reshape(size(names)), names)
 
@@ -284,22 +295,26 @@ def _sum_alone(a: Named, b: Named, over: Sequence[Axis]) -> Named:
     return Named(wide.sum(axis=alone), tuple(v for n, v in enumerate(a.axes) if n not in alone))
 
 
-def _transposed(x: Named, order: Sequence[Axis]) -> Data:
-    return np.asarray(x.data).transpose([x.axes.index(v) for v in order])
+def _matrix(x: Named, order: Sequence[Axis], kind: Any) -> Data:
+    data = np.asarray(x.data).transpose([x.axes.index(v) for v in order])
+    return data if kind is None else data.astype(kind, order="C", copy=False)
 
 
-def _blas_type(left: Data, right: Data, bound: int | None) -> Any:
-    """Return the cheapest type in which the product is exact (a sum of magnitudes ≤ 2^p is exact with p significand bits)."""
-    if left.size == 0 or right.size == 0:
-        return np.int64
+def _exact_types(a: Data, b: Data, count: int, bound: int | None) -> tuple[Any, Any]:
+    """Return the cheapest type in which the product is exact, and the integer type of its result.
+
+    A sum of magnitudes ≤ 2^p is exact with p significand bits; `bound` limits it for all values, else these values do.
+    """
+    if 0 in (a.size, b.size):
+        return np.int64, np.int64
     if bound is None or bound > FLOAT32_EXACT:
-        actual = _largest(left) * _largest(right) * left.shape[2]
+        actual = _largest(a) * _largest(b) * count
         bound = actual if bound is None else min(actual, bound)
     if bound <= FLOAT32_EXACT:
-        return np.float32
+        return np.float32, np.int32
     if bound <= FLOAT64_EXACT:
-        return np.float64
-    return np.int64 if bound < 1 << 63 else object
+        return np.float64, np.int32 if bound < 1 << 31 else np.int64
+    return (np.int64, np.int64) if bound < 1 << 63 else (object, object)
 
 
 def _largest(x: Data) -> int:
