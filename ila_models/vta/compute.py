@@ -9,6 +9,7 @@ from rewrite_compiler.lang import (
     NOTHING,
     Array,
     Expr,
+    Leaf,
     Step,
     assign,
     clamp,
@@ -23,6 +24,7 @@ from rewrite_compiler.lang import (
     shift,
     signed,
     update,
+    updates,
     when,
     wrap,
 )
@@ -31,6 +33,8 @@ from .config import Config
 from .fields import ADD, ALU, FINISH, GEMM, MAX, MIN, MUL, OPCODE, SHR, Encoding
 
 Fields = dict[str, Expr]
+Scalar = Callable[[Expr, Expr], Expr]  # row and column of an element → value
+Written = tuple[Leaf, tuple[Expr, ...], Expr]
 Body = Callable[[Expr, Expr, Expr], Step]  # destination, source and weight index → what one micro-op does
 OPERATIONS = {
     "alu_min": (MIN, "Keep the smaller of two accumulators, or of an accumulator and the immediate."),
@@ -104,32 +108,32 @@ def _nest(m: Ila, c: Config, f: Fields, source: str, body: Body) -> Step:
 def _gemm(m: Ila, c: Config, f: Fields) -> Step:
     s = m.s
     bits = c.width("acc")
-    element = (c.batch, c.block)
 
     def total(dst: Expr, src: Expr, wgt: Expr, b: Expr, o: Expr) -> Expr:
         dot = reduce_sum(lambda k: s.inp[src, b, k] * s.wgt[wgt, o, k], c.block)
         return wrap(s.acc[dst, b, o] + dot, bits)
 
-    def accumulate(dst: Expr, src: Expr, wgt: Expr) -> Step:
-        added = update(s.acc, element, lambda b, o: ((dst, b, o), total(dst, src, wgt, b, o)))
-        return seq(added, _output(m, c, dst))
+    def micro_op(dst: Expr, src: Expr, wgt: Expr, is_reset: bool) -> Step:
+        def results(b: Expr, o: Expr) -> tuple[Expr, Expr]:
+            new = total(dst, src, wgt, b, o)
+            return (lift(0), new) if is_reset else (new, new)  # a design with an OUT buffer computes its output before it clears
 
-    def reset(dst: Expr, src: Expr, wgt: Expr) -> Step:
-        """Clear; a design with an OUT buffer computes its output before."""
-        cleared = update(s.acc, element, lambda b, o: ((dst, b, o), 0))
-        if m.parameters["behaviour"] == "fsim":
-            return cleared
-        output = update(s.out, element, lambda b, o: ((dst, b, o), wrap(total(dst, src, wgt, b, o), c.width("inp"))))
-        return seq(output, cleared)
+        return _results(m, c, dst, results)
 
-    return when(f["reset"], _nest(m, c, f, "inp", reset), _nest(m, c, f, "inp", accumulate))
+    adding = _nest(m, c, f, "inp", lambda dst, src, wgt: micro_op(dst, src, wgt, False))
+    return when(f["reset"], _nest(m, c, f, "inp", lambda dst, src, wgt: micro_op(dst, src, wgt, True)), adding)
 
 
-def _output(m: Ila, c: Config, dst: Expr) -> Step:
-    """Copy the low bits of an accumulator to OUT, where there is one."""
-    if m.parameters["behaviour"] == "fsim":
-        return NOTHING
-    return update(m.s.out, (c.batch, c.block), lambda b, o: ((dst, b, o), wrap(m.s.acc[dst, b, o], c.width("inp"))))
+def _results(m: Ila, c: Config, dst: Expr, values: Callable[[Expr, Expr], tuple[Expr, Expr]]) -> Step:
+    """Write an accumulator element and, where there is an OUT buffer, the low bits of the output at the same place."""
+
+    def rows(b: Expr, o: Expr) -> list[Written]:
+        acc, out = values(b, o)
+        kept: list[Written] = [(m.s.acc, (dst, b, o), acc)]
+        has_output = m.parameters["behaviour"] != "fsim"
+        return [*kept, (m.s.out, (dst, b, o), wrap(out, c.width("inp")))] if has_output else kept
+
+    return updates((c.batch, c.block), rows)
 
 
 def _declare_alu(m: Ila, c: Config, e: Encoding, name: str) -> None:
@@ -147,15 +151,16 @@ def _declare_alu(m: Ila, c: Config, e: Encoding, name: str) -> None:
     m.instruction(name, Match(decode, {"data": ALU | number << low}), e.alu)(alu)
 
 
-def _operate(m: Ila, c: Config, name: str, dst: Expr, operand: Callable[[Expr, Expr], Expr]) -> Step:
+def _operate(m: Ila, c: Config, name: str, dst: Expr, operand: Scalar) -> Step:
     acc, bits = m.s.acc, c.width("acc")
     if name == "alu_mul" and m.parameters["behaviour"] == "hls":  # leaves ACC alone; OUT is undefined, 0 in the C simulation
         return update(m.s.out, (c.batch, c.block), lambda b, o: ((dst, b, o), 0))
 
-    def result(b: Expr, o: Expr) -> Expr:
-        return wrap(_value(m, name, acc[dst, b, o], operand(b, o)), bits)
+    def results(b: Expr, o: Expr) -> tuple[Expr, Expr]:
+        new = wrap(_value(m, name, acc[dst, b, o], operand(b, o)), bits)
+        return new, new
 
-    return seq(update(acc, (c.batch, c.block), lambda b, o: ((dst, b, o), result(b, o))), _output(m, c, dst))
+    return _results(m, c, dst, results)
 
 
 def _value(m: Ila, name: str, a: Expr, b: Expr) -> Expr:

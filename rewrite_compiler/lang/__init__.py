@@ -4,7 +4,7 @@ from .arith import absolute, bit_not, concat, maximum, minimum, rounded, shift, 
 from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, reduce, reduce_max, reduce_sum
 from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
 from .formats import BFLOAT16, FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format, Int, adaptivfloat_bias
-from .step import NOTHING, Step, assign, cases, let, loop, require, seq, together, update, when
+from .step import NOTHING, Step, assign, cases, let, loop, require, seq, together, update, updates, when
 
 __all__ = [
     "BFLOAT16",
@@ -62,6 +62,7 @@ __all__ = [
     "trunc_div",
     "trunc_mod",
     "update",
+    "updates",
     "when",
     "wrap",
 ]

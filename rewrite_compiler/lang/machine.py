@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import SpecError
+from .accumulate import Accumulation, Form, accumulation, form_of
 from .arrays import Evaluator, NotUniform, Opened, Scope
-from .binders import Leaf
+from .binders import Array, Fold, Leaf
 from .expr import Expr
 from .memory import Memory
 from .named import Affine, Axis, Named, Store, affine, axis_of, reach, scatter, strided
-from .parallel import Analysis, is_parallel
+from .parallel import is_parallel
 from .python import diagnostic
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
@@ -29,7 +30,7 @@ class Machine:
         self.strict = strict
         self.evaluator = Evaluator(self.memories)
         self.axes = self.evaluator.axes
-        self.analyses: dict[Any, Analysis] = {}
+        self.forms: dict[Loop, Form | None] = {}
         self.vectorised = 0
 
     def run(self, step: Step) -> None:
@@ -156,6 +157,10 @@ class Machine:
     # -- loops
 
     def _loop(self, step: Loop) -> None:
+        found = self._accumulation(step)
+        if found is not None:
+            self._accumulate(found)
+            return
         extent = self.evaluator.number(step.extent)
         chunk = self._chunk(step, extent)
         if chunk < 2:
@@ -170,6 +175,22 @@ class Machine:
             with self.along(step.variable):
                 self._step(step.body)
             self.settle(axis)
+
+    def _accumulation(self, step: Loop) -> Accumulation | None:
+        if step not in self.forms:
+            self.forms[step] = form_of(step)
+        form = self.forms[step]
+        return None if form is None else accumulation(self, form)
+
+    def _accumulate(self, found: Accumulation) -> None:
+        """Run a nest of loops as the one step it is; its index tables and its local are dropped afterwards."""
+        self.vectorised += 1
+        for leaf, data in found.tables.items():
+            self.bind(leaf, Store(data))
+        self._step(found.step)
+        for leaf in (*found.tables, *([found.step.local] if isinstance(found.step, Let) else [])):
+            self.forget(frozenset((leaf,)))
+            del self.memories[leaf]
 
     def settle(self, axis: Axis) -> None:
         """End a vectorised loop: memories keep what its last iteration left."""
@@ -198,11 +219,16 @@ class Machine:
         """Drop kept values that depend on the written leaves."""
         scope: Scope | None = self.evaluator.scope
         while scope is not None:
-            for kept in (scope.terms, scope.stores, scope.folds):
-                _drop(kept, written)
+            kept: tuple[dict[Any, Any], ...] = (scope.terms, scope.stores, scope.folds)
+            for values, reads in zip(kept, (_reads, _reads, _fold_reads), strict=True):
+                for k in [k for k in values if not reads(k).isdisjoint(written)]:
+                    del values[k]
             scope = scope.parent
 
 
-def _drop(kept: dict[Any, Any], written: frozenset[Leaf]) -> None:
-    for k in [k for k in kept if not k.reads.isdisjoint(written)]:
-        del kept[k]
+def _reads(x: Expr | Array) -> frozenset[Leaf]:
+    return x.reads
+
+
+def _fold_reads(key: tuple[Fold, bool]) -> frozenset[Leaf]:
+    return key[0].reads

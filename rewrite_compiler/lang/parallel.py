@@ -133,7 +133,7 @@ def _copied(accesses: dict[Leaf, list[_Access]]) -> dict[Leaf, list[_Access]]:
 def _follow_along(machine: Machine, step: Loop, extent: int, trace: _Trace) -> None:
     machine.axes.add(axis_of(step.variable), extent)
     grouped = trace.grouped
-    trace.grouped = grouped or not isinstance(step.body, Update)
+    trace.grouped = grouped or not isinstance(step.body, Update | Together)
     with machine.along(step.variable):
         _follow(machine, step.body, trace)
     trace.grouped = grouped

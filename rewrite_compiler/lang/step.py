@@ -20,6 +20,9 @@ class Step:
     """Base of the six kinds of step."""
 
 
+Written = tuple[Leaf, Operand | tuple[Operand, ...], Operand]  # memory, address, value
+
+
 @dataclass(frozen=True, eq=False)
 class Update(Step):
     """memory[address] := value for all values of the variables at once; the addresses must be distinct."""
@@ -95,6 +98,17 @@ def update(memory: Leaf, over: Sequence[Extent] | Extent, function: Callable[...
     variables = tuple(index_variable(n, e) for n, e in zip("ijklmnopq", extents, strict=False))
     address, value = function(*variables)
     return make_update(memory, variables, tuple(lift(e) for e in extents), address, value)
+
+
+def updates(over: Sequence[Extent] | Extent, function: Callable[..., Sequence[Written]]) -> Step:
+    """Return updates of several memories that go together, where function(i, …) = rows of (memory, address, value).
+
+    What the values share is one term, so that it is computed and recognised once.
+    """
+    extents = as_shape(over)
+    variables = tuple(index_variable(n, e) for n, e in zip("ijklmnopq", extents, strict=False))
+    bounds = tuple(lift(e) for e in extents)
+    return together(*(make_update(memory, variables, bounds, address, value) for memory, address, value in function(*variables)))
 
 
 def assign(memory: Leaf, value: Operand, *index: Operand) -> Update:

@@ -1,0 +1,221 @@
+"""Loops that accumulate, as one update: m[a] := wrap(m[a] + t) for all iterations becomes m[a] := wrap(m[a] + Σ t).
+
+Addition modulo 2^w is associative and commutative, so the iterations that meet in one element may be added in any order.
+Which iterations meet is read from the addresses, which depend on control only; where they do not meet regularly (or a
+statement reads what another wrote) the loop stays a loop. An update of another memory at the same place from the new
+value (a copy of it in another width) keeps what the last of them leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import SpecError
+from . import intervals as iv
+from .binders import Comprehension, Leaf, index_variable, reduction
+from .expr import Expr, const, lift, wrap
+from .named import Data, Named, axis_of
+from .step import Let, Loop, Step, Together, Update
+from .substitute import substitute
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+MEETINGS = 1 << 16  # iterations that are gathered when they meet in no regular pattern
+ADDRESSES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """Nested loops around m[a] := wrap(m[a] + term), and updates at the same place from its value `new`."""
+
+    loops: tuple[Loop, ...]
+    core: Update
+    term: Expr
+    others: tuple[Update, ...]
+    new: Leaf
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulation:
+    """The one step that a nest of loops is, and the contents of the index tables it reads."""
+
+    step: Step
+    tables: dict[Leaf, Data]
+
+
+def form_of(loop: Loop) -> Form | None:
+    """Return the accumulation that a nest of loops is by its form, or None."""
+    loops, inner = _nest(loop)
+    if not isinstance(inner, Update | Together):
+        return None
+    updates = (inner,) if isinstance(inner, Update) else inner.updates
+    written = frozenset(u.memory for u in updates)
+    variables = frozenset(x.variable for x in loops)
+    if len(written) < len(updates) or any(not _steady(x.extent, variables, written) for x in loops):
+        return None
+    for core in updates:
+        term = _added(core, written)
+        if term is not None and _separable(core, variables, written):
+            new = Leaf(core.extents, core.value.interval, False, "new")
+            others = [_beside(core, u, new, variables, written) for u in updates if u is not core]
+            known = tuple(u for u in others if u is not None)
+            return Form(loops, core, term, known, new) if len(known) == len(others) else None
+    return None
+
+
+def _nest(loop: Loop) -> tuple[tuple[Loop, ...], Step]:
+    loops, inner = [loop], loop.body
+    while isinstance(inner, Loop):
+        loops.append(inner)
+        inner = inner.body
+    return tuple(loops), inner
+
+
+def _steady(e: Expr, variables: frozenset[Expr], written: frozenset[Leaf]) -> bool:
+    return e.free.isdisjoint(variables) and e.reads.isdisjoint(written)
+
+
+def _added(u: Update, written: frozenset[Leaf]) -> Expr | None:
+    """Return t of m[a] := wrap(m[a] + t), where t reads nothing that is written."""
+    value = u.value
+    if value.op != "wrap" or value.args[0].op != "add" or iv.of_width(*value.data) != u.memory.interval:
+        return None
+    for old, term in (value.args[0].args, value.args[0].args[::-1]):
+        is_old = old.op == "load" and old.data is u.memory and all(x is y for x, y in zip(old.args, u.address, strict=True))
+        if is_old and term.reads.isdisjoint(written):
+            return term
+    return None
+
+
+def _separable(u: Update, variables: frozenset[Expr], written: frozenset[Leaf]) -> bool:
+    """Tell whether each index depends on loop variables or on the update's own, and on nothing that is written."""
+    own = frozenset(u.variables)
+    steady = all(_steady(n, variables, written) for n in u.extents)
+    return steady and all(a.reads.isdisjoint(written) and (a.free.isdisjoint(own) or a.free.isdisjoint(variables)) for a in u.address)
+
+
+def _beside(core: Update, u: Update, new: Leaf, variables: frozenset[Expr], written: frozenset[Leaf]) -> Update | None:
+    """Return an update of another memory as one over the variables of `core` that reads its value as `new`."""
+    if len(u.extents) != len(core.extents) or any(x is not y for x, y in zip(u.extents, core.extents, strict=True)):
+        return None
+    renamed = dict(zip(u.variables, core.variables, strict=True))
+    address = tuple(substitute(a, renamed) for a in u.address)
+    if len(address) != len(core.address) or any(x is not y for x, y in zip(address, core.address, strict=True)):
+        return None
+    value = substitute(substitute(u.value, renamed), {core.value: new[core.variables]})
+    return Update(u.memory, core.variables, core.extents, core.address, value) if _steady(value, variables, written) else None
+
+
+# -- with the control state known
+
+
+def accumulation(machine: Machine, form: Form) -> Accumulation | None:
+    """Return the step that the loops of a form are now, or None when they must run as loops."""
+    try:
+        return _accumulation(machine, form)
+    except SpecError:  # control that differs between iterations, a term that cannot be rewritten: the loops say what is wrong
+        return None
+
+
+def _accumulation(machine: Machine, form: Form) -> Accumulation | None:
+    extents = [machine.evaluator.number(x.extent) for x in form.loops]
+    place = _places(machine, form, extents) if math.prod(extents) > 1 else None
+    if place is None:
+        return None
+    axes = [axis_of(x.variable) for x in form.loops]
+    data = place.data.reshape([n if a in place.axes else 1 for a, n in zip(axes, extents, strict=True)])
+    summed = [bool((data == data.take([0], axis)).all()) for axis in range(data.ndim)]
+    kept = data[tuple(slice(0, 1) if is_summed else slice(None) for is_summed in summed)].reshape(-1)
+    if len(np.unique(kept)) == len(kept):
+        return Accumulation(_distinct(form, extents, summed), {})
+    meeting = _meetings(kept) if len(kept) <= MEETINGS else None
+    return None if meeting is None else _met(form, extents, summed, meeting)
+
+
+def _places(machine: Machine, form: Form, extents: Sequence[int]) -> Named | None:
+    """Return the place in memory of each iteration, over the loop axes it depends on."""
+    variables = [x.variable for x in form.loops]
+    axes, place = machine.axes, Named(0, ())
+    with machine.evaluator.inner(axes=list(zip(variables, extents, strict=True))):
+        for index, n in zip(form.core.address, form.core.memory.shape, strict=True):
+            if index.free.isdisjoint(variables):
+                continue
+            value = machine.evaluator.value(index)
+            grid = axes.union(place.axes, value.axes)
+            if math.prod(axes.shape(grid)) > ADDRESSES or not set(grid) <= set(map(axis_of, variables)):
+                return None
+            size = machine.evaluator.number(lift(n))
+            place = Named(np.asarray(axes.align(place, grid)) * size + np.asarray(axes.align(value, grid), np.int64), grid)
+        order = tuple(a for a in map(axis_of, variables) if a in place.axes)
+        data = np.asarray(axes.full(place, place.axes)).transpose([place.axes.index(a) for a in order])
+    return Named(data, order)
+
+
+def _meetings(place: Data) -> Data | None:
+    """Return the iterations that meet in each place, one row a place, in order; None when rows differ in length."""
+    found = np.unique(place, return_counts=True)[1]
+    if (found != found[0]).any():
+        return None
+    return np.argsort(place, kind="stable").reshape(len(found), int(found[0]))
+
+
+def _distinct(form: Form, extents: Sequence[int], summed: Sequence[bool]) -> Step:
+    """Return the step when iterations meet exactly along the summed loops."""
+    loops = list(zip((x.variable for x in form.loops), extents, summed, strict=True))
+    over = [(v, n) for v, n, is_summed in loops if is_summed]
+    along = [(v, n) for v, n, is_summed in loops if not is_summed]
+    return _step(form, along, over, {}, {v: const(0) for v, _ in over})
+
+
+def _met(form: Form, extents: Sequence[int], summed: Sequence[bool], meeting: Data) -> Accumulation:
+    """Return the step when the iterations that are not summed meet as the rows of `meeting` say."""
+    rows, columns = meeting.shape
+    g, j = index_variable("g", rows), index_variable("j", columns)
+    loops = list(zip((x.variable for x in form.loops), extents, summed, strict=True))
+    over = [(v, n) for v, n, is_summed in loops if is_summed]
+    moving = [(v, n) for v, n, is_summed in loops if not is_summed]
+    tables = {
+        Leaf((rows, columns), (0, n - 1), False, "meeting"): p for (_, n), p in zip(moving, _unravelled(meeting, moving), strict=True)
+    }
+    found = {v: table[g, j] for (v, _), table in zip(moving, tables, strict=True)}
+    first = {v: table[g, 0] for (v, _), table in zip(moving, tables, strict=True)} | {v: const(0) for v, _ in over}
+    return Accumulation(_step(form, [(g, rows)], [(j, columns), *over], found, first), tables)
+
+
+def _unravelled(meeting: Data, moving: Sequence[tuple[Expr, int]]) -> Sequence[Data]:
+    return np.unravel_index(meeting, [n for _, n in moving])
+
+
+def _step(
+    form: Form, along: Sequence[tuple[Expr, int]], over: Sequence[tuple[Expr, int]], inside: dict[Expr, Expr], first: dict[Expr, Expr]
+) -> Step:
+    """Return the update over `along` and the update's own variables that adds the term of all iterations `over`."""
+    core = form.core
+    variables = (*(v for v, _ in along), *core.variables)
+    extents = (*(const(n) for _, n in along), *core.extents)
+    address = tuple(substitute(a, first) for a in core.address)
+    bits, signed = core.value.data
+    value = wrap(core.memory[address] + _total(substitute(form.term, inside), over), bits, signed)
+    if not form.others:
+        return Update(core.memory, variables, extents, address, value)
+    local = Leaf(extents, value.interval, False, "new")
+    now = {form.new[core.variables]: local[variables]}
+    updates = [Update(u.memory, variables, extents, address, substitute(u.value, now)) for u in form.others]
+    kept = Update(core.memory, variables, extents, address, local[variables])
+    return Let(local, Comprehension(extents, value.interval, False, variables, value), Together((kept, *updates)))
+
+
+def _total(term: Expr, over: Sequence[tuple[Expr, int]]) -> Expr:
+    """Return Σ term; a sum inside is joined with it."""
+    variables, extents = tuple(v for v, _ in over), tuple(const(n) for _, n in over)
+    if not over:
+        return term
+    if term.op == "reduce" and term.data[0] == "sum" and all(n.free.isdisjoint(variables) for n in term.args[1:]):
+        return reduction("sum", (*variables, *term.data[1]), (*extents, *term.args[1:]), term.args[0])
+    return reduction("sum", variables, extents, term)
