@@ -81,7 +81,7 @@ def _by_schema(site: Site, node: Any, reads: Mapping[str, int]) -> list[TensorTy
     except Exception as error:  # the inference raises InferenceError, RuntimeError and ValidationError
         reason = str(error).splitlines()[0].removeprefix("[ShapeInferenceError] ")
         raise InputError("F131", f"{site.op} does not fit its operands: {reason}", place=site.place) from None
-    return [_tensor_type(found.get(o)) for o in node.output if o]
+    return [_tensor_type(found.get(o), o) for o in node.output if o]
 
 
 def _opset(domain: str, version: int) -> Any:
@@ -97,8 +97,11 @@ def _small(context: Context, reads: Mapping[str, int]) -> dict[str, Any]:
     return {name: numpy_helper.from_array(x) for name, x in known.items() if x is not None and x.size <= SMALL}
 
 
-def _tensor_type(proto: Any) -> TensorType | None:
-    if proto is None or not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
+def _tensor_type(proto: Any, name: str) -> TensorType | None:
+    kind = proto.WhichOneof("value") if proto is not None else None
+    if kind is not None and kind != "tensor_type":
+        raise InputError("F133", f'"{name}" must be a tensor, not {kind.removesuffix("_type")}')
+    if kind is None or not proto.tensor_type.HasField("shape"):
         return None
     extents = [int(d.dim_value) for d in proto.tensor_type.shape.dim if d.HasField("dim_value")]
     if len(extents) != len(proto.tensor_type.shape.dim):

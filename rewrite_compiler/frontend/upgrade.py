@@ -20,6 +20,9 @@ NEWEST = 26  # onnxruntime 1.31 loads no newer operator set
 # lowered from their own version: their conversion needs shapes
 BY_VERSION = frozenset({"Softmax", "LogSoftmax", "GroupNormalization"})
 
+# operators with the versions that the converter gives another meaning
+MISCONVERTED = frozenset({("Scan", 8)})
+
 
 @cache
 def schema_of(op: str, domain: str, version: int) -> Any:
@@ -59,6 +62,8 @@ class Upgrader:
         if not wanted:
             return
         try:
+            for node, _ in wanted.values():
+                _check_convertible(node, version)
             templates = _converted([n for n, _ in wanted.values()], version, self.target)
         except Exception:  # the converter raises RuntimeError and others; one by one it is clear which node it was
             templates = [_converted_alone(n, version, self.target, place) for n, place in wanted.values()]
@@ -116,8 +121,15 @@ def _unnumbered(node: Any, n: int) -> Any:
     return renamed(node, short, short)
 
 
+def _check_convertible(node: Any, version: int) -> None:
+    since = schema_of(node.op_type, "", version).since_version
+    if (node.op_type, since) in MISCONVERTED:
+        raise ValueError("it changed its meaning")
+
+
 def _converted_alone(node: Any, version: int, target: int, place: str) -> tuple[Any, ...]:
     try:
+        _check_convertible(node, version)
         return _converted([node], version, target)[0]
     except Exception as error:
         raise InputError(

@@ -19,9 +19,13 @@ OpaqueRunner = Callable[[Node, Sequence[Data]], Sequence[Data]]
 
 def run_op(operator: Op, operands: Sequence[Data], attributes: Mapping[str, AttributeValue], real: Any = None) -> list[Data]:
     """Return the outputs of one operator on concrete operands; floats are computed in `real` (default: the operands' type)."""
-    leaves = [_leaf(n, x) for n, x in enumerate(operands)]
     kinds = [x.dtype for x in operands if np.issubdtype(x.dtype, np.floating)]
     compute = real or (np.result_type(*kinds) if kinds else np.float64)
+    shapes = operator.shapes([tuple(x.shape) for x in operands], attributes)
+    if all(0 in shape for shape in shapes):  # nothing to compute, and indices of empty tensors have no place to point at
+        own = bool(operands) and (real is None or not np.issubdtype(operands[0].dtype, np.floating))
+        return [np.zeros(shape, operands[0].dtype if own else compute) for shape in shapes]
+    leaves = [_leaf(n, x) for n, x in enumerate(operands)]
     values = {leaf: x.astype(compute) if leaf.real else x for leaf, x in zip(leaves, operands, strict=True)}
     meaning = operator.meaning(*leaves, **attributes)
     arrays = meaning if isinstance(meaning, tuple) else (meaning,)

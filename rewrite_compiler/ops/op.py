@@ -23,6 +23,10 @@ class ShapeError(InputError):
     def __init__(self, sentence: str) -> None:
         super().__init__("F131", sentence)
 
+    def at(self, place: str) -> InputError:
+        """Return the same refusal at `place`."""
+        return InputError(self.problem.code, self.problem.sentence, place=place)
+
 
 @dataclass(frozen=True)
 class Attribute:

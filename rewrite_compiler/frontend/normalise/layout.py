@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...ir.program import Value
+from ...ops import OPS
 from ...ops.op import ShapeError
 from ..context import Unsupported
 from ..fold import out_of_range
@@ -143,7 +144,9 @@ def _transpose(site: Site) -> list[Value]:
 def _concat(site: Site) -> list[Value]:
     site.require_native()
     values, axis = site.values(), _one_axis(site, 0, site.rank(0))
-    return [values[0] if len(values) == 1 else site.apply("concat", *values, axis=axis)]
+    OPS["concat"].shapes([site.type(v).shape for v in values], {"axis": axis})
+    kept = [v for v in values if site.type(v).shape[axis]] or values[:1]
+    return [kept[0] if len(kept) == 1 else site.apply("concat", *kept, axis=axis)]
 
 
 def _split(site: Site) -> list[Value]:
