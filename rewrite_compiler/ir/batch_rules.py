@@ -157,8 +157,10 @@ def _reshape(c: Case) -> Carried:
     place, new = c.first(), tuple(c.attributes["shape"])
     found = list(candidates(new, place.lead(c.shapes[0])))
     if not found:
-        raise Refused(f"the samples lie within an axis of {new} when {c.shapes[0]} is regrouped")
-    best = place if place in found else found[0]
+        raise Refused(f"its result {new} has no axis for the samples of {c.shapes[0]}")
+    # of the spellings of one order: where as many elements of each sample stand together, for this is the batch axis
+    inner = place.inner(c.shapes[0])
+    best = min(found, key=lambda p: (p.inner(new) != inner, p != place, p.outer))
     return Carried((best,), {"shape": best.scaled(new, c.samples)})
 
 
@@ -265,6 +267,14 @@ def _per_tensor(c: Case) -> Carried:
     return _unary(c)
 
 
+def _quantised_matmul(b: int, c: Case) -> Carried:
+    """Carry samples through the rows of a matrix product whose operand `b` is one matrix."""
+    place = c.first()
+    if len(c.shapes[b]) != 2:
+        raise Refused(f"its operand {b} is not one matrix")
+    return Carried((place,)) if place.axis != len(c.shapes[0]) - 1 else _contracts(0)
+
+
 # source operators the engine does not interpret: those known to work element by element, with broadcasting …
 ELEMENTWISE_SOURCES = (
     "Abs Acos Acosh Add And Asin Asinh Atan Atanh BiasGelu BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos "
@@ -282,6 +292,8 @@ SOURCE_RULES: dict[str, Rule] = {
     **dict.fromkeys(BATCHED_SOURCES.split(), partial(_leading_axes, 1)),
     "QuantizeLinear": _per_tensor,
     "DequantizeLinear": _per_tensor,
+    "MatMulInteger": partial(_quantised_matmul, 1),
+    "QLinearMatMul": partial(_quantised_matmul, 3),
 }
 
 

@@ -27,6 +27,14 @@ class Place:
         """Return how many elements' blocks lie before the samples in row-major order."""
         return math.prod(shape[: self.axis]) * self.outer
 
+    def inner(self, shape: Shape) -> int:
+        """Return how many indices of the axis belong together to one sample."""
+        return shape[self.axis] // self.outer
+
+    def split(self, shape: Shape) -> tuple[Shape, Shape]:
+        """Return the extents before the samples and those behind them."""
+        return (*shape[: self.axis], self.outer), (self.inner(shape), *shape[self.axis + 1 :])
+
     def scaled(self, shape: Shape, samples: int) -> Shape:
         """Return the shape of the tensor that holds all samples."""
         return (*shape[: self.axis], shape[self.axis] * samples, *shape[self.axis + 1 :])
@@ -46,15 +54,10 @@ def equivalents(shape: Shape, place: Place) -> list[Place]:
     return [place, *(p for p in candidates(shape, place.lead(shape)) if p != place)]
 
 
-def _split(shape: Shape, place: Place) -> tuple[Shape, Shape]:
-    """Return the extents before the samples and those behind them."""
-    return (*shape[: place.axis], place.outer), (shape[place.axis] // place.outer, *shape[place.axis + 1 :])
-
-
 def merged(batch: Data, place: Place) -> Data:
     """Return samples (first axis) as one tensor with the samples in their place."""
     samples, *shape = batch.shape
-    before, behind = _split(tuple(shape), place)
+    before, behind = place.split(tuple(shape))
     parts = batch.reshape(samples, *before, *behind)
     return np.moveaxis(parts, 0, len(before)).reshape(place.scaled(tuple(shape), samples))
 
@@ -64,7 +67,7 @@ def separated(tensor: Data, place: Place | None, samples: int) -> Data:
     if place is None:
         return np.broadcast_to(tensor, (samples, *tensor.shape))
     shape = (*tensor.shape[: place.axis], tensor.shape[place.axis] // samples, *tensor.shape[place.axis + 1 :])
-    before, behind = _split(shape, place)
+    before, behind = place.split(shape)
     parts = tensor.reshape(*before, samples, *behind)
     return np.moveaxis(parts, len(before), 0).reshape(samples, *shape)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..ops.op import AttributeValue, Shape
+from ..ops import OPS
+from ..ops.op import Shape
 from .batch_rules import Carried, Case, Refused, Rule, rule_of
 from .placement import Place, equivalents, spread
 from .program import OPAQUE, Node, Program, Value
 from .types import TensorType
 
-SPELLINGS = 1024  # combinations of operand spellings tried for one node
+ATTEMPTS = 1024  # combinations of places of the operands tried for one node
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Rebatched:
     program: Program
     places: Mapping[Value, Place]
     samples: int
+    moves: int  # transposes put in because an operator needs the samples elsewhere
 
     @property
     def axes(self) -> dict[Value, int]:
@@ -60,6 +63,41 @@ def rebatched(p: Program, samples: int, batched: Mapping[Value, int | Place]) ->
     return work.finish()
 
 
+def naturally_rebatched(p: Program, samples: int, inputs: Sequence[Value]) -> Rebatched | NotBatchable:
+    """Return the program for `samples` samples with the axis of the inputs chosen: one number for all, fewest moves, then lowest."""
+    found: list[Rebatched] = []
+    refused: NotBatchable | None = None
+    for axis in range(max((len(p.types[v].shape) for v in inputs), default=1)):
+        result = rebatched(p, samples, {v: min(axis, len(p.types[v].shape) - 1) for v in inputs})
+        if isinstance(result, NotBatchable):
+            refused = refused or result
+        else:
+            found.append(result)
+    return min(found, key=lambda r: r.moves) if found or refused is None else refused
+
+
+def attempts(shapes: Sequence[Shape], own: Sequence[Place | None]) -> Iterator[tuple[Place | None, ...]]:
+    """Yield places for the operands of a node, cheapest first: as they are, spelt in another way, moved."""
+    yield tuple(own)
+    spelt = [[None] if p is None else equivalents(s, p) for p, s in zip(own, shapes, strict=True)]
+    anywhere = [c if c == [None] else [*c, *_axes(s)] for c, s in zip(spelt, shapes, strict=True)]
+    for choices in (spelt, anywhere):
+        yield from _aligned(choices)
+        yield from itertools.islice(itertools.product(*choices), ATTEMPTS // 4)
+
+
+def _axes(shape: Shape) -> list[Place]:
+    """Return the places in front of each axis, axes of extent 1 first: they are batch axes more often."""
+    return [Place(axis) for axis in sorted(range(len(shape)), key=lambda a: (shape[a] != 1, a)) if math.prod(shape)]
+
+
+def _aligned(choices: Sequence[Sequence[Place | None]]) -> Iterator[tuple[Place | None, ...]]:
+    """Yield the choices that put the samples of all operands at one place."""
+    for place in next(c for c in choices if c[0] is not None):
+        if all(c[0] is None or place in c for c in choices):
+            yield tuple(None if c[0] is None else place for c in choices)
+
+
 def _label(p: Program, node: Node) -> str:
     return p.opaque_of(node).label if node.op == OPAQUE else node.op
 
@@ -70,12 +108,19 @@ class _Work:
     def __init__(self, p: Program, samples: int, places: dict[Value, Place]) -> None:
         self.p = p
         self.samples = samples
-        self.places = places
+        self.places: dict[Value, Place] = {}
         self.types = list(p.types)
         self.names = list(p.names)
         self.nodes: list[Node] = []
         self.constants = dict(p.constants)
         self.made: dict[tuple[Any, ...], Value] = {}
+        self._place(places)
+
+    def _place(self, places: Mapping[Value, Place]) -> None:
+        """Note where values have their samples, and the types they get by that."""
+        self.places.update(places)
+        for v, place in places.items():
+            self.types[v] = TensorType(place.scaled(self.p.types[v].shape, self.samples), self.p.types[v].dtype)
 
     def carry(self, node: Node) -> None:
         """Add one node; Refused when the samples cannot pass."""
@@ -89,16 +134,15 @@ class _Work:
         places, carried = self._passing(rule, node, own)
         inputs = [self._operand(v, n, places[n], carried) for n, v in enumerate(node.inputs)]
         attributes = tuple((k, carried.attributes.get(k, value)) for k, value in node.attributes)
-        self.places.update(zip(node.outputs, carried.results, strict=True))
+        self._place(dict(zip(node.outputs, carried.results, strict=True)))
         self.nodes.append(replace(node, inputs=tuple(inputs), attributes=attributes))
 
     def _passing(self, rule: Rule, node: Node, own: Sequence[Place | None]) -> tuple[Sequence[Place | None], Carried]:
-        """Return the first spelling of the operands' places under which the rule lets the samples pass."""
+        """Return the first places of the operands under which the rule lets the samples pass."""
         shapes = [self.p.types[v].shape for v in node.inputs]
         results = [self.p.types[v].shape for v in node.outputs]
-        spellings = [[None] if p is None else equivalents(s, p) for p, s in zip(own, shapes, strict=True)]
         first: Refused | None = None
-        for places in itertools.islice(itertools.product(*spellings), SPELLINGS):
+        for places in itertools.islice(attempts(shapes, own), ATTEMPTS):
             try:
                 return places, rule(Case(node.op, shapes, places, dict(node.attributes), results, self.samples))
             except Refused as refused:
@@ -109,31 +153,43 @@ class _Work:
     def _operand(self, v: Value, n: int, place: Place | None, carried: Carried) -> Value:
         if place is None:
             return self._repeated(v, carried.repeated[n]) if n in carried.repeated else v
-        if place == self.places[v]:
+        shape, own = self.p.types[v].shape, self.places[v]
+        if place == own:
             return v
-        return self._apply("reshape", v, place.scaled(self.p.types[v].shape, self.samples))
+        if place.lead(shape) != own.lead(shape):
+            v = self._moved(v, shape, own.lead(shape), place.lead(shape))
+        return self._reshaped(v, place.scaled(shape, self.samples))
+
+    def _moved(self, v: Value, shape: Shape, old: int, new: int) -> Value:
+        """Return a value as [before, samples, behind] with `new` instead of `old` blocks before the samples."""
+        low, high = min(old, new), max(old, new)
+        middle, behind = high // low, math.prod(shape) // high
+        v = self._reshaped(v, (low, *((self.samples, middle) if old == low else (middle, self.samples)), behind))
+        return self._apply("transpose", v, "perm", (0, 2, 1, 3))
 
     def _repeated(self, v: Value, place: Place) -> Value:
         """Return a value without samples, repeated for each sample."""
         shape, key = self.types[v].shape, ("repeated", v, place)
         data = self.constants.get(v)
         if data is None:
-            inner = shape[place.axis] // place.outer
-            before, behind = (*shape[: place.axis], place.outer), (inner, *shape[place.axis + 1 :])
-            split = self._apply("reshape", v, (*before, 1, *behind))
-            wide = self._apply("expand", split, (*before, self.samples, *behind))
-            return self._apply("reshape", wide, place.scaled(shape, self.samples))
+            before, behind = place.split(shape)
+            split = self._reshaped(v, (*before, 1, *behind))
+            wide = self._apply("expand", split, "shape", (*before, self.samples, *behind))
+            return self._reshaped(wide, place.scaled(shape, self.samples))
         if key not in self.made:
             self.made[key] = self._value(place.scaled(shape, self.samples), v)
             self.constants[self.made[key]] = spread(data, place, self.samples)
         return self.made[key]
 
-    def _apply(self, op: str, v: Value, shape: Shape) -> Value:
-        key = (op, v, shape)
+    def _reshaped(self, v: Value, shape: Shape) -> Value:
+        return self._apply("reshape", v, "shape", shape)
+
+    def _apply(self, op: str, v: Value, name: str, value: Shape) -> Value:
+        key = (op, v, value)
         if key not in self.made:
+            (shape,) = OPS[op].shapes([self.types[v].shape], {name: value})
             self.made[key] = self._value(shape, v)
-            attributes: tuple[tuple[str, AttributeValue], ...] = (("shape", shape),)
-            self.nodes.append(Node(op, (v,), (self.made[key],), attributes))
+            self.nodes.append(Node(op, (v,), (self.made[key],), ((name, value),)))
         return self.made[key]
 
     def _value(self, shape: Shape, like: Value) -> Value:
@@ -142,9 +198,7 @@ class _Work:
         return len(self.types) - 1
 
     def finish(self) -> Rebatched:
-        """Return the program with the types that its values have now."""
-        for v, place in self.places.items():
-            t = self.types[v]
-            self.types[v] = TensorType(place.scaled(t.shape, self.samples), t.dtype)
+        """Return the program."""
         p = replace(self.p, types=tuple(self.types), names=tuple(self.names), nodes=tuple(self.nodes), constants=self.constants)
-        return Rebatched(p, self.places, self.samples)
+        moves = sum(key[0] == "transpose" for key in self.made)
+        return Rebatched(p, self.places, self.samples, moves)

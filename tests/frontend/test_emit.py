@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.emit import About, to_model, to_onnx
+from rewrite_compiler.frontend.opaque import placed
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp, Program
 from rewrite_compiler.ir.types import TensorType
@@ -288,35 +289,37 @@ def test_different_bodies_are_different_functions() -> None:
 # -- opaque operations
 
 
-def with_opaque(payload: Any, types: list[TensorType], result: TensorType, domain: str = "") -> Program:
+def with_opaque(source: Any, types: list[TensorType], result: TensorType) -> Program:
+    """A program of one opaque operation, whose payload is made as the importer makes it."""
     b = Builder("opaque")
     values = [b.input(f"in{n}", t) for n, t in enumerate(types)]
     y = b.value(result, "y")
-    b.opaque["k"] = OpaqueOp(payload.op_type, domain, payload.SerializeToString(), "not understood")
+    b.opaque["k"] = OpaqueOp(source.op_type, source.domain, placed(source).SerializeToString(), "not understood")
     b.node(Node("opaque", tuple(values), (y,), (("key", "k"),)))
     return b.finish([y])
 
 
 def test_an_opaque_operation_is_restored() -> None:
-    payload = helper.make_node("Resize", ["a", "", "s"], ["b"], mode="nearest")
-    b = Builder("resize")
-    x, s = b.input("x", TensorType((1, 1, 2, 2))), b.constant(np.array([1, 1, 2, 2], np.float32), "s")
-    y = b.value(TensorType((1, 1, 4, 4)), "y")
-    b.opaque["k"] = OpaqueOp("Resize", "", payload.SerializeToString(), "not understood")
-    b.node(Node("opaque", (x, s), (y,), (("key", "k"),)))
-    (found,) = in_onnxruntime(to_onnx(b.finish([y])), {"x": np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)})
+    source = helper.make_node("Resize", ["a", "", "s"], ["b"], mode="nearest")
+    p = with_opaque(source, [TensorType((1, 1, 2, 2)), TensorType((4,))], TensorType((1, 1, 4, 4)))
+    model = to_model(p)
+    assert [n.input for n in model.graph.node] == [["in0", "", "in1"]]
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"in0": np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), "in1": np.array([1, 1, 2, 2], np.float32)})
     assert found[0, 0].tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]]
 
 
 def branch(name: str, op_type: str) -> Any:
-    out = helper.make_tensor_value_info("r", TensorProto.FLOAT, [2])
-    inner = [helper.make_node(op_type, ["outer", "in1"], ["t"]), helper.make_node("Relu", ["t"], ["r"])]
+    """A subgraph that reads two outer values and has a name of its own that is used outside too."""
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    inner = [helper.make_node(op_type, ["outer", "other"], ["t"]), helper.make_node("Relu", ["t"], ["y"])]
     return helper.make_graph(inner, name, [], [out])
 
 
 def test_subgraphs_read_renamed_values() -> None:
-    payload = helper.make_node("If", ["c"], ["z"], then_branch=branch("yes", "Add"), else_branch=branch("no", "Mul"))
-    p = with_opaque(payload, [TensorType((), "bool"), TensorType((2,)), TensorType((2,))], TensorType((2,)))
+    source = helper.make_node("If", ["c"], ["z"], then_branch=branch("yes", "Add"), else_branch=branch("no", "Mul"))
+    p = with_opaque(source, [TensorType((), "bool"), TensorType((2,)), TensorType((2,))], TensorType((2,)))
     two, three = np.array([2, -9], np.float32), np.array([3, 1], np.float32)
     for condition, wanted in ((True, [5, 0]), (False, [6, 0])):
         (found,) = in_onnxruntime(to_onnx(p), {"in0": np.array(condition), "in1": two, "in2": three})
@@ -324,8 +327,9 @@ def test_subgraphs_read_renamed_values() -> None:
 
 
 def test_a_domain_of_onnxruntime_is_imported() -> None:
-    payload = helper.make_node("Gelu", ["a"], ["b"], domain="com.microsoft")
-    p = with_opaque(payload, [TensorType((2,))], TensorType((2,)), "com.microsoft")
+    source = helper.make_node("Gelu", ["a"], ["b"], domain="com.microsoft")
+    p = with_opaque(source, [TensorType((2,))], TensorType((2,)))
+    assert {o.domain: o.version for o in to_model(p).opset_import} == {"": 21, "com.microsoft": 1}
     (found,) = in_onnxruntime(to_onnx(p), {"in0": np.array([0, 100], np.float32)})
     assert found.tolist() == [0, 100]
 
