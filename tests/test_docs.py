@@ -41,8 +41,8 @@ def test_every_link_inside_the_project_leads_somewhere(path: Path) -> None:
     assert not dead
 
 
-def test_the_readme_gives_the_command_that_continuous_integration_runs() -> None:
-    for file in ("README.md", ".ci/run"):
+def test_both_guides_give_the_command_that_continuous_integration_runs() -> None:
+    for file in ("README.md", "CONTRIBUTING.md", ".ci/run"):
         assert TEST_COMMAND in (ROOT / file).read_text("utf-8"), file
 
 
