@@ -12,7 +12,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr.numerics import decoded, encode, fixed
-from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum
+from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
 from rewrite_compiler.lang.formats import AdaptivFloat
 from rewrite_compiler.target import Device, Limit, Target
 
@@ -56,12 +56,12 @@ def linear_limits(t: int, k: int, n: int) -> Iterator[Limit]:
 
 @linear.numerics
 def linear_codes(x: Array, w: Array, b: Array, f: Formats) -> Array:
-    """Exact products, one floor shift to 14 fraction bits, the bias, a symmetric clamp, one rounding to the output format."""
+    """Exact products summed in 32 bits that wrap, one floor shift to 14 fraction bits, the bias, a symmetric clamp, one rounding to the output format."""
     shift = 14 - f["w"].bias - f["x"].bias
     limit = (1 << 19) - 1
 
     def element(t: Expr, n: Expr) -> Expr:
-        total = reduce_sum(lambda k: decoded(x[t, k]) * decoded(w[n, k]), x.shape[1])
+        total = signed(reduce_sum(lambda k: decoded(x[t, k]) * decoded(w[n, k]), x.shape[1]), 32)
         word = clamp((total >> shift) + fixed(b[n], f["b"].bias), -limit, limit)
         return encode(word, lift(f["y"].bias))
 

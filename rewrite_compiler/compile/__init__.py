@@ -1,0 +1,12 @@
+"""Compile: from a model to a plan."""
+
+from .accounting import Account, account
+from .calibrate import calibrated, float_program
+from .compile import Options, chosen_targets, compile_model
+from .document import PlanFiles, is_plan, plan_files, plan_onnx, read_plan
+from .plan import Absorbed, Calibration, HostNode, Offload, Plan, Reason, to_json
+
+__all__ = [
+    "Absorbed", "Account", "Calibration", "HostNode", "Offload", "Options", "Plan", "PlanFiles", "Reason", "account", "calibrated",
+    "chosen_targets", "compile_model", "float_program", "is_plan", "plan_files", "plan_onnx", "read_plan", "to_json",
+]  # fmt: skip

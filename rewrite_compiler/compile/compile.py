@@ -100,7 +100,7 @@ def _plan(
     )
     return Plan(
         model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.opset},
-        program=matched.program, targets=tuple(targets), offloads=offloads, host=counted.host, absorbed=counted.absorbed,
+        source=model.program, program=matched.program, targets=tuple(targets), offloads=offloads, host=counted.host, absorbed=counted.absorbed,
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
         counts=_counts(targets, matched.program, by_name), lowered_counts={t.name: {} for t in targets},
         exact_counts=_counts(targets, exact.program, by_name),

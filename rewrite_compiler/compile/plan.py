@@ -71,6 +71,7 @@ class Plan:
     """A compiled program."""
 
     model: MappingOf[str, Any]  # path, sha256, ops
+    source: Program  # as imported, before matching
     program: Program
     targets: tuple[Target, ...]
     offloads: tuple[Offload, ...]
@@ -134,7 +135,7 @@ def _offload(o: Offload) -> dict[str, Any]:
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": None, "nodes": list(o.nodes),
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
-        "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile), "formats": {n: f.parameters for n, f in o.formats.items()},
+        "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile), "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": None, "cost": None,
     }  # fmt: skip
 

@@ -18,6 +18,7 @@ import z3
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table
+from .bounds import Bounds
 from .expr import INTEGER, Expr, fold_constant, lift
 from .named import Data
 from .python import diagnostic, table_entries
@@ -44,9 +45,16 @@ class Symbolic:
         self.memories = dict(memories)
         self.uninterpreted_tables = uninterpreted_tables
         self.axioms: list[z3.BoolRef] = []
+        self.table_intervals: dict[str, iv.Interval] = {}
+        self.bounds = Bounds(self.table_intervals)
         self.bound: dict[Expr, Value] = {}
         self.kept: list[dict[Any, Any]] = [{}]
         self.levels: list[frozenset[Expr]] = [frozenset()]
+
+    def bind(self, leaf: Leaf, data: Data) -> None:
+        """Give a leaf its elements."""
+        self.memories[leaf] = data
+        self._forget()
 
     # -- terms
 
@@ -101,7 +109,14 @@ class Symbolic:
         if e.op == "call":
             return uninterpreted(e.data, [_real(self.value(a)) for a in e.args])
         operands = [self.value(a) for a in e.args]
+        if e.op == "wrap" and self._fits(e, operands[0]):
+            return operands[0]
         return OPERATORS[e.op](e, *operands)
+
+    def _fits(self, e: Expr, x: Value) -> bool:
+        """Tell whether a wrapped value cannot leave its width, so that the wrap is the identity."""
+        x = number_of(x)
+        return isinstance(x, z3.ArithRef) and iv.inside(self.bounds.of(x), iv.of_width(*e.data))
 
     def _select(self, e: Expr) -> Value:
         condition = truth(self.value(e.args[0]))
@@ -157,6 +172,7 @@ class Symbolic:
                 flat = flat * n + x - (d[0] or 0)
             return table_entries(table)[flat]
         if self.uninterpreted_tables:
+            self.table_intervals[f"table_{table.name}"] = e.interval
             return self._bounded(uninterpreted(f"table_{table.name}", [_term(x) for x in operands], integer=True), e.interval)
         return self._bind(table.parameters, operands, lambda: self.value(table.body))
 
@@ -215,8 +231,9 @@ class Symbolic:
         elif isinstance(step, When):
             self.run(step.then if self._now(step.condition) else step.otherwise)
         elif isinstance(step, Let):
-            self.kept[-1] = {}
+            self._forget()
             self.memories[step.local] = self.array(step.array)
+            self._forget()
             self.run(step.body)
         elif isinstance(step, Require) and not self._now(step.condition):
             raise diagnostic(step.code, step.sentence, **{name: self.number(e) for name, e in step.values})

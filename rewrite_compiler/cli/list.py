@@ -1,0 +1,50 @@
+"""flexmatch list: what there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .common import emit_json, parser, say
+
+SCHEMA = "flexmatch.list/1"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("list", "List accelerators, operations, rules and applications.")
+    given = made.parse_args(arguments)
+    document = listing()
+    emit_json(document, given.json)
+    lines: list[str] = []
+    for kind in ("targets", "rules", "apps"):
+        lines.append(f"{kind}:")
+        lines += [f"  {row['name']:<36} {row['about']}" for row in document[kind]]
+    say(given, lines)
+    return 0
+
+
+def listing() -> dict[str, Any]:
+    """Return everything by kind, each with its name, place and one line."""
+    from ..apps import APPS
+    from ..rewrite.ruleset import shipped_rules
+    from ..target import load_target, target_names
+
+    targets = [load_target(name) for name in target_names()]
+    return {
+        "schema": SCHEMA,
+        "targets": [
+            {"name": t.name, "about": ", ".join(t.mappings), "parameters": {k: list(v) for k, v in t.parameters.items()}} for t in targets
+        ],
+        "mappings": [{"name": m.name, "about": _first(m.rule.doc), "at": _short(m.rule.place)} for t in targets for m in t.mappings.values()],
+        "rules": [{"name": r.name, "about": _first(r.doc), "at": _short(r.place), "grade": r.grade, "phase": r.phase} for r in shipped_rules()],
+        "apps": [{"name": a.name, "about": a.about} for a in APPS],
+    }
+
+
+def _first(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def _short(place: str) -> str:
+    return "/".join(place.split("/")[-2:])

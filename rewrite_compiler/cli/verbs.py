@@ -1,0 +1,38 @@
+"""The verbs: name, module, one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb of the command line."""
+
+    module: str
+    line: str
+
+
+VERBS = {
+    "compile": Verb("compile", "MODEL --accel NAME: find every offload, write the plan (the bare form does this too)"),
+    "demo": Verb("demo", "compile and co-simulate a shipped application"),
+    "cosim": Verb("cosim", "PLAN or MODEL --data FILE: run the whole application, offloads bit-exactly"),
+    "prove": Verb("prove", "judge rules, mappings and accelerator models"),
+    "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
+    "list": Verb("list", "accelerators, operations, rules, applications"),
+}
+
+
+def overview() -> str:
+    """Return the text of `flexmatch --help`."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {name:<{width}}  {verb.line}" for name, verb in VERBS.items())
+    return f"""usage: flexmatch MODEL.onnx --accel NAME
+       flexmatch VERB …
+
+What whole applications do on an accelerator: offloads, reasons, accuracy.
+
+{verbs}
+
+flexmatch VERB --help lists a verb's options. Exit codes: 0 done, 1 the answer is no,
+2 usage, 3 input refused, 4 out of budget, 5 internal error, 130 interrupted."""

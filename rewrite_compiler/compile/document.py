@@ -1,0 +1,134 @@
+"""Plan files: the plan as JSON and as an ONNX model with offloads as local functions; reading a plan back.
+
+Each file names the other's hash. A plan never causes code to be loaded: reading one compiles its model again with the
+targets and settings it names, which must be shipped, installed or given again, and takes its formats over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping as MappingOf, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import AnswerNo, InputError, UsageError
+from ..frontend.emit import About, to_onnx
+from ..ir.program import Node, Program
+from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
+from ..limits import DEFAULT, Limits
+from ..target import Target, body_of
+from .compile import Options, compile_model
+from .plan import SCHEMA, Calibration, Offload, Plan, to_json
+
+FORMATS: dict[str, type[Format]] = {kind.__name__.lower(): kind for kind in (AdaptivFloat, Fixed, Int, IEEE)}
+
+
+@dataclass(frozen=True)
+class PlanFiles:
+    """The two files of a plan."""
+
+    document: dict[str, Any]
+    onnx: bytes
+
+
+def plan_files(plan: Plan) -> PlanFiles:
+    """Return the JSON document and the ONNX model of a plan; each names the other's sha256."""
+    document = to_json(plan)
+    content = {key: value for key, value in document.items() if key != "run"}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    onnx = plan_onnx(plan, About(doc="Plan of flexmatch: offloads are local functions.", metadata={"flexmatch.plan_sha256": digest}))
+    run = document.pop("run")
+    return PlanFiles({**document, "plan_sha256": digest, "onnx_sha256": hashlib.sha256(onnx).hexdigest(), "run": run}, onnx)
+
+
+def plan_onnx(plan: Plan, about: About | None = None) -> bytes:
+    """Return the plan's program as an ordinary ONNX model."""
+    offloads = {o.node.outputs[0]: o for o in plan.offloads}
+    return to_onnx(plan.program, lambda node: _body(plan.program, offloads[node.outputs[0]], node), about=about)
+
+
+def _body(p: Program, o: Offload, node: Node) -> Program:
+    return body_of(o.mapping, [p.types[v] for v in node.inputs], dict(node.attributes))
+
+
+def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits = DEFAULT) -> Plan:
+    """Return the plan of a plan JSON file; its model must be where the plan says, relative to the plan or as it is."""
+    document = _document(path)
+    model = _model_path(path, document["model"])
+    settings = document["settings"]
+    options = Options(
+        exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
+        without=tuple(settings["without"]), limits=limits,
+    )  # fmt: skip
+    plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
+    if plan.model["sha256"] != document["model"]["sha256"]:
+        raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=str(path), help="compile again")
+    changed = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
+    return _with_formats(replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed))), document, path)
+
+
+def is_plan(path: Path) -> bool:
+    """Tell whether a file is a plan's JSON or has one beside it."""
+    return path.suffix == ".json" or (path.suffix == ".onnx" and _beside(path) is not None)
+
+
+def _beside(path: Path) -> Path | None:
+    """Return the plan JSON beside a plan's ONNX file: the one that names its sha256."""
+    candidate = path.with_suffix(".json")
+    if not path.is_file() or not candidate.is_file():
+        return None
+    try:
+        named = json.loads(candidate.read_bytes()).get("onnx_sha256")
+    except (ValueError, AttributeError):
+        return None
+    return candidate if named == hashlib.sha256(path.read_bytes()).hexdigest() else None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    file = path if path.suffix == ".json" else _beside(path) or path
+    try:
+        document = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise UsageError("F101", f"there is no file {file}", help="give a plan or a model") from None
+    except ValueError as error:
+        raise InputError("F103", f"the file is not a plan: {error}", place=str(file)) from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        raise InputError("F220", f'Schema of a plan must be "{SCHEMA}", not "{schema}"', place=str(file), help="compile the model again")
+    missing = [key for key in ("model", "targets", "settings", "offloads") if key not in document]
+    if missing:
+        raise InputError("F220", f'the plan has no key "{missing[0]}"', place=str(file), help="compile the model again")
+    return dict(document)
+
+
+def _model_path(plan: Path, model: MappingOf[str, Any]) -> Path:
+    given = Path(model["path"])
+    beside = plan.parent / given
+    return beside if not given.is_absolute() and beside.is_file() else given
+
+
+def _target_text(target: MappingOf[str, Any]) -> str:
+    parameters = ",".join(f"{k}={v}" for k, v in target["parameters"].items())
+    return f"{target['name']}:{parameters}" if parameters else str(target["name"])
+
+
+def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan:
+    old = {o["id"]: o for o in document["offloads"]}
+    offloads = []
+    for o in plan.offloads:
+        if o.id not in old or old[o.id]["nodes"] != list(o.nodes):
+            raise AnswerNo("F220", f"the plan's rules or targets have changed: {o.id} is now {', '.join(o.nodes)}", place=str(path), help="compile again")
+        offloads.append(replace(o, formats={n: format_from(f) for n, f in old[o.id]["formats"].items()}))
+    calibration = document.get("calibration")
+    return replace(plan, offloads=tuple(offloads), calibration=None if calibration is None else Calibration(**calibration))
+
+
+def format_from(document: MappingOf[str, Any]) -> Format:
+    """Return the format that a plan names; InputError for one that does not exist."""
+    parameters = {k: v for k, v in document.items() if k != "format"}
+    kind = FORMATS.get(str(document.get("format")))
+    if kind is None:
+        raise InputError("F220", f'there is no number format called "{document.get("format")}"', help=f"known: {', '.join(FORMATS)}")
+    return kind(**parameters)

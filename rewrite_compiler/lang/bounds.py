@@ -1,0 +1,58 @@
+"""Bounds of z3 integer terms from their structure: what a term can be when its leaves stay in known intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import z3
+
+from . import intervals as iv
+from .intervals import Interval
+
+KINDS: dict[int, Callable[[Interval, Interval], Interval]] = {
+    z3.Z3_OP_ADD: iv.add,
+    z3.Z3_OP_SUB: iv.sub,
+    z3.Z3_OP_MUL: iv.mul,
+}
+
+
+class Bounds:
+    """Computes and remembers bounds; `known` gives those of uninterpreted applications by their function's name."""
+
+    def __init__(self, known: Mapping[str, Interval]) -> None:
+        self.known = known
+        self.found: dict[int, Interval] = {}
+        self.kept: list[z3.ExprRef] = []  # z3 reuses the ids of terms nobody holds
+
+    def of(self, term: z3.ExprRef) -> Interval:
+        """Return an interval that contains the term's value."""
+        work = [term]
+        while work:
+            here = work[-1]
+            children = here.children()
+            waiting = [c for c in children if c.get_id() not in self.found]
+            if waiting and here.get_id() not in self.found:
+                work.extend(waiting)
+                continue
+            work.pop()
+            if here.get_id() not in self.found:
+                self.kept.append(here)
+                self.found[here.get_id()] = self._combine(here, [self.found[c.get_id()] for c in children])
+        return self.found[term.get_id()]
+
+    def _combine(self, term: z3.ExprRef, parts: Sequence[Interval]) -> Interval:
+        if z3.is_int_value(term):
+            return term.as_long(), term.as_long()
+        kind = term.decl().kind()
+        if kind == z3.Z3_OP_UNINTERPRETED:
+            return self.known.get(term.decl().name(), iv.EVERYTHING)
+        if kind in KINDS:
+            result = parts[0]
+            for p in parts[1:]:
+                result = KINDS[kind](result, p)
+            return result
+        if kind == z3.Z3_OP_UMINUS:
+            return iv.sub((0, 0), parts[0])
+        if kind == z3.Z3_OP_ITE:
+            return iv.hull(parts[1], parts[2])
+        return iv.EVERYTHING
