@@ -151,10 +151,13 @@ def repeated_blocks(paths: list[Path]) -> list[str]:
 
 def code_lines(source: str) -> list[tuple[int, str]]:
     """Return number and stripped text of each line that holds code, leaving out imports, docstrings, comments and lone brackets."""
-    ignored: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        if isinstance(node, ast.Import | ast.ImportFrom) or is_text:
-            ignored.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    ignored = {number for node in ast.walk(ast.parse(source)) for number in _uncounted(node)}
     stripped = ((number, line.strip()) for number, line in enumerate(source.splitlines(), 1) if number not in ignored)
     return [(number, line) for number, line in stripped if line.strip("()[]{}, ") and not line.startswith("#")]
+
+
+def _uncounted(node: ast.AST) -> range:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if isinstance(node, ast.stmt) and (is_text or isinstance(node, ast.Import | ast.ImportFrom)):
+        return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return range(0)
