@@ -1,0 +1,74 @@
+"""flexmatch explain: the page of an error code, or why a node of a model went where it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .codes import CODES
+from .common import accelerators, compile_options, emit_json, parser, say, steering
+
+SCHEMA = "flexmatch.explain/1"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("explain", "Explain an error code, or one node of a model.")
+    made.add_argument("what", metavar="CODE|MODEL|PLAN")
+    made.add_argument("node", nargs="?", metavar="NODE")
+    steering(made)
+    given = made.parse_args(arguments)
+    if given.node is None:
+        document = _code(given.what)
+        text = [f"{document['code']}  {document['means']}", f"  {document['remedy']}"]
+    else:
+        document = _node(_plan(given), given.node)
+        text = _node_lines(document)
+    emit_json(document, given.json)
+    say(given, text)
+    return 0
+
+
+def _code(code: str) -> dict[str, Any]:
+    if code not in CODES:
+        raise UsageError("F203", f'there is no error code "{code}"', help=f"codes: {', '.join(CODES)}; for a node give MODEL NODE")
+    means, remedy = CODES[code]
+    return {"schema": SCHEMA, "code": code, "means": means, "remedy": remedy}
+
+
+def _plan(given: Any) -> Mapping[str, Any]:
+    from ..compile import compile_model, is_plan, read_plan, to_json
+
+    path = Path(given.what)
+    if is_plan(path):
+        return to_json(read_plan(path, accelerators(given)))
+    return to_json(compile_model(path, accelerators(given), compile_options(given)))
+
+
+def _node(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
+    base = {"schema": SCHEMA, "node": name}
+    for o in plan["offloads"]:
+        if name in o["nodes"] or name == o["id"]:
+            return {**base, "place": "offload", "offload": o}
+    for h in plan["host"]:
+        if name == h["node"]:
+            return {**base, "place": "host", "op": h["op"], "why_not": h["why_not"]}
+    for a in plan["absorbed"]:
+        if name == a["node"]:
+            return {**base, "place": "absorbed", "by": a["by"]}
+    known = [n for o in plan["offloads"] for n in o["nodes"]] + [h["node"] for h in plan["host"]]
+    raise UsageError("F203", f'the model has no node called "{name}"', help=f"nodes: {', '.join(known[:20])}{' …' if len(known) > 20 else ''}")
+
+
+def _node_lines(document: Mapping[str, Any]) -> list[str]:
+    name = document["node"]
+    if document["place"] == "host":
+        return [f"{name} ({document['op']}) stays on the host", f"  because {document['why_not']}"]
+    if document["place"] == "absorbed":
+        return [f"{name} left no operation of its own: {document['by']}"]
+    o = document["offload"]
+    chain = [f"  {r['rule']:<32} {r['at']:<28} grade {r['grade']}" for r in o["because"]]
+    shape = ", ".join(f"{d}={n}" for d, n in o["shape"].items())
+    return [f"{name} is part of {o['id']}: {o['operation']} on {o['target']}, {shape}, {o['device_calls']} calls, by", *chain]

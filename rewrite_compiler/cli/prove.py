@@ -1,0 +1,54 @@
+"""flexmatch prove: judge rules, mappings and accelerator models; exit 1 when anything is refuted or open."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .common import accelerators, emit_json, parser, say
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
+    made.add_argument("--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model")
+    made.add_argument("--only", default="", metavar="RULE,…", help="judge only these rules")
+    made.add_argument("--no-rules", action="store_true", help="judge no rules")
+    given = made.parse_args(arguments)
+    from ..prove.document import prove, to_json
+    from ..rewrite.ruleset import shipped_rules
+    from ..target import find_target, target_names
+
+    names = accelerators(given) or ([] if given.only else target_names())
+    wanted = [n for n in given.only.split(",") if n]
+    rules = [] if given.no_rules else [r for r in shipped_rules() if not wanted or r.name in wanted]
+    quiet = given.quiet or given.json == "-"
+    verdicts = prove(rules, [find_target(n) for n in names], _progress if not quiet and sys.stderr.isatty() else lambda _: None)
+    document = to_json(verdicts)
+    emit_json(document, given.json)
+    say(given, lines(document, verbose=given.verbose))
+    return 0 if verdicts.is_good else 1
+
+
+def _progress(name: str) -> None:
+    print(f"\r\x1b[K{name}", end="", file=sys.stderr, flush=True)
+
+
+def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
+    """Return the verdicts for people: totals, then everything that is not proved."""
+    found = []
+    for kind in ("rules", "mappings"):
+        proofs = document[kind]
+        proved = sum(p["verdict"] == "proved" for p in proofs)
+        found.append(f"{kind:<10}{proved} of {len(proofs)} proved")
+        for p in proofs:
+            if verbose or p["verdict"] != "proved":
+                found.append(f"  {p['at']}: {p['name']}: {p['verdict']} · {p['strength']} · {p['evidence']}")
+                if p["counterexample"]:
+                    found.append(f"    {p['counterexample']}")
+    for c in document["ilas"]:
+        disjoint = "decodes disjoint" if c["decodes_disjoint"] else "decodes overlap"
+        found.append(f"{c['name']:<10}{c['instructions']} instructions, {disjoint}, {len(c['holes'])} ranges of commands without effect")
+        found += [f"  {p}" for p in c["problems"]]
+    return found
