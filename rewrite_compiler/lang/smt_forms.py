@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import z3
 
-from .smt import Value, _known, _plainly_equal
+from .smt import Value, _known, _plainly_equal, _term
 
 RING_KINDS = {z3.Z3_OP_ADD, z3.Z3_OP_SUB, z3.Z3_OP_MUL, z3.Z3_OP_UMINUS, z3.Z3_OP_ANUM}
 
@@ -52,6 +52,24 @@ def is_ring_term(x: Value) -> bool:
             return False
         pending.extend(t.children())
     return True
+
+
+def renamed(a: Value, b: Value) -> tuple[z3.ExprRef, z3.ExprRef]:
+    """Return both values with their variables numbered by first occurrence: equal questions become identical terms."""
+    pair = (_term(a), _term(b))
+    order: list[z3.ExprRef] = []
+    seen: set[int] = set()
+    pending = [*reversed(pair)]
+    while pending:
+        t = pending.pop()
+        if t.get_id() in seen:
+            continue
+        seen.add(t.get_id())
+        if t.num_args() == 0 and t.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            order.append(t)
+        pending.extend(reversed(t.children()))
+    names = [(t, z3.Const(f"variable_{n}", t.sort())) for n, t in enumerate(order)]
+    return z3.substitute(pair[0], *names), z3.substitute(pair[1], *names)
 
 
 def _without_zeros(x: Value) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import SpecError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 COUNT = 100
 INTEGER_COUNT = 30  # instances on which a mark is checked
+INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
 
 @dataclass
@@ -37,6 +38,7 @@ class _Evidence:
     identical: bool = True  # the same operations in the same order, everywhere
     up_to_zeros: bool = True  # the same but for added zeros, everywhere
     solved: int = 0
+    proved: dict[tuple[int, int], Any] = field(default_factory=dict)  # questions z3 has answered, kept so that numbers stay theirs
 
     @property
     def sentence(self) -> str:
@@ -129,7 +131,7 @@ def _elements(rule: Rule, instance: Instance, real: bool) -> Iterator[tuple[Any,
 
 def _check_meaning(rule: Rule, instance: Instance, timeout: float, evidence: _Evidence, fail: Any) -> None:
     from ..lang.smt import prove_equal
-    from ..lang.smt_forms import identical, normal_forms_agree, same_operations
+    from ..lang.smt_forms import identical, normal_forms_agree, renamed, same_operations
 
     evidence.instances += 1
     different = [(a, b) for a, b in _elements(rule, instance, real=True) if not identical(a, b)]
@@ -147,9 +149,13 @@ def _check_meaning(rule: Rule, instance: Instance, timeout: float, evidence: _Ev
     example = difference(rule.pairs, instance)
     if example is not None:
         raise fail(REFUTED, "R102", "the sides differ", example)
-    verdict = prove_equal(different, seconds=timeout)
-    if verdict.outcome != "proved":
-        raise fail(UNPROVED, "R103", _open_question(verdict, instance))
+    for question in (renamed(a, b) for a, b in different):
+        key = (question[0].get_id(), question[1].get_id())
+        if key not in evidence.proved:
+            verdict = prove_equal([question], seconds=timeout)
+            if verdict.outcome != "proved":
+                raise fail(UNPROVED, "R103", _open_question(verdict, instance))
+            evidence.proved[key] = question
     evidence.solved += 1
 
 
@@ -163,14 +169,22 @@ def _open_question(verdict: Verdict, instance: Instance) -> str:
 def _check_marks(rule: Rule, found: Instances, evidence: _Evidence, fail: Any) -> None:
     from ..lang.smt_forms import identical, is_ring_term, normal_forms_agree
 
-    if not rule.marks & {"any_dtype", "ring"}:
+    if not rule.marks & INTEGER_MARKS:
         return
     if "any_dtype" in rule.marks and not evidence.literal:
         raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides are not the same elements")
     step = max(1, len(found.chosen) // INTEGER_COUNT)
     for instance in found.chosen[::step]:
-        for a, b in _elements(rule, instance, real=False):
+        for a, b in _integer_elements(rule, instance, fail):
             if "any_dtype" in rule.marks and not identical(a, b):
                 raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides differ on integers")
             if "ring" in rule.marks and not (is_ring_term(a) and is_ring_term(b) and normal_forms_agree(a, b)):
                 raise fail(REFUTED, "R102", "it is marked ring, but its sides are not one polynomial in sums and products")
+
+
+def _integer_elements(rule: Rule, instance: Instance, fail: Any) -> list[tuple[Any, Any]]:
+    try:
+        return list(_elements(rule, instance, real=False))
+    except SpecError as e:
+        marks = " and ".join(sorted(rule.marks & INTEGER_MARKS))
+        raise fail(REFUTED, "R102", f"it is marked {marks}, but has no meaning on integers: {e.problem.sentence}") from None

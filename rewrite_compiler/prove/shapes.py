@@ -10,6 +10,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -17,13 +18,15 @@ from typing import Any
 from ..errors import SpecError
 from ..lang.expr import Expr
 from ..ops.op import AttributeValue, Op, Shape, ShapeError
+from ..ops.recurrent import GATES
 from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, holds, list_of, value_of
 from ..ops.term import Apply, Tensor, Variable
 from ..rewrite.rule import Float, Rule, name_of
 
 RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
-TRIED = 150_000  # candidates tried before instances are drawn instead
-DRAWS = 3  # draws for each instance wanted
+TRIED = 20_000  # candidates tried before instances are drawn instead
+DRAWS = 10  # draws for each instance wanted
+TRIED_IN_A_DRAW = 1_000
 FLOATS: dict[str, tuple[float, ...]] = {
     "epsilon": (0.5, 0.0),
     "value": (0.0, 1.0),
@@ -88,7 +91,7 @@ def instances_of(rule: Rule, limit: int = 2, count: int = 100) -> Instances:
 
 def _within(rule: Rule, limit: int, rank: int, count: int) -> Instances:
     try:
-        every = list(_Search(rule, limit, rank, _all).instances())
+        every = list(_Search(rule, limit, rank, lambda candidates: candidates, TRIED).instances())
     except _TooMany:
         return Instances(tuple(_by_size(drawn(rule, limit, rank, count))), None, limit, rank)
     if len(every) <= count:
@@ -101,10 +104,11 @@ def drawn(rule: Rule, limit: int, rank: int, count: int, seed: int = 0) -> list[
     source = random.Random(seed)
     found: dict[tuple[Any, ...], Instance] = {}
     for _ in range(count * DRAWS):
-        instance = next(_Search(rule, limit, rank, lambda c: source.sample(c, len(c))).instances(), None)
-        if instance is not None:
-            found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
-        if instance is None or len(found) == count:
+        search = _Search(rule, limit, rank, lambda c: source.sample(c, len(c)), TRIED_IN_A_DRAW)
+        with suppress(_TooMany):
+            for instance in itertools.islice(search.instances(), 1):
+                found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
+        if len(found) == count:
             break
     return list(found.values())
 
@@ -115,10 +119,6 @@ def _by_size(found: Sequence[Instance]) -> list[Instance]:
 
 class _TooMany(Exception):
     """There are more candidates than are tried."""
-
-
-def _all(candidates: Sequence[Any]) -> Sequence[Any]:
-    return candidates
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ class _State:
 class _Search:
     """Binds the variables of the left sides one after the other; `choose` says which candidates are followed."""
 
-    def __init__(self, rule: Rule, limit: int, rank: int, choose: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+    def __init__(self, rule: Rule, limit: int, rank: int, choose: Callable[[Sequence[Any]], Sequence[Any]], budget: int) -> None:
         self.rule = rule
         self.limit = limit
         self.rank = rank
         self.choose = choose
-        self.tried = 0
+        self.budget = budget
         self.dtypes = {name_of(c.tensor): c.dtypes[0] for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
 
     def instances(self) -> Iterator[Instance]:
@@ -175,7 +175,9 @@ class _Search:
             yield state
         elif isinstance(t, Variable):
             for shape in self.choose(all_shapes(self.limit, self.rank) if candidates is None else candidates):
-                yield _State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
+                following = _State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
+                if not self.is_excluded(self.made(following)):
+                    yield following
         elif isinstance(t, Apply):
             follow = OPERANDS.get(t.op.name)
             for with_operands in self.terms(t.operands, state, lambda s: follow(s, self) if follow else None):
@@ -197,8 +199,8 @@ class _Search:
                 yield state.valued(key, value)
 
     def checked(self, t: Apply, state: _State) -> Iterator[_State]:
-        self.tried += 1
-        if self.tried > TRIED:
+        self.budget -= 1
+        if self.budget < 0:
             raise _TooMany
         made = self.made(state)
         try:
@@ -274,8 +276,24 @@ def _channel_vector(shapes: list[Shape], _: _Search) -> Sequence[Shape]:
     return [shapes[0][1:2]] if len(shapes[0]) > 1 else []
 
 
-def _same_rank(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
-    return list(itertools.product(range(1, search.limit + 1), repeat=len(shapes[0])))
+def _filters(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
+    x, extents = shapes[0], range(1, search.limit + 1)
+    if len(x) < 3:
+        return []
+    return list(itertools.product(extents, [c for c in range(1, x[1] + 1) if x[1] % c == 0], *[extents for _ in x[2:]]))
+
+
+def _recurrent(gates: int) -> Callable[[list[Shape], _Search], Sequence[Shape]]:
+    def follow(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
+        x, *others = shapes
+        if len(x) != 3:
+            return []
+        if not others:
+            return [(gates * n, x[2]) for n in range(1, search.limit + 1)]
+        rows, hidden = others[0][0], others[0][0] // gates
+        return [[(rows, hidden)], [(2 * rows,)], [(x[1], hidden)]][min(len(others), 3) - 1]
+
+    return follow
 
 
 def _weight(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
@@ -290,9 +308,10 @@ OPERANDS: dict[str, Callable[[list[Shape], _Search], Sequence[Shape]]] = {
     "bias_add": _vector_along_axis,
     "scale": _vector_along_axis,
     "batch_norm": _channel_vector,
-    "conv": _same_rank,
+    "conv": _filters,
     "dense": _weight,
     "layer_norm": _trailing,
+    **{name: _recurrent(gates) for name, gates in GATES.items()},
 }
 
 

@@ -1,0 +1,45 @@
+"""The gallery of false rules: each is refuted, with operands on which its sides really differ or do not type."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+
+from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.rewrite.rule import Rule
+from rewrite_compiler.rewrite.ruleset import collect, rules_in
+
+FALSE = ("linear", "layout", "convolution", "softmax")
+SECONDS = 5.0
+
+
+def gallery(*modules: str) -> tuple[Rule, ...]:
+    return collect(chain.from_iterable(rules_in(importlib.import_module(f"known_wrong.{name}")) for name in modules))
+
+
+@pytest.mark.parametrize("rule", gallery(*FALSE), ids=str)
+def test_a_false_rule_is_refuted(rule: Rule) -> None:
+    proof = prove_rule(rule)
+    assert (proof.verdict, proof.code) in {("refuted", "R102"), ("refuted", "R105")}, proof
+    assert proof.counterexample is not None
+    assert proof.counterexample.left != proof.counterexample.right
+    assert proof.seconds < SECONDS
+    assert proof.problem is not None
+    assert re.fullmatch(r"rule [a-z0-9-]+ is false: .+; left .+, right .+, with .+", proof.problem.sentence, re.DOTALL)
+    assert proof.problem.place == rule.place
+
+
+@pytest.mark.parametrize("rule", gallery("claims"), ids=str)
+def test_a_true_rule_that_claims_too_much_is_refuted(rule: Rule) -> None:
+    proof = prove_rule(rule)
+    assert (proof.verdict, proof.code) == ("refuted", "R102")
+    assert re.match(r"it is (not of grade|marked)", proof.evidence), proof.evidence
+    assert prove_rule(replace(rule, grade="F", marks=frozenset())).is_proved
+
+
+def test_the_gallery_is_large_enough() -> None:
+    assert len(gallery(*FALSE)) >= 60

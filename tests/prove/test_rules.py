@@ -1,0 +1,136 @@
+"""Judging rules: what is proved, what stays unproved, and how the certificate says it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import ops as o
+from rewrite_compiler.prove import shapes
+from rewrite_compiler.prove.rules import prove_rule, prove_rules
+from rewrite_compiler.prove.shapes import drawn, instances_of
+
+
+@rule(grade="F")
+def exponential_of_twice(x: Tensor) -> Law:
+    """e^(x + x) = e^x · e^x"""
+    return o.exp(o.add(x, x)), o.mul(o.exp(x), o.exp(x))
+
+
+@rule
+def impossible(x: Tensor) -> Law:
+    """A guard that nothing satisfies"""
+    return o.relu(x), o.neg(x), Where(x.rank < 0)
+
+
+@rule
+def relu_twice(x: Tensor) -> Law:
+    """relu(relu(x)) = relu(x)"""
+    return o.relu(o.relu(x)), o.relu(x)
+
+
+@rule
+def both_results(x: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor) -> Law:
+    """A weight turned twice gives the same two results."""
+    turned = o.transpose(o.transpose(w, (1, 0)), (1, 0))
+    (every, last), (same_every, same_last) = o.rnn(x, turned, r, b, h, "relu"), o.rnn(x, w, r, b, h, "relu")
+    return (every, same_every), (last, same_last)
+
+
+@rule
+def scale_into_bias(x: Tensor, s: Tensor, b: Tensor, axis: Int) -> Law:
+    """A law with a slot for each kind of variable"""
+    return o.bias_add(o.scale(x, s, axis=axis), b, axis=axis), o.bias_add(o.scale(x, s, axis=axis), b, axis=axis), Where(IsConstant(s))
+
+
+def test_a_law_of_a_real_function_is_not_proved() -> None:
+    proof = prove_rule(exponential_of_twice)
+    assert (proof.verdict, proof.code, proof.counterexample) == ("unproved", "R103", None)
+    assert proof.evidence == "z3 separates the sides at x [], but only with functions or values that no data showed"
+    assert proof.problem is not None
+    assert proof.problem.sentence == f"rule exponential-of-twice is not proved: {proof.evidence}"
+
+
+def test_a_rule_without_instances_is_not_proved() -> None:
+    proof = prove_rule(impossible)
+    assert (proof.verdict, proof.code) == ("unproved", "R103")
+    assert proof.evidence == "no operands with extents 1…2 satisfy its left side and guard"
+
+
+def test_what_normal_forms_leave_open_goes_to_the_solver() -> None:
+    proof = prove_rule(relu_twice)
+    assert (proof.verdict, proof.strength) == ("proved", "all 31 instances with extents 1…2, ranks 0…4")
+    assert proof.evidence == "z3 proved 31 of 31 instances, the others have the same normal form"
+
+
+def test_every_result_is_compared() -> None:
+    proof = prove_rule(both_results, count=5)
+    assert (proof.verdict, proof.evidence) == ("proved", "both sides are the same elements")
+
+
+def test_a_solver_without_time_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rewrite_compiler.lang import smt
+
+    monkeypatch.setattr(smt, "refute", lambda constraints, seconds: smt.Verdict("unknown", reason="canceled"))
+    proof = prove_rule(relu_twice)
+    assert (proof.verdict, proof.evidence) == ("unproved", "z3 gave no answer at x [] (canceled)")
+
+
+def test_proofs_are_the_same_each_time() -> None:
+    assert list(prove_rules([conv_of_lines, scale_into_bias], count=10)) == list(prove_rules([conv_of_lines, scale_into_bias], count=10))
+
+
+def test_a_sample_says_that_it_is_one() -> None:
+    found = instances_of(scale_into_bias, count=10)
+    assert len(found.chosen) == 10
+    assert found.strength == "10 of 98 instances with extents 1…2, ranks 0…4, drawn with seed 0"
+
+
+def test_too_many_candidates_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "TRIED", 50)
+    found = instances_of(scale_into_bias, count=5)
+    assert (
+        found.strength == f"{len(found.chosen)} of more than {len(found.chosen)} instances with extents 1…2, ranks 0…4, drawn with seed 0"
+    )
+    assert found.chosen
+
+
+def names(r: Rule, limit: int, count: int = 10_000) -> set[tuple[object, ...]]:
+    return {(*i.operands.items(), *sorted(i.attributes.items(), key=str)) for i in instances_of(r, limit, count).chosen}
+
+
+@rule
+def conv_of_lines(x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Ints) -> Law:
+    """A convolution of one spatial axis"""
+    y = o.conv(x, w, strides, pads, dilations, group=1)
+    return y, y, Where(x.rank == 3)
+
+
+@rule
+def normalised(x: Tensor, g: Tensor, b: Tensor) -> Law:
+    """A layer normalisation over the last axis"""
+    y = o.layer_norm(x, g, b, 0, 0.5)
+    return y, y, Where(x.rank < 3)
+
+
+@pytest.mark.parametrize("r", [scale_into_bias, conv_of_lines, normalised], ids=str)
+def test_narrowed_candidates_leave_no_instance_out(r: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    narrowed = names(r, 1) | names(r, 2) if r is not conv_of_lines else names(r, 1)
+    monkeypatch.setattr(shapes, "OPERANDS", {})
+    monkeypatch.setattr(shapes, "TRIED", 10_000_000)
+    every = names(r, 1) | names(r, 2) if r is not conv_of_lines else names(r, 1)
+    assert narrowed == every
+
+
+def test_drawn_instances_satisfy_the_guard() -> None:
+    for instance in drawn(conv_of_lines, 5, 4, 30):
+        assert len(instance.operands["x"]) == 3
+        assert len(instance.operands["w"]) == 3
+
+
+def test_every_factoring_is_tried() -> None:
+    found = [s for r in range(1, 4) for s in itertools.product(range(1, 7), repeat=r) if math.prod(s) == 6]
+    assert sorted(shapes.factorings(6, 3)) == sorted(found)
