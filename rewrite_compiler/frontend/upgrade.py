@@ -97,14 +97,15 @@ def _converted(nodes: Sequence[Any], version: int, target: int) -> list[tuple[An
         graph.output.extend(helper.make_tensor_value_info(f"{n}.{r}", 1, None) for r in results)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
     made = version_converter.convert_version(model, target)
-    return _components(made.graph, len(nodes))
+    constants = [helper.make_node("Constant", [], [t.name], value=t) for t in made.graph.initializer]
+    return _components([*constants, *made.graph.node], len(nodes))
 
 
-def _components(graph: Any, count: int) -> list[tuple[Any, ...]]:
+def _components(nodes: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
     """Return the nodes of each of `count` disconnected parts, with the number of the part taken out of their names."""
     part: dict[str, int] = {}
     found: list[list[Any]] = [[] for _ in range(count)]
-    for node in reversed(graph.node):
+    for node in reversed(nodes):
         names = [name for name in (*node.output, *node.input) if name]
         n = next((part[o] for o in names if o in part), None)
         if n is None:
