@@ -143,20 +143,23 @@ def _check_meaning(rule: Rule, instance: Instance, timeout: float, evidence: _Ev
         return
     evidence.identical = False
     evidence.up_to_zeros &= all(same_operations(a, b, drop_zeros=True) for a, b in different)
-    different = [(a, b) for a, b in different if not normal_forms_agree(a, b)]
-    if not different:
+    questions = [renamed(a, b) for a, b in different if not normal_forms_agree(a, b)]
+    if not questions:
         return
-    example = difference(rule.pairs, instance)
+    evidence.solved += 1
+    new = [q for q in questions if _key(q) not in evidence.proved]
+    example = difference(rule.pairs, instance) if new else None
     if example is not None:
         raise fail(REFUTED, "R102", "the sides differ", example)
-    for question in (renamed(a, b) for a, b in different):
-        key = (question[0].get_id(), question[1].get_id())
-        if key not in evidence.proved:
-            verdict = prove_equal([question], seconds=timeout)
-            if verdict.outcome != "proved":
-                raise fail(UNPROVED, "R103", _open_question(verdict, instance))
-            evidence.proved[key] = question
-    evidence.solved += 1
+    for question in new:
+        verdict = prove_equal([question], seconds=timeout)
+        if verdict.outcome != "proved":
+            raise fail(UNPROVED, "R103", _open_question(verdict, instance))
+        evidence.proved[_key(question)] = question
+
+
+def _key(question: tuple[Any, Any]) -> tuple[int, int]:
+    return question[0].get_id(), question[1].get_id()
 
 
 def _open_question(verdict: Verdict, instance: Instance) -> str:

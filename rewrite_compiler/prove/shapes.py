@@ -291,7 +291,8 @@ def _recurrent(gates: int) -> Callable[[list[Shape], _Search], Sequence[Shape]]:
         if not others:
             return [(gates * n, x[2]) for n in range(1, search.limit + 1)]
         rows, hidden = others[0][0], others[0][0] // gates
-        return [[(rows, hidden)], [(2 * rows,)], [(x[1], hidden)]][min(len(others), 3) - 1]
+        following: list[Shape] = [(rows, hidden), (2 * rows,), (x[1], hidden)]
+        return [following[min(len(others), 3) - 1]]
 
     return follow
 
