@@ -21,6 +21,10 @@ class Refused(Exception):
     """Samples cannot pass here; the message completes "… cannot be batched: "."""
 
 
+class Contradiction(Refused):
+    """The node is not what its operator says; no other arrangement of the samples helps."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One node: its operand shapes for a single sample, the places of samples, its attributes, the result shapes."""
@@ -70,7 +74,7 @@ def elementwise(c: Case) -> Carried:
     """Carry samples through an operator that broadcasts its operands."""
     result = broadcast(*c.shapes)
     if result != tuple(c.results[0]):
-        raise Refused(f"its result has shape {tuple(c.results[0])}, not {result}")
+        raise Contradiction(f"its result has shape {tuple(c.results[0])}, not {result}")
     found = {_from_front(c, n, p, len(result)) for n, p in enumerate(c.places) if p is not None}
     if len(found) > 1:
         raise Refused("its operands carry the samples at different places")
@@ -302,3 +306,21 @@ def rule_of(operator: Op | None, source: str) -> Rule | None:
     if operator is None:
         return SOURCE_RULES.get(source)
     return RULES.get(operator.name) or (elementwise if operator.kind == ELEMENTWISE else None)
+
+
+# operators that may be given one more axis in front: which operands may have it (the others broadcast); None: any
+WIDENED: dict[str, frozenset[int] | None] = {
+    "matmul": None,
+    "dense": frozenset((0,)),
+    "MatMulInteger": frozenset((0,)),
+    "QLinearMatMul": frozenset((0,)),
+}
+
+
+def may_widen(operator: Op | None, source: str, places: Sequence[Place | None]) -> bool:
+    """Tell whether samples may get an axis of their own in front of the operands that have them."""
+    name = operator.name if operator else source
+    allowed = WIDENED.get(name)
+    if name in WIDENED and allowed is not None:
+        return all(p is None or n in allowed for n, p in enumerate(places))
+    return name in WIDENED or rule_of(operator, source) is elementwise

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ops import OPS
 from ..ops.op import Shape
-from .batch_rules import Carried, Case, Refused, Rule, rule_of
+from .batch_rules import Carried, Case, Contradiction, Refused, Rule, may_widen, rule_of
 from .placement import Place, equivalents, spread
 from .program import OPAQUE, Node, Program, Value
 from .types import TensorType
@@ -128,14 +128,36 @@ class _Work:
         if not any(own):
             self.nodes.append(node)
             return
-        rule = rule_of(node.operator, self.p.opaque_of(node).op_type if node.op == OPAQUE else "")
+        source = self.p.opaque_of(node).op_type if node.op == OPAQUE else ""
+        rule = rule_of(node.operator, source)
         if rule is None:
             raise Refused("how it treats samples is not known")
-        places, carried = self._passing(rule, node, own)
+        try:
+            places, carried = self._passing(rule, node, own)
+        except Refused as refused:
+            if isinstance(refused, Contradiction) or not may_widen(node.operator, source, own):
+                raise
+            self._widened(node)
+            return
         inputs = [self._operand(v, n, places[n], carried) for n, v in enumerate(node.inputs)]
         attributes = tuple((k, carried.attributes.get(k, value)) for k, value in node.attributes)
         self._place(dict(zip(node.outputs, carried.results, strict=True)))
         self.nodes.append(replace(node, inputs=tuple(inputs), attributes=attributes))
+
+    def _widened(self, node: Node) -> None:
+        """Add a node whose samples have an axis of their own in front, and take the axis away again."""
+        (result,) = node.outputs
+        shape = self.p.types[result].shape
+        inputs = [self._in_front(v, len(shape)) if v in self.places else v for v in node.inputs]
+        wide = self._value((self.samples, *shape), result)
+        self.nodes.append(replace(node, inputs=tuple(inputs), outputs=(wide,)))
+        self._place({result: Place(0)})
+        self.nodes.append(Node("reshape", (wide,), (result,), (("shape", self.types[result].shape),)))
+
+    def _in_front(self, v: Value, rank: int) -> Value:
+        shape = self.p.types[v].shape
+        at_front = self._operand(v, 0, Place(0), Carried(()))
+        return self._reshaped(at_front, (self.samples, *[1] * (rank - len(shape)), *shape))
 
     def _passing(self, rule: Rule, node: Node, own: Sequence[Place | None]) -> tuple[Sequence[Place | None], Carried]:
         """Return the first places of the operands under which the rule lets the samples pass."""

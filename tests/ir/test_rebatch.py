@@ -369,6 +369,22 @@ def test_samples_are_moved_where_an_operator_needs_them() -> None:
     assert (best.moves, best.places[p.inputs[0]]) == (0, Place(1))
 
 
+@pytest.mark.parametrize(
+    ("name", "operands", "places"),
+    [
+        ("add", [(3,), (2, 1)], [0, 0]),
+        ("add", [(1, 1), (2, 3)], [0]),
+        ("sub", [(2, 1), (1, 3)], [0, 1]),
+        ("dense", [(3,), (4, 3)], [0]),
+        ("matmul", [(2, 3), (3, 4)], [0, 0]),
+        ("matmul", [(2, 3), (5, 3, 4)], [0, 2]),
+    ],
+)
+def test_samples_get_an_axis_of_their_own(name: str, operands: list[tuple[int, ...]], places: list[int]) -> None:
+    p = program_of(name, operands, {})
+    check(p, dict(zip(p.inputs, places, strict=False)))
+
+
 def test_the_batch_axis_is_kept_apart_from_neighbours() -> None:
     """Of the spellings of one order a reshape takes the one in which the batch axis is an axis: no moves afterwards."""
     b = Builder("heads")
@@ -390,15 +406,11 @@ def reason(p: Program, *axes: Place | int) -> str:
     return result.reason
 
 
-DIFFERENT = "its operands carry the samples at different places"
 Refusal = tuple[str, list[tuple[int, ...]], dict[str, Any], list[Place | int], str]
 REFUSALS: list[Refusal] = [
     ("softmax", [(3,)], {"axis": 0}, [0], "it works along axis 0 of (3,), which carries the samples"),
-    ("dense", [(3,), (4, 3)], {}, [0], "it sums over the axis of its operand 0 that carries the samples"),
-    ("matmul", [(2, 3), (3, 4)], {}, [0, 0], "its operand 1 differs between samples"),
+    ("dense", [(3,), (4, 3)], {}, [0, 0], "its operand 1 differs between samples"),
     ("reshape", [(1,)], {"shape": ()}, [0], "its result () has no axis for the samples of (1,)"),
-    ("add", [(3,), (2, 1)], {}, [0, 0], DIFFERENT),
-    ("add", [(1, 1), (2, 3)], {}, [0], "axis 0 of its operand 0 carries the samples and is broadcast to 2"),
     ("concat", [(2,), (3,)], {"axis": 0}, [0], "it works along axis 0 of (2,), which carries the samples"),
     ("expand", [(1, 1)], {"shape": (2, 3)}, [0], "axis 0 of its result is broadcast and carries the samples"),
     ("lstm", [(3, 2, 1), (4, 1), (4, 1), (8,), (2, 1), (2, 1)], {}, [0, 0], "its operand 1 differs between samples"),
@@ -435,6 +447,7 @@ def test_known_source_operators_carry_samples() -> None:
         ("Floor", [(2, 3)], (2, 3)),
         ("Where", [(2, 3), (1,), (2, 1)], (2, 3)),
         ("QuantizeLinear", [(2, 3), (), ()], (2, 3)),
+        ("QLinearMatMul", [(3,), (), (), (3, 4), (4,), (4,), (), ()], (4,)),
         ("QLinearConv", [(2, 3, 4), (), (), (5, 3, 1), (), (), (), (), (5,)], (2, 5, 4)),
     ]:
         p = opaque(op_type, "", operands, result)
