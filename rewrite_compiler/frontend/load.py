@@ -16,6 +16,7 @@ from .bind import bind, check_declared, contradicts
 from .context import UNUSED, Context
 from .header import check_header, imports_of, own_domain
 from .importer import Body, Importer, Scope
+from .names import check_names
 from .read import read_model
 from .shapes import declared_type
 from .structure import check_structure, function_key
@@ -48,6 +49,7 @@ def load(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
 def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits) -> LoadedModel:
     """Turn a parsed model into a program."""
     place = str(file)
+    check_names(model, place)
     notes = check_header(model, place)
     order, more = check_structure(model, place, limits)
     imports = imports_of(model.opset_import, "the model", place)
