@@ -1,0 +1,128 @@
+"""Session: a model in onnxruntime, run on arrays by name; the only place where onnxruntime is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, UsageError
+from ..ir.program import Data
+
+# onnxruntime's names of element types → ours
+KINDS = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8e4m3",
+    **{n: n for n in ("float16", "bfloat16", "float8e5m2", "bool", "string", "int4", "uint4")},
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+NO_WARNINGS = 3
+# it turns float weights between a DequantizeLinear and a QuantizeLinear into 8-bit ones, so results change
+CHANGES_RESULTS = ["WeightBiasQuantization"]
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a model: its name, element type and shape; None where an extent is open."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
+
+    def accepts(self, x: Data) -> bool:
+        """Tell whether an array can be given here."""
+        kind = "string" if x.dtype.kind in "OUS" else str(x.dtype)
+        return kind == self.dtype and x.ndim == len(self.shape) and all(n in (None, m) for n, m in zip(self.shape, x.shape, strict=True))
+
+
+class Session:
+    """A model ready to run on the host, with settings under which equal inputs give equal bits."""
+
+    def __init__(self, model: bytes | Path, *, threads: int = 1, name: str = "the model") -> None:
+        """Load a model from bytes or from a file; InputError when onnxruntime cannot run it.
+
+        `threads` is the number of threads inside one operator; operators run one after the other.
+        """
+        if threads < 1:
+            raise UsageError("F203", f"Number of threads must be positive, not {threads}")
+        self.name = name
+        source = os.fspath(model) if isinstance(model, Path) else model
+        with translated("F162", f"{name} cannot be run on the host"):
+            import onnxruntime
+
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = threads
+            options.inter_op_num_threads = 1
+            options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+            options.use_deterministic_compute = True
+            options.log_severity_level = NO_WARNINGS
+            self._session = onnxruntime.InferenceSession(
+                source, options, providers=["CPUExecutionProvider"], disabled_optimizers=CHANGES_RESULTS
+            )
+        self.inputs = tuple(_port(i) for i in self._session.get_inputs())
+        self.outputs = tuple(_port(o) for o in self._session.get_outputs())
+
+    def run(self, inputs: Mapping[str, Data], outputs: Sequence[str] | None = None) -> dict[str, Data]:
+        """Return outputs (all, or those named) by name; InputError names an input that is missing, unknown or of a wrong type."""
+        wanted = [o.name for o in self.outputs] if outputs is None else list(outputs)
+        self._check(inputs, wanted)
+        with translated("C107", f"{self.name} failed on the host"):
+            found = self._session.run(wanted, dict(inputs))
+        return dict(zip(wanted, found, strict=True))
+
+    def _check(self, inputs: Mapping[str, Data], outputs: Sequence[str]) -> None:
+        for port in self.inputs:
+            if port.name not in inputs:
+                raise InputError("C100", f'{self.name} needs the input "{port.name}" of type {port}')
+            x = np.asarray(inputs[port.name])
+            if not port.accepts(x):
+                raise InputError(
+                    "C100", f'Input "{port.name}" of {self.name} must be {port}, not {x.dtype}[{", ".join(map(str, x.shape))}]'
+                )
+        for what, given, known in (("input", inputs, self.inputs), ("output", outputs, self.outputs)):
+            for name in given:
+                if name not in {p.name for p in known}:
+                    listed = ", ".join(f'"{p.name}"' for p in known)
+                    raise InputError("C100", f'{self.name} has no {what} called "{name}"', help=f"its {what}s are {listed or 'none'}")
+
+
+def reference(path: str | Path, *, threads: int = 1) -> Session:
+    """Return a source model as it stands in its file, weights beside it included."""
+    file = Path(path)
+    if not file.is_file():
+        raise UsageError("F101", "there is no such file" if not file.exists() else "a model must be a regular file", place=str(file))
+    return Session(file, threads=threads, name=file.name)
+
+
+def _port(info: Any) -> Port:
+    kind = str(info.type).removeprefix("tensor(").removesuffix(")")
+    shape = tuple(n if isinstance(n, int) and n >= 0 else None for n in info.shape)
+    return Port(str(info.name), KINDS.get(kind, kind), shape)
+
+
+@contextmanager
+def translated(code: str, sentence: str) -> Iterator[None]:
+    """Turn whatever onnxruntime raises into a refusal of one sentence."""
+    try:
+        yield
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # onnxruntime's own kinds share no base class but Exception
+        raise InputError(code, f"{sentence}: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    """Return what onnxruntime says, without its codes, on one line."""
+    text = " ".join(str(error).split())
+    if text.startswith("[ONNXRuntimeError]"):
+        text = text.split(" : ", 3)[-1]
+    return text.rstrip(".") or type(error).__name__
