@@ -117,6 +117,11 @@ def vector_past_layout(f: Op) -> tuple[Rule, ...]:
         kept = Where(axis == s.length - 1, s[-1] == x.shape[-1])
         return f(o.reshape(x, s), b, axis=axis), o.reshape(f(x, b, axis=x.rank - 1), s), kept
 
+    @rule(name=f"{f.name}-past-reshape-first", grade="E", marks=ANY)
+    def past_reshape_first(x: Tensor, b: Tensor, s: Ints) -> Law:
+        """f(reshape(x, s), b, 0) = reshape(f(x, b, 0), s) when the first axis is kept"""
+        return f(o.reshape(x, s), b, axis=0), o.reshape(f(x, b, axis=0), s), Where(x.shape[0] == s[0])
+
     @rule(name=f"{f.name}-past-reshape-channel", grade="E", marks=ANY)
     def past_reshape_channel(x: Tensor, b: Tensor, s: Ints) -> Law:
         """f(reshape(x, s), b, 1) = reshape(f(x, b, 1), s) when the first two axes are kept"""
@@ -127,7 +132,7 @@ def vector_past_layout(f: Op) -> tuple[Rule, ...]:
         """f(transpose(x, p), b, axis) = transpose(f(x, b, p[axis]), p)"""
         return f(o.transpose(x, p), b, axis=axis), o.transpose(f(x, b, axis=p[axis]), p)
 
-    return past_reshape_last, past_reshape_channel, past_transpose
+    return past_reshape_last, past_reshape_first, past_reshape_channel, past_transpose
 
 
 along_axis = [r for f in (o.bias_add, o.scale) for r in vector_past_layout(f)]

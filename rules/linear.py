@@ -55,7 +55,7 @@ def vector_rules(places: int) -> tuple[Rule, Rule]:
     """Return the rules that read a constant with one long axis, `places` from the end, as a bias or a scale."""
 
     def where(x: Tensor, v: Tensor) -> Where:
-        return Where(IsConstant(v), v.size == v.shape[-places], v.size == x.shape[-places], v.rank <= x.rank, x.rank > 1)
+        return Where(IsConstant(v), v.size > 0, v.size == v.shape[-places], v.size == x.shape[-places], v.rank <= x.rank, x.rank > 1)
 
     @rule(name=f"add-as-bias-{places}", grade="E", marks=SPELLING if places == 1 else RING)
     def add_as_bias(x: Tensor, b: Tensor) -> Law:

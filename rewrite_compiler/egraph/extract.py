@@ -16,6 +16,7 @@ from .graph import ClassId, EGraph, ENode
 from .prune import Candidate, Candidates, Cost, CostOf, candidates, components
 
 SPARE = 0.5  # costs are integers: half a unit above an optimum admits only optima
+EXACT = 1 << 50  # sums of costs up to here are exact in floating point
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,36 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     Falls back to the cheapest tree (status `greedy`) when the solver gives no solution in time; BudgetError when a root
     has no choice at all.
     """
-    options = candidates(graph, roots, cost_of)
-    if any(r not in options for r in roots):
+    constants = constant_choices(graph, cost_of)
+    options = candidates(graph, roots, cost_of, frozenset(constants))
+    if any(r not in options and r not in constants for r in roots):
         raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
-    levels = len(next(iter(options.values()))[0].cost)
-    problem = _Problem(options, frozenset(roots))
-    choice, bound, status = problem.solve(levels, time.monotonic() + seconds)
-    if choice is None:
-        choice, status = cheapest_trees(options), "greedy"
-    used = reached(choice, roots)
+    moving = [r for r in roots if r not in constants]
+    choice, bound, status = _solved(options, moving, time.monotonic() + seconds)
+    used = reached({**constants, **choice}, roots)
+    levels = len(bound)
     cost = tuple(sum(used[c].cost[k] for c in used) for k in range(levels))
     if status == "optimal":
         bound = cost
     return Extraction({c: o.node for c, o in used.items()}, cost, tuple(min(b, c) for b, c in zip(bound, cost, strict=True)), status)
+
+
+def _solved(options: Candidates, roots: Sequence[ClassId], deadline: float) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    if not options:
+        return {}, (), "optimal"
+    levels = len(next(iter(options.values()))[0].cost)
+    choice, bound, status = _Problem(options, frozenset(roots)).solve(levels, deadline)
+    return (choice, bound, status) if choice is not None else (cheapest_trees(options), bound, "greedy")
+
+
+def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]:
+    """Return a way to evaluate each compile-time constant: the fewest operators. Constants are free and never part of the problem."""
+    fixed = [c for c, e_class in graph.classes.items() if e_class.fixed]
+    options = {}
+    for c in fixed:
+        costed = [(n, cost_of(c, n)) for n in graph.classes[c].nodes]
+        options[c] = [Candidate(n, frozenset(n.children), cost) for n, cost in costed if cost is not None]
+    return cheapest_trees(options)
 
 
 def reached(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> dict[ClassId, Candidate]:
@@ -122,6 +140,7 @@ class _Problem:
         self.t = {c: count + len(options) + n for n, c in enumerate(self.cyclic)}
         self.columns = count + len(options) + len(self.cyclic)
         self.rows = _Rows()
+        self.forbidden: set[int] = set()
         self.of_class: dict[ClassId, list[int]] = {}
         for n, (c, _) in enumerate(self.flat):
             self.of_class.setdefault(c, []).append(n)
@@ -156,33 +175,53 @@ class _Problem:
         return found
 
     def solve(self, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, str]:
-        """Return the choice, a bound for each level, and a status."""
+        """Return the choice, a bound for each level, and a status.
+
+        A level is joined to the levels before by a weight that its incumbent's cost justifies: whoever spends one more
+        unit before can save less here. Constraints for earlier levels instead make HiGHS hundreds of times slower; they
+        are used only where the weights would leave exact integers.
+        """
+        weighted = [0] * len(self.flat)
         solution: list[float] | None = None
-        bound: list[int] = []
+        best: list[int] = []
         for level in range(levels):
             costs = [o.cost[level] for _, o in self.flat]
             if not any(costs):
-                bound.append(0)
+                best.append(0)
                 continue
-            made, status, proven = self.solve_level(costs, deadline)
+            weight = 1 + (sum(costs) if solution is None else _spent(costs, solution))
+            joined = [w * weight + c for w, c in zip(weighted, costs, strict=True)]
+            if sum(joined) > EXACT:
+                self.hold(weighted, solution)
+                joined = costs
+            made, status = self.solve_level(joined, deadline)
             solution = made or solution
-            bound.append(max(proven, 0))
             if made is None or status != "optimal":
-                return self.chosen(solution), (*bound, *[0] * (levels - len(bound))), "limited"
-            best = sum(cost for cost, x in zip(costs, made, strict=False) if x > SPARE)
-            scale = max(costs)
-            self.rows.add({n: cost / scale for n, cost in enumerate(costs) if cost}, -math.inf, (best + SPARE) / scale)
+                return self.chosen(solution), (*best, *[0] * (levels - len(best))), "limited"
+            best.append(_spent(costs, made))
+            weighted = joined if best[-1] or any(weighted) else self.without(costs)
         if solution is None:
             solution = self.solve_level([0] * len(self.flat), deadline)[0]
-        return self.chosen(solution), tuple(bound), "optimal"
+        return self.chosen(solution), tuple(best), "optimal"
+
+    def hold(self, costs: Sequence[int], solution: Sequence[float] | None) -> None:
+        """Constrain the weighted levels so far to their optimum."""
+        if solution is not None and any(costs):
+            scale = max(costs)
+            self.rows.add({n: c / scale for n, c in enumerate(costs) if c}, -math.inf, (_spent(costs, solution) + SPARE) / scale)
+
+    def without(self, costs: Sequence[int]) -> list[int]:
+        """Forbid every choice that costs anything, and return costs of 0: an optimum of 0 needs no weight."""
+        self.forbidden.update(n for n, c in enumerate(costs) if c)
+        return [0] * len(costs)
 
     def chosen(self, solution: list[float] | None) -> dict[ClassId, Candidate] | None:
         if solution is None:
             return None
         return {c: o for (c, o), x in zip(self.flat, solution, strict=False) if x > SPARE}
 
-    def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, str, int]:
-        """Minimise one level; return column values, `optimal` or `limited`, and the proven bound."""
+    def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, str]:
+        """Minimise one cost; return the values of all columns, and `optimal` or `limited`."""
         import highspy
 
         solver = highspy.Highs()
@@ -192,12 +231,10 @@ class _Problem:
         divisor = math.gcd(*costs) or 1
         solver.passModel(self.model(highspy, [c / divisor for c in costs]))
         solver.run()
-        info = solver.getInfo()
-        if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return None, "limited", 0
+        if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return None, "limited"
         optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        bound = info.objective_function_value if optimal else info.mip_dual_bound
-        return list(solver.getSolution().col_value), "optimal" if optimal else "limited", math.floor(bound * divisor + SPARE)
+        return list(solver.getSolution().col_value), "optimal" if optimal else "limited"
 
     def model(self, highspy: Any, costs: Sequence[float]) -> Any:
         count = len(self.flat)
@@ -205,6 +242,8 @@ class _Problem:
         lp.num_col_, lp.num_row_ = self.columns, len(self.rows.lower)
         lp.col_cost_ = [*costs, *[0.0] * (self.columns - count)]
         lower, upper = [0.0] * self.columns, [1.0] * self.columns
+        for n in self.forbidden:
+            upper[n] = 0.0
         for r in self.roots:
             lower[self.y[r]] = 1.0
         for c, column in self.t.items():
@@ -216,6 +255,11 @@ class _Problem:
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
         lp.integrality_ = [integer] * count + [continuous] * (self.columns - count)
         return lp
+
+
+def _spent(costs: Sequence[int], solution: Sequence[float]) -> int:
+    """Return what a solution costs."""
+    return sum(cost for cost, x in zip(costs, solution, strict=False) if x > SPARE)
 
 
 OPTIONS: dict[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0, "random_seed": 0}
