@@ -396,15 +396,12 @@ class _Lowering:
             self.step(step.body)
 
     def together(self, updates: Sequence[Update]) -> None:
-        written = {u.memory for u in updates}
-        pending = []
-        for u in updates:
-            if len(updates) == 1 and not _reads_elsewhere(u, written):
-                self.write(u)
-            else:
-                pending.append((u, self.staged(u)))
+        if _are_alike(updates) and not _read_elsewhere(updates):
+            self.write(updates, [u.value for u in updates])
+            return
+        pending = [(u, self.staged(u)) for u in updates]
         for u, staged in pending:
-            self.write(u, staged)
+            self.write((u,), (staged[u.variables],))
 
     def staged(self, u: Update) -> Leaf:
         """Compute the values of an update into a local array before any of them is stored."""
@@ -417,18 +414,23 @@ class _Lowering:
         self.scopes[-1].storage[local] = name, shape
         return local
 
-    def write(self, u: Update, staged: Leaf | None = None) -> None:
-        name = self.memory(u.memory)
+    def write(self, updates: Sequence[Update], values: Sequence[Expr]) -> None:
+        """Store the values of updates over the same variables, all of one element before the next."""
+        first = updates[0]
         with self.scope(self.scopes[-1].statements, barrier=True):
-            shape = [self.expr(lift(n)) for n in u.memory.shape]
-            extents = [self.named(self.expr(n)) for n in u.extents]
-            value = u.value if staged is None else staged[u.variables]
+            places = [(self.memory(u.memory), [self.expr(lift(n)) for n in u.memory.shape]) for u in updates]
+            extents = [self.named(self.expr(n)) for n in first.extents]
 
             def element() -> None:
-                index = self.flat([self.expr(a) for a in u.address], shape)
-                self.emit(Store(name, index, self.expr(value)))
+                made = []
+                for u, value, (name, shape) in zip(updates, values, places, strict=True):
+                    index = self.flat([self.expr(a) for a in u.address], shape)
+                    tree = self.expr(value)
+                    made.append(Store(name, index, tree if len(updates) == 1 else self.named(tree)))
+                for store in made:
+                    self.emit(store)
 
-            self.nest(u.variables, extents, element)
+            self.nest(first.variables, extents, element)
 
 
 def terms_of(e: Expr) -> Iterator[Expr]:
@@ -459,13 +461,22 @@ def _bodies(a: Array) -> list[Expr]:
     return []
 
 
-def _reads_elsewhere(u: Update, written: set[Leaf]) -> bool:
-    """Tell whether an update may read an element of a written memory that it (or a partner) writes at another index."""
-    for e in (u.value, *u.address):
-        for load in loads_of(e):
-            if load.data in written and not _same(load.args, u.address):
-                return True
-    return any(load.data in written for a in u.address for load in loads_of(a))
+def _are_alike(updates: Sequence[Update]) -> bool:
+    """Tell whether updates run over the same variables and write different memories."""
+    first = updates[0]
+    same = all(_same(u.variables, first.variables) and _same(u.extents, first.extents) for u in updates)
+    return same and len({u.memory for u in updates}) == len(updates)
+
+
+def _read_elsewhere(updates: Sequence[Update]) -> bool:
+    """Tell whether an update may read an element of a written memory that is written at another index."""
+    writer = {u.memory: u for u in updates}
+    for u in updates:
+        if any(load.data in writer and not _same(load.args, writer[load.data].address) for load in loads_of(u.value)):
+            return True
+        if any(load.data in writer for a in u.address for load in loads_of(a)):
+            return True
+    return False
 
 
 def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
@@ -473,7 +484,7 @@ def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
 
 
 def _count_uses(roots: Sequence[Expr]) -> Counter[Expr]:
-    uses: Counter[Expr] = Counter()
+    uses: Counter[Expr] = Counter(roots)
     work, seen = list(roots), set[int]()
     while work:
         e = work.pop()
