@@ -1,5 +1,6 @@
 """Compile: from a model to a plan."""
 
+from ..callable_module import make_callable
 from .accounting import Account, account
 from .calibrate import calibrated, float_program
 from .compile import Options, chosen_targets, compile_model
@@ -10,3 +11,5 @@ __all__ = [
     "Absorbed", "Account", "Calibration", "HostNode", "Offload", "Options", "Plan", "PlanFiles", "Reason", "account", "calibrated",
     "chosen_targets", "compile_model", "float_program", "is_plan", "plan_files", "plan_onnx", "read_plan", "to_json",
 ]  # fmt: skip
+
+make_callable(__name__, compile_model)

@@ -1,7 +1,9 @@
 """Instruction-level abstractions: an accelerator as architectural state and instructions with decode and update."""
 
+from ..callable_module import make_callable
 from .mmio import Bus, assemble, mmio
 from .model import CONTROL, DATA, Bits, External, Ila, Instruction, Match, Operand, Queue, State, Wait, lanes_of
+from .registry import ila, model_names
 
 __all__ = [
     "CONTROL",
@@ -16,7 +18,9 @@ __all__ = [
     "Queue",
     "State",
     "Wait",
-    "assemble",
+    "assemble", "ila",
     "lanes_of",
     "mmio",
 ]
+
+make_callable(__name__, ila)

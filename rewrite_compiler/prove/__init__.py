@@ -1,0 +1,11 @@
+"""Certificates: rules judged at small shapes, drivers against numerics, accelerator models checked."""
+
+from ..callable_module import make_callable
+from .document import Verdicts, prove, to_json
+from .mappings import prove_mapping, prove_mappings
+from .rules import prove_rule, prove_rules
+from .verdict import Counterexample, Proof
+
+__all__ = ["Counterexample", "Proof", "Verdicts", "prove", "prove_mapping", "prove_mappings", "prove_rule", "prove_rules", "to_json"]
+
+make_callable(__name__, prove)
