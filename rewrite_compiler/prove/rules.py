@@ -84,7 +84,7 @@ def _judged(rule: Rule, limit: int, timeout: float, count: int) -> Proof:
     fail = _failure(rule, found)
     if not found.chosen:
         raise fail(UNPROVED, "R103", f"no operands with extents 1…{limit} satisfy its left side and guard")
-    for instance in found.chosen:
+    for instance in (*found.chosen, *found.empty):
         _check_types(rule, instance, fail)
     evidence = _Evidence()
     for instance in found.chosen:
@@ -147,15 +147,15 @@ def _check_meaning(rule: Rule, instance: Instance, timeout: float, evidence: _Ev
     if not questions:
         return
     evidence.solved += 1
-    new = [q for q in questions if _key(q) not in evidence.proved]
+    new = {key: q for q in questions if (key := _key(q)) not in evidence.proved}
     example = difference(rule.pairs, instance) if new else None
     if example is not None:
         raise fail(REFUTED, "R102", "the sides differ", example)
-    for question in new:
+    for key, question in new.items():
         verdict = prove_equal([question], seconds=timeout)
         if verdict.outcome != "proved":
             raise fail(UNPROVED, "R103", _open_question(verdict, instance))
-        evidence.proved[_key(question)] = question
+        evidence.proved[key] = question
 
 
 def _key(question: tuple[Any, Any]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -27,6 +27,7 @@ RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has
 TRIED = 20_000  # candidates tried before instances are drawn instead
 DRAWS = 10  # draws for each instance wanted
 TRIED_IN_A_DRAW = 1_000
+EMPTY = 20  # instances drawn with extents 0 and 1
 FLOATS: dict[str, tuple[float, ...]] = {
     "epsilon": (0.5, 0.0),
     "value": (0.0, 1.0),
@@ -69,6 +70,7 @@ class Instances:
     total: int | None
     limit: int
     rank: int
+    empty: tuple[Instance, ...] = ()  # some with an operand without elements: only their types can be judged
 
     @property
     def strength(self) -> str:
@@ -86,25 +88,26 @@ def instances_of(rule: Rule, limit: int = 2, count: int = 100) -> Instances:
         found = _within(rule, limit, rank, count)
         if found.chosen:
             break
-    return found
+    empty = [i for i in drawn(rule, range(2), found.rank, EMPTY) if any(0 in shape for shape in i.operands.values())]
+    return replace(found, empty=tuple(_by_size(empty)))
 
 
 def _within(rule: Rule, limit: int, rank: int, count: int) -> Instances:
     try:
-        every = list(_Search(rule, limit, rank, lambda candidates: candidates, TRIED).instances())
+        every = list(_Search(rule, range(1, limit + 1), rank, lambda candidates: candidates, TRIED).instances())
     except _TooMany:
-        return Instances(tuple(_by_size(drawn(rule, limit, rank, count))), None, limit, rank)
+        return Instances(tuple(_by_size(drawn(rule, range(1, limit + 1), rank, count))), None, limit, rank)
     if len(every) <= count:
         return Instances(tuple(_by_size(every)), len(every), limit, rank)
     return Instances(tuple(_by_size(random.Random(0).sample(every, count))), len(every), limit, rank)
 
 
-def drawn(rule: Rule, limit: int, rank: int, count: int, seed: int = 0) -> list[Instance]:
-    """Return at most `count` different random instances."""
+def drawn(rule: Rule, extents: range, rank: int, count: int, seed: int = 0) -> list[Instance]:
+    """Return at most `count` different random instances whose operands have these extents and at most `rank` axes."""
     source = random.Random(seed)
     found: dict[tuple[Any, ...], Instance] = {}
     for _ in range(count * DRAWS):
-        search = _Search(rule, limit, rank, lambda c: source.sample(c, len(c)), TRIED_IN_A_DRAW)
+        search = _Search(rule, extents, rank, lambda c: source.sample(c, len(c)), TRIED_IN_A_DRAW)
         with suppress(_TooMany):
             for instance in itertools.islice(search.instances(), 1):
                 found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
@@ -137,9 +140,9 @@ class _State:
 class _Search:
     """Binds the variables of the left sides one after the other; `choose` says which candidates are followed."""
 
-    def __init__(self, rule: Rule, limit: int, rank: int, choose: Callable[[Sequence[Any]], Sequence[Any]], budget: int) -> None:
+    def __init__(self, rule: Rule, extents: range, rank: int, choose: Callable[[Sequence[Any]], Sequence[Any]], budget: int) -> None:
         self.rule = rule
-        self.limit = limit
+        self.extents = extents
         self.rank = rank
         self.choose = choose
         self.budget = budget
@@ -174,7 +177,7 @@ class _Search:
         if id(t) in state.shapes:
             yield state
         elif isinstance(t, Variable):
-            for shape in self.choose(all_shapes(self.limit, self.rank) if candidates is None else candidates):
+            for shape in self.choose(all_shapes(self.extents, self.rank) if candidates is None else candidates):
                 following = _State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
                 if not self.is_excluded(self.made(following)):
                     yield following
@@ -195,7 +198,7 @@ class _Search:
     def bound(self, states: Iterator[_State], t: Apply, name: str, key: Any) -> Iterator[_State]:
         for state in states:
             shapes = [state.shapes[id(x)] for x in t.operands]
-            for value in self.choose(candidates_for(t.op, name, shapes, self.limit, self.rank)):
+            for value in self.choose(candidates_for(t.op, name, shapes, self.extents, self.rank)):
                 yield state.valued(key, value)
 
     def checked(self, t: Apply, state: _State) -> Iterator[_State]:
@@ -250,14 +253,16 @@ def _value(value: object, binding: Binding) -> AttributeValue:
 
 
 @cache
-def all_shapes(limit: int, rank: int) -> tuple[Shape, ...]:
-    """Return every shape of at most `rank` axes with extents 1 … limit, small ones first."""
-    return tuple(s for r in range(rank + 1) for s in itertools.product(range(1, limit + 1), repeat=r))
+def all_shapes(extents: range, rank: int) -> tuple[Shape, ...]:
+    """Return every shape of at most `rank` axes with these extents, small ones first."""
+    return tuple(s for r in range(rank + 1) for s in itertools.product(extents, repeat=r))
 
 
 @cache
 def factorings(size: int, rank: int) -> tuple[Shape, ...]:
-    """Return every shape of at most `rank` axes with `size` elements."""
+    """Return every shape of at most `rank` axes with `size` elements; for none, those with extents 0 and 1."""
+    if size == 0:
+        return tuple(s for s in all_shapes(range(2), rank) if 0 in s)
     if rank == 0:
         return ((),) if size == 1 else ()
     found = [(n, *rest) for n in range(1, size + 1) if size % n == 0 for rest in factorings(size // n, rank - 1)]
@@ -277,10 +282,10 @@ def _channel_vector(shapes: list[Shape], _: _Search) -> Sequence[Shape]:
 
 
 def _filters(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
-    x, extents = shapes[0], range(1, search.limit + 1)
+    x, extents = shapes[0], search.extents
     if len(x) < 3:
         return []
-    return list(itertools.product(extents, [c for c in range(1, x[1] + 1) if x[1] % c == 0], *[extents for _ in x[2:]]))
+    return list(itertools.product(extents, [c for c in range(x[1] + 1) if c == x[1] or (c and x[1] % c == 0)], *[extents for _ in x[2:]]))
 
 
 def _recurrent(gates: int) -> Callable[[list[Shape], _Search], Sequence[Shape]]:
@@ -289,7 +294,7 @@ def _recurrent(gates: int) -> Callable[[list[Shape], _Search], Sequence[Shape]]:
         if len(x) != 3:
             return []
         if not others:
-            return [(gates * n, x[2]) for n in range(1, search.limit + 1)]
+            return [(gates * n, x[2]) for n in search.extents]
         rows, hidden = others[0][0], others[0][0] // gates
         following: list[Shape] = [(rows, hidden), (2 * rows,), (x[1], hidden)]
         return [following[min(len(others), 3) - 1]]
@@ -298,7 +303,7 @@ def _recurrent(gates: int) -> Callable[[list[Shape], _Search], Sequence[Shape]]:
 
 
 def _weight(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
-    return [(n, shapes[0][-1]) for n in range(1, search.limit + 1)] if shapes[0] else []
+    return [(n, shapes[0][-1]) for n in search.extents] if shapes[0] else []
 
 
 def _trailing(shapes: list[Shape], _: _Search) -> Sequence[Shape]:
@@ -332,19 +337,19 @@ def _subsets(shape: Shape) -> list[tuple[int, ...]]:
     return [c for n in range(1, len(shape) + 1) for c in itertools.combinations(axes, n)]
 
 
-def candidates_for(op: Op, name: str, shapes: Sequence[Shape], limit: int, rank: int) -> Sequence[Any]:
+def candidates_for(op: Op, name: str, shapes: Sequence[Shape], extents: range, rank: int) -> Sequence[Any]:
     """Return the values tried for a free attribute of an operator on operands of these shapes."""
     x = shapes[0] if shapes else ()
     table: dict[str, Callable[[], Sequence[Any]]] = {
         "perm": lambda: list(itertools.permutations(range(len(x)))),
         "axis": lambda: range(len(x)),
         "axes": lambda: _subsets(x),
-        "shape": lambda: factorings(math.prod(x), rank) if op.name == "reshape" else all_shapes(limit, rank),
+        "shape": lambda: factorings(math.prod(x), rank) if op.name == "reshape" else all_shapes(extents, rank),
         "strides": lambda: _each((1, 2), _spatial(x)),
         "dilations": lambda: _each((1, 2), _spatial(x)),
         "kernel": lambda: _each((1, 2), _spatial(x)),
         "pads": lambda: _each((0, 1), 2 * (len(x) if op.name == "pad" else _spatial(x))),
-        "group": lambda: range(1, limit + 1),
+        "group": lambda: range(1, extents.stop),
         "start": lambda: range(max(x, default=0) + 1),
         "stop": lambda: range(max(x, default=0) + 1),
         "step": lambda: (1, 2),

@@ -126,7 +126,7 @@ def test_narrowed_candidates_leave_no_instance_out(r: Rule, monkeypatch: pytest.
 
 
 def test_drawn_instances_satisfy_the_guard() -> None:
-    for instance in drawn(conv_of_lines, 5, 4, 30):
+    for instance in drawn(conv_of_lines, range(1, 6), 4, 30):
         assert len(instance.operands["x"]) == 3
         assert len(instance.operands["w"]) == 3
 

@@ -15,7 +15,7 @@ from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
 RULES = shipped_rules()
-LARGER, RANK = 5, 4
+LARGER, RANK = range(1, 6), 4
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
