@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,10 +57,10 @@ class Context:
             raise InputError("F132", f'dimensions of "{name}" must not be negative, not {t.shape}')
         if len(t.shape) > self.limits.rank:
             raise InputError("F105", f'"{name}" must have at most {self.limits.rank} axes, not {len(t.shape)}', help="raise --limits rank=")
-        if t.nbytes > self.limits.tensor_bytes:
+        if max(t.nbytes, math.prod(n or 1 for n in t.shape)) > self.limits.tensor_bytes:  # extents of empty tensors are bounded too
             raise InputError(
                 "F105",
-                f'"{name}" must have at most {self.limits.tensor_bytes} bytes, not {t.nbytes}',
+                f'"{name}" must have at most {self.limits.tensor_bytes} bytes, not the {max(t.nbytes, 1)} of {t}',
                 help="raise --limits tensor_bytes= if the model really needs this tensor",
             )
 

@@ -17,6 +17,7 @@ from .header import own_domain
 from .normalise import LOWERINGS
 from .opaque import key_of, placed, reads
 from .shapes import inferred
+from .signature import check_types, signature_of
 from .site import Site
 from .upgrade import BY_VERSION, Upgrader, schema_of
 
@@ -110,6 +111,7 @@ class Importer:
         return v
 
     def _results(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
+        self._check_types(site)
         folded = fold(site)
         if folded is not None:
             self.context.reasons.setdefault(site.origin, FOLDED)
@@ -123,6 +125,15 @@ class Importer:
             return self._opaque(site, node, body, str(reason)) if expanded is None else expanded
         self._named(site, values, start.values)
         return values
+
+    def _check_types(self, site: Site) -> None:
+        signature = signature_of(site.op, site.domain, site.version)
+        if signature is not None:
+            check_types(site.op, signature, [None if v is None else site.type(v).dtype for v in site.inputs])
+        elif site.domain != "com.microsoft":
+            note = f"{site.label} is not an operator that ONNX defines; whether the host can run it is not known"
+            if note not in self.context.builder.notes:
+                self.context.builder.notes.append(note)
 
     def _known(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
         if site.domain == "" and site.op == "If":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,10 +12,16 @@ from .attributes import NAMES
 from .header import own_domain
 from .upgrade import schema_of
 
+# how ONNX spells element types that have another name here
+_SPELLINGS = {"float": "float32", "double": "float64", "float8e4m3fn": "float8e4m3"}
+# operators whose further operands are of any types
+MIXED = frozenset({"Loop", "Scan", "If", "SequenceMap"})
+
 
 @dataclass(frozen=True)
 class Signature:
-    """What an operator takes: attribute kinds and which are required, how many operands and results, which operands are required."""
+    """What an operator takes: attribute kinds and which are required, how many operands and results, which operands are required,
+    the type parameter of each operand (the last one's may be that of all further ones), the element types each parameter allows."""
 
     attributes: dict[str, int]
     required: tuple[str, ...]
@@ -22,6 +29,9 @@ class Signature:
     outputs: tuple[int, int]
     needed: tuple[bool, ...]
     deprecated: bool
+    parameters: tuple[str, ...]
+    repeated: bool
+    allowed: dict[str, frozenset[str]]
 
 
 @cache
@@ -37,7 +47,29 @@ def signature_of(op: str, domain: str, version: int) -> Signature | None:
     single = defs.OpSchema.FormalParameterOption.Single
     needed = tuple(i.option == single for i in schema.inputs)
     counts = (int(schema.min_input), int(schema.max_input)), (int(schema.min_output), int(schema.max_output))
-    return Signature(attributes, required, *counts, needed, bool(schema.deprecated))
+    parameters = tuple(str(i.type_str) for i in schema.inputs)
+    repeated = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    allowed = {str(c.type_param_str): _element_types(c.allowed_type_strs) for c in schema.type_constraints}
+    return Signature(attributes, required, *counts, needed, bool(schema.deprecated), parameters, repeated, allowed)
+
+
+def _element_types(types: Iterable[str]) -> frozenset[str]:
+    return frozenset(_SPELLINGS.get(t[7:-1], t[7:-1]) for t in types if t.startswith("tensor("))
+
+
+def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> None:
+    """Refuse operands whose element types the operator does not allow, or that differ where they must agree."""
+    bound: dict[str, str] = {}
+    last = signature.parameters[-1:] if signature.repeated else ()
+    for n, dtype in enumerate(dtypes):
+        parameter = signature.parameters[n] if n < len(signature.parameters) else last[0] if last else ""
+        if dtype is None or (signature.repeated and n >= len(signature.parameters) - 1 and op in MIXED):
+            continue
+        allowed = signature.allowed.get(parameter) or _element_types([parameter])
+        if allowed and dtype not in allowed:
+            raise InputError("F131", f"operand {n} of {op} must not be of type {dtype}", help=f"it may be {', '.join(sorted(allowed))}")
+        if parameter in signature.allowed and bound.setdefault(parameter, dtype) != dtype:
+            raise InputError("F131", f"operand {n} of {op} must be of type {bound[parameter]}, as those before it, not {dtype}")
 
 
 def check_node(node: Any, imports: dict[str, int], is_function: bool, place: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.program import Data, Value
 from ..ir.types import TensorType
-from ..ops.op import AttributeValue
+from ..ops.op import AttributeValue, ShapeError
 from .context import Context, Unsupported
 
 FLOATS = ("float32", "float64", "float16")
@@ -89,11 +89,26 @@ class Site:
 
     def ints(self, n: int, what: str) -> tuple[int, ...]:
         """Return an integer operand that has to be known."""
-        return tuple(int(i) for i in np.asarray(self.known(n, what)).reshape(-1))
+        found = self.known(n, what)
+        if found.ndim > 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {found.shape}")
+        return tuple(int(i) for i in found.reshape(-1))
 
     def scalar(self, n: int, what: str, default: float) -> float:
         """Return a scalar operand that has to be known when it is given."""
-        return float(np.asarray(self.known(n, what)).reshape(-1)[0]) if self.has(n) else default
+        if not self.has(n):
+            return default
+        found = self.known(n, what)
+        if found.size != 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be single numbers, not a tensor of shape {found.shape}")
+        return float(found.reshape(-1)[0])
+
+    def flag(self, name: str, default: int = 0) -> int:
+        """Return an attribute that is 0 or 1."""
+        value = int(self.get(name, default))
+        if value not in (0, 1):
+            raise ShapeError(f"{name} of {self.op} must be 0 or 1, not {value}")
+        return value
 
     def get(self, name: str, default: Any) -> Any:
         """Return an attribute or its default."""

@@ -129,6 +129,8 @@ def _check_body(
 def _names_once(what: str, names: Sequence[str], check: Check, code: str = "F121") -> set[str]:
     seen: set[str] = set()
     for name in names:
+        if not name:
+            raise InputError(code, f"every {what} must have a name", place=check.place)
         if name in seen:
             raise InputError(code, f'{what} "{name}" is defined twice', place=check.place)
         seen.add(name)

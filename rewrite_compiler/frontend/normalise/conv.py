@@ -64,8 +64,10 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
         if len(site.outputs) > 1 and site.outputs[1]:
             raise Unsupported("its indices are used")
         kernel = tuple(site.get("kernel_shape", ()))
-        flags = {"ceil": int(site.get("ceil_mode", 0))} | {name: int(site.get(name, 0)) for name in extra}
+        flags = {"ceil": site.flag("ceil_mode")} | {name: site.flag(name) for name in extra}
         places = window(site, kernel)
+        if any(p >= k for p, k in zip(places["pads"], kernel * 2, strict=True)):
+            raise ShapeError(f"Pads of {site.op} must be smaller than its kernel {kernel}, not {places['pads']}")
         y = site.apply(op, site.value(0), kernel=kernel, **places, **flags)
         _check_inside(site, kernel, places, site.type(y).shape[2:])
         return [y]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ir.program import Value
 from ...ops import OPS
+from ...ops.elementwise import broadcast
 from ...ops.op import ShapeError
 from ..context import Unsupported
 from ..fold import out_of_range
@@ -85,7 +86,7 @@ def _reshape(site: Site) -> list[Value]:
     old, wanted = site.shape(0), list(site.ints(1, "extents"))
     if any(n < -1 for n in wanted) or wanted.count(-1) > 1:
         raise ShapeError(f"Extents of Reshape must be positive, 0 or one −1, not {wanted}")
-    if not site.get("allowzero", 0):
+    if not site.flag("allowzero"):
         if any(n == 0 and i >= len(old) for i, n in enumerate(wanted)):
             raise ShapeError(f"A 0 of Reshape copies an extent of {old}, which has none at that place: {wanted}")
         wanted = [old[i] if n == 0 else n for i, n in enumerate(wanted)]
@@ -228,9 +229,9 @@ def _padded(site: Site, pads: list[int], value: float) -> Value:
 def _expand(site: Site) -> list[Value]:
     site.require_native()
     own, given = site.shape(0), site.ints(1, "extents")
-    rank = max(len(own), len(given))
-    pairs = zip((1,) * (rank - len(own)) + own, (1,) * (rank - len(given)) + given, strict=True)
-    shape = tuple(b if a == 1 else a for a, b in pairs)
+    if any(n < 0 for n in given):
+        raise ShapeError(f"Extents of Expand must not be negative, not {given}")
+    shape = broadcast(own, given)
     return [site.value(0) if shape == own else site.apply("expand", site.value(0), shape=shape)]
 
 

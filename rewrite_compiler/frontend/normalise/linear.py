@@ -31,8 +31,8 @@ def _gemm(site: Site) -> list[Value]:
     site.require_float()
     if site.rank(0) != 2 or site.rank(1) != 2:
         raise ShapeError(f"Gemm needs matrices, not {site.shape(0)} and {site.shape(1)}")
-    x = site.transpose(site.value(0), (1, 0)) if site.get("transA", 0) else site.value(0)
-    w = site.value(1) if site.get("transB", 0) else site.transpose(site.value(1), (1, 0))
+    x = site.transpose(site.value(0), (1, 0)) if site.flag("transA") else site.value(0)
+    w = site.value(1) if site.flag("transB") else site.transpose(site.value(1), (1, 0))
     y = _scaled(site, site.apply("dense", x, w), site.get("alpha", 1.0), "alpha")
     return [_biased(site, y, _scaled(site, site.value(2), site.get("beta", 1.0), "beta")) if site.has(2) else y]
 

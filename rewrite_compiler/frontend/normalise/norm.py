@@ -16,7 +16,7 @@ from .table import Lowering
 
 def _batch_normalization(site: Site) -> list[Value]:
     site.require_float()
-    if site.get("training_mode", 0) or any(site.outputs[1:]):
+    if site.flag("training_mode") or any(site.outputs[1:]):
         raise Unsupported("it is in training mode")
     operands = [site.value(n) for n in range(5)]
     return [site.apply("batch_norm", *operands, epsilon=float(site.get("epsilon", 1e-5)))]

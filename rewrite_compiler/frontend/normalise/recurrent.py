@@ -59,10 +59,10 @@ def _checked(site: Site, kind: Kind) -> tuple[bool, ...]:
 def _check_shapes(site: Site, kind: Kind, directions: int) -> None:
     if [site.rank(n) for n in (X, W, R)] != [3, 3, 3]:
         raise ShapeError(f"{site.op} needs X, W and R of rank 3, not {site.shape(X)}, {site.shape(W)} and {site.shape(R)}")
-    time, batch, width = (site.shape(X)[a] for a in ((1, 0, 2) if site.get("layout", 0) else (0, 1, 2)))
+    time, batch, width = (site.shape(X)[a] for a in ((1, 0, 2) if site.flag("layout") else (0, 1, 2)))
     hidden = int(site.get("hidden_size", site.shape(R)[2]))
     rows = kind.gates * hidden
-    state = (batch, directions, hidden) if site.get("layout", 0) else (directions, batch, hidden)
+    state = (batch, directions, hidden) if site.flag("layout") else (directions, batch, hidden)
     wanted = {W: (directions, rows, width), R: (directions, rows, hidden), B: (directions, 2 * rows), LENGTHS: (batch,)}
     wanted |= {FIRST_STATE + n: state for n in range(kind.states)}
     for n, expected in wanted.items():
@@ -87,7 +87,7 @@ def _check_variant(site: Site, kind: Kind, directions: int) -> None:
 
 
 def _time_first(site: Site, x: Value) -> Value:
-    return site.transpose(x, (1, 0, 2)) if site.get("layout", 0) else x
+    return site.transpose(x, (1, 0, 2)) if site.flag("layout") else x
 
 
 def _part(site: Site, v: Value, d: int) -> Value:
@@ -118,7 +118,7 @@ def _one_direction(site: Site, kind: Kind, x: Value, d: int, backwards: bool) ->
 
 def _extra(site: Site, kind: Kind, d: int) -> dict[str, int | str]:
     if kind.op == "gru":
-        return {"linear_before_reset": int(site.get("linear_before_reset", 0))}
+        return {"linear_before_reset": site.flag("linear_before_reset")}
     if kind.op == "rnn":
         return {"activation": (site.get("activations", ()) or ("Tanh",) * (d + 1))[d].lower()}
     return {}
@@ -135,7 +135,7 @@ def _joined(site: Site, kind: Kind, parts: Sequence[Sequence[Value]]) -> list[Va
         axis = 1 if n == 0 else 0
         pieces = [_with_axis(site, part[n], axis) for part in parts]
         whole = pieces[0] if len(pieces) == 1 else site.apply("concat", *pieces, axis=axis)
-        if site.get("layout", 0):
+        if site.flag("layout"):
             whole = site.transpose(whole, (2, 0, 1, 3) if n == 0 else (1, 0, 2))
         results.append(whole)
     return results

@@ -15,7 +15,7 @@ def reduced_axes(site: Site) -> tuple[int, ...]:
     """Return the reduced axes counted from the front; all of them when none are named."""
     rank = site.rank(0)
     given = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
-    if not given and site.get("noop_with_empty_axes", 0):
+    if not given and site.flag("noop_with_empty_axes"):
         return ()
     axes = tuple(sorted(a + rank if a < 0 else a for a in given)) or tuple(range(rank))
     if len(set(axes)) != len(axes) or any(not 0 <= a < rank for a in axes):
@@ -31,7 +31,7 @@ def _reduce(op: str, before: str = "", after: str = "") -> Callable[[Site], list
             raise Unsupported("it reduces an empty tensor")
         if before:
             x = site.apply("mul", x, x) if before == "square" else site.apply(before, x)
-        y = site.apply(op, x, axes=axes, keepdims=int(site.get("keepdims", 1))) if axes else x
+        y = site.apply(op, x, axes=axes, keepdims=site.flag("keepdims", 1)) if axes else x
         return [site.apply(after, y) if after else y]
 
     return lower
