@@ -16,8 +16,26 @@ import numpy as np
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table, entries_of
+from .elementwise import ELEMENTWISE
 from .expr import Expr, lift
-from .named import Axes, Axis, Data, Named, Store, affine, axis_of, contract, dtype_of, gather, moving, reach, storage_dtype, strided
+from .named import (
+    Affine,
+    Axes,
+    Axis,
+    Data,
+    Named,
+    Store,
+    affine,
+    axis_of,
+    contract,
+    dtype_of,
+    gather,
+    linear,
+    moving,
+    reach,
+    storage_dtype,
+    strided,
+)
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
 PIECE_ELEMENTS = 1 << 16  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
@@ -32,6 +50,7 @@ class Scope:
         self.parent = parent
         self.numbers = dict(numbers or {})
         self.bound = frozenset((*self.numbers, *axes))
+        self.known: dict[Expr, int] = {**parent.known, **self.numbers} if parent else self.numbers
         self.terms: dict[Expr, Named] = {}
         self.stores: dict[Array, Store] = {}
         self.folds: dict[tuple[Fold, bool], list[Store]] = {}
@@ -46,6 +65,7 @@ class Evaluator:
         self.axes = axes or Axes()
         self.real = real
         self.scope = Scope(None)
+        self.kinds: dict[Expr, Any] = {}
 
     # -- entry points
 
@@ -106,16 +126,15 @@ class Evaluator:
         return found
 
     def _variable(self, v: Expr) -> Named:
-        for s in self._outward():
-            if v in s.numbers:
-                return Named(s.numbers[v], ())
-            if v in s.bound:
-                return self.axes.index(axis_of(v))
+        if v in self.scope.known:
+            return Named(self.scope.known[v], ())
+        if any(v in s.bound for s in self._outward()):
+            return self.axes.index(axis_of(v))
         raise SpecError("I102", f"variable {v!r} is not bound here")
 
     def is_axis(self, v: Expr) -> bool:
         """Tell whether a bound variable stands for an axis."""
-        return all(v not in s.numbers for s in self._outward())
+        return v not in self.scope.known
 
     # -- arrays
 
@@ -204,7 +223,7 @@ class Evaluator:
         store = self.store_of(e.data)
         if any(n == 0 for n in store.own):
             return Named(np.zeros((), store.data.dtype), ())
-        indices = [affine(i, self.axes, self.is_axis, self.value) for i in e.args]
+        indices = [self._affine(i) for i in e.args]
         known = [i for i in indices if i is not None]
         if len(known) == len(indices):
             box = [reach(i, self.axes) for i in known]
@@ -214,6 +233,20 @@ class Evaluator:
                 view, names = strided(window, origin, known, self.axes)
                 return self.axes.ordered(view, names) if names else Named(view[()], ())
         return self._gathered(store, [self.value(i) for i in e.args])
+
+    def _affine(self, e: Expr) -> Affine | None:
+        """Return an index as an affine function of the axes that are bound now, or None."""
+        form = linear(e)
+        factors = [] if form is None else [self.value(c) for c in (form[0], *(c for _, c in form[1]))]
+        if form is None or any(f.axes for f in factors):
+            return affine(e, self.axes, self.is_axis, self.value)
+        total, terms = int(factors[0].data), []
+        for (v, _), factor in zip(form[1], factors[1:], strict=True):
+            axis, number = axis_of(v), self.scope.known.get(v)
+            total += int(factor.data) * (self.axes.start[axis] if number is None else number)
+            if number is None:
+                terms.append((axis, int(factor.data)))
+        return Affine(total, tuple(terms))
 
     def _gathered(self, store: Store, indices: Sequence[Named]) -> Named:
         """Read by advanced indexing; an index is clamped, as a branch that is not taken may be out of range."""
@@ -245,7 +278,7 @@ class Evaluator:
             return self.value(e.args[1] if np.asarray(condition.data).flat[0] else e.args[2])
         a, b = self.value(e.args[1]), self.value(e.args[2])
         axes = self.axes.union(condition.axes, a.axes, b.axes)
-        x, y = (self._cast(v.data, e) for v in (a, b))
+        x, y = (self.cast(v.data, e) for v in (a, b))
         where = np.asarray(self.axes.align(condition, axes), bool)
         return Named(np.where(where, self.axes.align(Named(x, a.axes), axes), self.axes.align(Named(y, b.axes), axes)), axes)
 
@@ -271,7 +304,7 @@ class Evaluator:
         for f in outer:
             x = self.value(f)
             axes = self.axes.union(total.axes, x.axes)
-            total = Named(self._cast(self.axes.align(total, axes), e) * self.axes.align(Named(self._cast(x.data, e), x.axes), axes), axes)
+            total = Named(self.cast(self.axes.align(total, axes), e) * self.axes.align(Named(self.cast(x.data, e), x.axes), axes), axes)
         return total
 
     def _contracted(self, e: Expr, pair: Sequence[Expr], over: Sequence[Axis], count: int) -> Named:
@@ -280,7 +313,7 @@ class Evaluator:
         bound = None if limit[0] is None or limit[1] is None else limit[0] * limit[1] * count
         total = contract(self._spread(a), self._spread(b), over, self.axes, bound, e.real)
         missing = [x for x in over if x not in a.axes and x not in b.axes]
-        return total if not missing else Named(self._cast(total.data, e) * math.prod(self.axes.shape(missing)), total.axes)
+        return total if not missing else Named(self.cast(total.data, e) * math.prod(self.axes.shape(missing)), total.axes)
 
     def _limit(self, f: Expr) -> int | None:
         """Return a bound of |f|: of its interval, or of what an array that does not change holds."""
@@ -300,7 +333,7 @@ class Evaluator:
         total: Named | None = None
         for f in factors:
             x = self._spread(self.value(f))
-            x = Named(self._cast(x.data, e), x.axes)
+            x = Named(self.cast(x.data, e), x.axes)
             total = x if total is None else self._times(total, x)
         if total is None:
             raise SpecError("I102", "a reduction has no body")
@@ -342,14 +375,16 @@ class Evaluator:
             raise SpecError("I102", f"the {monoid} of no elements has no value")
         return Named(0.0 if e.real else 0, ())
 
-    def _cast(self, data: Any, e: Expr) -> Any:
+    def cast(self, data: Any, e: Expr) -> Any:
         """Return data in a type in which the result of `e` is exact."""
         if not isinstance(data, np.ndarray | np.generic):
             return data
         if e.real:
             return data
-        kind = dtype_of(e.interval, *(a.interval for a in e.args if not a.real and a.op != "select"))
-        return data.astype(kind, copy=False) if data.dtype != kind else data
+        kind = self.kinds.get(e)
+        if kind is None:
+            kind = self.kinds[e] = np.dtype(dtype_of(e.interval, *(a.interval for a in e.args if not a.real)))
+        return data if data.dtype == kind else data.astype(kind)
 
 
 class Opened:
@@ -405,150 +440,10 @@ def _factors(e: Expr) -> list[Expr]:
     return _factors(e.args[0]) if e.op == "real" else [e]
 
 
-def _elementwise(function: Callable[..., Any]) -> Callable[[Evaluator, Expr], Named]:
-    def rule(ev: Evaluator, e: Expr) -> Named:
-        operands = [ev.value(a) for a in e.args]
-        axes = ev.axes.union(*(x.axes for x in operands))
-        data = [ev.axes.align(Named(ev._cast(x.data, e), x.axes), axes) for x in operands]
-        return Named(function(e, *data), axes)
-
-    return rule
-
-
-def _compare(function: Callable[[Any, Any], Any]) -> Callable[[Evaluator, Expr], Named]:
-    def rule(ev: Evaluator, e: Expr) -> Named:
-        a, b = ev.value(e.args[0]), ev.value(e.args[1])
-        axes = ev.axes.union(a.axes, b.axes)
-        result = function(ev.axes.align(a, axes), ev.axes.align(b, axes))
-        return Named(np.asarray(result).view(np.uint8) if axes else int(result), axes)
-
-    return rule
-
-
-def _div(e: Expr, x: Any, y: Any) -> Any:
-    return x >> y.bit_length() - 1 if _is_power_of_two(y) else x // y
-
-
-def _mod(e: Expr, x: Any, y: Any) -> Any:
-    return x & y - 1 if _is_power_of_two(y) else x % y
-
-
-def _is_power_of_two(y: Any) -> bool:
-    return isinstance(y, int) and y > 0 and y & y - 1 == 0
-
-
-def _wrap(e: Expr, x: Any) -> Any:
-    bits, signed = e.data
-    if isinstance(x, np.ndarray) and signed and bits in (8, 16, 32) and x.dtype != object:
-        return x.astype(f"int{bits}").astype(dtype_of(e.interval), copy=False)
-    half = 1 << bits - 1 if signed else 0
-    return ((x + half) & ((1 << bits) - 1)) - half
-
-
-def _clz(e: Expr, x: Any) -> Any:
-    if not isinstance(x, np.ndarray):
-        return e.data - int(x).bit_length()
-    return (
-        e.data - np.frexp(x.astype(np.float64))[1].astype(np.int64)
-        if e.data <= 53
-        else np.vectorize(lambda v: e.data - int(v).bit_length())(x)
-    )
-
-
-def _shift_amount(n: Any) -> Any:
-    return np.clip(n, 0, 63) if isinstance(n, np.ndarray) else n
-
-
-def _trunc_div(x: Any, y: Any) -> Any:
-    if not isinstance(x, np.ndarray) and not isinstance(y, np.ndarray):
-        return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-    return np.abs(x) // np.abs(y) * np.where((x < 0) == (y < 0), 1, -1)
-
-
-def _call(e: Expr, *x: Any) -> Any:
-    return FUNCTIONS[e.data](*x)
-
-
-def _to_real(ev: Evaluator, e: Expr) -> Named:
-    x = ev.value(e.args[0])
-    return Named(x.data.astype(ev.real) if isinstance(x.data, np.ndarray) else float(x.data), x.axes)
-
-
-def _to_integer(number: Callable[[Any], int], numeric: Callable[[Any], Any]) -> Callable[[Evaluator, Expr], Named]:
-    def rule(ev: Evaluator, e: Expr) -> Named:
-        x = ev.value(e.args[0])
-        return Named(numeric(x.data).astype(np.int64) if isinstance(x.data, np.ndarray) else number(x.data), x.axes)
-
-    return rule
-
-
-def _limit(ev: Evaluator, e: Expr) -> Named:
-    """Return the smaller or larger operand; both limits of a clamp in one pass."""
-    first = e.args[0]
-    limits = {x.op: x.args[1].value for x in (e, first) if x.op in ("min", "max")}
-    low, high = limits.get("max"), limits.get("min")
-    if not e.real and low is not None and high is not None and low <= high and first not in ev.scope.terms:
-        x = ev.value(first.args[0])
-        if x.axes:
-            return Named(np.clip(ev._cast(x.data, first), low, high), x.axes)
-    return (_MINIMUM if e.op == "min" else _MAXIMUM)(ev, e)
-
-
-def _pythonic(operation: Callable[[Any, Any], Any], numeric: Callable[[Any, Any], Any]) -> Callable[[Expr, Any, Any], Any]:
-    """Return `numeric` for arrays and the exact Python `operation` for two numbers."""
-
-    def apply(e: Expr, x: Any, y: Any) -> Any:
-        if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
-            return numeric(x, y)
-        return operation(x, y)
-
-    return apply
-
-
-_MINIMUM = _elementwise(_pythonic(min, np.minimum))
-_MAXIMUM = _elementwise(_pythonic(max, np.maximum))
-_erf = np.frompyfunc(math.erf, 1, 1)
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "tanh": np.tanh,
-    "sin": np.sin,
-    "cos": np.cos,
-    "pow": np.power,
-    "erf": lambda x: np.asarray(_erf(x)).astype(x.dtype) if isinstance(x, np.ndarray) else math.erf(x),
-}
 RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
+    **ELEMENTWISE,
     "load": Evaluator.load,
     "table": Evaluator.table,
     "select": Evaluator.select,
     "reduce": Evaluator.reduce,
-    "real": _to_real,
-    "floor": _to_integer(math.floor, np.floor),
-    "rint": _to_integer(round, np.rint),
-    "add": _elementwise(lambda e, x, y: x + y),
-    "sub": _elementwise(lambda e, x, y: x - y),
-    "mul": _elementwise(lambda e, x, y: x * y),
-    "neg": _elementwise(lambda e, x: -x),
-    "not": _elementwise(lambda e, x: 1 - x),
-    "div": _elementwise(_div),
-    "mod": _elementwise(_mod),
-    "rdiv": _elementwise(lambda e, x, y: np.divide(x, y)),
-    "tdiv": _elementwise(lambda e, x, y: _trunc_div(x, y)),
-    "tmod": _elementwise(lambda e, x, y: x - y * _trunc_div(x, y)),
-    "shl": _elementwise(lambda e, x, y: x << _shift_amount(y)),
-    "shr": _elementwise(lambda e, x, y: x >> _shift_amount(y)),
-    "min": _limit,
-    "max": _limit,
-    "bitand": _elementwise(lambda e, x, y: x & y),
-    "bitor": _elementwise(lambda e, x, y: x | y),
-    "bitxor": _elementwise(lambda e, x, y: x ^ y),
-    "eq": _compare(lambda x, y: x == y),
-    "ne": _compare(lambda x, y: x != y),
-    "lt": _compare(lambda x, y: x < y),
-    "le": _compare(lambda x, y: x <= y),
-    "extract": _elementwise(lambda e, x: (x >> e.data[0]) & ((1 << e.data[1]) - 1)),
-    "wrap": _elementwise(_wrap),
-    "clz": _elementwise(_clz),
-    "call": _elementwise(_call),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from . import intervals as iv
-from .expr import Expr
+from .expr import Expr, lift
 from .intervals import Interval
 
 Data = NDArray[Any]
@@ -96,6 +96,11 @@ class Axes:
         """Return all axes of the groups, in binding order."""
         return tuple(sorted({a for g in groups for a in g}, key=self.order.__getitem__))
 
+    def joined(self, *groups: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """Return all axes of groups that are in binding order themselves."""
+        widest = max(groups, key=len)
+        return widest if all(g in ((), widest) for g in groups) else self.union(*groups)
+
     def shape(self, axes: Sequence[Axis]) -> tuple[int, ...]:
         """Return the extents of `axes`."""
         return tuple(self.extent[a] for a in axes)
@@ -133,6 +138,28 @@ def axis_of(variable: Expr) -> Axis:
 
 
 # -- affine indices
+
+
+@lru_cache(maxsize=1 << 14)
+def linear(e: Expr) -> tuple[Expr, tuple[tuple[Expr, Expr], ...]] | None:
+    """Return a term as (constant, ((variable, coefficient), …)), all without variables; None when it has no such form."""
+    if not e.free:
+        return e, ()
+    if e.op == "var":
+        return lift(0), ((e, lift(1)),)
+    parts = [linear(a) for a in e.args] if e.op in ("add", "sub", "mul") else [None]
+    if None in parts:
+        return None
+    (a, first), (b, second) = parts  # type: ignore[misc]
+    if e.op == "mul":
+        if first and second:
+            return None
+        factor = b if first else a
+        return a * b, tuple((v, c * factor) for v, c in (*first, *second))
+    terms = dict(first)
+    for v, c in second:
+        terms[v] = terms.get(v, lift(0)) + (c if e.op == "add" else -c)
+    return (a + b if e.op == "add" else a - b), tuple(terms.items())
 
 
 @dataclass(frozen=True)
