@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .compile.compile import compile_model as compile
     from .cosim.cosimulate import cosimulate
     from .ila.registry import ila
-    from .ops.static import HasType, Ints, Inverse, IsConstant
+    from .ops.static import Ints, IsConstant
     from .ops.term import Tensor
     from .prove.document import prove
     from .rewrite.rule import Float, Int, Law, Rule, Str, Where, rule
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 # name → the module that defines it
 _NAMES = {
     "Float": "rewrite.rule",
-    "HasType": "ops.static",
     "Int": "rewrite.rule",
     "Ints": "ops.static",
-    "Inverse": "ops.static",
     "IsConstant": "ops.static",
     "Law": "rewrite.rule",
     "Rule": "rewrite.rule",
@@ -35,7 +33,7 @@ _NAMES = {
 _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 
 __all__ = [
-    "Float", "HasType", "Int", "Ints", "Inverse", "IsConstant", "Law", "Rule", "Str", "Tensor", "Where", "compile", "cosimulate", "ila",
+    "Float", "Int", "Ints", "IsConstant", "Law", "Rule", "Str", "Tensor", "Where", "compile", "cosimulate", "ila",
     "lang", "ops", "prove", "rule", "target",
 ]  # fmt: skip
 

@@ -12,8 +12,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr.numerics import decoded, encode, fixed
-from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
-from rewrite_compiler.lang.formats import AdaptivFloat
+from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, clamp, lift, reduce_sum, signed
 from rewrite_compiler.target import Device, Limit, Target
 
 PES, LANES = 4, 16
@@ -56,7 +55,7 @@ def linear_limits(t: int, k: int, n: int) -> Iterator[Limit]:
 
 @linear.numerics
 def linear_codes(x: Array, w: Array, b: Array, f: Formats) -> Array:
-    """Exact products summed in 32 bits that wrap, one floor shift to 14 fraction bits, the bias, a symmetric clamp, one rounding to the output format."""
+    """Exact products summed in 32 bits that wrap, a floor shift to 14 fraction bits, bias, clamp, one rounding to the output format."""
     shift = 14 - f["w"].bias - f["x"].bias
     limit = (1 << 19) - 1
 

@@ -20,7 +20,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the problem instead of printing usage."""
-        raise UsageError("F203", message.replace("unrecognized arguments:", "unknown arguments:"), help=f"flexmatch {self.prog.split()[-1]} --help lists the options")
+        raise UsageError(
+            "F203",
+            message.replace("unrecognized arguments:", "unknown arguments:"),
+            help=f"flexmatch {self.prog.split()[-1]} --help lists the options",
+        )
 
 
 def parser(verb: str, about: str) -> Parser:
@@ -35,7 +39,9 @@ def parser(verb: str, about: str) -> Parser:
 
 def steering(made: Parser) -> None:
     """Add the options that steer compilation."""
-    made.add_argument("--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several")
+    made.add_argument(
+        "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
+    )
     made.add_argument("--exact", action="store_true", help="match the program as written, no rewriting")
     made.add_argument("--only", default="", metavar="MAPPING,…", help="use only these operations")
     made.add_argument("--without", default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")

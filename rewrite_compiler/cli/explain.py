@@ -59,7 +59,9 @@ def _node(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
         if name == a["node"]:
             return {**base, "place": "absorbed", "by": a["by"]}
     known = [n for o in plan["offloads"] for n in o["nodes"]] + [h["node"] for h in plan["host"]]
-    raise UsageError("F203", f'the model has no node called "{name}"', help=f"nodes: {', '.join(known[:20])}{' …' if len(known) > 20 else ''}")
+    raise UsageError(
+        "F203", f'the model has no node called "{name}"', help=f"nodes: {', '.join(known[:20])}{' …' if len(known) > 20 else ''}"
+    )
 
 
 def _node_lines(document: Mapping[str, Any]) -> list[str]:

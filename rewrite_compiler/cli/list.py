@@ -36,8 +36,12 @@ def listing() -> dict[str, Any]:
         "targets": [
             {"name": t.name, "about": ", ".join(t.mappings), "parameters": {k: list(v) for k, v in t.parameters.items()}} for t in targets
         ],
-        "mappings": [{"name": m.name, "about": _first(m.rule.doc), "at": _short(m.rule.place)} for t in targets for m in t.mappings.values()],
-        "rules": [{"name": r.name, "about": _first(r.doc), "at": _short(r.place), "grade": r.grade, "phase": r.phase} for r in shipped_rules()],
+        "mappings": [
+            {"name": m.name, "about": _first(m.rule.doc), "at": _short(m.rule.place)} for t in targets for m in t.mappings.values()
+        ],
+        "rules": [
+            {"name": r.name, "about": _first(r.doc), "at": _short(r.place), "grade": r.grade, "phase": r.phase} for r in shipped_rules()
+        ],
         "apps": [{"name": a.name, "about": a.about} for a in APPS],
     }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from collections.abc import Mapping as MappingOf, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,13 @@ def _plan(
     counted = account(model.program, matched.program, ids, reasons)
     because = _Because(matched, rules, mappings)
     offloads = tuple(
-        _offload(key, node, nodes, by_name[node.op], targets, matched, because) for (key, node), nodes in zip(ids.items(), counted.offloads, strict=True)
+        _offload(key, node, nodes, by_name[node.op], targets, matched, because)
+        for (key, node), nodes in zip(ids.items(), counted.offloads, strict=True)
     )
     return Plan(
         model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.opset},
-        source=model.program, program=matched.program, targets=tuple(targets), offloads=offloads, host=counted.host, absorbed=counted.absorbed,
+        source=model.program, program=matched.program, targets=tuple(targets), offloads=offloads,
+        host=counted.host, absorbed=counted.absorbed,
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
         counts=_counts(targets, matched.program, by_name), lowered_counts={t.name: {} for t in targets},
         exact_counts=_counts(targets, exact.program, by_name),
@@ -138,7 +141,10 @@ class _Because:
     """The rules behind an offload: births of its e-node and of the e-nodes below it that the program did not bring."""
 
     def __init__(self, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> None:
-        self.births = [*(Reason(r.name, _place(r.place), r.grade) for r in rules), *(Reason(m.name, _place(m.rule.place), "E") for m in mappings)]
+        self.births = [
+            *(Reason(r.name, _place(r.place), r.grade) for r in rules),
+            *(Reason(m.name, _place(m.rule.place), "E") for m in mappings),
+        ]
         self.choice = matched.extraction.choice
         self.e_nodes = matched.e_nodes
 
@@ -170,7 +176,12 @@ def _counts(targets: Sequence[Target], p: Program, mappings: MappingOf[str, Mapp
 
 
 def _egraph(s: Saturation) -> dict[str, Any]:
-    return {"rounds": s.rounds, "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "stop": {"reason": s.reason, "detail": s.detail}}
+    return {
+        "rounds": s.rounds,
+        "e_nodes": s.graph.e_nodes,
+        "e_classes": len(s.graph.classes),
+        "stop": {"reason": s.reason, "detail": s.detail},
+    }
 
 
 def _extraction(matched: Matched) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping as MappingOf, Sequence
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,9 @@ def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits =
     )  # fmt: skip
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
     if plan.model["sha256"] != document["model"]["sha256"]:
-        raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=str(path), help="compile again")
+        raise InputError(
+            "F106", f"{model} is not the model the plan was made of: its sha256 differs", place=str(path), help="compile again"
+        )
     changed = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
     return _with_formats(replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed))), document, path)
 
@@ -119,7 +122,12 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
     offloads = []
     for o in plan.offloads:
         if o.id not in old or old[o.id]["nodes"] != list(o.nodes):
-            raise AnswerNo("F220", f"the plan's rules or targets have changed: {o.id} is now {', '.join(o.nodes)}", place=str(path), help="compile again")
+            raise AnswerNo(
+                "F220",
+                f"the plan's rules or targets have changed: {o.id} is now {', '.join(o.nodes)}",
+                place=str(path),
+                help="compile again",
+            )
         offloads.append(replace(o, formats={n: format_from(f) for n, f in old[o.id]["formats"].items()}))
     calibration = document.get("calibration")
     return replace(plan, offloads=tuple(offloads), calibration=None if calibration is None else Calibration(**calibration))

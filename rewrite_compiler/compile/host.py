@@ -52,7 +52,10 @@ class HostProgram:
     def one_by_one(self, values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
         """Run the samples one after the other."""
         session = self.session(1, {})[0]
-        rows = [self._outputs(session.run({self._name(v): values[v][n] if v in self.sampled else values[v] for v in self.program.inputs})) for n in range(samples)]
+        rows = [
+            self._outputs(session.run({self._name(v): values[v][n] if v in self.sampled else values[v] for v in self.program.inputs}))
+            for n in range(samples)
+        ]
         return {v: np.stack([row[v] for row in rows]) for v in rows[0]} if rows else {}
 
     def together(self, places: Mapping[Value, Place], values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
@@ -93,7 +96,7 @@ class HostProgram:
     def session(self, samples: int, places: Mapping[Value, Place]) -> tuple[Session, Mapping[Value, Place]]:
         """Return the session for a number of samples, made once, and where its values carry them."""
         if samples not in self.sessions:
-            made = rebatched(self.program, samples, places) if samples > 1 else Rebatched(self.program, {}, 1)
+            made = rebatched(self.program, samples, places) if samples > 1 else Rebatched(self.program, {}, 1, 0)
             if isinstance(made, NotBatchable):
                 raise InputError("F161", made.reason)
             named = replace(made.program, names=tuple(f"v{n}" for n in range(len(made.program.types))))

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping as MappingOf, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 
-from ..egraph import Constructor, DeviceName, DeviceRule, EGraph, ENode, Extraction, Saturation, classes_of, extract, extracted_program, mapping_text, saturate
+from ..egraph import (
+    Constructor,
+    DeviceName,
+    DeviceRule,
+    EGraph,
+    ENode,
+    Extraction,
+    Saturation,
+    classes_of,
+    extract,
+    extracted_program,
+    mapping_text,
+    saturate,
+)
 from ..egraph.encode import operator_named
 from ..fit import Refusal, Tiling, tile
 from ..ir.program import Program, Value
@@ -74,10 +88,12 @@ class Costs:
         return tuple(t.shape for t in types if t is not None)
 
     def device_cost(self, node: ENode) -> tuple[int, ...] | None:
+        """Return the cost of a device operation, None when it does not fit."""
         fit = fitting(self.devices[node.op], self.shapes(node), self.fitted)
         return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0)
 
     def host_cost(self, c: int, node: ENode) -> tuple[int, ...]:
+        """Return the cost of a host operator."""
         op = operator_named(node.op)
         assert op is not None
         shapes = self.shapes(node)
@@ -90,7 +106,9 @@ class Costs:
         return (macs, 1, 0, 1)
 
 
-def fitting(m: Mapping, shapes: tuple[tuple[int, ...], ...], known: dict[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal]) -> Tiling | Refusal:
+def fitting(
+    m: Mapping, shapes: tuple[tuple[int, ...], ...], known: dict[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal]
+) -> Tiling | Refusal:
     """Return how an operation on operands of these shapes fits its device, each case computed once."""
     key = (m.name, shapes)
     if key not in known:

@@ -135,7 +135,8 @@ def _offload(o: Offload) -> dict[str, Any]:
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": None, "nodes": list(o.nodes),
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
-        "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile), "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
+        "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
+        "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": None, "cost": None,
     }  # fmt: skip
 

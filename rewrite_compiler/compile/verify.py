@@ -47,7 +47,9 @@ def check_plan(plan: Plan, onnx: bytes, model: Path) -> Checked:
         scale = max(float(np.max(np.abs(x), initial=0)), 1e-30)
         worst = max(worst, float(np.max(np.abs(x.astype(np.float64) - found[name]), initial=0)) / scale)
     if not worst <= TOLERANCE:
-        raise PlanDiffers("X100", f"the plan differs from its model by {worst:.3g} of the largest output; {TOLERANCE:g} is allowed", place=str(model))
+        raise PlanDiffers(
+            "X100", f"the plan differs from its model by {worst:.3g} of the largest output; {TOLERANCE:g} is allowed", place=str(model)
+        )
     return Checked(worst, len(expected))
 
 

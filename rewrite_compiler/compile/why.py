@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as MappingOf, Sequence
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
 
 from ..egraph import EGraph
 from ..fit import Refusal
@@ -64,8 +65,11 @@ class HostReasons:
         return True
 
     def binding(self, bound: MappingOf[int, int]) -> Binding:
+        """Return what a match gives to guards."""
         p = self.program
-        return Binding(lambda x: p.types[bound[id(x)]].shape, {}, lambda x: p.types[bound[id(x)]].dtype, lambda x: p.is_constant(bound[id(x)]))
+        return Binding(
+            lambda x: p.types[bound[id(x)]].shape, {}, lambda x: p.types[bound[id(x)]].dtype, lambda x: p.is_constant(bound[id(x)])
+        )
 
     def decidable(self, condition: Condition, bound: MappingOf[int, int]) -> bool:
         """Tell whether every tensor of a condition is bound and no static variable occurs."""
@@ -89,6 +93,7 @@ class HostReasons:
         return f"the guard on shapes fails with {shapes}" if shapes else "a guard fails"
 
     def refusal(self, m: Mapping) -> Refusal | None:
+        """Return a capacity that refused this operation somewhere in the program."""
         found = (fit for (name, _), fit in self.fitted.items() if name == m.name and isinstance(fit, Refusal))
         return next(found, None)
 

@@ -46,7 +46,11 @@ class Engine:
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
-            raise UsageError("C100", "the plan is not calibrated: its offloads have no formats", help="give --calibrate FILE, or --data with more than 32 samples")
+            raise UsageError(
+                "C100",
+                "the plan is not calibrated: its offloads have no formats",
+                help="give --calibrate FILE, or --data with more than 32 samples",
+            )
         p = self.plan.program
         self.ilas = {t.name: t.ila() for t in self.plan.targets}
         for s in segments(self.plan):
@@ -91,7 +95,9 @@ class Engine:
                 values.update(host.run({v: values[v] for v in host.program.inputs}))
             for o in segment.offloads:
                 if o.target.name not in devices:
-                    devices[o.target.name] = SimulatedDevice(Simulator(self.ilas[o.target.name], reading=self.reading, strict=True, samples=samples))
+                    devices[o.target.name] = SimulatedDevice(
+                        Simulator(self.ilas[o.target.name], reading=self.reading, strict=True, samples=samples)
+                    )
                 values[o.node.outputs[0]], seen[o.id] = self._offload(o, devices[o.target.name], values, is_first=part.start == 0)
             for v in segment.dead:
                 values.pop(v, None)
@@ -111,7 +117,10 @@ class Engine:
         body = body_of(o.mapping, [p.types[v] for v in o.node.inputs], dict(o.node.attributes))
         constants = self.prepared[o.id].constants
         for n, found in enumerate(result):
-            operands = {v: (moving[name][n] if name in moving else constants[name]) for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)}
+            operands = {
+                v: (moving[name][n] if name in moving else constants[name])
+                for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
+            }
             expected = evaluate(body, operands)[body.outputs[0]]
             error = found.astype(np.float64) - expected
             seen.squared_error += float(np.vdot(error, error))

@@ -8,6 +8,6 @@ from .saturate import DeviceRule, Saturation, saturate
 from .schema import Constructor
 
 __all__ = [
-    "Constructor", "DeviceName", "DeviceRule", "EClass", "EGraph", "ENode", "Extraction", "Saturation", "classes_of", "extract", "extracted_program",
-    "mapping_text", "saturate",
+    "Constructor", "DeviceName", "DeviceRule", "EClass", "EGraph", "ENode", "Extraction", "Saturation", "classes_of", "extract",
+    "extracted_program", "mapping_text", "saturate",
 ]  # fmt: skip

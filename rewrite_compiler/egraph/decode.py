@@ -23,7 +23,9 @@ class DeviceName:
     attributes: tuple[str, ...] = ()
 
 
-def extracted_program(p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName]) -> tuple[Program, dict[Value, ENode]]:
+def extracted_program(
+    p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName]
+) -> tuple[Program, dict[Value, ENode]]:
     """Return the chosen program, and the e-node behind the first output of each operation."""
     decoder = _Decoder(p, graph, choice, devices)
     return decoder.program(), decoder.e_nodes
@@ -60,7 +62,8 @@ class _Decoder:
                 self.build(c)
         outputs = tuple(self.value(self.graph.values[v]) for v in self.p.outputs)
         return replace(
-            self.p, types=tuple(self.types), names=tuple(self.names), inputs=tuple(inputs), outputs=outputs, nodes=tuple(self.nodes), constants=self.constants,
+            self.p, types=tuple(self.types), names=tuple(self.names), inputs=tuple(inputs), outputs=outputs, nodes=tuple(self.nodes),
+            constants=self.constants,
         )  # fmt: skip
 
     def input(self, v: Value) -> Value:
@@ -121,7 +124,13 @@ class _Decoder:
             self.place[c] = self.tuples[node.children[0]][int(node.attributes[0])]  # type: ignore[arg-type]
             self.names[self.place[c]] = self.name_of.get(c, self.names[self.place[c]])
             return
-        made = self.opaque_node(c, node) if node.op == "Opaque" else self.device_node(c, node) if node.op in self.devices else self.core_node(c, node)
+        made = (
+            self.opaque_node(c, node)
+            if node.op == "Opaque"
+            else self.device_node(c, node)
+            if node.op in self.devices
+            else self.core_node(c, node)
+        )
         self.nodes.append(made)
         self.e_nodes[made.outputs[0]] = node
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..ir.program import Node, Program
 from ..ir.types import TensorType, result_types
 from ..ops import OPS, Op
-from ..ops.op import AttributeValue
-from .schema import INT, INTS, literal, op_constructor, quoted
+from ..ops.op import INT, INTS, AttributeValue
+from .schema import literal, op_constructor, quoted
 
 
 def program_commands(p: Program) -> list[str]:

@@ -133,7 +133,10 @@ class _Reader:
                 number = int(self.egglog.value_to_string(r.inputs[0]))
                 yield self.number(r.output), ENode(name, (), (number,), PROGRAM, frozenset())
         for r in self.rows("Result"):
-            yield self.number(r.output), ENode("Result", (self.number(r.inputs[0]),), (self.egglog.value_to_i64(r.inputs[1]),), PROGRAM, frozenset())
+            yield (
+                self.number(r.output),
+                ENode("Result", (self.number(r.inputs[0]),), (self.egglog.value_to_i64(r.inputs[1]),), PROGRAM, frozenset()),
+            )
         yield from self.opaque()
         for made in self.engine.constructors.values():
             yield from self.applications(made)
@@ -208,7 +211,7 @@ class _Facts:
         """Return the type of an e-node's class, None while its operands have none (or for a tuple)."""
         output = 0
         if node.op == "Result":
-            output = int(node.attributes[0])  # type: ignore[call-overload]
+            output = int(node.attributes[0])  # type: ignore[arg-type]
             applied = [n for n in self.graph.classes[node.children[0]].nodes if operator_named(n.op) is not None]
             if not applied:
                 return None

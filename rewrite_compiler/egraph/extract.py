@@ -155,7 +155,7 @@ class _Problem:
                 self.rows.add({**z, self.y[d]: -1.0}, -infinity, 0.0)
                 if self.cyclic.get(c) is not None and d in self.cyclic[c]:
                     m = float(len(self.cyclic[c]))
-                    self.rows.add({self.t[c]: 1.0, self.t[d]: -1.0, **{n: -m for n in users}}, 1.0 - m, infinity)
+                    self.rows.add({self.t[c]: 1.0, self.t[d]: -1.0, **dict.fromkeys(users, -m)}, 1.0 - m, infinity)
                     self.cut(c, d, z)
 
     def cut(self, c: ClassId, d: ClassId, z: Mapping[int, float]) -> None:

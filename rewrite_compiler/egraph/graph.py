@@ -15,7 +15,7 @@ PROGRAM = -1  # birth of e-nodes that the program brought
 
 @dataclass(frozen=True)
 class ENode:
-    """One e-node: constructor, classes of its operands, attributes in declared order, first rule that made it, source nodes it stands for."""
+    """One e-node: constructor, operand classes, attributes in declared order, the first rule that made it, its source nodes."""
 
     op: str
     children: tuple[ClassId, ...]
@@ -66,7 +66,7 @@ def from_json(document: Mapping[str, Any]) -> EGraph:
     for number, type_, fixed, nodes in document["classes"]:
         made = None if type_ is None else TensorType(tuple(type_[0]), type_[1])
         classes[number] = EClass(made, fixed, tuple(map(_node_from_json, nodes)))
-    return EGraph(classes, {v: c for v, c in document["values"]})
+    return EGraph(classes, dict(document["values"]))
 
 
 def _node_from_json(row: list[Any]) -> ENode:

@@ -53,7 +53,12 @@ class _Text:
         return f"{prefix}{self.count}"
 
     def refuse(self, what: str) -> SpecError:
-        return SpecError("R101", f"{what} in {self.rule.name} cannot be matched in the e-graph", place=self.rule.place, help="split the rule or simplify the guard")
+        return SpecError(
+            "R101",
+            f"{what} in {self.rule.name} cannot be matched in the e-graph",
+            place=self.rule.place,
+            help="split the rule or simplify the guard",
+        )
 
 
 def rule_text(rule: Rule, number: int) -> str:
@@ -303,5 +308,3 @@ def build(t: _Text, pattern: Tensor, number: int, origins: str) -> str:
         t.head.append(f"(let {name} (Result {source} {pattern.output}))")
     t.names[id(pattern)] = name
     return name
-
-

@@ -47,7 +47,7 @@ def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], 
     request = {
         "rules": [*(rule_text(r, n) for n, r in enumerate(rules)), *(m.text for m in mappings)],
         "devices": [[m.constructor.name, m.constructor.operands, m.constructor.attributes] for m in mappings],
-        "phases": sorted({r.phase for r in rules}) + ["map"],
+        "phases": [*sorted({r.phase for r in rules}), "map"],
         "commands": program_commands(p),
         "limits": asdict(limits),
     }
@@ -55,10 +55,14 @@ def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], 
     if answer.graph is not None:
         return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail)
     if answer.rounds < 0:
-        raise BudgetError("F210", f"saturation ended before its first round: {answer.detail}", help="raise the limit with --limits, or use fewer rules")
+        raise BudgetError(
+            "F210", f"saturation ended before its first round: {answer.detail}", help="raise the limit with --limits, or use fewer rules"
+        )
     again = _run_worker({**request, "limits": {**asdict(limits), "rounds": answer.rounds}}, limits)
     if again.graph is None:
-        raise BudgetError("F210", f"saturation ended in its mapping phase: {again.detail}", help="raise the limit with --limits, or use fewer rules")
+        raise BudgetError(
+            "F210", f"saturation ended in its mapping phase: {again.detail}", help="raise the limit with --limits, or use fewer rules"
+        )
     return Saturation(again.graph, answer.rounds, answer.reason, answer.detail)
 
 
@@ -93,7 +97,7 @@ def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
 def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
     """Return what the last complete line says, with the reason the child ended."""
     lines = [line for line in out.split("\n")[:-1] if line]
-    last = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
+    last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
     if "graph" in last:
         return _Answer(from_json(last["graph"]), last["rounds"], last["stop"]["reason"], last["stop"]["detail"])
     if timed_out:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping as MappingOf
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 
 from ..target import Limit, Mapping

@@ -18,7 +18,7 @@ import z3
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table
-from .bounds import Bounds
+from .smt_bounds import Bounds
 from .expr import INTEGER, Expr, fold_constant, lift
 from .named import Data
 from .python import diagnostic, table_entries
@@ -208,11 +208,7 @@ class Symbolic:
             current = self._bind((f.variable,), (k,), advance)
             for kept, now in zip(history, current, strict=True):
                 kept.append(now)
-        stacked = [
-            np.array([np.asarray(x, object) for x in kept], object).reshape((len(kept), *now.shape))
-            for kept, now in zip(history, current, strict=True)
-        ]
-        return current, stacked
+        return current, [_stacked(kept, now.shape) for kept, now in zip(history, current, strict=True)]
 
     # -- steps
 
@@ -263,6 +259,13 @@ class Symbolic:
 
             found.append(self._bind(u.variables, point, one))
         return found
+
+
+def _stacked(rows: Sequence[Data], shape: tuple[int, ...]) -> Data:
+    data = np.empty((len(rows), *shape), object)
+    for n, row in enumerate(rows):
+        data[n, ...] = row
+    return data
 
 
 def symbols(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:

@@ -97,7 +97,8 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     leaves = _leaves(m, sizes, formats)
     operands = {n: symbols(n, shape) for n, shape in _shapes(m, sizes).items()}
     device = SymbolicDevice(ila)
-    assert m.drive is not None and m.codes is not None
+    assert m.drive is not None
+    assert m.codes is not None
     found = m.drive(device, **operands, f=formats)
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
     expected = meaning.array(m.codes(*leaves.values(), formats))
@@ -123,8 +124,9 @@ def _numeric(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Counterexample
     codes: dict[str, Data] = {}
     for n, leaf in leaves.items():
         low, high = formats[n].codes
-        codes[n] = random.integers(low or 0, (high or 0) + 1, [int(s) for s in leaf.shape])  # type: ignore[call-overload]
-    assert m.drive is not None and m.codes is not None
+        codes[n] = random.integers(low or 0, (high or 0) + 1, [int(s) for s in leaf.shape])  # type: ignore[arg-type]
+    assert m.drive is not None
+    assert m.codes is not None
     device = SimulatedDevice(Simulator(ila, strict=True))
     found = np.asarray(m.drive(device, **codes, f=formats))
     expected = evaluate(m.codes(*leaves.values(), formats), {leaves[n]: x for n, x in codes.items()})

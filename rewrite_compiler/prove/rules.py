@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 COUNT = 100
 INTEGER_COUNT = 30  # instances on which a mark is checked
+NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
 
@@ -108,8 +109,8 @@ def _check_types(rule: Rule, instance: Instance, fail: Any) -> None:
         expected = instance.shapes[id(left)]
         try:
             shape = right_shape(right, instance)
-        except (ShapeError, IndexError) as e:
-            sentence = e.problem.sentence if isinstance(e, ShapeError) else "it reads an axis that does not exist"
+        except (ShapeError, IndexError, ZeroDivisionError) as e:
+            sentence = e.problem.sentence if isinstance(e, ShapeError) else NO_MEANING[type(e)]
             example = Counterexample(instance.operands, instance.attributes, None, str(expected), "no meaning")
             raise fail(REFUTED, "R105", f"the right side has no meaning where the left has one: {sentence}", example) from None
         if shape != expected:

@@ -2,8 +2,21 @@
 
 from .device import Device, SimulatedDevice
 from .discovery import find_target, load_target, target_names
-from .meaning import body_of, inlined
 from .mapping import Axes, FormatFor, Limit, Mapping
+from .meaning import body_of, inlined
 from .target import Target
 
-__all__ = ["Axes", "Device", "FormatFor", "Limit", "Mapping", "SimulatedDevice", "Target", "body_of", "find_target", "inlined", "load_target", "target_names"]
+__all__ = [
+    "Axes",
+    "Device",
+    "FormatFor",
+    "Limit",
+    "Mapping",
+    "SimulatedDevice",
+    "Target",
+    "body_of",
+    "find_target",
+    "inlined",
+    "load_target",
+    "target_names",
+]

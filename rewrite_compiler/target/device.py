@@ -19,7 +19,7 @@ class Device(Protocol):
         """Send one instruction."""
 
     def store(self, instruction: str, **operands: Data) -> None:
-        """Send one instruction for each row: operands [count(, lanes)], with a leading sample axis [samples, count, …] where they depend on samples."""
+        """Send one instruction for each row: operands [count(, lanes)], [samples, count, …] where they depend on samples."""
 
     def load(self, instruction: str, **operands: Data) -> Data:
         """Send one read for each row; return [samples, count, lanes], without the sample axis when nothing depends on it."""
@@ -58,7 +58,7 @@ class SimulatedDevice:
     def _complete(self, instruction: str, operands: Mapping[str, Any]) -> dict[str, Any]:
         """Return all operands, absent ones 0."""
         known = self.sim.ila.instructions[instruction].operands
-        return {name: operands.get(name, np.zeros([int(n) for n in o.leaf.shape], np.int64)) for name, o in known.items()}  # type: ignore[call-overload]
+        return {name: operands.get(name, np.zeros([int(n) for n in o.leaf.shape], np.int64)) for name, o in known.items()}  # type: ignore[arg-type]
 
     def _rows(self, instruction: str, operands: Mapping[str, Data]) -> tuple[dict[str, Data], frozenset[str], int]:
         known = self.sim.ila.instructions[instruction].operands

@@ -6,7 +6,8 @@ returns; the driver emits the instructions that make it do so; `prove` shows tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping as MappingOf, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,9 +109,7 @@ class Mapping:
         return next((limit for limit in found if not limit.holds), None)
 
 
-def make_mapping(
-    target: str, f: Callable[..., Any], axes: str, formats: MappingOf[str, FormatFor], units: MappingOf[str, int]
-) -> Mapping:
+def make_mapping(target: str, f: Callable[..., Any], axes: str, formats: MappingOf[str, FormatFor], units: MappingOf[str, int]) -> Mapping:
     """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
     place = place_of(f)
     variables = make_variables(f, place)

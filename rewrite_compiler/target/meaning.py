@@ -1,0 +1,75 @@
+"""The meaning of an offload as a program of core operators, at its own shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingOf
+from typing import Any
+
+from ..ir.program import OPAQUE, Builder, Node, Program, Value
+from ..ir.types import TensorType
+from ..lang.expr import Expr
+from ..ops.op import AttributeValue
+from ..ops.static import Binding, Ints, list_of, value_of
+from ..ops.term import Apply, Tensor
+from ..rewrite.rule import Float
+from .mapping import Mapping
+
+
+def body_of(mapping: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> Program:
+    """Return the meaning of an operation on operands of given types, its inputs in the mapping's order."""
+    made = Builder(mapping.operation)
+    inputs = {v.name: made.input(v.name, t) for v, t in zip(mapping.operands, types, strict=True)}
+    result = _Build(made, mapping, inputs, attributes).value(mapping.rule.left)
+    return made.finish([result])
+
+
+class _Build:
+    def __init__(self, made: Builder, mapping: Mapping, inputs: MappingOf[str, Value], attributes: MappingOf[str, AttributeValue]) -> None:
+        self.made = made
+        self.done: dict[int, Value] = {id(v): inputs[v.name] for v in mapping.operands}
+        # integer variables are terms, the others names
+        given = {(v if isinstance(v, Expr) else name): attributes[name] for name, v in mapping.rule.variables.items() if name in attributes}
+        self.binding = Binding(lambda x: made.types[self.value(x)].shape, given)
+
+    def value(self, x: Tensor) -> Value:
+        if id(x) not in self.done:
+            assert isinstance(x, Apply)
+            operands = [self.value(y) for y in x.operands]
+            attributes = {name: self.attribute(a) for name, a in x.attributes.items()}
+            self.done[id(x)] = self.made.apply(x.op.name, operands, attributes)[x.output]
+        return self.done[id(x)]
+
+    def attribute(self, a: Any) -> AttributeValue:
+        if isinstance(a, Ints):
+            return list_of(a, self.binding)
+        if isinstance(a, Float):
+            return self.binding.attributes[a.name]  # type: ignore[no-any-return]
+        return value_of(a, self.binding) if isinstance(a, Expr) else a
+
+
+def inlined(p: Program, body: Callable[[Node], Program]) -> Program:
+    """Return the program with every device operation replaced by its meaning; values of the program keep their numbers."""
+    made = Builder(p.name)
+    made.types, made.names = list(p.types), list(p.names)
+    made.inputs, made.constants = list(p.inputs), dict(p.constants)
+    made.sources, made.opaque, made.absorbed = list(p.sources), dict(p.opaque), dict(p.absorbed)
+    for node in p.nodes:
+        if node.operator is not None or node.op == OPAQUE:
+            made.node(node)
+            continue
+        for inner in _placed(made, body(node), node):
+            made.node(inner)
+    return made.finish(p.outputs)
+
+
+def _placed(made: Builder, body: Program, node: Node) -> Iterable[Node]:
+    """Yield the nodes of a body on the values of the program around it."""
+    place = dict(zip(body.inputs, node.inputs, strict=True)) | dict(zip(body.outputs, node.outputs, strict=True))
+    for v, data in body.constants.items():
+        place[v] = made.constant(data)
+    for inner in body.nodes:
+        for v in inner.outputs:
+            if v not in place:
+                place[v] = made.value(body.types[v])
+        yield Node(inner.op, tuple(place[v] for v in inner.inputs), tuple(place[v] for v in inner.outputs), inner.attributes, node.origins)
