@@ -46,7 +46,8 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
         raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
     moving = [r for r in roots if r not in constants]
     choice, bound, status = _solved(options, moving, time.monotonic() + seconds)
-    used = reached({**constants, **choice}, roots)
+    whole = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
+    used = reached({**constants, **whole}, roots)
     levels = len(bound)
     cost = tuple(sum(used[c].cost[k] for c in used) for k in range(levels))
     if status == "optimal":
