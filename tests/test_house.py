@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,14 @@ def listed(found: Iterator[str]) -> None:
     assert not lines, "\n" + "\n".join(lines)
 
 
-def every_import() -> Iterator[tuple[Module, Import]]:
-    return ((module, i) for module in modules() for i in module.imports())
+@cache
+def every_import() -> tuple[tuple[Module, Import], ...]:
+    return tuple((module, i) for module in modules() for i in module.imports())
+
+
+@cache
+def every_function() -> tuple[tuple[Module, str, Function], ...]:
+    return tuple((m, name, node) for m in modules() for name, node in m.definitions() if not isinstance(node, ast.ClassDef))
 
 
 def inner_package(name: str) -> str:
@@ -174,7 +181,7 @@ def test_files_are_short() -> None:
 
 
 def test_functions_are_short() -> None:
-    functions = [(m, name, length(node)) for m in modules() for name, node in m.definitions() if not isinstance(node, ast.ClassDef)]
+    functions = [(m, name, length(node)) for m, name, node in every_function()]
     lines = [n for *_, n in functions]
     assert statistics.median(lines) <= FUNCTION_LINES["median"]
     assert share_at_most(lines, 0.9) <= FUNCTION_LINES["p90"]
@@ -200,9 +207,8 @@ def test_every_function_is_typed() -> None:
         every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, [a.vararg, a.kwarg])]
         return node.returns is None or any(x.annotation is None for x in every if x.arg not in {"self", "cls"})
 
-    functions = ((m, name, node) for m in modules() for name, node in m.definitions() if not isinstance(node, ast.ClassDef))
     is_rule = {"rules", "targets"}  # rules and mappings name their operands like mathematics; the decorator types them
-    listed(f"{m}:{node.lineno} {name}" for m, name, node in functions if m.folder not in is_rule and untyped(node))
+    listed(f"{m}:{node.lineno} {name}" for m, name, node in every_function() if m.folder not in is_rule and untyped(node))
 
 
 def risk(name: str, call: ast.Call) -> str:
