@@ -82,10 +82,10 @@ def _shift_amount(n: Any) -> Any:
 
 
 def _trunc_div(x: Any, y: Any) -> Any:
+    """Return x / y toward zero; |x| is not formed, as it may need one more bit than x."""
     divisor = _divisor(y)
-    if not isinstance(x, np.ndarray) and not isinstance(y, np.ndarray):
-        return abs(x) // abs(divisor) * (1 if (x < 0) == (divisor < 0) else -1)
-    return np.abs(x) // np.abs(divisor) * np.where((x < 0) == (divisor < 0), 1, -1)
+    quotient = x // divisor
+    return quotient + ((x - quotient * divisor != 0) & ((x < 0) != (divisor < 0)))
 
 
 def _call(e: Expr, *x: Any) -> Any:
@@ -113,7 +113,7 @@ def _limit(ev: Evaluator, e: Expr) -> Named:
     if not e.real and low is not None and high is not None and low <= high and first not in ev.scope.terms:
         x = ev.value(first.args[0])
         if x.axes:
-            return Named(np.clip(ev.cast(x.data, first), low, high), x.axes)
+            return Named(np.clip(ev.cast(x.data, first), int(low), int(high)), x.axes)
     return (_MINIMUM if e.op == "min" else _MAXIMUM)(ev, e)
 
 

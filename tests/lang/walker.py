@@ -26,6 +26,7 @@ class Walker:
     def __init__(self, memories: Mapping[Leaf, Contents]) -> None:
         self.memories = dict(memories)
         self.accumulators: dict[Leaf, Contents] = {}
+        self.known: dict[Any, Contents] = {}  # arrays computed since a memory or an accumulator last changed
 
     # -- terms
 
@@ -60,13 +61,23 @@ class Walker:
         if any(not 0 <= i < n for i, n in zip(at, self.shape(a, env), strict=True)):
             raise Undefined(f"element {at}")
         if isinstance(a, Comprehension):
-            return self.value(a.body, {**env, **dict(zip(a.variables, at, strict=True))})
+            return self.comprehended(a, env)[at]
         if isinstance(a, FoldResult):
             return self.folded(a, env)[at]
         assert isinstance(a, Leaf)
         return self.accumulators[a][at] if a in self.accumulators else self.memories[a][at]
 
+    def comprehended(self, a: Comprehension, env: Mapping[Expr, int]) -> Contents:
+        """Return all elements: an array of which one element has no value has none."""
+        key = (a, tuple(sorted((v.data[1], env[v]) for v in a.free)))
+        if key not in self.known:
+            points = itertools.product(*map(range, self.shape(a, env)))
+            self.known[key] = {at: self.value(a.body, {**env, **dict(zip(a.variables, at, strict=True))}) for at in points}
+        return self.known[key]
+
     def contents(self, a: Array, env: Mapping[Expr, int]) -> Contents:
+        if isinstance(a, Comprehension):
+            return self.comprehended(a, env)
         return {at: self.element(a, at, env) for at in itertools.product(*map(range, self.shape(a, env)))}
 
     def folded(self, a: FoldResult, env: Mapping[Expr, int]) -> Contents:
@@ -76,9 +87,11 @@ class Walker:
         saved = dict(self.accumulators)
         for k in range(self.value(f.extent, env)):
             self.accumulators.update(zip(f.accumulators, current, strict=True))
+            self.known.clear()
             current = [self.contents(body, {**env, f.variable: k}) for body in f.bodies]
             history.update({(k, *at): x for at, x in current[a.component].items()})
         self.accumulators = saved
+        self.known.clear()
         return history if a.history else current[a.component]
 
     # -- steps
@@ -98,7 +111,8 @@ class Walker:
         elif isinstance(step, When):
             self.run(step.then if self.value(step.condition, env) else step.otherwise, env)
         elif isinstance(step, Let):
-            self.memories[step.local] = self.contents(step.array, env)
+            self.memories[step.local] = dict(self.contents(step.array, env))
+            self.known.clear()
             self.run(step.body, env)
         else:
             assert isinstance(step, Require)
@@ -113,6 +127,7 @@ class Walker:
         return found
 
     def store(self, writes: list[tuple[Leaf, tuple[int, ...], Any]]) -> None:
+        self.known.clear()
         for leaf, place, value in writes:
             if place not in self.memories[leaf]:
                 raise Undefined(f"{leaf.name}{place}")

@@ -1,0 +1,123 @@
+"""Every reading gives the same answer: random terms, walked, generated, vectorised, and known to the solver."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from terms import Terms, contents_of
+from walker import Undefined, Walker
+
+from rewrite_compiler.lang import Array, Expr, Leaf, array
+from rewrite_compiler.lang.arrays import Evaluator, evaluate
+from rewrite_compiler.lang.binders import index_variable, static_shape
+from rewrite_compiler.lang.named import Axes, Store, axis_of, storage_dtype
+from rewrite_compiler.lang.python import evaluate as oracle
+from rewrite_compiler.lang.smt import Symbolic, prove_equal, symbols, truth
+
+EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "300"))
+RANDOM = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def problems(draw: st.DrawFn, depth: int = 4) -> tuple[Array, list[Leaf], dict[Leaf, list[int]]]:
+    """Draw an array term over two or three operands, and their contents."""
+    t = Terms(draw)
+    for n in range(draw(st.integers(2, 3))):
+        t.leaf(f"x{n}")
+    extents = tuple(draw(st.integers(1, 3)) for _ in range(draw(st.integers(0, 2))))
+    term = array(t.with_variables(extents, depth), extents)
+    return term, t.leaves, {leaf: contents_of(draw, leaf) for leaf in t.leaves}
+
+
+def walked(term: Array, contents: dict[Leaf, list[int]]) -> list[int] | None:
+    """Return the elements by the reference meaning; None where the term has no value."""
+    memories = {leaf: dict(zip(itertools.product(*map(range, static_shape(leaf))), x, strict=True)) for leaf, x in contents.items()}
+    try:
+        return list(Walker(memories).contents(term, {}).values())
+    except Undefined:
+        return None
+
+
+def stored(leaf: Leaf, elements: list[int], lead: tuple[int, ...] = ()) -> np.ndarray:
+    return np.array(elements, storage_dtype(leaf.interval)).reshape((*lead, *static_shape(leaf)))
+
+
+def flat(data: Any) -> list[int]:
+    return [int(x) for x in np.asarray(data).reshape(-1)]
+
+
+@RANDOM
+@given(problems())
+def test_oracle_arrays_and_intervals_agree_with_the_meaning(problem: tuple[Array, list[Leaf], dict[Leaf, list[int]]]) -> None:
+    term, leaves, contents = problem
+    expected = walked(term, contents)
+    if expected is None:
+        return
+    low, high = term.interval
+    assert low <= min(expected)
+    assert max(expected) <= high
+    assert oracle(term, contents, len(expected)) == expected
+    assert flat(evaluate(term, {leaf: stored(leaf, x) for leaf, x in contents.items()})) == expected
+    exact = {leaf: np.array(x + [0], object)[:-1].reshape(static_shape(leaf)) for leaf, x in contents.items()}
+    assert [int(truth(x) if isinstance(x, bool) else x) for x in Symbolic(exact).array(term).reshape(-1)] == expected
+
+
+@RANDOM
+@given(st.data())
+def test_a_sample_axis_changes_no_value(data: st.DataObject) -> None:
+    """Some operands differ between samples; what does not depend on them has no sample axis."""
+    term, leaves, contents = data.draw(problems())
+    samples = data.draw(st.integers(1, 3))
+    sampled = [leaf for leaf in leaves if data.draw(st.booleans())]
+    every = {leaf: [contents_of(data.draw, leaf) for _ in range(samples)] for leaf in sampled}
+    expected = [walked(term, {**contents, **{leaf: rows[n] for leaf, rows in every.items()}}) for n in range(samples)]
+    if None in expected:
+        return
+    sample = index_variable("sample", samples)
+    axes = Axes()
+    axes.add(axis_of(sample), samples)
+    stores = {leaf: Store(stored(leaf, contents[leaf])) for leaf in leaves if leaf not in sampled}
+    for leaf in sampled:
+        stores[leaf] = Store(stored(leaf, [x for row in every[leaf] for x in row], (samples,)), (axis_of(sample),))
+    evaluator = Evaluator(stores, axes)
+    with np.errstate(all="ignore"):
+        found = evaluator.store_of(term)
+    assert set(found.batch) <= {axis_of(sample)}
+    rows = np.broadcast_to(found.data, (samples, *found.own)) if not found.batch else found.data
+    assert [flat(row) for row in rows] == expected
+
+
+@settings(max_examples=max(40, EXAMPLES // 8), deadline=None, suppress_health_check=list(HealthCheck))
+@given(problems(depth=2))
+def test_the_solver_computes_the_same(problem: tuple[Array, list[Leaf], dict[Leaf, list[int]]]) -> None:
+    """With every operand symbolic and then fixed by premises, the solver proves the value."""
+    term, _, contents = problem
+    expected = walked(term, contents)
+    if expected is None:
+        return
+    memories = {leaf: symbols(leaf.name, static_shape(leaf)) for leaf in contents}
+    premises = [s == x for leaf, data in memories.items() for s, x in zip(data.reshape(-1), contents[leaf], strict=True)]
+    values = Symbolic(memories).array(term).reshape(-1)
+    verdict = prove_equal(list(zip(values, expected, strict=True)), premises, 20)
+    assert verdict.outcome == "proved", (term, contents, expected, verdict)
+
+
+@pytest.mark.parametrize("reading", ["oracle", "arrays"])
+def test_a_branch_that_is_not_taken_is_not_evaluated(reading: str) -> None:
+    x = Leaf((4,), (-8, 7), False, "x")
+
+    def element(i: Expr) -> Expr:
+        from rewrite_compiler.lang import select
+
+        return select(x[i] == 0, 100, 50 // x[i]) + select(i < 3, x[(i + 1) % 4], -1)
+
+    values = [0, 7, -8, 0]
+    expected = [107, -1, -7, 99]
+    found = oracle(array(element, 4), {x: values}, 4) if reading == "oracle" else flat(evaluate(array(element, 4), {x: np.array(values)}))
+    assert found == expected
