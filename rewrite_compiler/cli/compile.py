@@ -48,9 +48,9 @@ def compiled(given: argparse.Namespace) -> Plan:
 def calibrate_from(plan: Plan, path: Path) -> Plan:
     """Return the plan calibrated on a data file."""
     from ..compile import calibrated
-    from ..cosim.data import load_data
+    from ..cosim.cosimulate import dataset_for
 
-    data = load_data(path, plan.source)
+    data = dataset_for(plan, path)
     return calibrated(plan, data.inputs, path.name, data.sha256)
 
 
