@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Simulator:
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
         self.executed = 0
-        self._decoder = _Decoder(ila)
+        self._decoder = _decoder(ila, len(ila.instructions))
         self._plans: dict[str, _Executable] = {}
 
     def _place(self, leaf: Leaf, data: Data) -> None:
@@ -137,6 +138,23 @@ class Simulator:
 _SAMPLE = var("sample", (0, None))
 
 
+@lru_cache(maxsize=16)
+def _decoder(ila: Ila, _: int) -> _Decoder:
+    """Return the decoder of a model with this number of instructions: simulators of one model share it."""
+    return _Decoder(ila)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(step: Step, strict: bool) -> StepFunction:
+    return StepFunction(step, strict=strict)
+
+
+@lru_cache(maxsize=1024)
+def _extractor(instruction: Instruction) -> StepFunction:
+    """Return the function that takes the operands out of a raw command."""
+    return StepFunction(seq(*(_extraction(o.leaf, o.term) for o in instruction.operands.values())))
+
+
 class _Decoder:
     """Finds the instruction of a command; compiled once per model, cached by what the decodes read."""
 
@@ -171,8 +189,6 @@ class _Executable:
         written = {u.memory for u in updates_of(instruction.update)}
         touched = written.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
         self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in touched)
-        self._function: StepFunction | None = None
-        self._extract: StepFunction | None = None
         self.counter = index_variable("n", 1 << 31)
 
     # -- operands of a raw command
@@ -180,9 +196,8 @@ class _Executable:
     def operands(self, lanes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
         inputs = {leaf: list(lanes[name]) for name, leaf in self.sim.ila.inputs.items()}
         out = {o.leaf: [0] * _size(o.leaf) for o in self.instruction.operands.values()}
-        if self._extract is None:
-            self._extract = StepFunction(seq(*(_extraction(o.leaf, o.term) for o in self.instruction.operands.values())))
-        self._extract([out[m] if m in out else inputs[m] for m in self._extract.memories])
+        extract = _extractor(self.instruction)
+        extract([out[m] if m in out else inputs[m] for m in extract.memories])
         return {name: out[o.leaf] for name, o in self.instruction.operands.items()}
 
     # -- execution
@@ -203,10 +218,9 @@ class _Executable:
         self._bind({leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for leaf, name in self.leaves.items()})
 
     def _oracle(self, values: Mapping[Leaf, list[int]]) -> None:
-        if self._function is None:
-            self._function = StepFunction(self.instruction.update, strict=self.sim.strict)
+        function = _compiled(self.instruction.update, self.sim.strict)
         memories: dict[Leaf, MutableSequence[Any]] = {**self.sim.views, **values}
-        self._function([memories[m] for m in self._function.memories])
+        function([memories[m] for m in function.memories])
         written = frozenset(u.memory for u in updates_of(self.instruction.update))
         self.sim.machine.forget(written)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from vectors import arrays, traces
 from rewrite_compiler.errors import FlexmatchError, SpecError, UsageError
 from rewrite_compiler.ila import assemble
 from rewrite_compiler.ila.simulate import DeviceHang
-from rewrite_compiler.ila_models.vta import build
+from rewrite_compiler.ila_models.vta import build as new_model
 from rewrite_compiler.ila_models.vta.config import Config
 
+build = cache(new_model)
 TRACES = traces("vta")
 IMAGES = arrays("vta", "images.npz")
 READINGS = ("oracle", "arrays")
@@ -277,7 +279,7 @@ PARAMETERS = (
 @pytest.mark.parametrize(("given", "sentence"), PARAMETERS)
 def test_bad_parameter(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError) as refusal:
-        build(**given)
+        new_model(**given)
     assert refusal.value.problem.sentence == sentence
 
 
