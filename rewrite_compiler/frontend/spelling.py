@@ -81,8 +81,9 @@ Speller = Callable[[Task], None]
 
 def scalar_of(value: float, dtype: str) -> Data:
     """Return a number as an array without axes; an element type numpy lacks is written from a float."""
-    known = np.dtype(dtype) if dtype in np.sctypeDict else np.dtype(np.float32)
-    return np.array(value if known.kind == "f" else int(value), known)
+    if dtype in ("float64", "float16"):
+        return np.array(value, dtype)
+    return np.array(int(value), dtype) if "int" in dtype or dtype == "bool" else np.array(value, np.float32)
 
 
 def spell(task: Task) -> None:

@@ -198,6 +198,15 @@ def test_constants_of_uncommon_types(dtype: str) -> None:
     assert onnx.numpy_helper.to_array(model.graph.initializer[0]).tolist() == data.tolist()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int8"])
+def test_numbers_are_written_in_the_type_of_the_tensor(dtype: str) -> None:
+    b = Builder("clip")
+    (y,) = b.apply("clip", [b.input("x", TensorType((2,), dtype))], {"low": 0.5, "high": 3.0})
+    model = to_model(b.finish([y]))
+    onnx.checker.check_model(model, full_check=True)
+    assert [float(onnx.numpy_helper.to_array(t)) for t in model.graph.initializer] == [0.0 if dtype == "int8" else 0.5, 3.0]
+
+
 # -- offloads
 
 

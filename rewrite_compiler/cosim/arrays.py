@@ -1,0 +1,113 @@
+"""Arrays: .npz files read with care — sizes are checked before anything is unpacked, pickled objects never are."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ..errors import InputError, UsageError
+from ..ir.program import Data
+from ..limits import Limits
+
+SUFFIX = ".npy"
+BLOCK = 1 << 20
+_HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The arrays of one .npz file by name, and the sha256 of the file."""
+
+    path: Path
+    arrays: dict[str, Data]
+    sha256: str
+
+
+def read_npz(path: Path, limits: Limits) -> Archive:
+    """Return all arrays of an .npz file; one sentence when it is missing, malformed, pickled or over the limits."""
+    if not path.is_file():
+        raise UsageError("F101", "data must be a regular file" if path.exists() else "there is no such file", place=str(path))
+    try:
+        with path.open("rb") as file:
+            digest = _digest(file)
+            file.seek(0)
+            return Archive(path, _arrays(file, str(path), limits), digest)
+    except OSError as error:
+        raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=str(path)) from None
+
+
+def _digest(file: BinaryIO) -> str:
+    total = hashlib.sha256()
+    while block := file.read(BLOCK):
+        total.update(block)
+    return total.hexdigest()
+
+
+def _arrays(file: BinaryIO, place: str, limits: Limits) -> dict[str, Data]:
+    if not zipfile.is_zipfile(file):
+        raise InputError("C100", "the file is not an .npz archive", place=place, help="write it with numpy.savez")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            _check_members(members, place, limits)
+            return {m.filename.removesuffix(SUFFIX): _array(archive, m, place) for m in members}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InputError("C100", f"the .npz archive is damaged: {error}", place=place) from None
+
+
+def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -> None:
+    names = [m.filename for m in members]
+    twice = next((n for n in names if names.count(n) > 1), None) if len(set(names)) != len(names) else None
+    if twice is not None:
+        raise InputError("C100", f'the .npz archive has two arrays called "{twice.removesuffix(SUFFIX)}"', place=place)
+    other = next((n for n in names if not n.endswith(SUFFIX)), None)
+    if other is not None:
+        raise InputError("C100", f'the .npz archive must hold arrays only, not "{other}"', place=place)
+    total = sum(m.file_size for m in members)
+    if total > limits.data_bytes:
+        raise InputError(
+            "C101", f"arrays must take at most {limits.data_bytes} bytes, not {total}", place=place, help="raise --limits data_bytes="
+        )
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> Data:
+    name = member.filename.removesuffix(SUFFIX)
+    with archive.open(member) as file:
+        shape, fortran, dtype = _header(file, name, place)
+        if dtype.hasobject:
+            raise InputError("C101", f'array "{name}" holds pickled objects, which are never loaded', place=place)
+        if dtype.kind not in "biuf":
+            raise InputError("C100", f'array "{name}" must hold numbers, not {dtype}', place=place)
+        needed, rest = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+        if needed != rest:
+            raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {rest}', place=place)
+        data = file.read(needed)
+    if len(data) != needed:
+        raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {len(data)}', place=place)
+    found = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return found.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _header(file: Any, name: str, place: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        read = _HEADERS.get(np.lib.format.read_magic(file))
+        if read is None:
+            raise ValueError("its format version is newer than 2.0")
+        shape, fortran, dtype = read(file)
+    except (ValueError, SyntaxError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "its header cannot be read"
+        raise InputError("C100", f'array "{name}" is not in numpy\'s format: {reason}', place=place) from None
+    if any(n < 0 for n in shape):
+        raise InputError("C100", f'array "{name}" must have no negative extent, not {shape}', place=place)
+    return shape, fortran, dtype

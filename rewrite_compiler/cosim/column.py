@@ -1,0 +1,195 @@
+"""Column: one model input for all samples, preprocessed when samples are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..ir.program import Data
+from ..ir.types import TensorType
+
+SAMPLE_LETTERS = "NS"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The axes of an array by letter, before and after: "NHWC->NCHW", "NHW->NHW1"; the first letter is the sample axis."""
+
+    before: str
+    after: str
+
+    @property
+    def sample_axis(self) -> int:
+        """The axis of the model's input that the samples come from; there it has extent 1."""
+        return self.after.index(self.before[0])
+
+    def channels(self) -> int:
+        """Return the axis of the array along which means and deviations lie."""
+        return self.before.index("C") if "C" in self.before else len(self.before) - 1
+
+
+def layout_of(text: str, place: str) -> Layout:
+    """Return a layout; InputError when an axis is missing, doubled or new."""
+    before, arrow, after = (part.strip() for part in text.partition("->"))
+    letters = after.replace("1", "")
+    distinct = len(set(before)) == len(before) and before.isalpha()
+    if not arrow or not distinct or sorted(letters) != sorted(before):
+        raise InputError(
+            "C100", f'layout must name each axis once before and after "->", and 1 for new axes, not "{text}"', place=place,
+            help='for example "NHWC->NCHW"',
+        )  # fmt: skip
+    return Layout(before, after)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to an array, in this order: cast, − zero_point, · scale, − mean, / std, layout."""
+
+    cast: str = ""
+    zero_point: float | None = None
+    scale: float | None = None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    layout: Layout | None = None
+    is_described: bool = False  # by a .toml: numbers of any kind may become floats
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """Tell whether values change."""
+        return self.zero_point is not None or self.scale is not None or bool(self.mean or self.std)
+
+    def apply(self, x: Data, to: str) -> Data:
+        """Return samples as a model input of element type `to` (the first axis still the samples')."""
+        x = self._values(x, to)
+        if self.layout is None:
+            return x.astype(to, copy=False)
+        order = [self.layout.before.index(c) for c in self.layout.after.replace("1", "") if c != self.layout.before[0]]
+        x = x.transpose(0, *order)
+        new = [n + 1 for n, c in enumerate(self._kept_or_new()) if c == "1"]
+        return np.expand_dims(x, tuple(new)).astype(to, copy=False)
+
+    def _kept_or_new(self) -> str:
+        """Return the axes of one sample in the model: new ones, and the model's own batch axis, as 1."""
+        assert self.layout is not None
+        return self.layout.after.replace(self.layout.before[0], "1")
+
+    def _values(self, x: Data, to: str) -> Data:
+        if self.cast:
+            x = x.astype(self.cast)
+        if x.dtype.kind != "f" and (self.is_arithmetic or np.dtype(to).kind == "f"):
+            x = x.astype(np.float32)
+        if not self.cast and x.dtype == np.float64:
+            x = x.astype(np.float32 if self.is_described else x.dtype)
+        if self.zero_point is not None:
+            x = x - np.asarray(self.zero_point, x.dtype)
+        if self.scale is not None:
+            x = x * np.asarray(self.scale, x.dtype)
+        if self.mean:
+            x = x - self._by_channel(self.mean, x)
+        return x / self._by_channel(self.std, x) if self.std else x
+
+    def _by_channel(self, values: Sequence[float], x: Data) -> Data:
+        axis = self.layout.channels() if self.layout else x.ndim - 1
+        shape = [1] * x.ndim
+        shape[axis] = len(values)
+        return np.array(values, x.dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One model input: its raw array (first axis: samples) or zeros, how it is prepared, and the type of one sample."""
+
+    type: TensorType
+    raw: Data | None
+    preparation: Preparation = field(default_factory=Preparation)
+
+    def take(self, indices: Data) -> Column:
+        """Return the column of some samples."""
+        return self if self.raw is None else replace(self, raw=self.raw[indices])
+
+    def array(self, count: int) -> Data:
+        """Return the prepared samples: [count, *shape of the model's input]."""
+        if self.raw is None:
+            return np.zeros((count, *self.type.shape), self.type.dtype)
+        return np.ascontiguousarray(self.preparation.apply(self.raw, self.type.dtype).reshape(count, *self.type.shape))
+
+    @property
+    def sample_axis(self) -> int | None:
+        """The axis of the model's input, of extent 1, that the samples multiply when many are run at once; None: not said."""
+        if self.preparation.layout is not None:
+            return self.preparation.layout.sample_axis
+        if self.raw is None or self.raw.ndim == len(self.type.shape) + 1:
+            return None
+        return next((a for a in range(len(self.type.shape)) if _without(self.type.shape, a) == self.raw.shape[1:]), None)
+
+
+def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def fits(column: Column, name: str, array: str, place: str) -> None:
+    """Refuse a column whose samples do not have the model's shape or element type."""
+    raw = column.raw
+    if raw is None:
+        return
+    if raw.ndim == 0:
+        raise InputError("C100", f'array "{array}" for the input "{name}" must have a first axis for the samples', place=place)
+    _check_type(column, raw, f'array "{array}"', name, place)
+    shape = column.preparation.apply(raw[:0], column.type.dtype).shape[1:] if _layout_fits(column, array, place) else raw.shape[1:]
+    wanted = [column.type.shape, *(_without(column.type.shape, a) for a, n in enumerate(column.type.shape) if n == 1)]
+    if shape not in wanted:
+        listed = " or ".join(_shown(("samples", *s)) for s in dict.fromkeys(wanted[:2]))
+        raise InputError(
+            "C100", f'array "{array}" for the input "{name}" must have shape {listed}, not {_shown((len(raw), *shape))}', place=place,
+            help="a .toml beside the data can say how axes are ordered: layout = \"NHWC->NCHW\"",
+        )  # fmt: skip
+
+
+def _layout_fits(column: Column, array: str, place: str) -> bool:
+    layout, raw = column.preparation.layout, column.raw
+    assert raw is not None
+    if layout is not None and len(layout.before) != raw.ndim:
+        raise InputError(
+            "C100",
+            f'layout "{layout.before}->{layout.after}" needs an array of {len(layout.before)} axes, and "{array}" has {raw.ndim}',
+            place=place,
+        )
+    given = column.preparation.mean or column.preparation.std
+    channels = raw.shape[layout.channels() if layout else raw.ndim - 1] if raw.ndim else 1
+    if given and len(given) not in (1, channels):
+        raise InputError("C100", f'mean and std for array "{array}" must have 1 or {channels} values, not {len(given)}', place=place)
+    return True
+
+
+def _check_type(column: Column, raw: Data, what: str, name: str, place: str) -> None:
+    p, to = column.preparation, np.dtype(column.type.dtype)
+    given = raw.dtype
+    if p.cast:
+        _check_cast(raw, np.dtype(p.cast), what, place)
+        given = np.dtype(p.cast)
+    if p.is_arithmetic or (p.is_described and to.kind == "f"):
+        given = np.dtype(np.float32) if given.kind != "f" else given
+    same_kind = to.kind == given.kind or (to.kind in "iu" and given.kind in "iu")
+    narrows = p.is_described and to.kind == given.kind == "f"
+    if not narrows and not (same_kind and np.can_cast(given, to)):
+        raise InputError(
+            "C100", f'{what} for the input "{name}" must be {to}, not {given}', place=place,
+            help="save it with that type, or describe its preprocessing in a .toml",
+        )  # fmt: skip
+
+
+def _check_cast(raw: Data, to: np.dtype[Any], what: str, place: str) -> None:
+    if to.kind not in "iu" or raw.size == 0:
+        return
+    low, high = np.iinfo(to).min, np.iinfo(to).max
+    least, most = raw.min(), raw.max()
+    if not low <= least <= most <= high or (raw.dtype.kind == "f" and (raw != np.rint(raw)).any()):
+        raise InputError("C100", f"{what} must hold whole numbers from {low} to {high} to become {to}, not {least} to {most}", place=place)
+
+
+def _shown(shape: Sequence[object]) -> str:
+    return f"[{', '.join(map(str, shape))}]"

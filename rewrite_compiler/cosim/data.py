@@ -1,0 +1,233 @@
+"""Dataset: samples for a model's inputs, with labels or targets, from .npz files or a .toml that describes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InputError, Problem, UsageError
+from ..ir.program import Data
+from ..ir.types import TensorType
+from ..limits import DEFAULT, Limits
+from .arrays import Archive, read_npz
+from .column import Column, Preparation, fits
+from .description import CASTS, Origin, read_description
+
+CLASSIFICATION, LANGUAGE_MODEL, NO_TASK = "classification", "language model", "none"
+CALIBRATION_SAMPLES = 32
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples of all inputs; `labels` is one class a sample, `targets` one array a sample; both may be absent."""
+
+    columns: Mapping[str, Column]
+    count: int
+    sha256: str
+    place: str
+    labels: Data | None = None
+    targets: Data | None = None
+    warnings: tuple[Problem, ...] = field(default=())
+
+    @property
+    def task(self) -> str:
+        """What the data is for."""
+        return CLASSIFICATION if self.labels is not None else LANGUAGE_MODEL if self.targets is not None else NO_TASK
+
+    @property
+    def inputs(self) -> dict[str, Data]:
+        """All samples, prepared: for each input an array [samples, *shape of the input]."""
+        return {name: c.array(self.count) for name, c in self.columns.items()}
+
+    def batches(self, size: int) -> Iterator[Dataset]:
+        """Yield the data in order, `size` samples at a time."""
+        for start in range(0, self.count, size):
+            yield self.take(np.arange(start, min(start + size, self.count)))
+
+    def take(self, indices: Data) -> Dataset:
+        """Return some samples; sha256 stays that of the files."""
+        kept = [None if a is None else a[indices] for a in (self.labels, self.targets)]
+        columns = {name: c.take(indices) for name, c in self.columns.items()}
+        return replace(self, columns=columns, count=len(indices), labels=kept[0], targets=kept[1])
+
+    def evenly(self, n: int) -> Dataset:
+        """Return n evenly spaced samples, the first and the last among them."""
+        if not 1 <= n <= self.count:
+            raise UsageError("F203", f"Number of samples must be 1 to {self.count}, not {n}", place=self.place)
+        return self.take(np.linspace(0, self.count - 1, n).astype(int))
+
+    def split(self, n: int = CALIBRATION_SAMPLES) -> tuple[Dataset, Dataset]:
+        """Return the first n samples and the others, which must not be none."""
+        if self.count <= n:
+            raise InputError(
+                "C100", f"data must have more than {n} samples when the first {n} are for calibration, not {self.count}", place=self.place
+            )
+        order = np.arange(self.count)
+        return self.take(order[:n]), self.take(order[n:])
+
+
+def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Collection[str] = (), limits: Limits = DEFAULT) -> Dataset:
+    """Read data for a model with these inputs; `zeros` are inputs that stand for a zero state where the data lacks them.
+
+    An .npz has one array for each input (first axis: samples), and `labels` or `targets`; a folder has such files, which
+    follow one another by name; a .toml describes where each input comes from.
+    """
+    file = Path(path)
+    for name, t in inputs.items():
+        if t.dtype not in CASTS:
+            raise InputError("C100", f'the input "{name}" has elements of type {t.dtype}, which data cannot give', place=str(file))
+    if not file.exists():
+        raise UsageError("F101", "there is no such file or folder", place=str(file))
+    if file.suffix == ".toml":
+        return _described(file, inputs, limits)
+    if not file.is_dir():
+        return _plain(read_npz(file, limits), inputs, zeros)
+    left, parts = limits, []
+    for f in _npz_files(file):
+        archive = read_npz(f, left)
+        left = replace(left, data_bytes=left.data_bytes - sum(a.nbytes for a in archive.arrays.values()))
+        parts.append(_plain(archive, inputs, zeros))
+    return _joined(parts, str(file))
+
+
+def _npz_files(folder: Path) -> list[Path]:
+    found = sorted(f for f in folder.iterdir() if f.suffix == ".npz")
+    if not found:
+        raise InputError("C100", "the folder has no .npz files", place=str(folder))
+    return found
+
+
+def _digest(parts: Mapping[str, str]) -> str:
+    return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in parts.items()).encode()).hexdigest()
+
+
+# -- arrays named as the inputs
+
+
+def _plain(archive: Archive, inputs: Mapping[str, TensorType], zeros: Collection[str]) -> Dataset:
+    place, columns = str(archive.path), {}
+    for name, t in inputs.items():
+        if name not in archive.arrays and name not in zeros:
+            listed = ", ".join(f'"{n}"' for n in archive.arrays)
+            raise InputError(
+                "C100", f'there is no array for the input "{name}"', place=place,
+                help=f"the file has {listed or 'no arrays'}; name arrays as the model's inputs, or describe the data in a .toml",
+            )  # fmt: skip
+        columns[name] = Column(t, archive.arrays.get(name))
+        fits(columns[name], name, name, place)
+    extra: dict[str, Data] = {k: archive.arrays[k] for k in ("labels", "targets") if k not in inputs and k in archive.arrays}
+    return _checked(place, columns, extra, archive.sha256)
+
+
+def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
+    """Return the samples of several files one after the other."""
+    first = parts[0]
+    for part in parts[1:]:
+        for name, one, other in _pairs(first, part):
+            if (one is None) != (other is None) or (one is not None and other is not None and _kind(one) != _kind(other)):
+                shown = ["none" if a is None else f"{a.dtype}[samples{''.join(f', {n}' for n in a.shape[1:])}]" for a in (one, other)]
+                raise InputError(
+                    "C100", f"all files must agree on {name}: {shown[0]} in {Path(first.place).name}, not {shown[1]}", place=part.place
+                )
+    columns = {name: replace(c, raw=_concatenated([p.columns[name].raw for p in parts])) for name, c in first.columns.items()}
+    return Dataset(
+        columns, sum(p.count for p in parts), _digest({Path(p.place).name: p.sha256 for p in parts}), place,
+        _concatenated([p.labels for p in parts]), _concatenated([p.targets for p in parts]), tuple(w for p in parts for w in p.warnings),
+    )  # fmt: skip
+
+
+def _pairs(one: Dataset, other: Dataset) -> Iterator[tuple[str, Data | None, Data | None]]:
+    for name, c in one.columns.items():
+        yield f'the input "{name}"', c.raw, other.columns[name].raw
+    yield "labels", one.labels, other.labels
+    yield "targets", one.targets, other.targets
+
+
+def _concatenated(arrays: Sequence[Data | None]) -> Data | None:
+    given = [a for a in arrays if a is not None]
+    return np.concatenate(given) if given else None
+
+
+def _kind(a: Data) -> tuple[object, ...]:
+    return a.dtype, a.shape[1:]
+
+
+# -- arrays that a .toml names
+
+
+def _described(file: Path, inputs: Mapping[str, TensorType], limits: Limits) -> Dataset:
+    description = read_description(file)
+    place = str(file)
+    for names, others, sentence in (
+        (inputs, description.inputs, 'the description does not say where the input "{}" comes from'),
+        (description.inputs, inputs, 'the model has no input called "{}"'),
+    ):
+        missing = next((n for n in names if n not in others), None)
+        if missing is not None:
+            raise InputError("C100", sentence.format(missing), place=place, help=f"the model's inputs are {', '.join(inputs)}")
+    origins = {**description.inputs, "labels": description.labels, "targets": description.targets}
+    archives: dict[Path | None, Archive] = {
+        o.file: read_npz(o.file, limits) for o in origins.values() if o is not None and o.file is not None
+    }
+    columns = {name: _column(name, inputs[name], o, archives, place) for name, o in description.inputs.items()}
+    extra = {k: _found(o, archives, place) for k, o in (("labels", description.labels), ("targets", description.targets)) if o is not None}
+    parts = {file.name: hashlib.sha256(file.read_bytes()).hexdigest(), **{a.path.name: a.sha256 for a in archives.values()}}
+    return _checked(place, {name: columns[name] for name in inputs}, extra, _digest(parts))
+
+
+def _column(name: str, t: TensorType, origin: Origin, archives: Mapping[Path | None, Archive], place: str) -> Column:
+    if origin.file is None:
+        return Column(t, None, Preparation(is_described=True))
+    column = Column(t, _found(origin, archives, place), origin.preparation)
+    fits(column, name, origin.array, place)
+    return column
+
+
+def _found(origin: Origin, archives: Mapping[Path | None, Archive], place: str) -> Data:
+    archive = archives[origin.file]
+    if origin.array not in archive.arrays:
+        listed = ", ".join(f'"{n}"' for n in archive.arrays)
+        raise InputError("C100", f'{archive.path.name} has no array "{origin.array}"', place=place, help=f"it has {listed or 'none'}")
+    return archive.arrays[origin.array]
+
+
+# -- what must hold in any case
+
+
+def _checked(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data], digest: str) -> Dataset:
+    arrays = {**{f'the input "{n}"': c.raw for n, c in columns.items() if c.raw is not None}, **extra}
+    counts = {name: (len(a) if a.ndim else 0) for name, a in arrays.items()}
+    if not counts or not any(c.raw is not None for c in columns.values()):
+        raise InputError("C100", "data must give at least one input", place=place)
+    first, count = next(iter(counts.items()))
+    for name, n in counts.items():
+        if n != count:
+            raise InputError(
+                "C100", f"all arrays must have the same number of samples, not {count} for {first} and {n} for {name}", place=place
+            )
+    if count == 0:
+        raise InputError("C100", "data must have at least one sample, not 0", place=place)
+    labels, targets = extra.get("labels"), extra.get("targets")
+    if labels is not None:
+        labels = _classes(labels, place)
+    return Dataset(columns, count, digest, place, labels, targets, tuple(_not_finite(arrays, place)))
+
+
+def _classes(labels: Data, place: str) -> Data:
+    if labels.dtype.kind not in "iu" or labels.size != len(labels) or labels.min() < 0:
+        raise InputError(
+            "C100", f"labels must be one class number from 0 for each sample, not {labels.dtype}[{', '.join(map(str, labels.shape))}]"
+            + (f" with {labels.min()}" if labels.dtype.kind in "iu" and labels.size and labels.min() < 0 else ""), place=place,
+        )  # fmt: skip
+    return labels.reshape(-1).astype(np.int64)
+
+
+def _not_finite(arrays: Mapping[str, Data], place: str) -> Iterator[Problem]:
+    for name, a in arrays.items():
+        if a.dtype.kind == "f" and not np.isfinite(a).all():
+            places = np.argwhere(~np.isfinite(a))
+            yield Problem("C102", f"{name} has {len(places)} values that are not finite, the first at {places[0].tolist()}", place)

@@ -1,0 +1,125 @@
+"""Description: a .toml that says where each model input comes from and how it is preprocessed."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from .column import Layout, Preparation, layout_of
+
+CASTS = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where one input, the labels or the targets come from: an array of a file, prepared; or zeros."""
+
+    file: Path | None
+    array: str = ""
+    preparation: Preparation = field(default_factory=Preparation)
+
+
+@dataclass(frozen=True)
+class Description:
+    """The origins of all inputs, of labels and of targets."""
+
+    inputs: Mapping[str, Origin]
+    labels: Origin | None
+    targets: Origin | None
+
+
+def read_description(path: Path) -> Description:
+    """Return what a .toml says; one sentence when it is not one or says something that has no meaning."""
+    place = str(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise InputError("C101", f"a description of data must have at most {MOST_BYTES} bytes", place=place)
+        table = tomllib.loads(raw.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError("C100", f"the file is not TOML: {error}", place=place) from None
+    _known_only(table, ("inputs", "labels", "targets"), "the description", place)
+    inputs = _table(table.get("inputs", {}), "inputs", place)
+    if not inputs:
+        raise InputError("C100", "the description must say where the inputs come from", place=place, help='add a table [inputs."NAME"]')
+    return Description(
+        {name: _origin(entry, f'inputs."{name}"', path, KEYS) for name, entry in inputs.items()},
+        *(_origin(table[k], k, path, ("file", "array")) if k in table else None for k in ("labels", "targets")),
+    )
+
+
+def _table(value: Any, what: str, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError("C100", f"{what} must be a table, not {value!r}", place=place)
+    return value
+
+
+def _known_only(table: Mapping[str, Any], known: tuple[str, ...], what: str, place: str) -> None:
+    for key in table:
+        if key not in known:
+            raise InputError("C100", f'{what} has no key "{key}"', place=place, help=f"known: {', '.join(known)}")
+
+
+def _origin(entry: Any, what: str, path: Path, known: tuple[str, ...]) -> Origin:
+    place = str(path)
+    table = _table(entry, what, place)
+    _known_only(table, known, what, place)
+    if table.get("zeros") is True and len(table) == 1:
+        return Origin(None)
+    if "zeros" in table or not all(isinstance(table.get(k), str) for k in ("file", "array")):
+        raise InputError("C100", f"{what} must have a file and an array, or only zeros = true", place=place)
+    values = {key: read(table[key], f"{what}.{key}", place) for key, read in READ.items() if key in table}
+    return Origin(path.parent / table["file"], table["array"], Preparation(**values, is_described=True))
+
+
+def _number(value: Any, what: str, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError("C100", f"{what} must be a finite number, not {value!r}", place=place)
+    return float(value)
+
+
+def _numbers(value: Any, what: str, place: str) -> tuple[float, ...]:
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise InputError("C100", f"{what} must have at least one number", place=place)
+    return tuple(_number(v, what, place) for v in values)
+
+
+def _deviations(value: Any, what: str, place: str) -> tuple[float, ...]:
+    values = _numbers(value, what, place)
+    if any(np.float32(v) == 0 for v in values):
+        raise InputError("C100", f"{what} must not be 0", place=place)
+    return values
+
+
+def _cast(value: Any, what: str, place: str) -> str:
+    if value not in CASTS:
+        raise InputError("C100", f"{what} must be an element type, not {value!r}", place=place, help=f"known: {', '.join(CASTS)}")
+    return str(value)
+
+
+def _layout(value: Any, what: str, place: str) -> Layout:
+    if not isinstance(value, str):
+        raise InputError("C100", f"{what} must be text, not {value!r}", place=place)
+    return layout_of(value, place)
+
+
+# key of a preparation → how it is read
+READ: dict[str, Callable[[Any, str, str], Any]] = {
+    "cast": _cast,
+    "zero_point": _number,
+    "scale": _number,
+    "mean": _numbers,
+    "std": _deviations,
+    "layout": _layout,
+}
+KEYS = ("file", "array", "zeros", *READ)

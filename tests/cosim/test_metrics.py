@@ -1,0 +1,189 @@
+"""Metrics: their values, pairs of runs, and intervals that hold what they say."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewrite_compiler.cosim.data import load_data
+from rewrite_compiler.cosim.metrics import METRICS, NORMAL_95, Scores, metric_of, paired, truth_for
+from rewrite_compiler.cosim.tango import difference_of_proportions
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.frontend.load import load
+from rewrite_compiler.hostrun import reference
+
+
+def value(name: str, outputs: Any, truth: Any) -> float:
+    metric = METRICS[name]
+    return metric.value(metric.score(np.asarray(outputs), np.asarray(truth)))
+
+
+LOGITS = np.array([[0.1, 0.7, 0.2], [0.3, 0.3, 0.1], [0.0, 0.1, 0.9], [np.nan, 0.5, 0.1]])
+
+
+def test_top_k_counts_the_first_of_equal_classes() -> None:
+    assert value("top1", LOGITS[:3], [1, 0, 2]) == 1
+    assert value("top1", LOGITS[:3], [1, 1, 2]) == pytest.approx(2 / 3)
+    assert value("top1", LOGITS[:, None], [1, 0, 2, 1]) == 0.75  # a NaN among the logits is never right
+    ranked = np.arange(10.0)[None].repeat(10, axis=0)
+    assert value("top5", ranked, range(10)) == 0.5
+
+
+def test_perplexity_is_that_of_the_softmax() -> None:
+    random = np.random.default_rng(0)
+    logits, tokens = random.standard_normal((3, 4, 7)), random.integers(0, 7, (3, 4))
+    p = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    wanted = math.exp(-np.mean(np.log(np.take_along_axis(p, tokens[..., None], 2))))
+    assert value("perplexity", logits, tokens) == pytest.approx(wanted, rel=1e-12)
+    assert value("perplexity", np.log(p)[:, :, None] + 1000, tokens) == pytest.approx(wanted, rel=1e-12)
+    assert value("perplexity", np.zeros((2, 5, 9)), np.ones((2, 5), int)) == pytest.approx(9)
+    assert value("perplexity", np.full((1, 1, 2), np.nan), [[0]]) == math.inf
+
+
+def test_errors_against_true_values() -> None:
+    found, wanted = np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert value("mse", found, wanted) == 0.25
+    assert value("psnr", found, wanted) == pytest.approx(10 * math.log10(9 / 0.25))
+    assert value("psnr", wanted, wanted) == math.inf
+    assert value("max-relative-error", found, wanted) == 0.25
+    assert value("max-relative-error", np.array([[np.nan, 1.0]]), wanted[:1]) == math.inf
+    assert value("psnr", np.array([[np.nan, 1.0]]), wanted[:1]) == -math.inf
+
+
+def test_the_usual_metric_of_a_task() -> None:
+    assert [metric_of("", t).name for t in ("classification", "language model", "none")] == ["top1", "perplexity", "max-relative-error"]
+    assert metric_of("mse", "classification").name == "mse"
+
+
+def refusal(make: Any) -> str:
+    with pytest.raises(FlexmatchError) as caught:
+        make()
+    return str(caught.value)
+
+
+def test_refusals_are_sentences(tmp_path: Path) -> None:
+    assert refusal(lambda: metric_of("top2")) == (
+        'error[F203]: there is no metric called "top2"\n  help: known: top1, top5, perplexity, mse, psnr, max-relative-error'
+    )
+    assert refusal(lambda: value("top1", LOGITS, [0, 1, 2, 3])) == "error[C100]: labels must be below the 3 classes of the model, not 3"
+    assert refusal(lambda: value("perplexity", np.zeros((1, 2, 3)), [[0, 3]])) == "error[C100]: targets must be tokens 0 to 2, not 0 to 3"
+    assert refusal(lambda: value("perplexity", np.zeros((1, 2, 3)), [[0, 1, 2, 0]])) == (
+        "error[C100]: targets must be one token for each row of logits, not int64[1, 4]"
+    )
+    assert refusal(lambda: value("mse", np.zeros((1, 2)), np.zeros((1, 3)))) == (
+        "error[C100]: true values must have the shape of the outputs [1, 2], not [1, 3]"
+    )
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 1), np.float32))
+    from rewrite_compiler.ir.types import TensorType
+
+    data = load_data(tmp_path / "d.npz", {"x": TensorType((1,))})
+    assert refusal(lambda: truth_for(METRICS["top1"], data, LOGITS)) == (
+        f"{data.place}: error[C100]: metric top1 needs labels, which the data does not have"
+    )
+    assert truth_for(METRICS["mse"], data, LOGITS) is LOGITS
+
+
+# -- pairs
+
+
+def test_pairs_are_counted_sample_by_sample() -> None:
+    top1 = METRICS["top1"]
+    first, second = (Scores(np.array(v, float), np.ones(5)) for v in ([1, 1, 1, 0, 0], [1, 0, 1, 1, 1]))
+    found = paired(top1, first, second)
+    assert (found.better, found.worse, found.same) == (2, 1, 2)
+    assert found.difference == pytest.approx(0.2)
+    assert found.method == "Tango's score interval for paired proportions"
+    errors = METRICS["mse"]
+    found = paired(errors, first, second)
+    assert (found.better, found.worse) == (1, 2)
+    assert found.method == "percentile bootstrap over samples, 2000 resamples, seed 0"
+    assert paired(METRICS["max-relative-error"], first, second).interval is None
+
+
+def test_equal_runs_differ_by_nothing() -> None:
+    scores = Scores(np.zeros(50), np.ones(50))
+    for name in ("perplexity", "mse", "psnr"):
+        found = paired(METRICS[name], scores, scores)
+        assert (found.difference, found.interval, found.same) == (0.0, (0.0, 0.0), 50)
+    low, high = paired(METRICS["top1"], scores, scores).interval or (0, 0)
+    assert low == -high
+    assert 0.05 < high < 0.1
+
+
+def test_the_bootstrap_covers_the_difference() -> None:
+    random = np.random.default_rng(5)
+    inside = 0
+    for _ in range(40):
+        first = random.exponential(1.0, 80)
+        second = first + random.normal(0.1, 0.5, 80)
+        low, high = paired(METRICS["mse"], Scores(first, np.ones(80)), Scores(second, np.ones(80))).interval or (0, 0)
+        inside += low <= 0.1 <= high
+    assert 34 <= inside <= 40
+
+
+def test_the_proportion_interval_covers_the_difference() -> None:
+    random = np.random.default_rng(1)
+    for n, better, worse in [(100, 0.05, 0.05), (300, 0.03, 0.08), (1000, 0.01, 0.012), (40, 0.3, 0.1)]:
+        inside = 0
+        for _ in range(500):
+            b, w, _same = random.multinomial(n, [better, worse, 1 - better - worse])
+            low, high = difference_of_proportions(int(b), int(w), n, NORMAL_95)
+            inside += low <= better - worse <= high
+        assert 0.92 <= inside / 500 <= 0.99
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 8), st.integers(0, 8), st.integers(1, 20))
+def test_the_ends_of_the_interval_are_where_the_score_test_turns(better: int, worse: int, rest: int) -> None:
+    """The likeliest shares under a difference are found by search here, not by the closed form."""
+    n = better + worse + rest
+    for end in difference_of_proportions(better, worse, n, NORMAL_95):
+        if abs(end) > 0.999999:
+            continue
+        share = np.linspace(max(0, -end), (1 - end) / 2, 20_001)[1:-1]
+        with np.errstate(divide="ignore"):
+            likelihood = worse * np.log(share) + better * np.log(share + end) + rest * np.log(1 - 2 * share - end)
+        q = share[np.argmax(np.where(np.isnan(likelihood), -np.inf, likelihood))]
+        z = abs(better - worse - n * end) / math.sqrt(n * (2 * q + end * (1 - end)))
+        assert z == pytest.approx(NORMAL_95, abs=2e-3)
+
+
+# -- recorded scores of real models
+
+
+@pytest.mark.shared
+def test_the_recorded_perplexity_of_the_language_model(shared_dir: Path) -> None:
+    folder = shared_dir / "models" / "wlm"
+    model = load(folder / "wlm_h128_lstm_dyn18.onnx").program
+    data = load_data(folder / "wlm_h128_lstm_dyn18.toml", {model.names[v]: model.types[v] for v in model.inputs}).evenly(100)
+    source = reference(folder / "wlm_h128_lstm_dyn18.onnx")
+    outputs = [next(iter(source.run({k: x[0] for k, x in one.inputs.items()}).values())) for one in data.batches(1)]
+    metric = metric_of("", data.task)
+    assert round(metric.value(metric.score(np.stack(outputs), truth_for(metric, data, np.stack(outputs)))), 2) == 127.49
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "data_name", "recorded"),
+    [
+        ("resnet20_ts17", "cifar10_test_600", 0.91833),
+        ("mnist-8", "mnist_500", 0.986),
+        ("kws_dscnn_mlperf_float", "kws_mfcc_500", 0.906),
+        ("kws_dscnn_mlperf_int8qdq", "kws_mfcc_500", 0.906),
+        ("mobilenetv2-12-int8", "imagenet_sample_50", 0.84),
+    ],
+)
+def test_the_recorded_accuracy_of_classifiers(shared_dir: Path, name: str, data_name: str, recorded: float) -> None:
+    folder = shared_dir / "models" / "trained"
+    model = load(folder / f"{name}.onnx").program
+    data = load_data(folder / f"{name}.{data_name}.toml", {model.names[v]: model.types[v] for v in model.inputs})
+    source = reference(folder / f"{name}.onnx")
+    outputs = np.stack([next(iter(source.run({k: x[0] for k, x in one.inputs.items()}).values())) for one in data.batches(1)])
+    metric = metric_of("", data.task)
+    assert round(metric.value(metric.score(outputs, truth_for(metric, data, outputs))), 5) == recorded
