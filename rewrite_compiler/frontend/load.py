@@ -107,7 +107,8 @@ def _outputs(context: Context, scope: Scope, graph: Any, place: str) -> list[Val
         v = scope.find(info.name)
         if v is None:
             raise InputError("F123", f'output "{info.name}" is not defined by any node', place=place)
-        if v in fixed or v in found:
+        named = context.builder.names[v] == info.name  # an input or a constant that is an output as it stands
+        if (v in fixed or v in found) and not named:
             origins = (producer[info.name],) if info.name in producer else ()
             (v,) = context.builder.apply("reshape", [v], {"shape": context.builder.types[v].shape}, origins=origins)
         context.builder.names[v] = info.name

@@ -44,8 +44,8 @@ def signature_of(op: str, domain: str, version: int) -> Signature | None:
 
     attributes = {name: int(a.type.value) for name, a in schema.attributes.items()}
     required = tuple(name for name, a in schema.attributes.items() if a.required)
-    single = defs.OpSchema.FormalParameterOption.Single
-    needed = tuple(i.option == single for i in schema.inputs)
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    needed = tuple(i.option != optional for i in schema.inputs)
     counts = (int(schema.min_input), int(schema.max_input)), (int(schema.min_output), int(schema.max_output))
     parameters = tuple(str(i.type_str) for i in schema.inputs)
     repeated = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
@@ -101,6 +101,9 @@ def _check_attributes(node: Any, signature: Signature, place: str) -> None:
             given = NAMES.get(a.type, str(a.type))
             raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {given}', place=place)
     names = {a.name for a in node.attribute}
+    if len(names) != len(node.attribute):
+        twice = next(a.name for n, a in enumerate(node.attribute) if a.name in [b.name for b in node.attribute[:n]])
+        raise InputError("F130", f'attribute "{twice}" is given twice', place=place)
     missing = next((name for name in signature.required if name not in names), None)
     if missing is not None:
         raise InputError("F130", f'{node.op_type} needs the attribute "{missing}"', place=place)
@@ -112,6 +115,7 @@ def _check_operands(node: Any, signature: Signature, place: str) -> None:
             wanted = f"{low} to {high}" if high > low else f"{low}"
             wanted = f"at least {low}" if high > 1 << 20 else wanted
             raise InputError("F131", f"{node.op_type} has {wanted} {what}, not {len(names)}", place=place)
-    for n, (name, needed) in enumerate(zip(node.input, signature.needed, strict=False)):
+    for n, name in enumerate(node.input):
+        needed = signature.needed[n] if n < len(signature.needed) else signature.repeated
         if needed and not name:
             raise InputError("F122", f"operand {n} of {node.op_type} is required and must not be empty", place=place)

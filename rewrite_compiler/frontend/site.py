@@ -90,7 +90,7 @@ class Site:
     def ints(self, n: int, what: str) -> tuple[int, ...]:
         """Return an integer operand that has to be known."""
         found = self.known(n, what)
-        if found.ndim > 1:
+        if found.ndim != 1:
             raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {found.shape}")
         return tuple(int(i) for i in found.reshape(-1))
 

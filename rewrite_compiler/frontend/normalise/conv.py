@@ -23,7 +23,10 @@ def window(site: Site, kernel: Sequence[int]) -> dict[str, tuple[int, ...]]:
             f"{site.op} over {site.rank(0) - 2} axes needs as many kernel extents, strides and dilations, "
             f"not {tuple(kernel)}, {strides} and {dilations}"
         )
-    return {"strides": strides, "pads": _pads(site, kernel, strides, dilations), "dilations": dilations}
+    pads = _pads(site, kernel, strides, dilations)
+    if len(pads) != 2 * rank or any(k < 1 for k in kernel):
+        raise ShapeError(f"{site.op} over {rank} axes needs {2 * rank} pads and a positive kernel, not {pads} and {tuple(kernel)}")
+    return {"strides": strides, "pads": pads, "dilations": dilations}
 
 
 def _pads(site: Site, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...ir.program import Value
+from ...ops.op import ShapeError
 from ..context import Unsupported
 from ..site import Site
 from .table import Lowering
@@ -76,6 +77,9 @@ def _clip(site: Site) -> list[Value]:
 
 def _clip_between(site: Site) -> Value:
     """Limit a value to bounds computed at run time."""
+    wide = next((site.shape(n) for n in (1, 2) if site.has(n) and site.shape(n) != ()), None)
+    if wide is not None:
+        raise ShapeError(f"Bounds of Clip must be single numbers, not a tensor of shape {wide}")
     above = site.apply("max", site.value(0), site.value(1)) if site.has(1) else site.value(0)
     return site.apply("min", above, site.value(2)) if site.has(2) else above
 
