@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+import onnx
 from onnx import helper
 
 from ..errors import InputError, SpecError
 from ..ir.program import OPAQUE, Node, Program, Value
 from ..ir.types import TensorType
 from ..limits import DEFAULT
-from .restore import restored
+from .restore import exists, restored
 from .spelling import Task, spell
 from .tensors import CODES
 from .writer import Names, Writer
@@ -35,21 +36,22 @@ class About:
 
 
 def to_onnx(
-    p: Program, body_of: BodyOf | None = None, *, opset: int = 21, about: About | None = None, domains: Mapping[str, int] | None = None
+    p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None, domains: Mapping[str, int] | None = None
 ) -> bytes:
     """Return a program as the bytes of an ONNX model.
 
     A device node "target.operation" becomes a call of a local function in the domain flexmatch.target; its body is
     `body_of(node)`, a program of core operators whose inputs are the node's. Value names are the program's, made
-    unique; equal programs give equal bytes.
+    unique; equal programs give equal bytes. `opset` is the model's; 0 takes the least one that has every opaque operator.
     """
     return bytes(to_model(p, body_of, opset=opset, about=about, domains=domains).SerializeToString(deterministic=True))
 
 
 def to_model(
-    p: Program, body_of: BodyOf | None = None, *, opset: int = 21, about: About | None = None, domains: Mapping[str, int] | None = None
+    p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None, domains: Mapping[str, int] | None = None
 ) -> Any:
     """Return a program as an ONNX ModelProto; the contract of `to_onnx`."""
+    opset = opset or least_opset(p)
     if opset not in OPSETS:
         raise InputError("F111", f"Opset of a written model must be {OPSETS[0]} to {OPSETS[-1]}, not {opset}", place=p.name)
     _check_size(p)
@@ -66,6 +68,12 @@ def to_model(
     model.doc_string = about.doc
     helper.set_model_props(model, dict(sorted(about.metadata.items())))
     return model
+
+
+def least_opset(p: Program) -> int:
+    """Return the least operator set, 21 or later, that has every opaque operator of a program with its attributes."""
+    payloads = [onnx.NodeProto.FromString(o.payload) for o in p.opaque.values()]
+    return next((opset for opset in OPSETS if all(exists(node, opset) for node in payloads)), OPSETS[-1])
 
 
 def _check_size(p: Program) -> None:

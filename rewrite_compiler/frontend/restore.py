@@ -9,6 +9,7 @@ from ..errors import InputError
 from ..ir.program import OpaqueOp
 from .attributes import subgraphs
 from .opaque import node_proto, reads
+from .upgrade import schema_of
 from .writer import Names
 
 
@@ -26,6 +27,22 @@ def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], name
     for graph in subgraphs(node):
         _rename(graph, {}, names)
     return node
+
+
+def exists(node: Any, opset: int) -> bool:
+    """Tell whether ONNX's own operator set has a node's operator, with its attributes and operands; so for its subgraphs."""
+    if not all(exists(inner, opset) for graph in subgraphs(node) for inner in graph.node):
+        return False
+    if node.domain not in ("", "ai.onnx"):
+        return True
+    schema = schema_of(node.op_type, "", opset)
+    if schema is None:
+        return False
+    return (
+        len(node.input) <= schema.max_input
+        and len(node.output) <= schema.max_output
+        and {a.name for a in node.attribute} <= set(schema.attributes)
+    )
 
 
 def _defined(graph: Any) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,9 @@ from onnx import TensorProto, helper
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.emit import About, to_model, to_onnx
+from rewrite_compiler.frontend.load import load
 from rewrite_compiler.frontend.opaque import placed
+from rewrite_compiler.hostrun import Session, reference
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp, Program
 from rewrite_compiler.ir.types import TensorType
@@ -341,6 +345,48 @@ def test_a_domain_of_onnxruntime_is_imported() -> None:
     assert {o.domain: o.version for o in to_model(p).opset_import} == {"": 21, "com.microsoft": 1}
     (found,) = in_onnxruntime(to_onnx(p), {"in0": np.array([0, 100], np.float32)})
     assert found.tolist() == [0, 100]
+
+
+def test_the_opset_is_the_least_that_has_every_operator() -> None:
+    t = TensorType((1, 2, 3, 4))
+    attention = helper.make_node("Attention", ["q", "k", "v"], ["y"], scale=0.5)
+    assert to_model(with_opaque(attention, [t] * 3, t)).opset_import[0].version == 23
+    inner = helper.make_graph(
+        [helper.make_node("Swish", ["x"], ["y"])], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])]
+    )
+    choice = helper.make_node("If", ["c"], ["z"], then_branch=inner, else_branch=inner)
+    assert to_model(with_opaque(choice, [TensorType((), "bool"), TensorType((2,))], TensorType((2,)))).opset_import[0].version == 24
+    assert to_model(one_node("relu", [(2,)], {}, constant=False)).opset_import[0].version == 21
+
+
+# -- real models
+
+
+REAL = [
+    "trained/resnet20_ts17.onnx", "trained/resnet20_dyn18.onnx", "trained/resnet20_ts13_bn.onnx", "trained/mnist-8.onnx",
+    "trained/kws_dscnn_mlperf_float.onnx", "trained/kws_dscnn_mlperf_int8qdq.onnx", "trained/mbv2_cifar10_float.onnx",
+    "trained/mbv2_cifar10_int8.onnx", "wlm/wlm_h128_lstm_dyn18.onnx", "wlm/wlm_h128_unrolled_dyn18.onnx",
+    "arch/hf_bert_tiny.dyn18.onnx.xz", "arch/hf_bert_tiny.ts17.onnx.xz", "arch/hf_bert_tiny_sdpa.dyn23.onnx.xz",
+    "arch/lstm_unroll.tf2onnx.onnx.xz", "arch/mobilenetv2.tf2onnx.onnx.xz", "arch/mobilenetv2_cifar.ts13.nofold.onnx.xz",
+    "arch/resmlp_cifar.ts17.onnx.xz", "arch/resnet20_b.ts13.nofold.onnx.xz", "arch/transformer_small.dyn18.onnx.xz",
+]  # fmt: skip
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", REAL)
+def test_real_models_compute_the_same_when_written_again(shared_dir: Path, tmp_path: Path, name: str) -> None:
+    file = shared_dir / "models" / name
+    if file.suffix == ".xz":
+        file = tmp_path / file.stem
+        file.write_bytes(lzma.decompress((shared_dir / "models" / name).read_bytes()))
+    p = load(file).program
+    source, written = reference(file), Session(to_onnx(p))
+    assert [(o.name, o.dtype) for o in written.outputs] == [(o.name, o.dtype) for o in source.outputs]
+    inputs = {p.names[v]: x for v, x in random_inputs(p, 1).items()}
+    wanted, found = source.run(inputs), written.run(inputs)
+    for output in wanted:
+        largest = np.abs(wanted[output].astype(float)).max()
+        assert np.abs(found[output].astype(float) - wanted[output]).max() <= 1e-5 * largest
 
 
 # -- refusals
