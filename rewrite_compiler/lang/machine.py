@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,9 @@ class Machine:
             self._step(step.then if self.evaluator.number(step.condition) else step.otherwise)
         elif isinstance(step, Together):
             values = [self._value(u) for u in step.updates]
-            for u, v in zip(step.updates, values, strict=True):
-                self._write(u, Named(np.array(v.data), v.axes))
+            copies = [Named(np.array(v.data), v.axes) for v in values]  # a value may be a view of what a partner writes
+            for u, v in zip(step.updates, copies, strict=True):
+                self._write(u, v)
         elif isinstance(step, Let):
             self._let(step)
         elif isinstance(step, Require):
@@ -220,7 +221,7 @@ class Machine:
         scope: Scope | None = self.evaluator.scope
         while scope is not None:
             kept: tuple[dict[Any, Any], ...] = (scope.terms, scope.stores, scope.folds)
-            for values, reads in zip(kept, (_reads, _reads, _fold_reads), strict=True):
+            for values, reads in zip(kept, READS, strict=True):
                 for k in [k for k in values if not reads(k).isdisjoint(written)]:
                     del values[k]
             scope = scope.parent
@@ -232,3 +233,6 @@ def _reads(x: Expr | Array) -> frozenset[Leaf]:
 
 def _fold_reads(key: tuple[Fold, bool]) -> frozenset[Leaf]:
     return key[0].reads
+
+
+READS: tuple[Callable[[Any], frozenset[Leaf]], ...] = (_reads, _reads, _fold_reads)
