@@ -35,14 +35,16 @@ class Context:
     lowered: int = 0
     reasons: dict[int, str] = field(default_factory=dict)
     derived: dict[Hashable, Value] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
+    numbers: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, None] = field(default_factory=dict)  # in the order in which the names were given
 
     def unique(self, name: str) -> str:
         """Return `name`, or a numbered variant when another value has it."""
-        chosen, n = name, 1
+        chosen = name
         while chosen in self.taken:
-            chosen, n = f"{name}_{n}", n + 1
-        self.taken.add(chosen)
+            self.numbers[name] = self.numbers.get(name, 0) + 1
+            chosen = f"{name}_{self.numbers[name]}"
+        self.taken[chosen] = None
         return chosen
 
     def spend(self, nbytes: int) -> None:
@@ -109,13 +111,13 @@ class Mark:
     values: int
     nodes: int
     folded_bytes: int
-    derived: dict[Hashable, Value]
-    taken: set[str]
+    derived: int
+    taken: int
 
 
 def mark(c: Context) -> Mark:
     """Remember the state of an import."""
-    return Mark(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, dict(c.derived), set(c.taken))
+    return Mark(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, len(c.derived), len(c.taken))
 
 
 def take_back(c: Context, m: Mark) -> None:
@@ -124,7 +126,11 @@ def take_back(c: Context, m: Mark) -> None:
     for v in range(m.values, len(b.types)):
         b.constants.pop(v, None)
     del b.types[m.values :], b.names[m.values :], b.nodes[m.nodes :]
-    c.folded_bytes, c.derived, c.taken = m.folded_bytes, m.derived, m.taken
+    c.folded_bytes = m.folded_bytes
+    while len(c.derived) > m.derived:
+        c.derived.popitem()
+    while len(c.taken) > m.taken:
+        c.taken.popitem()
 
 
 def _check_one_type(op: str, dtypes: Sequence[str]) -> None:

@@ -87,10 +87,10 @@ def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[s
     constants = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = [i for i in graph.input if i.name not in constants]
     bound = bind(inputs, shapes, place)
-    context.taken.update(o.name for o in graph.output)
+    context.taken.update((o.name, None) for o in graph.output)
     for i, t in zip(inputs, bound.types, strict=True):
         context.check(t, i.name)
-        context.taken.add(i.name)
+        context.taken[i.name] = None
         scope.values[i.name] = context.builder.input(i.name, t)
     if bound.batch:
         names = ", ".join(f'"{n}"' for n in bound.batch)
