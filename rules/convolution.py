@@ -1,4 +1,4 @@
-"""Convolution as a linear layer on windows, one-tap convolution as a linear layer on channels, and padding."""
+"""Convolution as a linear layer on windows, the windows of one tap as channels, and padding."""
 
 from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
@@ -20,13 +20,12 @@ def as_dense(axes: int) -> tuple[Rule, Rule]:
         shape = [y.shape[a] for a in channels_last]
         return y, o.transpose(o.reshape(rows, shape), channels_first), Where(x.rank == axes + 2, w.shape[0] > 0)
 
-    @rule(name=f"one-tap-conv{axes}d-as-dense-of-channels", grade="E", marks=RING)
-    def of_channels(x: Tensor, w: Tensor) -> Law:
-        """conv(x, w) = transpose(dense(transpose(x), reshape(w))) for a kernel of one tap"""
+    @rule(name=f"one-tap-windows{axes}d-as-channels", grade="E", marks=("any_dtype",))
+    def of_channels(x: Tensor, dilations: Ints) -> Law:
+        """im2col(x) = reshape(transpose(x)) for a kernel of one tap"""
         ones, zeros = (1,) * axes, (0,) * (2 * axes)
-        y = o.conv(x, w, ones, zeros, ones, group=1)
-        matrix = o.reshape(w, (w.shape[0], w.shape[1]))
-        return y, o.transpose(o.dense(o.transpose(x, channels_last), matrix), channels_first), Where(w.shape[2 : axes + 2] == ones)
+        y = o.im2col(x, ones, ones, zeros, dilations)
+        return y, o.reshape(o.transpose(x, channels_last), y.shape), Where(x.rank == axes + 2)
 
     return of_windows, of_channels
 
