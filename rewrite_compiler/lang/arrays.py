@@ -7,7 +7,7 @@ and is kept for as long as the innermost of its variables keeps its value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import SpecError
 from . import intervals as iv
+from .ahead import Nest, ahead_of, at_step
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table, entries_of
 from .elementwise import ELEMENTWISE
 from .expr import Expr, lift
@@ -38,7 +39,7 @@ from .named import (
 )
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
-PIECE_ELEMENTS = 1 << 16  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
+PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
 _tables: dict[Table, Data] = {}
 
 
@@ -66,6 +67,9 @@ class Evaluator:
         self.real = real
         self.scope = Scope(None)
         self.kinds: dict[Expr, Any] = {}
+        self.nests: dict[Fold, Nest] = {}
+        self.covered: frozenset[Fold] = frozenset()
+        self.ahead: dict[Expr, Named] = {}  # values over all steps of the folds that run now
 
     # -- entry points
 
@@ -121,9 +125,14 @@ class Evaluator:
     def _term(self, e: Expr) -> Named:
         found = self.scope.terms.get(e)
         if found is None:
-            found = self._variable(e) if e.op == "var" else RULES[e.op](self, e)
-            self.scope.terms[e] = found
+            found = self.scope.terms[e] = self._computed_term(e)
         return found
+
+    def _computed_term(self, e: Expr) -> Named:
+        if e.op == "var":
+            return self._variable(e)
+        over = self.ahead.get(e)
+        return RULES[e.op](self, e) if over is None else at_step(self, e, over)
 
     def _variable(self, v: Expr) -> Named:
         if v in self.scope.known:
@@ -174,11 +183,15 @@ class Evaluator:
 
     def _piece(self, a: Comprehension, extents: Sequence[int]) -> int | None:
         """Return how much of its longest variable a large array of folds is computed for at once; None for all."""
-        if math.prod(extents) == 0 or not a.has_folds:
+        if not extents or 0 in extents or not a.has_folds:
             return None
-        around = {axis_of(v) for v in a.free if self.is_axis(v)}.union(*(self._batch(leaf) for leaf in a.reads))
-        elements = math.prod(extents) * math.prod(self.axes.shape(tuple(around)))
+        elements = math.prod(extents) * self.elements(a.free, a.reads)
         return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
+
+    def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
+        """Return over how many elements a term with these variables and leaves is spread, variables of its own aside."""
+        around = {axis_of(v) for v in free if self.is_axis(v)}.union(*(self._batch(leaf) for leaf in reads))
+        return math.prod(self.axes.shape(tuple(around)))
 
     def _batch(self, leaf: Leaf) -> set[Axis]:
         store = self.store_of(leaf)
@@ -199,15 +212,15 @@ class Evaluator:
     def _fold(self, f: Fold, history: bool) -> list[Store]:
         """Return the accumulators after the last step, or those after every step."""
         current = [self.store_of(first) for first in f.initial]
-        kept: list[list[Store]] = [[] for _ in current]
-        for k in range(self.number(f.extent)):
-            with self.inner({f.variable: k}) as s:
-                s.stores.update(zip(f.accumulators, current, strict=True))
-                current = [self.store_of(body) for body in f.bodies]
-            if history:
-                for steps, now in zip(kept, current, strict=True):
-                    steps.append(now)
-        return [self._stacked(steps, now) for steps, now in zip(kept, current, strict=True)] if history else current
+        kept: list[list[Store]] = []
+        with ahead_of(self, f):
+            for k in range(self.number(f.extent)):
+                with self.inner({f.variable: k}) as s:
+                    s.stores.update(zip(f.accumulators, current, strict=True))
+                    current = [self.store_of(body) for body in f.bodies]
+                if history:
+                    kept.append(current)
+        return [self._stacked([step[n] for step in kept], now) for n, now in enumerate(current)] if history else current
 
     def _stacked(self, kept: Sequence[Store], now: Store) -> Store:
         batch = self.axes.union(*(k.batch for k in kept))

@@ -85,8 +85,11 @@ class Machine:
             return self.evaluator.value(u.value)
 
     def _grid(self, u: Update) -> Any:
-        extents = [self.evaluator.number(n) for n in u.extents]
-        return self.evaluator.inner(axes=list(zip(u.variables, extents, strict=True)))
+        extents = self._extents(u)
+        return self.evaluator.inner({v: 0 for v, n in extents if n == 1}, [(v, n) for v, n in extents if n != 1])
+
+    def _extents(self, u: Update) -> list[tuple[Expr, int]]:
+        return [(v, self.evaluator.number(n)) for v, n in zip(u.variables, u.extents, strict=True)]
 
     # -- writing
 
@@ -95,7 +98,7 @@ class Machine:
         if not isinstance(memory, Memory):
             raise SpecError("I102", f"{u.memory.name} is not a state memory and cannot be written")
         with self._grid(u):
-            own = frozenset(map(axis_of, u.variables))
+            own = frozenset(axis_of(v) for v, n in self._extents(u) if n != 1)
             if 0 not in self.axes.shape(tuple(own)):
                 self._put(u, memory, value, own)
         self.forget(frozenset((u.memory,)))
@@ -108,6 +111,7 @@ class Machine:
             box = [reach(i, self.axes) for i in known]
             self._inside(u, box, memory)
             addressed = {v for i in known for v, _ in i.terms}
+            self._distinct(u, own, addressed)
             batch = tuple(a for a in value.axes if a not in own and a not in addressed)
             if self._overlaid(memory, known, value, own, batch):
                 return
@@ -143,11 +147,16 @@ class Machine:
 
     def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own: frozenset[Axis]) -> None:
         addressed = {a for i in indices for a in i.axes}
+        self._distinct(u, own, addressed)
         batch = tuple(a for a in value.axes if a not in own and a not in addressed)
         box = [(int(np.min(i.data)), int(np.max(i.data))) for i in indices]
         self._inside(u, box, memory)
         window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
         scatter(window, origin, indices, value, self.axes)
+
+    def _distinct(self, u: Update, own: frozenset[Axis], addressed: set[Axis]) -> None:
+        if not own <= addressed:
+            raise SpecError("I103", f"one update writes an element of {u.memory.name} more than once: an axis of it is not in the address")
 
     def _inside(self, u: Update, box: Sequence[tuple[int, int]], memory: Memory) -> None:
         for axis, ((low, high), n) in enumerate(zip(box, memory.own, strict=True)):
