@@ -233,6 +233,13 @@ def test_preprocessing_is_applied_in_order(tmp_path: Path) -> None:
     assert data.columns["x"].sample_axis == 0
 
 
+def test_means_lie_along_the_channels(tmp_path: Path) -> None:
+    x = pixels(2, 3, 4, 5)
+    text = f'{GOOD}, layout = "NCHW->NHWC", mean = [1, 2, 3]}}'
+    data = load_data(described(tmp_path, text, x=x), {"x": TensorType((1, 4, 5, 3))})
+    assert np.array_equal(data.inputs["x"][:, 0], x.transpose(0, 2, 3, 1) - np.float32([1, 2, 3]))
+
+
 def test_layouts_place_the_sample_axis_and_new_axes(tmp_path: Path) -> None:
     text = """
         inputs.tokens = {file = "d.npz", array = "t", layout = "ST->TS"}

@@ -324,9 +324,9 @@ def test_an_opaque_operation_is_restored() -> None:
 
 
 def branch(name: str, op_type: str) -> Any:
-    """A subgraph that reads two outer values and has a name of its own that is used outside too."""
+    """A subgraph that reads two outer values and has names of its own that the program uses too."""
     out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
-    inner = [helper.make_node(op_type, ["outer", "other"], ["t"]), helper.make_node("Relu", ["t"], ["y"])]
+    inner = [helper.make_node(op_type, ["outer", "other"], ["in1"]), helper.make_node("Relu", ["in1"], ["y"])]
     return helper.make_graph(inner, name, [], [out])
 
 
