@@ -67,11 +67,11 @@ class Importer:
         self.context.lowered += len(nodes)
         if self.context.lowered > self.context.limits.nodes:
             raise InputError(
-                "F105", f"The model must have at most {self.context.limits.nodes} nodes with its functions expanded", place=self.file,
+                "F105", f"the model must have at most {self.context.limits.nodes} nodes with its functions expanded", place=self.file,
                 help="raise --limits nodes=",
             )  # fmt: skip
         if body.depth > self.context.limits.nesting:
-            raise InputError("F125", f"Functions and subgraphs must be nested at most {self.context.limits.nesting} deep", place=self.file)
+            raise InputError("F125", f"functions and subgraphs must be nested at most {self.context.limits.nesting} deep", place=self.file)
         places = [self._place(n, number) for number, n in nodes]
         version = body.imports.get("", 1)
         for (number, node), parts, place in zip(nodes, self.upgrader.upgraded([n for _, n in nodes], version, places), places, strict=True):
@@ -279,4 +279,6 @@ def _definition(site: Site, node: Any) -> Any:
         return None
     if not found.opset_import:
         found.opset_import.add(domain="", version=site.version)
+    defaults = [a.default_value for a in schema.attributes.values() if a.default_value.type]
+    found.attribute_proto.extend(defaults)
     return found
