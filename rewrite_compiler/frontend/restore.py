@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
@@ -22,10 +23,10 @@ def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], name
     if wanted != given:
         sentence = f"{op.label} reads {wanted[0]} values and gives {wanted[1]}, not {given[0]} and {given[1]}"
         raise InputError("F131", sentence, place=f'node "{results[0]}"')
-    node = node_proto(op, operands, results)
-    node.name = results[0]
-    for graph in subgraphs(node):
+    for graph in subgraphs(payload):  # before the names of operands come in: one may be a name inside
         _rename(graph, {}, names)
+    node = node_proto(replace(op, payload=payload.SerializeToString()), operands, results)
+    node.name = results[0]
     return node
 
 
