@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import InputError
 from .attributes import NAMES
 from .header import own_domain
-from .upgrade import schema_of
+from .upgrade import BY_VERSION, schema_of
 
 # how ONNX spells element types that have another name here
 _SPELLINGS = {"float": "float32", "double": "float64", "float8e4m3fn": "float8e4m3"}
@@ -85,7 +85,7 @@ def check_node(node: Any, imports: dict[str, int], is_function: bool, place: str
     signature = signature_of(node.op_type, domain, imports[domain])
     if signature is None:
         return
-    if signature.deprecated:
+    if signature.deprecated and node.op_type not in BY_VERSION:
         raise InputError("F111", f"{node.op_type} is no longer part of operator set {imports[domain]}", place=place)
     _check_attributes(node, signature, place)
     _check_operands(node, signature, place)
