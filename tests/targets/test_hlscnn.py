@@ -1,0 +1,218 @@
+"""HLSCNN convolutions: the instruction stream on the model gives the numerics, and both give the golden results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from vectors import arrays, traces
+
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila.mmio import assemble
+from rewrite_compiler.ila_models.hlscnn import REVISIONS
+from rewrite_compiler.lang import leaf
+from rewrite_compiler.lang.arrays import evaluate
+from rewrite_compiler.target import SimulatedDevice
+from rewrite_compiler.targets.hlscnn import (
+    Geometry,
+    conv2d,
+    conv2d_codes,
+    drive_conv2d,
+    formats,
+    limits,
+    operands_of,
+    target,
+    weight_vectors,
+)
+
+TRACES, RESULTS = traces("hlscnn"), arrays("hlscnn", "results.npz")
+
+
+@cache
+def model(revision: str) -> Ila:
+    return target.configured({"revision": revision}).ila()
+
+
+def numerics(x: np.ndarray, w: np.ndarray, g: Geometry, revision: str, before: np.ndarray | None = None) -> np.ndarray:
+    p = REVISIONS[revision]
+    xs, ws = operands_of(g, p)
+    start = None if before is None else leaf("before", before.shape, (-(1 << 15), (1 << 15) - 1))
+    given = {xs: x, ws: w} | ({} if before is None or start is None else {start: before})
+    return evaluate(conv2d_codes(xs, ws, g, p, start), given)
+
+
+def device(revision: str, samples: int = 0) -> SimulatedDevice:
+    return SimulatedDevice(model(revision).simulator(strict=True, samples=samples))
+
+
+SIZES = {
+    "one of everything": Geometry(1, 1, 1, 1, (1, 1)),
+    "3×3": Geometry(16, 9, 8, 16, (3, 3)),
+    "ragged": Geometry(19, 7, 10, 13, (3, 2), (2, 3)),
+    "pointwise": Geometry(40, 5, 5, 24, (1, 1)),
+    "large stride": Geometry(3, 15, 15, 9, (7, 7), (7, 4)),
+    "bias": Geometry(9, 6, 6, 10, (3, 3), bias=-4321),
+    "ReLU": Geometry(9, 6, 6, 10, (3, 3), relu=True),
+    "bias and ReLU": Geometry(24, 6, 6, 3, (2, 2), (2, 2), bias=9999, relu=True),
+}
+
+
+def codes(rng: np.random.Generator, g: Geometry, revision: str, samples: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Small and extreme codes mixed, so that some steps saturate and others do not."""
+    made = []
+    for name, shape in (("x", (*samples, g.channels, g.rows, g.cols)), ("w", (g.filters, g.channels, *g.kernel))):
+        low, high = formats(REVISIONS[revision])[name].codes
+        small = rng.integers((low or 0) // 64, (high or 0) // 64 + 1, shape)
+        made.append(np.where(rng.random(shape) < 0.1, rng.choice([low, high], shape), small))
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("case", SIZES)
+def test_stream_gives_the_numerics(case: str, revision: str) -> None:
+    g = SIZES[case]
+    x, w = codes(np.random.default_rng(11), g, revision)
+    assert np.array_equal(drive_conv2d(device(revision), x, w, g, REVISIONS[revision]), numerics(x, w, g, revision))
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_samples(revision: str) -> None:
+    g = SIZES["ragged"]
+    x, w = codes(np.random.default_rng(12), g, revision, (3,))
+    found = drive_conv2d(device(revision, 3), x, w, g, REVISIONS[revision])
+    assert found.shape == (3, 13, *g.out)
+    for n in range(3):
+        assert np.array_equal(found[n], numerics(x[n], w, g, revision))
+
+
+@pytest.mark.parametrize("revision", ["ext8", "ext16"])
+def test_channels_in_parts(revision: str) -> None:
+    """Blocks of input channels in two calls with accumulation give the bits of one call."""
+    whole = Geometry(24, 6, 6, 10, (3, 3), bias=777, relu=True)
+    x, w = codes(np.random.default_rng(13), whole, revision)
+    used, p = device(revision), REVISIONS[revision]
+    drive_conv2d(used, x[:16], w[:, :16], replace(whole, channels=16, bias=None, relu=False), p)
+    last = replace(whole, channels=8, accumulate=True)
+    found = drive_conv2d(used, x[16:], w[:, 16:], last, p)
+    assert np.array_equal(found, numerics(x, w, whole, revision))
+    first = numerics(x[:16], w[:, :16], replace(whole, channels=16, bias=None, relu=False), revision)
+    assert np.array_equal(found, numerics(x[16:], w[:, 16:], last, revision, first))
+
+
+# -- golden results
+
+
+def geometry_of(conv: dict[str, Any]) -> Geometry:
+    channels, rows, cols = conv["inp"]
+    return Geometry(
+        channels, rows, cols, conv["filters"], tuple(conv["kernel"]), tuple(conv["stride"]), conv["bias"], bool(conv["relu"]),
+        bool(conv["accum"]),
+    )  # fmt: skip
+
+
+ONE = sorted(n for n, t in TRACES.items() if len(t["convs"]) == 1)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_golden_result(name: str) -> None:
+    """What the designs computed, by the numerics and by the stream."""
+    revision, g = TRACES[name]["design"], geometry_of(TRACES[name]["convs"][0])
+    x, w, y = (RESULTS[f"{name}.{k}"].astype(np.int64) for k in ("act", "wgt", "out"))
+    assert np.array_equal(numerics(x, w, g, revision), y)
+    assert np.array_equal(drive_conv2d(device(revision), x, w, g, REVISIONS[revision]), y)
+
+
+@pytest.mark.parametrize("revision", sorted({t["design"] for t in TRACES.values()}))
+def test_golden_result_in_two_passes(revision: str) -> None:
+    name = f"{revision}__accum_two_pass"
+    used, y = device(revision), None
+    for n, conv in enumerate(TRACES[name]["convs"], 1):
+        x, w = (RESULTS[f"{name}.{k}_pass{n}"].astype(np.int64) for k in ("act", "wgt"))
+        g = geometry_of(conv)
+        y = numerics(x, w, g, revision, y)
+        found = drive_conv2d(used, x, w, g, REVISIONS[revision])
+    assert np.array_equal(y, RESULTS[f"{name}.out"])
+    assert np.array_equal(found, RESULTS[f"{name}.out"])
+
+
+@pytest.mark.parametrize("name", ["ext8__layer_c16_f16_14x14_float", "ext16__layer_c16_f16_14x14_float"])
+def test_host_conversion(name: str) -> None:
+    f = formats(REVISIONS[TRACES[name]["design"]])
+    assert np.array_equal(f["x"].codes_of(RESULTS[f"{name}.act_float"]), RESULTS[f"{name}.act"])
+    assert np.array_equal(f["w"].codes_of(RESULTS[f"{name}.wgt_float"]), RESULTS[f"{name}.wgt"])
+
+
+# -- the stream as the published driver writes it
+
+
+def test_stream_is_the_published_one() -> None:
+    """The assembled writes of one layer are those of its golden trace: the same bytes in SoC memory, the same registers."""
+    trace = TRACES["ext8__k3s2_c16_f9"]
+    g = geometry_of(trace["convs"][0])
+    x, w = (RESULTS[f"{trace['name']}.{k}"] for k in ("act", "wgt"))
+    data, registers = {}, {}
+    for name, operands in conv2d(x, w, g, REVISIONS["ext8"]):
+        for command in assembled(name, operands):
+            place = data if command["virtual"] else registers
+            place[command["addr"]] = command.get("data", 0)
+    golden = [(int(a, 16), int(d, 16), v) for mode, a, d, v in trace["trace"] if mode == "W"]
+    assert data == {a: d for a, d, v in golden if v}
+    fill, trigger = 0x4000, 0x3200_0044
+    wanted = {a: d for a, d, v in golden if not v}
+    assert {a: d for a, d in registers.items() if a not in (fill, trigger)} == {a: d for a, d in wanted.items() if a not in (fill, trigger)}
+    assert {fill, trigger} <= registers.keys() & wanted.keys()
+
+
+def assembled(name: str, operands: dict[str, Any]) -> list[dict[str, int]]:
+    instruction = model("ext8").instructions[name]
+    rows = {k: v for k, v in operands.items() if isinstance(v, np.ndarray)}
+    count = len(next(iter(rows.values()))) if rows else 1
+    commands = []
+    for n in range(count):
+        values = {k: number(rows[k][n]) if k in rows else v for k, v in operands.items()}
+        commands.append({"virtual": 0, **assemble(instruction, **values)})
+    return commands
+
+
+def number(row: np.ndarray) -> int:
+    return int(row) if row.ndim == 0 else int.from_bytes(row.tobytes(), "little")
+
+
+# -- capacities
+
+EXCEEDED = {
+    "filters": ("ext8", Geometry(8, 2, 2, 2048, (1, 1)), "filters 2,048, must be at most 2,047"),
+    "channels": ("ext8", Geometry(2048, 2, 2, 1, (1, 1)), "input channels 2,048, must be at most 2,047"),
+    "rows": ("orig", Geometry(8, 1024, 1, 1, (1, 1)), "rows or columns 1,024, must be at most 1,023"),
+    "kernel": ("ext8", Geometry(8, 300, 300, 1, (256, 1)), "kernel size 256, must be at most 255"),
+    "stride": ("ext8", Geometry(8, 30, 30, 1, (1, 1), (8, 1)), "stride 8, must be at most 7"),
+    "weights": ("orig", Geometry(256, 7, 7, 64, (3, 3)), "bytes of SPAD0 147,456, must be at most 131,072"),
+    "outputs": ("orig", Geometry(8, 32, 33, 8, (3, 3)), "bytes of SPAD1 135,168, must be at most 131,072"),
+    "inputs": ("orig", Geometry(256, 20, 20, 1, (3, 3)), "bytes of SoC memory 207,360, must be at most 196,608"),
+    "shared": ("uni16", Geometry(64, 31, 31, 8, (3, 3)), "bytes of SPAD1 136,464, must be at most 131,072"),
+}
+
+
+@pytest.mark.parametrize("case", EXCEEDED)
+def test_limit(case: str) -> None:
+    revision, g, sentence = EXCEEDED[case]
+    assert sentence in [str(x) for x in limits(g, REVISIONS[revision]) if not x.holds]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_largest_number_of_filters_that_fits_runs(revision: str) -> None:
+    """At the edge of a scratchpad the strict simulator accepts the layer; one filter more it would not."""
+    p = REVISIONS[revision]
+    g = Geometry(8, 16, 16, 1, (1, 1))
+    most = next(n for n in range((1 << p.filter_bits) - 1, 0, -1) if all(x.holds for x in limits(replace(g, filters=n), p)))
+    g = replace(g, filters=most)
+    x, w = codes(np.random.default_rng(14), g, revision)
+    assert np.array_equal(drive_conv2d(device(revision), x, w, g, p), numerics(x, w, g, revision))
+
+
+def test_weights_that_do_not_fill_a_vector() -> None:
+    w = np.arange(-4, 4).reshape(1, 8, 1, 1)
+    assert weight_vectors(w, REVISIONS["ext8"]).tolist() == [[252, 253, 254, 255, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0]]
