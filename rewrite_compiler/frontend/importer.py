@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import FlexmatchError, InputError
 from ..ir.program import OpaqueOp, Value
 from .attributes import decode
-from .context import ALIAS, FOLDED, Context, Unsupported, mark, take_back
+from .context import ALIAS, FOLDED, UNUSED, Context, Unsupported, mark, take_back
 from .fold import fold
 from .header import own_domain
 from .normalise import LOWERINGS
@@ -86,6 +86,7 @@ class Importer:
 
     def _lower_node(self, node: Any, body: Body, version: int, origin: int, place: str) -> None:
         site = self._site(node, body, version, origin, place)
+        before = len(self.context.builder.nodes)
         try:
             function = self.functions.get((own_domain(node.domain), node.op_type, node.overload))
             values = self._call(site, node, function, body) if function is not None else self._results(site, node, body)
@@ -94,6 +95,15 @@ class Importer:
         for name, v in zip(node.output, values, strict=False):
             if name and v is not None:
                 body.scope.values[name] = v
+        self._account(site, values, len(self.context.builder.nodes) > before)
+
+    def _account(self, site: Site, values: Sequence[Value | None], left: bool) -> None:
+        """Remember why a source node may end without an operation; one that left some can only be unread."""
+        if left:
+            self.context.reasons[site.origin] = UNUSED
+        else:
+            known = all(v is None or v in self.context.builder.constants for v in values)
+            self.context.reasons.setdefault(site.origin, _GONE.get(site.op, FOLDED if known else ALIAS))
 
     def _site(self, node: Any, body: Body, version: int, origin: int, place: str) -> Site:
         domain = own_domain(node.domain)
@@ -114,7 +124,6 @@ class Importer:
         self._check_types(site)
         folded = fold(site)
         if folded is not None:
-            self.context.reasons.setdefault(site.origin, FOLDED)
             return [self.context.constant(x, name) if name else None for x, name in zip(folded, site.outputs, strict=False)]
         start = mark(self.context)
         try:
@@ -144,11 +153,10 @@ class Importer:
         return lowering(site)
 
     def _named(self, site: Site, values: Sequence[Value | None], start: int) -> None:
-        """Give results made here the names the model has for them, and say why a node left nothing."""
+        """Give results made here the names the model has for them."""
         for name, v in zip(site.outputs, values, strict=False):
             if name and v is not None and v >= start and v not in self.context.builder.constants:
                 self.context.builder.names[v] = self.context.unique(name)
-        self.context.reasons.setdefault(site.origin, _GONE.get(site.op, FOLDED if _all_known(site, values) else ALIAS))
 
     def _branch(self, site: Site, body: Body) -> Sequence[Value | None]:
         chosen = "then_branch" if np.all(site.known(0, "branches")) else "else_branch"
@@ -179,7 +187,6 @@ class Importer:
             inner.input[:] = [i if scope.find(i) is not None or i not in function.input else "" for i in inner.input]
         inside = Body(scope, {**body.imports, **imports}, site.origin, body.depth + 1)
         self.lower(list(enumerate(nodes)), inside)
-        self.context.reasons.setdefault(site.origin, f"function {site.label} expanded")
         return [self._find(o, scope, site.place) if name else None for o, name in zip(function.output, site.outputs, strict=False)]
 
     def _expanded(self, site: Site, node: Any, body: Body) -> Sequence[Value | None] | None:
@@ -220,10 +227,6 @@ class Importer:
             if v is not None:
                 self.context.builder.names[v] = self.context.unique(name)
         return values
-
-
-def _all_known(site: Site, values: Sequence[Value | None]) -> bool:
-    return all(v is None or v in site.context.builder.constants for v in values)
 
 
 def _with_attributes(inner: Any, call: Any, function: Any) -> Any:

@@ -188,8 +188,10 @@ def _slice_axis(site: Site, x: Value, axis: int, extent: int, bounds: tuple[int,
     if step == 0:
         raise ShapeError("Steps of Slice must not be 0")
     if step < 0:
-        places = range(*slice(max(start, -extent - 1), end if end >= -extent else None, step).indices(extent))
-        return site.picked(x, places, axis)
+        last = extent - 1
+        first = min(_clamped(start, extent), last)
+        before = min(max(end + extent if end < 0 else end, -1), last)
+        return site.picked(x, range(first, before, step), axis)
     start, end = _clamped(start, extent), _clamped(end, extent)
     if (start, end, step) == (0, extent, 1):
         return x
