@@ -55,7 +55,7 @@ def flat(data: Any) -> list[int]:
 @RANDOM
 @given(problems())
 def test_oracle_arrays_and_intervals_agree_with_the_meaning(problem: tuple[Array, list[Leaf], dict[Leaf, list[int]]]) -> None:
-    term, leaves, contents = problem
+    term, _, contents = problem
     expected = walked(term, contents)
     if expected is None:
         return
@@ -64,7 +64,7 @@ def test_oracle_arrays_and_intervals_agree_with_the_meaning(problem: tuple[Array
     assert max(expected) <= high
     assert oracle(term, contents, len(expected)) == expected
     assert flat(evaluate(term, {leaf: stored(leaf, x) for leaf, x in contents.items()})) == expected
-    exact = {leaf: np.array(x + [0], object)[:-1].reshape(static_shape(leaf)) for leaf, x in contents.items()}
+    exact = {leaf: np.array([*x, 0], object)[:-1].reshape(static_shape(leaf)) for leaf, x in contents.items()}
     assert [int(truth(x) if isinstance(x, bool) else x) for x in Symbolic(exact).array(term).reshape(-1)] == expected
 
 
