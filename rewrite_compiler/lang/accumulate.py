@@ -1,16 +1,17 @@
-"""Loops that accumulate, as one update: m[a] := wrap(m[a] + t) for all iterations becomes m[a] := wrap(m[a] + Σ t).
+"""Nests of loops as one update: m[a] := wrap(m[a] + t) for all iterations becomes m[a] := wrap(m[a] + Σ t).
 
 Addition modulo 2^w is associative and commutative, so the iterations that meet in one element may be added in any order.
 Which iterations meet is read from the addresses, which depend on control only; where they do not meet regularly (or a
 statement reads what another wrote) the loop stays a loop. An update of another memory at the same place from the new
-value (a copy of it in another width) keeps what the last of them leaves.
+value (a copy of it in another width) keeps what the last of them leaves. Updates that never meet need no sum: they go
+over the whole grid.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,26 +20,33 @@ from ..errors import SpecError
 from . import intervals as iv
 from .binders import Comprehension, Leaf, index_variable, reduction
 from .expr import Expr, const, lift, wrap
+from .loops import loads_of
+from .memory import samples_of
 from .named import Data, Named, axis_of
-from .step import Let, Loop, Step, Together, Update
+from .step import Let, Loop, Step, Together, Update, together
 from .substitute import substitute
 
 if TYPE_CHECKING:
     from .machine import Machine
 
-MEETINGS = 1 << 16  # iterations that are gathered when they meet in no regular pattern
+MEETINGS = 1 << 14  # iterations that are gathered when they meet in no regular pattern
 ADDRESSES = 1 << 22
+GRID_ELEMENTS = 1 << 21  # elements of one update: larger nests run loop by loop, in chunks that stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Nested loops around m[a] := wrap(m[a] + term), and updates at the same place from its value `new`."""
+    """Nested loops around updates over the same variables at the same place, the first of them `core`.
+
+    With a `term`, core is m[a] := wrap(m[a] + term) and `others` read its value as `new`; without one, all updates read
+    what is written at their own place only.
+    """
 
     loops: tuple[Loop, ...]
     core: Update
-    term: Expr
     others: tuple[Update, ...]
-    new: Leaf
+    term: Expr | None = None
+    new: Leaf | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,23 +58,58 @@ class Accumulation:
 
 
 def form_of(loop: Loop) -> Form | None:
-    """Return the accumulation that a nest of loops is by its form, or None."""
+    """Return what a nest of loops is by its form, or None when it must run as loops."""
     loops, inner = _nest(loop)
     if not isinstance(inner, Update | Together):
         return None
-    updates = (inner,) if isinstance(inner, Update) else inner.updates
+    try:
+        aligned = _aligned((inner,) if isinstance(inner, Update) else inner.updates)
+        return _form(loops, aligned) if aligned else None
+    except SpecError:  # a fold that would have to be rebuilt
+        return None
+
+
+def _form(loops: tuple[Loop, ...], updates: Sequence[Update]) -> Form | None:
     written = frozenset(u.memory for u in updates)
     variables = frozenset(x.variable for x in loops)
     if len(written) < len(updates) or any(not _steady(x.extent, variables, written) for x in loops):
         return None
+    if not _separable(updates[0], variables, written):
+        return None
     for core in updates:
-        term = _added(core, written)
-        if term is not None and _separable(core, variables, written):
-            new = Leaf(core.extents, core.value.interval, False, "new")
-            others = [_beside(core, u, new, variables, written) for u in updates if u is not core]
-            known = tuple(u for u in others if u is not None)
-            return Form(loops, core, term, known, new) if len(known) == len(others) else None
-    return None
+        found = _accumulating(loops, core, [u for u in updates if u is not core], variables, written)
+        if found is not None:
+            return found
+    is_pointwise = all(_same(x.args, updates[0].address) for u in updates for x in loads_of(u.value) if x.data in written)
+    return Form(loops, updates[0], tuple(updates[1:])) if is_pointwise else None
+
+
+def _accumulating(
+    loops: tuple[Loop, ...], core: Update, others: Sequence[Update], variables: frozenset[Expr], written: frozenset[Leaf]
+) -> Form | None:
+    term = _added(core, written)
+    if term is None:
+        return None
+    new = Leaf(core.extents, core.value.interval, False, "new")
+    beside = [replace(u, value=substitute(u.value, {core.value: new[core.variables]})) for u in others]
+    return Form(loops, core, tuple(beside), term, new) if all(_steady(u.value, variables, written) for u in beside) else None
+
+
+def _aligned(updates: Sequence[Update]) -> list[Update]:
+    """Return updates over the variables of the first; nothing when they differ in extents or place."""
+    first, found = updates[0], []
+    for u in updates:
+        if not _same(u.extents, first.extents):
+            return []
+        renamed = dict(zip(u.variables, first.variables, strict=True))
+        if not _same([substitute(a, renamed) for a in u.address], first.address):
+            return []
+        found.append(replace(u, variables=first.variables, address=first.address, value=substitute(u.value, renamed)))
+    return found
+
+
+def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
 def _nest(loop: Loop) -> tuple[tuple[Loop, ...], Step]:
@@ -87,8 +130,7 @@ def _added(u: Update, written: frozenset[Leaf]) -> Expr | None:
     if value.op != "wrap" or value.args[0].op != "add" or iv.of_width(*value.data) != u.memory.interval:
         return None
     for old, term in (value.args[0].args, value.args[0].args[::-1]):
-        is_old = old.op == "load" and old.data is u.memory and all(x is y for x, y in zip(old.args, u.address, strict=True))
-        if is_old and term.reads.isdisjoint(written):
+        if old.op == "load" and old.data is u.memory and _same(old.args, u.address) and term.reads.isdisjoint(written):
             return term
     return None
 
@@ -98,18 +140,6 @@ def _separable(u: Update, variables: frozenset[Expr], written: frozenset[Leaf]) 
     own = frozenset(u.variables)
     steady = all(_steady(n, variables, written) for n in u.extents)
     return steady and all(a.reads.isdisjoint(written) and (a.free.isdisjoint(own) or a.free.isdisjoint(variables)) for a in u.address)
-
-
-def _beside(core: Update, u: Update, new: Leaf, variables: frozenset[Expr], written: frozenset[Leaf]) -> Update | None:
-    """Return an update of another memory as one over the variables of `core` that reads its value as `new`."""
-    if len(u.extents) != len(core.extents) or any(x is not y for x, y in zip(u.extents, core.extents, strict=True)):
-        return None
-    renamed = dict(zip(u.variables, core.variables, strict=True))
-    address = tuple(substitute(a, renamed) for a in u.address)
-    if len(address) != len(core.address) or any(x is not y for x, y in zip(address, core.address, strict=True)):
-        return None
-    value = substitute(substitute(u.value, renamed), {core.value: new[core.variables]})
-    return Update(u.memory, core.variables, core.extents, core.address, value) if _steady(value, variables, written) else None
 
 
 # -- with the control state known
@@ -132,7 +162,14 @@ def _accumulation(machine: Machine, form: Form) -> Accumulation | None:
     data = place.data.reshape([n if a in place.axes else 1 for a, n in zip(axes, extents, strict=True)])
     summed = [bool((data == data.take([0], axis)).all()) for axis in range(data.ndim)]
     kept = data[tuple(slice(0, 1) if is_summed else slice(None) for is_summed in summed)].reshape(-1)
-    if len(np.unique(kept)) == len(kept):
+    lanes = math.prod(machine.evaluator.number(n) for n in form.core.extents)
+    if len(kept) * lanes * samples_of(machine.memories.values(), machine.axes) > GRID_ELEMENTS:
+        return None
+    are_apart = len(np.unique(kept)) == len(kept)
+    if form.term is None:
+        is_grid = are_apart and len(kept) == math.prod(extents)
+        return Accumulation(_grid(form, extents), {}) if is_grid else None
+    if are_apart:
         return Accumulation(_distinct(form, extents, summed), {})
     meeting = _meetings(kept) if len(kept) <= MEETINGS else None
     return None if meeting is None else _met(form, extents, summed, meeting)
@@ -155,6 +192,15 @@ def _places(machine: Machine, form: Form, extents: Sequence[int]) -> Named | Non
         order = tuple(a for a in map(axis_of, variables) if a in place.axes)
         data = np.asarray(axes.full(place, place.axes)).transpose([place.axes.index(a) for a in order])
     return Named(data, order)
+
+
+def _grid(form: Form, extents: Sequence[int]) -> Step:
+    """Return the step when no two iterations meet: the loop variables are variables of the updates."""
+    made = []
+    for u in (form.core, *form.others):
+        variables = (*(x.variable for x in form.loops), *u.variables)
+        made.append(replace(u, variables=variables, extents=(*map(const, extents), *u.extents)))
+    return together(*made)
 
 
 def _meetings(place: Data) -> Data | None:
@@ -197,12 +243,13 @@ def _step(
 ) -> Step:
     """Return the update over `along` and the update's own variables that adds the term of all iterations `over`."""
     core = form.core
+    assert form.term is not None
     variables = (*(v for v, _ in along), *core.variables)
     extents = (*(const(n) for _, n in along), *core.extents)
     address = tuple(substitute(a, first) for a in core.address)
     bits, signed = core.value.data
     value = wrap(core.memory[address] + _total(substitute(form.term, inside), over), bits, signed)
-    if not form.others:
+    if not form.others or form.new is None:
         return Update(core.memory, variables, extents, address, value)
     local = Leaf(extents, value.interval, False, "new")
     now = {form.new[core.variables]: local[variables]}

@@ -115,6 +115,12 @@ class Memory(Store):
         return made
 
 
+def samples_of(stores: Iterable[Store], axes: Axes) -> int:
+    """Return the longest batch axis that a region of a memory has; 1 when there is none."""
+    regions = [r for m in stores if isinstance(m, Memory) for r in m.regions]
+    return max((axes.extent[b] for r in regions for b in r.store.batch), default=1)
+
+
 def _hull(boxes: Sequence[Box]) -> Box:
     lows, highs = zip(*boxes, strict=True)
     return tuple(map(min, *lows)) if len(boxes) > 1 else lows[0], tuple(map(max, *highs)) if len(boxes) > 1 else highs[0]

@@ -17,6 +17,7 @@ from .arrays import NotUniform
 from .binders import Comprehension, FoldResult, Leaf
 from .expr import Expr, lift
 from .loops import loads_of, terms_of
+from .memory import samples_of
 from .named import Axes, Axis, Data, Named, axis_of
 from .step import Let, Loop, Seq, Step, Together, Update, When, updates_of
 
@@ -66,9 +67,7 @@ def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
         _follow(machine, loop.body, trace)
     machine.forget(frozenset(machine.memories))
     parallel = all(_independent(trace, leaf, axis, extent) for leaf in written)
-    samples = max(
-        (machine.axes.extent[b] for m in machine.memories.values() for r in getattr(m, "regions", ()) for b in r.store.batch), default=1
-    )
+    samples = samples_of(machine.memories.values(), machine.axes)
     return Analysis(parallel, trace.elements * samples // extent or 1)
 
 

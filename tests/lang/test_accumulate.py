@@ -144,9 +144,29 @@ OTHERS = {
 def test_what_stays_a_loop(name: str) -> None:
     step = loop(N, OTHERS[name])
     assert isinstance(step, Loop)
-    assert form_of(step) is None
     before = contents(np.random.default_rng(1), np.zeros((3, N)))
+    form = form_of(step)
+    assert form is None or accumulation(Machine({m: Memory(x) for m, x in before.items()}), form) is None
     assert at_once(step, before)[0] == by_loops(step, before)
+
+
+# a loop over k whose iterations never meet
+APART = {
+    "own place": lambda k: own(lambda o: ((k, o), wrap(3 * ACC[k, o] + INP[k, o], 16))),
+    "reversed": lambda k: own(lambda o: ((N - 1 - k, o), ACC[N - 1 - k, o] // 2)),
+    "two memories": lambda k: updates(LANES, lambda o: [(ACC, (k, o), wrap(-ACC[k, o], 16)), (COPY, (k, o), wrap(ACC[k, o], 8))]),
+    "by table": lambda k: own(lambda o: ((INDEX[0, k], o), wrap(ACC[INDEX[0, k], o] * k, 16))),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_iterations_apart_run_as_one_update(name: str) -> None:
+    rng = np.random.default_rng(1)
+    step = loop(N, APART[name])
+    before = contents(rng, np.stack([rng.permutation(N)] * 3))
+    found, machine = at_once(step, before)
+    assert found == by_loops(step, before)
+    assert machine.vectorised == 1
 
 
 def test_nothing_is_left_behind() -> None:
