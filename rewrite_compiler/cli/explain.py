@@ -73,4 +73,6 @@ def _node_lines(document: Mapping[str, Any]) -> list[str]:
     o = document["offload"]
     chain = [f"  {r['rule']:<32} {r['at']:<28} grade {r['grade']}" for r in o["because"]]
     shape = ", ".join(f"{d}={n}" for d, n in o["shape"].items())
-    return [f"{name} is part of {o['id']}: {o['operation']} on {o['target']}, {shape}, {o['device_calls']} calls, by", *chain]
+    what = f"{name} stands for {', '.join(o['nodes'])}" if name == o["id"] else f"{name} is part of {o['id']}"
+    calls = f"{o['device_calls']} device call{'s' if o['device_calls'] > 1 else ''}"
+    return [f"{what}: {o['operation']} on {o['target']}, {shape}, {calls}, by", *chain]
