@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import SpecError, UsageError
 from ..lang.binders import Leaf
 from ..lang.footprint import footprint
+from ..lang.memory import Memory
 from ..lang.named import Data, storage_dtype
 from ..lang.step import updates_of
 from .mmio import split_lanes
@@ -40,6 +41,8 @@ class Stream(Simulator):
 
         Both are changed in place where the device writes them, so they must be writable there.
         """
+        if samples and reading == "oracle":
+            raise UsageError("F203", "the reading oracle runs one sample at a time", help="leave samples out, or use reading arrays")
         super().__init__(ila, reading=reading, strict=strict, samples=samples)
         self.written = frozenset(u.memory for i in ila.instructions.values() for u in updates_of(i.update))
         if dram is not None:
@@ -56,6 +59,38 @@ class Stream(Simulator):
         if not 0 <= base <= (external.base.interval[1] or 0):
             raise UsageError("F203", f"the address of {name} must be in 0…{external.base.interval[1]}, not {base}")
         self.attach(name, words_of(name, contents, external, external.leaf in self.written), base)
+
+    # -- contents that differ between samples
+
+    def place(self, name: str, address: int, words: Data) -> None:
+        """Lay words over an external memory from `address` on; [samples, n] differ between samples, [n] do not.
+
+        What depends on samples is kept beside the attached memory, which is not changed there; `fetch` reads it.
+        """
+        memory, first = self._box(name, address, words.shape[-1])
+        batch = (self.sample_axis,) if words.ndim == 2 else ()
+        if batch and len(words) != max(self.samples, 1):
+            raise UsageError("F203", f"{name} must be given for {max(self.samples, 1)} samples, not {len(words)}")
+        contents = words.astype(memory.data.dtype)
+        if not memory.overlay([first], contents, batch):
+            store, (origin,) = memory.claim([first], [first + words.shape[-1] - 1], batch, self.machine.axes)
+            store.data[..., first - origin : first - origin + words.shape[-1]] = contents
+        self.machine.forget(frozenset((self.ila.externals[name].leaf,)))
+
+    def fetch(self, name: str, address: int, count: int) -> Data:
+        """Return [samples, count] words of an external memory."""
+        memory, first = self._box(name, address, count)
+        store, (origin,) = memory.window([first], [first + count - 1], self.machine.axes)
+        found = store.data[..., first - origin : first - origin + count]
+        return np.array(np.broadcast_to(found, (max(self.samples, 1), count)))
+
+    def _box(self, name: str, address: int, count: int) -> tuple[Memory, int]:
+        external = self.ila.externals[name]
+        memory, first = self.memories[external.leaf], address - int(self.memories[external.base].data[()])
+        if not 0 <= first < first + count <= memory.own[0]:
+            last = address + count - 1
+            raise SpecError("I103", f"{name} has {memory.own[0]} words; {address}…{last} are not all among them")
+        return memory, first
 
     # -- running
 

@@ -448,6 +448,41 @@ def test_stream_out_of_dependency_order_runs_as_the_tokens_say() -> None:
         vta.wait_for_interrupt()
 
 
+# -- samples
+
+
+def test_samples_run_at_once() -> None:
+    """What three runs with an image each give, one run gives; weights and micro-ops are the same for all samples."""
+    name, count = "gemm_16x64x32_shift_clip", 3
+    trace, image = TRACES[name], IMAGES[f"{name}.dram_before"]
+    base, region, out = trace["phys_base"], trace["regions"]["inp"], trace["regions"]["out"]
+    inputs = np.random.default_rng(4).integers(0, 256, (count, region["nbytes"])).astype(np.uint8)
+    vta = build().simulator(dram=image.copy(), base=base, samples=count)
+    vta.place("dram", region["phys"], inputs)
+    vta.run(words(trace))
+    found = vta.fetch("dram", out["phys"], out["nbytes"])
+    for n in range(count):
+        alone = image.copy()
+        alone[region["offset"] : region["offset"] + region["nbytes"]] = inputs[n]
+        build().simulator(dram=alone, base=base).run(words(trace))
+        assert np.array_equal(found[n], alone[out["offset"] : out["offset"] + out["nbytes"]])
+    assert len({f.tobytes() for f in found}) == count
+    vta.place("dram", out["phys"] + 1, np.arange(5))
+    assert vta.fetch("dram", out["phys"], 7)[:, 1:6].tolist() == [[0, 1, 2, 3, 4]] * count
+
+
+def test_refused_samples() -> None:
+    vta = build().simulator(dram=bytearray(16), samples=2)
+    for action, sentence in (
+        (lambda: vta.place("dram", 0, np.zeros((3, 4))), "dram must be given for 2 samples, not 3"),
+        (lambda: vta.fetch("dram", 12, 5), "dram has 16 words; 12…16 are not all among them"),
+        (lambda: build().simulator(samples=2, reading="oracle"), "the reading oracle runs one sample at a time"),
+    ):
+        with pytest.raises(FlexmatchError) as refusal:
+            action()
+        assert refusal.value.problem.sentence == sentence
+
+
 def test_sizes_of_another_configuration() -> None:
     """Batch 2, block 8: an accumulator element is 2 × 8, a weight element 8 × 8."""
     sizes = {"log_batch": 1, "log_block": 3, "log_inp_buffer": 10, "log_wgt_buffer": 12, "log_acc_buffer": 12}
