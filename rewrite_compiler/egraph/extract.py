@@ -14,9 +14,12 @@ from typing import Any
 from ..errors import BudgetError
 from .graph import ClassId, EGraph, ENode
 from .prune import Candidate, Candidates, Cost, CostOf, candidates, components
+from .split import Part, parts
 
-SPARE = 0.5  # costs are integers: half a unit above an optimum admits only optima
-EXACT = 1 << 50  # sums of costs up to here are exact in floating point
+SPARE = 0.5  # between the two values of a choice
+EXACT = 1 << 30  # the solver tells sums of costs up to here apart
+STATUSES = ("greedy", "limited", "optimal")
+DIGIT = 1 << 10  # larger sums are compared digit by digit in this base
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,34 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     choice, bound, status = _solved(options, moving, time.monotonic() + seconds)
     whole = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
     used = reached({**constants, **whole}, roots)
-    levels = len(bound)
+    levels = len(next(iter(used.values())).cost)
     cost = tuple(sum(used[c].cost[k] for c in used) for k in range(levels))
-    if status == "optimal":
-        bound = cost
+    bound = bound or cost  # all outputs are constants
+    if cost != bound and status == "optimal":
+        status = "limited"
     return Extraction({c: o.node for c, o in used.items()}, cost, tuple(min(b, c) for b, c in zip(bound, cost, strict=True)), status)
 
 
 def _solved(options: Candidates, roots: Sequence[ClassId], deadline: float) -> tuple[dict[ClassId, Candidate], Cost, str]:
-    if not options:
-        return {}, (), "optimal"
-    levels = len(next(iter(options.values()))[0].cost)
-    choice, bound, status = _Problem(options, frozenset(roots)).solve(levels, deadline)
-    return (choice, bound, status) if choice is not None else (cheapest_trees(options), bound, "greedy")
+    """Return the choice, a bound and the worst status over all parts of the problem."""
+    choice: dict[ClassId, Candidate] = {}
+    bounds: list[Cost] = []
+    statuses = {"optimal"}
+    for part in parts(options, roots):
+        found, bound, status = _solved_part(part, deadline)
+        choice.update(found)
+        bounds.append(bound)
+        statuses.add(status)
+    return choice, tuple(map(sum, zip(*bounds, strict=True))), next(s for s in STATUSES if s in statuses)
+
+
+def _solved_part(part: Part, deadline: float) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    levels = len(next(iter(part.options.values()))[0].cost)
+    if all(len(found) == 1 for found in part.options.values()):
+        choice = {c: found[0] for c, found in part.options.items()}
+        return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), "optimal"
+    solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(levels, deadline)
+    return (solved, bound, status) if solved is not None else (cheapest_trees(part.options), bound, "greedy")
 
 
 def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]:
@@ -139,7 +157,7 @@ class _Problem:
         self.y = {c: count + n for n, c in enumerate(options)}
         self.cyclic = {c: component for component in components(options) for c in component}
         self.t = {c: count + len(options) + n for n, c in enumerate(self.cyclic)}
-        self.columns = count + len(options) + len(self.cyclic)
+        self.columns = self.plain = count + len(options) + len(self.cyclic)  # carries of `hold` come after the plain ones
         self.rows = _Rows()
         self.forbidden: set[int] = set()
         self.of_class: dict[ClassId, list[int]] = {}
@@ -179,17 +197,19 @@ class _Problem:
         """Return the choice, a bound for each level, and a status.
 
         A level is joined to the levels before by a weight that its incumbent's cost justifies: whoever spends one more
-        unit before can save less here. Constraints for earlier levels instead make HiGHS hundreds of times slower; they
-        are used only where the weights would leave exact integers.
+        unit before can save less here. Constraints for earlier levels instead make HiGHS slower; they are used only where
+        the weights would become too large for it to tell costs apart.
         """
         weighted = [0] * len(self.flat)
         solution: list[float] | None = None
         best: list[int] = []
         for level in range(levels):
             costs = [o.cost[level] for _, o in self.flat]
-            if not any(costs):
+            unit = math.gcd(*costs)
+            if not unit:
                 best.append(0)
                 continue
+            costs = [c // unit for c in costs]
             weight = 1 + (sum(costs) if solution is None else _spent(costs, solution))
             joined = [w * weight + c for w, c in zip(weighted, costs, strict=True)]
             if sum(joined) > EXACT:
@@ -199,17 +219,25 @@ class _Problem:
             solution = made or solution
             if made is None or status != "optimal":
                 return self.chosen(solution), (*best, *[0] * (levels - len(best))), "limited"
-            best.append(_spent(costs, made))
+            best.append(_spent(costs, made) * unit)
             weighted = joined if best[-1] or any(weighted) else self.without(costs)
         if solution is None:
             solution = self.solve_level([0] * len(self.flat), deadline)[0]
         return self.chosen(solution), tuple(best), "optimal"
 
     def hold(self, costs: Sequence[int], solution: Sequence[float] | None) -> None:
-        """Constrain the weighted levels so far to their optimum."""
-        if solution is not None and any(costs):
-            scale = max(costs)
-            self.rows.add({n: c / scale for n, c in enumerate(costs) if c}, -math.inf, (_spent(costs, solution) + SPARE) / scale)
+        """Constrain the weighted levels so far to their optimum, digit by digit with carries: small coefficients stay exact."""
+        if solution is None or not any(costs):
+            return
+        rest, left = list(costs), _spent(costs, solution)
+        carried: dict[int, float] = {}
+        while max(rest) >= DIGIT:
+            carry = self.columns
+            self.columns += 1
+            digits = {n: float(c % DIGIT) for n, c in enumerate(rest) if c % DIGIT}
+            self.rows.add({**digits, **carried, carry: -float(DIGIT)}, left % DIGIT, left % DIGIT)
+            rest, left, carried = [c // DIGIT for c in rest], left // DIGIT, {carry: 1.0}
+        self.rows.add({**{n: float(c) for n, c in enumerate(rest) if c}, **carried}, left, left)
 
     def without(self, costs: Sequence[int]) -> list[int]:
         """Forbid every choice that costs anything, and return costs of 0: an optimum of 0 needs no weight."""
@@ -249,12 +277,14 @@ class _Problem:
             lower[self.y[r]] = 1.0
         for c, column in self.t.items():
             upper[column] = float(len(self.cyclic[c]) - 1)
+        carries = self.columns - self.plain
+        upper[self.plain :] = [math.inf] * carries
         lp.col_lower_, lp.col_upper_ = lower, upper
         lp.row_lower_, lp.row_upper_ = self.rows.lower, self.rows.upper
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = self.rows.start, self.rows.index, self.rows.value
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-        lp.integrality_ = [integer] * count + [continuous] * (self.columns - count)
+        lp.integrality_ = [integer] * count + [continuous] * (self.plain - count) + [integer] * carries
         return lp
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .graph import ClassId, EGraph, ENode
@@ -32,7 +32,11 @@ def candidates(graph: EGraph, roots: Iterable[ClassId], cost_of: CostOf, given: 
     for c, e_class in graph.classes.items():
         costed = [(n, cost_of(c, n)) for n in e_class.nodes if c not in given and c not in n.children]
         found[c] = [Candidate(n, frozenset(n.children) - given, cost) for n, cost in costed if cost is not None]
-    roots = tuple(roots)
+    return pruned(found, tuple(roots))
+
+
+def pruned(found: Candidates, roots: Sequence[ClassId]) -> Candidates:
+    """Return the candidates that some cheapest choice below the roots may need."""
     while True:
         before = sum(map(len, found.values()))
         found = _reachable(_undominated(_buildable(found)), roots)
@@ -65,19 +69,15 @@ def _buildable(given: Candidates) -> Candidates:
 
 
 def _undominated(given: Candidates) -> Candidates:
-    """Drop a candidate when another of its class costs no more at any level and needs no other operands."""
+    """Drop a candidate when another of its class costs no more and needs no other operands."""
     result: Candidates = {}
     for c, options in given.items():
         kept: list[Candidate] = []
         for o in sorted(options, key=lambda o: (o.cost, len(o.children))):
-            if not any(k.children <= o.children and _no_more(k.cost, o.cost) for k in kept):
+            if not any(k.children <= o.children for k in kept):
                 kept.append(o)
         result[c] = kept
     return result
-
-
-def _no_more(a: Cost, b: Cost) -> bool:
-    return all(x <= y for x, y in zip(a, b, strict=True))
 
 
 def _reachable(given: Candidates, roots: Iterable[ClassId]) -> Candidates:

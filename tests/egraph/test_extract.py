@@ -1,0 +1,216 @@
+"""Extraction: the integer program against trying every choice, with and without pruning, and what is left without a solution."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from small_graphs import acyclic_choices, cheapest, cost_of, random_graph, total
+
+from rewrite_compiler.egraph import EClass, EGraph, ENode, extract, prune
+from rewrite_compiler.egraph.extract import Extraction, _Problem, cheapest_trees
+from rewrite_compiler.egraph.prune import Candidate, Candidates, CostOf
+from rewrite_compiler.egraph.split import Part, needed_classes, parts
+from rewrite_compiler.errors import BudgetError
+from rewrite_compiler.ir.types import TensorType
+
+UNBUILDABLE = "error[F211]: extraction found no way to build an output of the program\n  help: report this: every program has itself"
+
+
+def found(graph: EGraph, roots: tuple[int, ...]) -> Extraction | None:
+    try:
+        return extract(graph, roots, cost_of(graph))
+    except BudgetError as error:
+        sentence = str(error)
+    assert sentence == UNBUILDABLE
+    return None
+
+
+def unpruned(graph: EGraph, roots: Iterable[int], price: CostOf, given: frozenset[int] = frozenset()) -> Candidates:
+    """Every candidate below the roots that can be built at all."""
+    costed = {c: [(n, price(c, n)) for n in e.nodes if c not in given and c not in n.children] for c, e in graph.classes.items()}
+    made = {c: [Candidate(n, frozenset(n.children) - given, k) for n, k in pairs if k is not None] for c, pairs in costed.items()}
+    return prune._reachable(prune._buildable(made), tuple(roots))
+
+
+@pytest.mark.parametrize("first", range(0, 800, 100))
+def test_the_optimum_is_that_of_trying_every_choice(first: int) -> None:
+    outcomes = []
+    for seed in range(first, first + 100):
+        graph, roots = random_graph(seed)
+        best, extraction = cheapest(graph, roots, 2), found(graph, roots)
+        outcomes.append(best is not None)
+        assert (best is None) == (extraction is None), seed
+        if best is None or extraction is None:
+            continue
+        assert total(graph, extraction.choice, roots, 2) == best, seed
+        assert (extraction.status, extraction.gap) == ("optimal", 0.0)
+        assert extraction.cost == extraction.bound == best, seed
+    assert 25 < sum(outcomes) < 100  # both kinds of e-graph occur
+
+
+def magnitudes(r: random.Random) -> int:
+    """What levels of real programs look like: nothing, a few calls, hundreds of millions of products."""
+    return r.choice((0, 1, 2, r.randrange(1, 10**3), r.randrange(10**8, 10**9)))
+
+
+@pytest.mark.parametrize("first", range(0, 150, 50))
+def test_four_levels_of_very_different_size_stay_exact(first: int) -> None:
+    for seed in range(first, first + 50):
+        graph, roots = random_graph(seed, 4, magnitudes)
+        best, extraction = cheapest(graph, roots, 4), found(graph, roots)
+        assert (extraction and extraction.cost) == best, seed
+
+
+def test_pruning_keeps_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = [random_graph(seed) for seed in range(1000, 1100)]
+    pruned = [found(*g) for g in graphs]
+    module = importlib.import_module("rewrite_compiler.egraph.extract")
+    monkeypatch.setattr(module, "candidates", unpruned)
+    monkeypatch.setattr(module, "parts", lambda options, roots: [Part(options, tuple(roots))])
+    whole = [found(*g) for g in graphs]
+    assert [x and x.cost for x in pruned] == [x and x.cost for x in whole]
+
+
+def test_pruning_leaves_fewer_candidates() -> None:
+    graphs = [random_graph(seed) for seed in range(100)]
+    counts = [
+        (sum(map(len, prune.candidates(g, roots, cost_of(g)).values())), sum(map(len, unpruned(g, roots, cost_of(g)).values())))
+        for g, roots in graphs
+    ]
+    assert all(small <= large for small, large in counts)
+    assert sum(small for small, _ in counts) < sum(large for _, large in counts)
+
+
+def test_without_a_solver_the_cheapest_trees_are_a_valid_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Problem, "solve_level", lambda *_: (None, "limited"))
+    for seed in range(200):
+        graph, roots = random_graph(seed)
+        best, extraction = cheapest(graph, roots, 2), found(graph, roots)
+        assert (best is None) == (extraction is None), seed
+        if best is None or extraction is None:
+            continue
+        assert extraction.cost == total(graph, extraction.choice, roots, 2) >= best
+        assert extraction.status in ("greedy", "optimal")  # optimal: nothing was left to choose
+        assert all(b <= c for b, c in zip(extraction.bound, extraction.cost, strict=True))
+
+
+def test_a_solver_that_stops_after_the_first_level_gives_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = _Problem.solve_level
+    seen: list[_Problem] = []
+
+    def once(self: _Problem, costs: Any, deadline: float) -> tuple[list[float] | None, str]:
+        first = all(p is not self for p in seen)
+        seen.append(self)
+        return solved(self, costs, deadline) if first else (None, "limited")
+
+    monkeypatch.setattr(_Problem, "solve_level", once)
+    limited = 0
+    for seed in range(300):
+        graph, roots = random_graph(seed, draw=lambda r: r.randint(1, 5))
+        best, extraction = cheapest(graph, roots, 2), found(graph, roots)
+        if best is None or extraction is None:
+            continue
+        limited += extraction.status == "limited"
+        assert extraction.cost == total(graph, extraction.choice, roots, 2)
+        assert extraction.bound[0] == best[0] == extraction.cost[0]
+        assert extraction.bound <= best
+        assert extraction.gap == (extraction.cost[1] - extraction.bound[1]) / max(extraction.cost[1], 1)
+        assert extraction.status == "limited" or extraction.cost == best
+    assert limited > 10
+
+
+def test_a_solver_that_loses_count_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a choice costs is summed again in integers: a bound that differs is no proof."""
+    solve = _Problem.solve
+
+    def one_less(self: _Problem, levels: int, deadline: float) -> tuple[Any, tuple[int, ...], str]:
+        choice, bound, status = solve(self, levels, deadline)
+        return choice, (bound[0] - 1, *bound[1:]), status
+
+    monkeypatch.setattr(_Problem, "solve", one_less)
+    statuses = {x.status for seed in range(150) if (x := found(*random_graph(seed))) is not None and x.gap}
+    assert statuses == {"limited"}
+
+
+def test_parts_share_nothing_but_what_is_built_anyway() -> None:
+    counts = []
+    for seed in range(300):
+        graph, roots = random_graph(seed)
+        options = prune.candidates(graph, roots, cost_of(graph))
+        if any(r not in options for r in roots):
+            continue
+        made = parts(options, roots)
+        needed = needed_classes(options, roots)
+        choices = [set(reached_by(choice, roots)) for choice in acyclic_choices(graph, roots)]
+        assert needed == set.intersection(*choices) & options.keys(), seed
+        assert sorted(c for p in made for c in p.roots) == sorted(needed), seed
+        counts.append(len(made))
+    assert max(counts) > 3
+
+
+def reached_by(choice: Mapping[int, ENode], roots: Iterable[int]) -> list[int]:
+    done: list[int] = []
+    work = list(roots)
+    while work:
+        c = work.pop()
+        if c not in done:
+            done.append(c)
+            work.extend(choice[c].children)
+    return done
+
+
+def test_trees_pay_for_shared_parts_each_time() -> None:
+    shared = {
+        0: [Candidate(ENode("two", (1, 1), (0,), -1, frozenset()), frozenset({1}), (0,)),
+            Candidate(ENode("both", (1, 2), (0,), -1, frozenset()), frozenset({1, 2}), (0,))],
+        1: [Candidate(ENode("a", (), (3,), -1, frozenset()), frozenset(), (3,))],
+        2: [Candidate(ENode("b", (1,), (1,), -1, frozenset()), frozenset({1}), (1,))],
+    }  # fmt: skip
+    assert cheapest_trees(shared)[0].node.op == "two"
+
+
+def test_an_extraction_is_the_same_each_time() -> None:
+    for seed in range(30):
+        graph, roots = random_graph(seed)
+        assert found(graph, roots) == found(graph, roots)
+
+
+def e_class(*nodes: ENode, fixed: bool = False) -> EClass:
+    return EClass(TensorType(()), fixed, nodes)
+
+
+def test_a_cheap_cycle_is_not_chosen() -> None:
+    """a = f(b) and b = g(a) cost nothing together; the leaf that both need costs 9."""
+    a = e_class(ENode("f", (1,), (0,), -1, frozenset()), ENode("h", (2,), (1,), -1, frozenset()))
+    b = e_class(ENode("g", (0,), (0,), -1, frozenset()), ENode("k", (2,), (5,), -1, frozenset()))
+    graph = EGraph({0: a, 1: b, 2: e_class(ENode("leaf", (), (9,), -1, frozenset()))}, {})
+    extraction = extract(graph, (0, 1), cost_of(graph))
+    assert {n.op for n in extraction.choice.values()} == {"h", "g", "leaf"}
+    assert extraction.cost == (10,)
+
+
+def test_constants_are_free_and_evaluated_with_the_fewest_operators() -> None:
+    weight = e_class(ENode("Constant", (), (0,), -1, frozenset()), fixed=True)
+    folded = e_class(ENode("far", (2,), (0,), -1, frozenset()), ENode("near", (1,), (0,), -1, frozenset()), fixed=True)
+    again = e_class(ENode("twice", (3,), (0,), -1, frozenset()), fixed=True)
+    use = e_class(ENode("use", (3,), (1,), -1, frozenset()))
+    graph = EGraph({0: use, 1: weight, 2: again, 3: folded}, {})
+    extraction = extract(graph, (0,), cost_of(graph))
+    assert [n.op for n in extraction.choice.values()] == ["Constant", "near", "use"]
+    assert list(extraction.choice) == [1, 3, 0]  # operands first
+
+
+def test_a_root_that_only_contains_itself_is_reported() -> None:
+    graph = EGraph({0: e_class(ENode("f", (1,), (0,), -1, frozenset())), 1: e_class(ENode("g", (0,), (0,), -1, frozenset()))}, {})
+    assert found(graph, (0,)) is None
+    assert not list(acyclic_choices(graph, (0,)))
+
+
+def test_a_program_of_constants_costs_nothing() -> None:
+    graph = EGraph({0: e_class(ENode("Constant", (), (0, 0), -1, frozenset()), fixed=True)}, {})
+    extraction = extract(graph, (0,), cost_of(graph))
+    assert (extraction.cost, extraction.bound, extraction.status, extraction.gap) == ((0, 0), (0, 0), "optimal", 0.0)
