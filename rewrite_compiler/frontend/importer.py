@@ -102,8 +102,8 @@ class Importer:
         if left:
             self.context.reasons[site.origin] = UNUSED
         else:
-            known = all(v is None or v in self.context.builder.constants for v in values)
-            self.context.reasons.setdefault(site.origin, _GONE.get(site.op, FOLDED if known else ALIAS))
+            passed = all(v is None or v in site.inputs for v in values)
+            self.context.reasons.setdefault(site.origin, _GONE.get(site.op, ALIAS) if passed else FOLDED)
 
     def _site(self, node: Any, body: Body, version: int, origin: int, place: str) -> Site:
         domain = own_domain(node.domain)

@@ -164,8 +164,8 @@ def _split(site: Site) -> list[Value]:
 
 def _equal_parts(site: Site, extent: int) -> tuple[int, ...]:
     count = int(site.get("num_outputs", len(site.outputs)))
-    if count < 1:
-        raise ShapeError(f"num_outputs of Split must be positive, not {count}")
+    if not 1 <= count <= extent:
+        raise ShapeError(f"num_outputs of Split must be 1 to the {extent} elements of its axis, not {count}")
     size = -(-extent // count)
     return tuple(min(size, max(0, extent - n * size)) for n in range(count))
 
@@ -220,8 +220,10 @@ def _padded(site: Site, pads: list[int], value: float) -> Value:
         raise Unsupported(f"it pads with {value}")
     for axis, extent in enumerate(site.shape(0)):
         before, after = min(pads[axis], 0), min(pads[axis + rank], 0)
-        if extent + before + after < 0:
+        if extent + pads[axis] + pads[axis + rank] < 0:
             raise ShapeError(f"Pads of {site.op} cannot take {-before - after} elements from the {extent} of axis {axis}")
+        if extent + before + after < 0:
+            raise Unsupported("it takes away more elements than there are before it adds some")
         if before or after:
             x = site.apply("slice", x, axis=axis, start=-before, stop=extent + after, step=1)
     positive = tuple(max(p, 0) for p in pads)
