@@ -158,7 +158,8 @@ def reads(g: Geometry, revision: model.Revision) -> Command:
 
 def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
     """Return y [(samples,) filters, rows, cols] from the bytes [(samples,) reads, 16] that `reads` gave."""
-    words = ((lanes[..., 0::2] + 256 * lanes[..., 1::2].astype(np.int64)) + (1 << 15)) % (1 << 16) - (1 << 15)
+    wide = lanes if lanes.dtype == object else lanes.astype(np.int64)
+    words = (wide[..., 0::2] + 256 * wide[..., 1::2] + (1 << 15)) % (1 << 16) - (1 << 15)
     if not revision.grouped_output:
         return words[..., (g.filters - 1) % LANES].reshape(*lanes.shape[:-2], g.filters, *g.out)
     blocked = words.reshape(*lanes.shape[:-2], -1, *g.out, LANES)
