@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,14 @@ import numpy as np
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models import flexasr as model
-from rewrite_compiler.ila_models.flexasr.numerics import decoded, encode, fixed
+from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
 from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, clamp, lift, reduce_sum, signed
 from rewrite_compiler.target import Device, Limit, Target
 
 PES, LANES = 4, 16
 BLOCK = 16  # timesteps of one vector that lie next to each other in the large buffer
 LARGE, WEIGHT, INPUT = 1 << 16, 1 << 16, 1 << 8  # vectors
-INPE, OUTGB = 0x30, 0x40  # activation instructions on register 0
+INPE, OUTGB, SIGM, TANH_, RELU = 0x30, 0x40, 0xA0, 0xB0, 0xC0  # activation instructions on register 0
 MOST_VECTORS, MOST_TIMESTEPS = 255, 65_535
 Formats = Mapping[str, AdaptivFloat]
 Codes = np.ndarray
@@ -35,13 +36,34 @@ def adaptivfloat(largest: float) -> AdaptivFloat:
     return AdaptivFloat(bias=min(max(exponent + 3, 0), 7))
 
 
-@target.accelerates(axes="x: t k; w: n k; b: n; y: t n", formats=dict.fromkeys("xwby", adaptivfloat), units={"k": LANES, "n": PES * LANES})
+AXES = "x: t k; w: n k; b: n; y: t n"
+UNITS = {"k": LANES, "n": PES * LANES}
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS)
 def linear(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
     """One fully connected layer on the four processing elements: y[t, n] = Σ_k x[t, k] · w[n, k] + b[n]."""
     return o.bias_add(o.dense(x, w), b, 1), Where(x.rank == 2, IsConstant(w), IsConstant(b))
 
 
-@linear.limits
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS, operation="linear", whole="k")
+def linear_relu(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A fully connected layer with the activation unit's RELU."""
+    return o.relu(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS, operation="linear", whole="k")
+def linear_sigmoid(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A fully connected layer with the activation unit's piecewise-linear SIGM."""
+    return o.sigmoid(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS, operation="linear", whole="k")
+def linear_tanh(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A fully connected layer with the activation unit's piecewise-linear TANH."""
+    return o.tanh(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
 def linear_limits(t: int, k: int, n: int) -> Iterator[Limit]:
     """Capacities of one linear call (specification, section 8)."""
     inputs, per_pe = -(-k // LANES), -(-n // (PES * LANES))
@@ -53,23 +75,22 @@ def linear_limits(t: int, k: int, n: int) -> Iterator[Limit]:
     yield Limit("timesteps", t, MOST_TIMESTEPS)
 
 
-@linear.numerics
-def linear_codes(x: Array, w: Array, b: Array, f: Formats) -> Array:
-    """Exact products summed in 32 bits that wrap, a floor shift to 14 fraction bits, bias, clamp, one rounding to the output format."""
+def linear_codes(x: Array, w: Array, b: Array, f: Formats, activation: Callable[[Expr], Expr]) -> Array:
+    """Exact products summed in 32 bits that wrap, a floor shift to 14 fraction bits, bias, clamp, activation, one rounding."""
     shift = 14 - f["w"].bias - f["x"].bias
     limit = (1 << 19) - 1
 
     def element(t: Expr, n: Expr) -> Expr:
         total = signed(reduce_sum(lambda k: decoded(x[t, k]) * decoded(w[n, k]), x.shape[1]), 32)
         word = clamp((total >> shift) + fixed(b[n], f["b"].bias), -limit, limit)
-        return encode(word, lift(f["y"].bias))
+        return encode(activation(word), lift(f["y"].bias))
 
     return array(element, (x.shape[0], w.shape[0]))
 
 
-@linear.driver
-def drive_linear(device: Device, x: Codes, w: Codes, b: Codes, f: Formats) -> Codes:
+def drive_linear(device: Device, x: Codes, w: Codes, b: Codes, f: Formats, activation: int = 0) -> Codes:
     """Emit one linear call: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
+    program = [INPE, activation, OUTGB] if activation else [INPE, OUTGB]
     timesteps, outputs = x.shape[-2], len(w)
     inputs, per_pe = -(-x.shape[-1] // LANES), -(-outputs // (PES * LANES))
     rows = np.zeros((PES * per_pe * LANES, inputs * LANES), w.dtype)
@@ -78,7 +99,7 @@ def drive_linear(device: Device, x: Codes, w: Codes, b: Codes, f: Formats) -> Co
     biases[: len(b)] = b
     for pe in range(PES):
         mine = slice(pe * per_pe * LANES, (pe + 1) * per_pe * LANES)
-        _configure_element(device, pe, inputs, per_pe, f)
+        _configure_element(device, pe, inputs, per_pe, f, program)
         _store_weights(device, pe, rows[mine], inputs)
         vectors = biases[mine].reshape(per_pe, LANES)
         device.store(f"pe{pe}_core_store_input_buffer", index=inputs + np.arange(per_pe), vector=vectors)
@@ -92,19 +113,25 @@ def drive_linear(device: Device, x: Codes, w: Codes, b: Codes, f: Formats) -> Co
     return y.reshape(*y.shape[:-2], timesteps, per_pe * PES * LANES)[..., :outputs]
 
 
-def _configure_element(device: Device, pe: int, inputs: int, per_pe: int, f: Formats) -> None:
-    """Set one processing element up for inputs → per_pe output vectors without activation."""
+def _configure_element(device: Device, pe: int, inputs: int, per_pe: int, f: Formats, program: Sequence[int]) -> None:
+    """Set one processing element up for inputs → per_pe output vectors and its activation program."""
     device.issue(f"pe{pe}_config_rnn_layer_sizing", is_valid=1, is_bias=1, num_manager=1, num_output=per_pe)
     device.issue(
         f"pe{pe}_config_mem_mngr_first", adpfloat_bias_w=f["w"].bias, adpfloat_bias_b=f["b"].bias, adpfloat_bias_i=f["x"].bias,
         num_input=inputs, base_bias=inputs,
     )  # fmt: skip
     device.issue(
-        f"pe{pe}_config_act_mngr", is_valid=1, adpfloat_bias=f["y"].bias, num_inst=2, num_output=per_pe, output_addr_base=pe * per_pe
+        f"pe{pe}_config_act_mngr", is_valid=1, adpfloat_bias=f["y"].bias, num_inst=len(program), num_output=per_pe, output_addr_base=pe * per_pe
     )
-    program = np.zeros((1, LANES), np.int64)
-    program[0, :2] = INPE, OUTGB
-    device.store(f"pe{pe}_config_act_vector_0_15", instructions=program)
+    _store_program(device, pe, program)
+
+
+def _store_program(device: Device, pe: int, program: Sequence[int]) -> None:
+    words = np.zeros((2, LANES), np.int64)
+    words.reshape(-1)[: len(program)] = program
+    device.store(f"pe{pe}_config_act_vector_0_15", instructions=words[:1])
+    if len(program) > LANES:
+        device.store(f"pe{pe}_config_act_vector_16_31", instructions=words[1:])
 
 
 def _store_weights(device: Device, pe: int, rows: Codes, inputs: int) -> None:
@@ -132,3 +159,18 @@ def _store_timesteps(device: Device, x: Codes, inputs: int) -> None:
     padded[..., : x.shape[-1]] = x
     index = _large_index(x.shape[-2], inputs, 0).reshape(-1)
     device.store("gb_core_store_large", index=index, vector=padded.reshape(*x.shape[:-2], -1, LANES))
+
+
+def _identity(x: Expr) -> Expr:
+    return x
+
+
+def _activation(name: str, p: Mapping[str, str]) -> Callable[[Expr], Expr]:
+    return {"linear": _identity, "linear_relu": relu, "linear_sigmoid": SIGMOID[p["sigmoid"]], "linear_tanh": TANH}[name]
+
+
+# pattern → the instruction of the activation unit, 0 for none
+for mapping, instruction in ((linear, 0), (linear_relu, RELU), (linear_sigmoid, SIGM), (linear_tanh, TANH_)):
+    mapping.limits(linear_limits)
+    mapping.driver(partial(drive_linear, activation=instruction))
+    mapping.numerics(lambda *operands, f, p, name=mapping.variant: linear_codes(*operands, f, _activation(name, p)))

@@ -27,8 +27,8 @@ def calibrated(plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: st
     samples = min((len(x) for x in inputs.values()), default=0)
     if samples == 0:
         raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
-    largest = _largest(plan, inputs, samples, batch)
-    offloads = tuple(replace(o, formats=_formats(plan.program, o, largest)) for o in plan.offloads)
+    largest, inner = _largest(plan, inputs, samples, batch)
+    offloads = tuple(replace(o, formats=_formats(o, largest, inner.get(o.id, {}))) for o in plan.offloads)
     return replace(plan, offloads=offloads, calibration=Calibration(source, sha256 or _hash(inputs), samples, METHOD))
 
 
@@ -49,11 +49,15 @@ def tensors_of(o: Offload) -> dict[str, Value]:
     return dict(zip([v.name for v in o.mapping.operands], o.node.inputs, strict=True)) | {o.mapping.axes.result: o.node.outputs[0]}
 
 
-def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int) -> dict[Value, float]:
-    """Return the largest magnitude of every tensor of every offload."""
+Largest = dict[Value, float]
+
+
+def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int) -> tuple[Largest, dict[str, dict[str, float]]]:
+    """Return the largest magnitude of every tensor of every offload, and what operations keep inside."""
     p = float_program(plan)
     wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
     found = {v: _magnitude(p.constants[v]) for v in wanted if v in p.constants}
+    inner: dict[str, dict[str, float]] = {}
     moving = sorted(wanted - p.constants.keys() - set(p.inputs))
     host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE)
     for at in range(0, samples, batch):
@@ -61,7 +65,20 @@ def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int)
         results = {**values, **host.run(values)}
         for v in wanted & results.keys():
             found[v] = max(found.get(v, 0.0), _magnitude(results[v]))
-    return found
+        for o in plan.offloads:
+            _look_inside(o, results, p.constants, inner.setdefault(o.id, {}))
+    return found, inner
+
+
+def _look_inside(o: Offload, results: MappingOf[Value, Data], constants: MappingOf[Value, Data], found: dict[str, float]) -> None:
+    """Widen the ranges of what an operation keeps inside by the samples of one batch."""
+    if o.mapping.inner_ranges is None:
+        return
+    moving = [v for v in o.node.inputs if v in results]
+    for n in range(len(results[moving[0]]) if moving else 0):
+        operands = [results[v][n] if v in results else constants[v] for v in o.node.inputs]
+        for name, size in o.mapping.inner_ranges(*operands).items():
+            found[name] = max(found.get(name, 0.0), float(size))
 
 
 def _magnitude(x: Data) -> float:
@@ -71,9 +88,9 @@ def _magnitude(x: Data) -> float:
     return size
 
 
-def _formats(p: Program, o: Offload, largest: MappingOf[Value, float]) -> dict[str, Format]:
-    values = tensors_of(o)
-    return {name: choose(largest[values[name]]) for name, choose in o.mapping.formats.items()}
+def _formats(o: Offload, largest: MappingOf[Value, float], inner: MappingOf[str, float]) -> dict[str, Format]:
+    sizes = {name: max(largest[v], inner.get(name, 0.0)) for name, v in tensors_of(o).items()}
+    return o.mapping.formats_for(sizes)
 
 
 def _hash(inputs: MappingOf[str, Data]) -> str:

@@ -75,7 +75,7 @@ def _rules(options: Options) -> tuple[Rule, ...]:
 
 def _mappings(targets: Sequence[Target], options: Options) -> list[Mapping]:
     found = [m for t in targets for m in t.mappings.values()]
-    known = {x for m in found for x in (m.name, m.operation)} | {r.name for r in shipped_rules()}
+    known = {x for m in found for x in (m.name, m.variant, m.operation)} | {r.name for r in shipped_rules()}
     for given in (*options.only, *options.without):
         if given not in known:
             raise UsageError("F203", f'there is no mapping or rule called "{given}"', help="`flexmatch list` shows the names")
@@ -83,7 +83,7 @@ def _mappings(targets: Sequence[Target], options: Options) -> list[Mapping]:
 
 
 def _named(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
-    return (m.name in names or m.operation in names) if names else empty
+    return bool({m.name, m.variant, m.operation} & set(names)) if names else empty
 
 
 def _plan(
@@ -114,12 +114,14 @@ def _plan(
 
 def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str, Node]:
     """Name device operations in program order: linear_0, linear_1, …; with the target's name where two share an operation."""
-    shared = {m.operation for m in mappings.values() for n in mappings.values() if m is not n and m.operation == n.operation}
+    targets_of: dict[str, set[str]] = {}
+    for m in mappings.values():
+        targets_of.setdefault(m.operation, set()).add(m.target)
     ids: dict[str, Node] = {}
     numbers: dict[str, int] = {}
     for node in devices:
         m = mappings[node.op]
-        stem = f"{m.target}_{m.operation}" if m.operation in shared else m.operation
+        stem = f"{m.target}_{m.operation}" if len(targets_of[m.operation]) > 1 else m.operation
         ids[f"{stem}_{numbers.get(stem, 0)}"] = node
         numbers[stem] = numbers.get(stem, 0) + 1
     return ids

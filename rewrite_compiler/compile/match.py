@@ -57,7 +57,7 @@ def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits
 
 def constructor_of(m: Mapping) -> Constructor:
     """Return the e-graph's constructor of an operation."""
-    return Constructor(f"m_{m.target}_{m.operation}", len(m.operands), tuple(kind for _, kind in m.statics), True)
+    return Constructor(f"m_{m.target}_{m.variant}", len(m.operands), tuple(kind for _, kind in m.statics), True)
 
 
 def _device_rule(m: Mapping, number: int) -> DeviceRule:

@@ -35,7 +35,7 @@ class HostReasons:
             return "only moves data"
         near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
         if not near:
-            offered = ", ".join(sorted({m.name for m in self.mappings})) or "nothing"
+            offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
             return f"no mapping for {node.op}; offered: {offered}"
         return "; ".join(dict.fromkeys(self.against(m, node) for m in near))
 

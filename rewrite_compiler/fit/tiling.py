@@ -44,7 +44,7 @@ def tile(mapping: Mapping, sizes: MappingOf[str, int]) -> Tiling | Refusal:
     """Return the split of an operation into the fewest calls, or the capacity that its smallest tile exceeds."""
     if mapping.violated(sizes) is None:
         return Tiling(dict(sizes), dict(sizes))
-    units = {d: min(mapping.units.get(d, 1), n) for d, n in sizes.items()}
+    units = mapping.unit_sizes(sizes)
     violated = mapping.violated(units)
     if violated is not None:
         return Refusal(violated)

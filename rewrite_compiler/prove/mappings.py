@@ -80,7 +80,7 @@ def _shown(sizes: MappingOf[str, int]) -> str:
 
 
 def _formats(m: Mapping, scales: Sequence[float]) -> dict[str, Format]:
-    return {n: choose(s) for (n, choose), s in zip(m.formats.items(), itertools.cycle(scales))}  # noqa: B905 - scales repeat
+    return m.formats_for(dict(zip(m.formats, itertools.cycle(scales), strict=False)))
 
 
 def _shapes(m: Mapping, sizes: MappingOf[str, int]) -> dict[str, tuple[int, ...]]:
@@ -101,7 +101,7 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     assert m.codes is not None
     found = m.drive(device, **operands, f=formats)
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
-    expected = meaning.array(m.codes(*leaves.values(), formats))
+    expected = meaning.array(m.codes(*leaves.values(), f=formats, p=ila.parameters))
     pairs = list(zip(np.asarray(found, object).flat, expected.flat, strict=True))
     return prove_equal(pairs, [*device.symbolic.axioms, *meaning.axioms], seconds), device.executed
 
@@ -129,7 +129,7 @@ def _numeric(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Counterexample
     assert m.codes is not None
     device = SimulatedDevice(Simulator(ila, strict=True))
     found = np.asarray(m.drive(device, **codes, f=formats))
-    expected = evaluate(m.codes(*leaves.values(), formats), {leaves[n]: x for n, x in codes.items()})
+    expected = evaluate(m.codes(*leaves.values(), f=formats, p=ila.parameters), {leaves[n]: x for n, x in codes.items()})
     places = np.argwhere(found != expected)
     if not len(places):
         return None

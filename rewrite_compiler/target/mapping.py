@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import SpecError
@@ -65,24 +65,32 @@ class Axes:
 
 @dataclass(eq=False)
 class Mapping:
-    """One operation of one target. `driver`, `numerics` and `limits` are set by decorators of the same names."""
+    """One pattern of one operation of one target. `driver`, `numerics`, `limits` and `ranges` are set by decorators of the same names.
+
+    Several patterns may share an operation (a layer with and without an activation); `shared` are groups of tensors that
+    the device keeps in one format, `whole` are dimensions that a call takes undivided.
+    """
 
     target: str
     operation: str
+    variant: str
     rule: Rule
     operands: tuple[Variable, ...]
     statics: tuple[tuple[str, str], ...]  # static variables of the pattern: name and attribute kind
     axes: Axes
     formats: MappingOf[str, FormatFor]
     units: MappingOf[str, int] = field(default_factory=dict)
+    shared: tuple[tuple[str, ...], ...] = ()
+    whole: tuple[str, ...] = ()
     drive: Callable[..., Any] | None = None
     codes: Callable[..., Any] | None = None
     capacities: Callable[..., Iterable[Limit]] | None = None
+    inner_ranges: Callable[..., MappingOf[str, float]] | None = None
 
     @property
     def name(self) -> str:
-        """The operation as plans write it, `flexasr.linear`."""
-        return f"{self.target}.{self.operation}"
+        """The name of its nodes, `flexasr.linear_relu`."""
+        return f"{self.target}.{self.variant}"
 
     def driver(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Take the function that emits the instructions of one tile: (device, tile, operand codes…) → result codes."""
@@ -90,7 +98,7 @@ class Mapping:
         return f
 
     def numerics(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """Take the function that gives the result codes of one tile as a term: (operand code arrays…, formats) → Array."""
+        """Take the function that gives the result codes of one tile as a term: (operand codes…, f=formats, p=parameters) → Array."""
         self.codes = f
         return f
 
@@ -98,6 +106,25 @@ class Mapping:
         """Take the function that lists what a tile of given dimension sizes needs: (**sizes) → Limits."""
         self.capacities = f
         return f
+
+    def ranges(self, f: Callable[..., MappingOf[str, float]]) -> Callable[..., MappingOf[str, float]]:
+        """Take the function that gives largest magnitudes which the device keeps in a tensor's format beside the tensor itself.
+
+        It gets one sample of every operand as floats.
+        """
+        self.inner_ranges = f
+        return f
+
+    def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
+        """Return the format of every tensor from largest magnitudes by name."""
+        joint = dict(largest)
+        for group in self.shared:
+            joint.update(dict.fromkeys(group, max(largest[n] for n in group)))
+        return {n: choose(joint[n]) for n, choose in self.formats.items()}
+
+    def unit_sizes(self, sizes: MappingOf[str, int]) -> dict[str, int]:
+        """Return the smallest tile: a unit of each dimension, all of a whole one."""
+        return {d: n if d in self.whole else min(self.units.get(d, 1), n) for d, n in sizes.items()}
 
     def shapes_of(self, operand_shapes: Sequence[Sequence[int]]) -> dict[str, tuple[int, ...]]:
         """Return operand shapes by name."""
@@ -109,7 +136,17 @@ class Mapping:
         return next((limit for limit in found if not limit.holds), None)
 
 
-def make_mapping(target: str, f: Callable[..., Any], axes: str, formats: MappingOf[str, FormatFor], units: MappingOf[str, int]) -> Mapping:
+def make_mapping(
+    target: str,
+    f: Callable[..., Any],
+    axes: str,
+    formats: MappingOf[str, FormatFor],
+    *,
+    operation: str = "",
+    units: MappingOf[str, int] | None = None,
+    shared: Sequence[str] = (),
+    whole: str = "",
+) -> Mapping:
     """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
     place = place_of(f)
     variables = make_variables(f, place)
@@ -124,7 +161,10 @@ def make_mapping(target: str, f: Callable[..., Any], axes: str, formats: Mapping
     missing = {v.name for v in operands} - parsed.of.keys()
     if missing or parsed.result in {v.name for v in operands}:
         raise SpecError("I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {axes}", place=place)
-    return Mapping(target, f.__name__, rule, operands, statics, parsed, formats, dict(units))
+    groups = tuple(tuple(group.split()) for group in shared)
+    return Mapping(
+        target, operation or f.__name__, f.__name__, rule, operands, statics, parsed, formats, dict(units or {}), groups, tuple(whole.split())
+    )
 
 
 def _kind(variable: object) -> str:
@@ -132,7 +172,3 @@ def _kind(variable: object) -> str:
         return INTS
     return INT if not isinstance(variable, Float) else "float"
 
-
-def renamed(mapping: Mapping, target: str) -> Mapping:
-    """Return the mapping under another target's name."""
-    return replace(mapping, target=target)

@@ -18,7 +18,7 @@ from .mapping import Mapping
 
 def body_of(mapping: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> Program:
     """Return the meaning of an operation on operands of given types, its inputs in the mapping's order."""
-    made = Builder(mapping.operation)
+    made = Builder(mapping.variant)
     inputs = {v.name: made.input(v.name, t) for v, t in zip(mapping.operands, types, strict=True)}
     result = _Build(made, mapping, inputs, attributes).value(mapping.rule.left)
     return made.finish([result])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,12 +27,24 @@ class Target:
     mappings: dict[str, Mapping] = field(default_factory=dict)
 
     def accelerates(
-        self, *, axes: str, formats: MappingOf[str, FormatFor], units: MappingOf[str, int] | None = None
+        self,
+        *,
+        axes: str,
+        formats: MappingOf[str, FormatFor],
+        operation: str = "",
+        units: MappingOf[str, int] | None = None,
+        shared: Sequence[str] = (),
+        whole: str = "",
     ) -> Callable[[Callable[..., Any]], Mapping]:
-        """Declare an operation from its meaning: a function of pattern variables, named as the operation."""
+        """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
+
+        `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `units` are the sizes in which dimensions are
+        divided, `whole` ("t h") those that are not; `shared` are groups of tensors ("h y") that the device keeps in one format.
+        """
 
         def decorate(f: Callable[..., Any]) -> Mapping:
-            made = self.mappings[f.__name__] = make_mapping(self.name, f, axes, formats, units or {})
+            made = make_mapping(self.name, f, axes, formats, operation=operation, units=units, shared=shared, whole=whole)
+            self.mappings[made.variant] = made
             return made
 
         return decorate
