@@ -126,8 +126,8 @@ def _note_declarations(context: Context, scope: Scope, graph: Any) -> None:
 
 
 def _note_odd_weights(context: Context, program: Program) -> None:
-    """Note constants that hold NaN or infinity; clip bounds and masks legitimately do."""
-    odd = [program.names[v] for v, x in program.constants.items() if x.dtype.kind == "f" and not np.isfinite(x).all()]
+    """Note constants that hold NaN or infinity; single numbers legitimately do, as bounds and masks."""
+    odd = [program.names[v] for v, x in program.constants.items() if x.dtype.kind == "f" and x.size > 1 and not np.isfinite(x).all()]
     if odd:
         shown = ", ".join(f'"{n}"' for n in odd[:3]) + (", …" if len(odd) > 3 else "")
         context.builder.notes.append(f"{len(odd)} constants hold NaN or infinity: {shown}")
