@@ -21,7 +21,8 @@ from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
 from ..lang.loops import loads_of
 from ..lang.python import evaluate
-from ..lang.smt import Symbolic, Verdict, refute, symbols, truth, within
+from ..lang.smt import Verdict, refute, truth
+from ..lang.smt_bits import reading_for
 from ..lang.text import show
 from .model import Ila, Instruction
 
@@ -278,15 +279,14 @@ def _satisfy(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds
     for leaf in leaves:
         if math.prod(static_shape(leaf)) > STATE_ELEMENTS:
             raise SpecError("I102", f"a decode of {ila.name} reads the memory {leaf.name}", help="decode on inputs and registers")
-    memories = {leaf: symbols(leaf.name, static_shape(leaf)) for leaf in leaves}
-    reading = Symbolic(memories)
-    limits = [c for leaf, data in memories.items() for c in within(data, leaf.interval)]
+    reading, limits = reading_for([*wanted, *unwanted], leaves)
     holds = [truth(reading.value(e)) for e in wanted]
     fails = [_negated(truth(reading.value(e))) for e in unwanted]
     verdict = refute([*holds, *fails, *limits], seconds)
     if verdict.outcome != "refuted":
         return verdict, {}
-    flat = {leaf: [int(verdict.model.get(str(x), leaf.interval[0] or 0)) for x in data.reshape(-1)] for leaf, data in memories.items()}
+    model = verdict.model
+    flat = {leaf: [int(model.get(str(x), leaf.interval[0] or 0)) for x in data.reshape(-1)] for leaf, data in reading.memories.items()}
     _replay(ila, wanted, unwanted, flat)
     return verdict, {leaf.name: _joined(leaf, lanes) for leaf, lanes in flat.items()}
 

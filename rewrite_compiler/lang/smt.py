@@ -18,10 +18,11 @@ import z3
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table
-from .smt_bounds import Bounds
 from .expr import INTEGER, Expr, fold_constant, lift
 from .named import Data
 from .python import diagnostic, table_entries
+from .smt_bounds import Bounds
+from .smt_words import aligned
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
 Value = Any  # int, Fraction, z3.ArithRef or z3.BoolRef
@@ -156,6 +157,9 @@ class Symbolic:
             if monoid == "sum":
                 return Fraction(0) if e.real else 0
             raise SpecError("I102", f"the {monoid} of no elements has no value")
+        return self._combined(e, monoid, values)
+
+    def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
         if monoid == "sum":
             return _sum(values)
         result = values[0]
@@ -332,6 +336,8 @@ def _numbers(model: z3.ModelRef) -> dict[str, Fraction | int]:
         value = model[d]
         if d.arity() == 0 and z3.is_int_value(value):
             found[d.name()] = value.as_long()
+        elif d.arity() == 0 and z3.is_bv_value(value):
+            found[d.name()] = value.as_signed_long()
         elif d.arity() == 0 and z3.is_rational_value(value):
             found[d.name()] = Fraction(value.numerator_as_long(), value.denominator_as_long())
         elif d.arity() == 0 and z3.is_algebraic_value(value):
@@ -343,6 +349,8 @@ def _numbers(model: z3.ModelRef) -> dict[str, Fraction | int]:
 def _plainly_equal(a: Value, b: Value) -> bool:
     if not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef):
         return bool(a == b)
+    if isinstance(a, z3.BitVecRef) or isinstance(b, z3.BitVecRef):
+        return bool(z3.is_true(z3.simplify(z3.Not(_differ(a, b)))))
     x, y = _term(number_of(a)), _term(number_of(b))
     if x.eq(y):
         return True
@@ -353,6 +361,9 @@ def _plainly_equal(a: Value, b: Value) -> bool:
 
 
 def _differ(a: Value, b: Value) -> z3.BoolRef:
+    if isinstance(a, z3.BitVecRef) or isinstance(b, z3.BitVecRef):
+        x, y = aligned(a, b)
+        return x != y
     return _term(number_of(a)) != _term(number_of(b))
 
 
@@ -362,7 +373,7 @@ def _known(x: z3.ExprRef) -> int | Fraction | None:
         return int(s.as_long())
     if z3.is_rational_value(s):
         return Fraction(s.numerator_as_long(), s.denominator_as_long())
-    return None
+    return int(s.as_signed_long()) if z3.is_bv_value(s) else None
 
 
 def _term(x: Value) -> z3.ArithRef:
