@@ -209,18 +209,20 @@ class _Facts:
 
     def type_of(self, node: ENode) -> TensorType | None:
         """Return the type of an e-node's class, None while its operands have none (or for a tuple)."""
-        output = 0
+        output, whole = 0, node
         if node.op == "Result":
             output = int(node.attributes[0])  # type: ignore[arg-type]
             applied = [n for n in self.graph.classes[node.children[0]].nodes if operator_named(n.op) is not None]
             if not applied:
                 return None
-            node = applied[0]
-        op = operator_named(node.op)
-        operands = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
-        if op is None or len(operands) != len(node.children) or (op.outputs > 1 and output == 0 and node.op == "Result"):
+            whole = applied[0]
+        op = operator_named(whole.op)
+        if op is None or (op.outputs > 1 and whole is node):
             return None
-        return self.result(op, node, operands)[output]
+        operands = [t for child in whole.children if (t := self.graph.classes[child].type) is not None]
+        if len(operands) != len(whole.children):
+            return None
+        return self.result(op, whole, operands)[output]
 
     @staticmethod
     def result(op: Op, node: ENode, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:

@@ -171,9 +171,9 @@ def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], 
 
 
 def check_bound(r: Rule) -> None:
-    """Refuse a right side or guard that uses a variable the left side does not bind."""
-    bound = {name_of(v) for left, _ in r.pairs for v in variables_of(left)}
-    needed = [v for _, right in r.pairs for v in variables_of(right)]
+    """Refuse a rule that uses a variable its left side does not bind: as an operand or as an attribute by itself."""
+    bound = {name_of(v) for left, _ in r.pairs for v in _bound_by(left)}
+    needed = [v for pair in r.pairs for side in pair for v in variables_of(side)]
     needed += [v for c in r.where for v in condition_variables(c)]
     for v in needed:
         if name_of(v) not in bound:
@@ -181,6 +181,19 @@ def check_bound(r: Rule) -> None:
                 "R101", f'the right side or guard of {r.name} uses "{name_of(v)}", which its left side does not bind', place=r.place,
                 help="every variable must occur as an operand or a plain attribute on the left",
             )  # fmt: skip
+
+
+def _bound_by(left: Tensor) -> Iterator[object]:
+    """Yield the variables that a match of a left side gives a value."""
+    for x in subterms(left):
+        if isinstance(x, Variable):
+            yield x
+        elif isinstance(x, Apply):
+            yield from (
+                v
+                for v in x.attributes.values()
+                if isinstance(v, Named | Float) or (isinstance(v, Expr) and v.op == "var" and v not in ELEMENTS)
+            )
 
 
 def name_of(variable: object) -> str:

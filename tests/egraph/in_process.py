@@ -1,0 +1,37 @@
+"""E-graphs of small programs, without the worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rewrite_compiler import Rule
+from rewrite_compiler.egraph import EGraph, ENode, extract, extracted_program
+from rewrite_compiler.egraph.encode import program_commands
+from rewrite_compiler.egraph.engine import Engine
+from rewrite_compiler.egraph.rules import rule_text
+from rewrite_compiler.ir.program import Program, Value
+
+
+def engine_of(p: Program, rules: Sequence[Rule] = ()) -> Engine:
+    return Engine([], [rule_text(r, n) for n, r in enumerate(rules)], program_commands(p))
+
+
+def saturated(p: Program, rules: Sequence[Rule] = (), rounds: int = 20) -> EGraph:
+    engine = engine_of(p, rules)
+    for _ in range(rounds):
+        if not engine.round("ir"):
+            break
+    engine.round("late")
+    return engine.snapshot()
+
+
+def price(c: int, node: ENode) -> tuple[int]:
+    """Every e-node costs 1, so that a program is its own cheapest choice when there is no other."""
+    return (1,)
+
+
+def extracted(p: Program, graph: EGraph) -> tuple[Program, dict[Value, ENode]]:
+    def cost(c: int, node: ENode) -> tuple[int]:
+        return (0,) if graph.classes[c].fixed else price(c, node)
+
+    return extracted_program(p, graph, extract(graph, [graph.values[v] for v in p.outputs], cost).choice, {})
