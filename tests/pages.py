@@ -186,7 +186,7 @@ def normal(text: str) -> list[str]:
 
 
 def compare(place: str, expected: str, said: str) -> None:
-    """Raise PageError unless both texts agree up to times and spacing; a line `…` stands for any lines."""
-    pattern = "\n".join("(?:.*\n)*.*" if line == REST else re.escape(line) for line in normal(expected))
+    """Raise PageError unless both texts agree up to times and spacing; a line `…` stands for any lines, `…` in a line for any text."""
+    pattern = "\n".join("(?:.*\n)*.*" if line == REST else re.escape(line).replace(REST, ".*") for line in normal(expected))
     if not re.fullmatch(pattern, "\n".join(normal(said))):
         raise PageError(f"{place}\nthe page shows:\n{expected}\nit said:\n{said}")

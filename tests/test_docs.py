@@ -118,5 +118,6 @@ def test_times_and_spacing_do_not_count() -> None:
     assert normal("matching  done   0.3 s\n") == normal("matching done 12 ms")
     assert normal("12 samples") != normal("13 samples")
     compare("", "a\n…\nz", "a\nb\nc\nz\n")
+    compare("", "known: a, …", "known: a, b")
     with pytest.raises(PageError):
         compare("", "a\n…\nz", "a\nb\n")
