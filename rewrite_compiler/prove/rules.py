@@ -111,11 +111,16 @@ def _check_types(rule: Rule, instance: Instance, fail: Any) -> None:
             shape = right_shape(right, instance)
         except (ShapeError, IndexError, ZeroDivisionError) as e:
             sentence = e.problem.sentence if isinstance(e, ShapeError) else NO_MEANING[type(e)]
-            example = Counterexample(instance.operands, instance.attributes, None, str(expected), "no meaning")
+            example = _types(instance, str(expected), "no meaning")
             raise fail(REFUTED, "R105", f"the right side has no meaning where the left has one: {sentence}", example) from None
         if shape != expected:
-            example = Counterexample(instance.operands, instance.attributes, None, str(expected), str(shape))
+            example = _types(instance, str(expected), str(shape))
             raise fail(REFUTED, "R105", "the sides have different shapes", example)
+
+
+def _types(instance: Instance, left: str, right: str) -> Counterexample:
+    operands = {name: f"tensor{list(shape)}" for name, shape in instance.operands.items()}
+    return Counterexample(operands, instance.attributes, None, left, right)
 
 
 def _elements(rule: Rule, instance: Instance, real: bool) -> Iterator[tuple[Any, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from ..ops.op import Shape
 from ..ops.static import Binding
 from ..ops.term import Apply, Tensor, Variable
 from .shapes import Instance, attributes_of
+
+LARGEST_DENOMINATOR = 64
 
 
 def right_shape(t: Tensor, instance: Instance) -> Shape:
@@ -80,8 +84,12 @@ def same_values(left: Data, right: Data, *, exact: bool) -> Data:
 
 
 def show(value: Any) -> str:
-    """Return a number as people write it."""
-    return f"{float(value):.6g}"
+    """Return a number as people write it: a short fraction where it is one, else six digits."""
+    number = float(value)
+    if not math.isfinite(number) or (number == 0 and math.copysign(1, number) < 0):
+        return f"{number:g}"
+    fraction = Fraction(number).limit_denominator(LARGEST_DENOMINATOR)
+    return str(fraction) if float(fraction) == number else f"{number:.6g}"
 
 
 def nested(data: Data) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import pytest
 
@@ -44,6 +45,37 @@ def both_results(x: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor) -> Law:
 def scale_into_bias(x: Tensor, s: Tensor, b: Tensor, axis: Int) -> Law:
     """A law with a slot for each kind of variable"""
     return o.bias_add(o.scale(x, s, axis=axis), b, axis=axis), o.bias_add(o.scale(x, s, axis=axis), b, axis=axis), Where(IsConstant(s))
+
+
+@rule
+def half_of_relu(x: Tensor, y: Tensor) -> Law:
+    """False: relu is not additive"""
+    half = o.full((), 0.5)
+    return o.relu(o.mul(o.add(x, y), half)), o.add(o.relu(o.mul(x, half)), o.relu(o.mul(y, half))), Where(x.rank == 0, y.rank == 0)
+
+
+@rule
+def bias_along_the_wrong_axis(x: Tensor, b: Tensor) -> Law:
+    """False, and it does not even type"""
+    return o.bias_add(x, b, axis=0), o.bias_add(x, b, axis=1), Where(x.rank == 2, x.shape == (1, 2))
+
+
+def test_a_refutation_shows_small_operands_and_fractions() -> None:
+    problem = prove_rule(half_of_relu).problem
+    assert problem is not None
+    assert problem.sentence == "rule half-of-relu is false: the sides differ; left 0, right 1/2, with x = -1, y = 1"
+    assert problem.help == "add a guard, or move the rule to the known-wrong ones"
+    assert re.fullmatch(r".*/test_rules\.py:\d+", problem.place)
+
+
+def test_a_refutation_shows_shapes_that_do_not_type() -> None:
+    problem = prove_rule(bias_along_the_wrong_axis).problem
+    assert problem is not None
+    assert (problem.code, problem.sentence) == (
+        "R105",
+        "rule bias-along-the-wrong-axis is false: the right side has no meaning where the left has one: A bias or scale along axis 1 of (1, 2) "
+        "must have shape (2,), not (1,); left (1, 2), right no meaning, with x = tensor[1, 2], b = tensor[1]",
+    )
 
 
 def test_a_law_of_a_real_function_is_not_proved() -> None:
