@@ -51,7 +51,7 @@ class Context:
         """Take bytes from the folding budget; Unsupported when it is used up."""
         if self.folded_bytes + nbytes > self.limits.folding_bytes:
             raise Unsupported(f"folding it needs {nbytes} bytes and {self.limits.folding_bytes - self.folded_bytes} are left")
-        self.folded_bytes += nbytes
+        self.folded_bytes += max(0, nbytes)
 
     def check(self, t: TensorType, name: str) -> None:
         """Refuse a type over the limits or with an impossible extent."""

@@ -21,8 +21,7 @@ Fold = Callable[[Site, Sequence[Data]], Sequence[Data]]
 def _elementwise(function: Callable[..., Any]) -> Fold:
     def fold(site: Site, x: Sequence[Data]) -> Sequence[Data]:
         site.context.spend(math.prod(np.broadcast_shapes(*(a.shape for a in x))) * 8)
-        with np.errstate(all="ignore"):
-            return [np.asarray(function(*x))]
+        return [np.asarray(function(*x))]
 
     return fold
 
@@ -68,8 +67,7 @@ def _cast(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if target not in NATIVE or str(x[0].dtype) not in NATIVE:
         raise Unsupported(f"it casts {x[0].dtype} to {target or 'an unknown type'}")
     site.context.spend(x[0].size * 8)
-    with np.errstate(all="ignore"):
-        return [x[0].astype(target)]
+    return [x[0].astype(target)]
 
 
 def _concat(site: Site, x: Sequence[Data]) -> Sequence[Data]:
@@ -279,8 +277,9 @@ def fold(site: Site) -> list[Data] | None:
     if any(x is None for x in operands) or (None in site.inputs):
         return None
     try:
-        return [np.asarray(a) for a in folding(site, operands)]  # type: ignore[arg-type]
+        with np.errstate(all="ignore"):
+            return [np.asarray(a) for a in folding(site, operands)]  # type: ignore[arg-type]
     except Unsupported:
         return None
-    except (ValueError, IndexError, TypeError):  # operands that do not fit: the lowering says so with a sentence
+    except (ValueError, LookupError, TypeError, ArithmeticError):  # operands that do not fit: the lowering says so with a sentence
         return None
