@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rewrite_compiler import Int, Ints, Inverse, Law, Tensor, Where, rule
+from rewrite_compiler import Int, Ints, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.ops import Condition
+from rewrite_compiler.ops import Condition, Inverse
 
 
 def cube(x: Tensor) -> Condition:
