@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,19 +58,20 @@ class Schedule:
 
     turns: list[Turn] = field(default_factory=list)
     waiting: list[tuple[str, str]] = field(default_factory=list)  # queue, sentence
-    left_over: list[tuple[str, Issue]] = field(default_factory=list)  # token, who gives it
+    left_over: list[tuple[str, Issue | None]] = field(default_factory=list)  # token, who gives it (None: held before)
 
 
-def schedule(queues: Sequence[Queue], stream: Sequence[Issue]) -> Schedule:
+def schedule(queues: Sequence[Queue], stream: Sequence[Issue], held: Sequence[str] = ()) -> Schedule:
     """Return the legal order that always runs the earliest instruction of the stream that can run.
 
-    A stream written in dependency order runs as written. What no queue declares runs in a queue of its own.
+    A stream written in dependency order runs as written. What no queue declares runs in a queue of its own. `held` are
+    the tokens that are there before.
     """
-    return _Scheduler(queues, stream).run()
+    return _Scheduler(queues, stream, held).run()
 
 
 class _Scheduler:
-    def __init__(self, queues: Sequence[Queue], stream: Sequence[Issue]) -> None:
+    def __init__(self, queues: Sequence[Queue], stream: Sequence[Issue], held: Sequence[str]) -> None:
         self.queues = {q.name: q for q in queues}
         self.of = {name: q.name for q in queues for name in q.instructions}
         self.stream = stream
@@ -77,7 +79,11 @@ class _Scheduler:
         for issue in stream:
             self.heads[self.of.get(issue.instruction.name, "")].append(issue)
         self.clocks: dict[str, Clock] = {name: dict.fromkeys(self.heads, 0) for name in self.heads}
-        self.tokens: dict[str, deque[tuple[Issue, Clock]]] = {t: deque() for q in queues for t in (*q.takes.values(), *q.gives.values())}
+        self.tokens: dict[str, deque[tuple[Issue | None, Clock]]] = {}
+        for token in (t for q in queues for t in (*q.takes.values(), *q.gives.values())):
+            self.tokens[token] = deque()
+        for token in held:
+            self.tokens[token].append((None, dict.fromkeys(self.heads, 0)))
         self.made = Schedule()
 
     def run(self) -> Schedule:
@@ -144,8 +150,9 @@ def taken_in_full(made: Schedule) -> None:
     """Refuse a schedule that leaves a token over."""
     if made.left_over:
         token, giver = made.left_over[0]
+        by = "an earlier run" if giver is None else str(giver)
         more = f" (and {len(made.left_over) - 1} more)" if len(made.left_over) > 1 else ""
-        raise SpecError("I108", f"{giver} gives a token of {token} that nothing takes{more}")
+        raise SpecError("I108", f"{by} gives a token of {token} that nothing takes{more}")
 
 
 class Races:
@@ -201,12 +208,18 @@ class Races:
         """Refuse an instruction that may still run when another raises the interrupt."""
         if self.end is not None and turn.queue != self.end.queue:
             raise _early(self.end.issue, turn.issue)
-        if self.ila.interrupt not in {u.memory for u in updates_of(turn.issue.instruction.update)}:
+        if self.ila.interrupt not in written_by(turn.issue.instruction):
             return
         for queue, issue in self.latest.items():
             if queue != turn.queue and issue.number + 1 > turn.before[queue]:
                 raise _early(turn.issue, issue)
         self.end = turn
+
+
+@lru_cache(maxsize=1024)
+def written_by(instruction: Instruction) -> frozenset[Leaf]:
+    """Return the state elements that an instruction may write."""
+    return frozenset(u.memory for u in updates_of(instruction.update))
 
 
 def _early(last: Issue, other: Issue) -> SpecError:

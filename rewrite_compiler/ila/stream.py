@@ -13,10 +13,9 @@ from ..lang.binders import Leaf
 from ..lang.footprint import footprint
 from ..lang.memory import Memory
 from ..lang.named import Data, storage_dtype
-from ..lang.step import updates_of
 from .mmio import split_lanes
 from .model import External, Ila
-from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, unconnected
+from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, unconnected, written_by
 from .simulate import DeviceHang, Simulator
 
 WORD = "data"
@@ -44,7 +43,8 @@ class Stream(Simulator):
         if samples and reading == "oracle":
             raise UsageError("F203", "the reading oracle runs one sample at a time", help="leave samples out, or use reading arrays")
         super().__init__(ila, reading=reading, strict=strict, samples=samples)
-        self.written = frozenset(u.memory for i in ila.instructions.values() for u in updates_of(i.update))
+        self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
+        self.held: tuple[str, ...] = ()  # tokens that earlier runs left
         if dram is not None:
             self.give(IMAGE, dram, base)
         for name, contents in (drams or {}).items():
@@ -97,14 +97,16 @@ class Stream(Simulator):
     def run(self, instructions: Iterable[int]) -> None:
         """Run instruction words as the queues of the device order them; in their own order where that is legal.
 
-        DeviceHang when a queue waits for ever; what could run has run then. With `strict`, nothing runs when a token is
-        missing or left over, and SpecError names two instructions whose order is open and matters.
+        DeviceHang when a queue waits for ever; what could run has run then. Tokens that are left over are there in the
+        next run. With `strict`, nothing runs when a token is missing or left over, and SpecError names two instructions
+        whose order is open and matters.
         """
         made = self._scheduled(instructions)
         races = self._races() if self.strict and self.ila.queues else None
         for turn in made.turns:
             self._take(turn, races)
-        if made.waiting and not self._has_ended():
+        self.held = tuple(token for token, _ in made.left_over)
+        if made.waiting and not any(self.ila.interrupt in written_by(t.issue.instruction) for t in made.turns):
             raise _hang(made)
 
     def check(self, instructions: Iterable[int]) -> None:
@@ -120,7 +122,7 @@ class Stream(Simulator):
 
     def _scheduled(self, instructions: Iterable[int]) -> Schedule:
         stream = [i for i in (self._issue(n, word) for n, word in enumerate(instructions)) if i is not None]
-        made = schedule(self.ila.queues, stream)
+        made = schedule(self.ila.queues, stream, self.held)
         if not self.strict:
             return made
         unconnected(self.ila.queues, stream)
@@ -163,10 +165,6 @@ class Stream(Simulator):
 
     def _elements(self, leaf: Leaf) -> int:
         return int(np.prod(self.memories[leaf].own))
-
-    def _has_ended(self) -> bool:
-        line = self.ila.interrupt
-        return line is not None and bool(self.memories[line].data[()])
 
 
 def words_of(name: str, contents: Any, external: External, is_written: bool) -> Data:

@@ -140,10 +140,15 @@ class Machine:
         self, memory: Memory, known: Sequence[Affine], value: Named, batch: tuple[Axis, ...], box: Sequence[tuple[int, int]]
     ) -> None:
         window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
-        view, names = strided(window, origin, known, self.axes)
-        order = self.axes.union(names, value.axes)
-        target = view.transpose([names.index(a) for a in order])
-        target[...] = self.axes.align(value, order)
+        value = _detached(value, window)
+        for copy in window.apart({v for i in known for v, _ in i.terms}):
+            view, names = strided(copy, origin, known, self.axes)
+            order = self.axes.union(names, value.axes)
+            target = view.transpose([names.index(a) for a in order])
+            data = self.axes.align(value, order)
+            if isinstance(data, np.ndarray) and np.may_share_memory(target, data):
+                data = data.copy()  # numpy assigns within one array in order when both have one dimension
+            target[...] = data
 
     def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own: frozenset[Axis]) -> None:
         addressed = {a for i in indices for a in i.axes}
@@ -152,7 +157,9 @@ class Machine:
         box = [(int(np.min(i.data)), int(np.max(i.data))) for i in indices]
         self._inside(u, box, memory)
         window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
-        scatter(window, origin, indices, value, self.axes)
+        value = _detached(value, window)
+        for copy in window.apart(addressed):
+            scatter(copy, origin, indices, value, self.axes)
 
     def _distinct(self, u: Update, own: frozenset[Axis], addressed: set[Axis]) -> None:
         if not own <= addressed:
@@ -234,6 +241,12 @@ class Machine:
                 for k in [k for k in values if not reads(k).isdisjoint(written)]:
                     del values[k]
             scope = scope.parent
+
+
+def _detached(value: Named, store: Store) -> Named:
+    """Return a value that is no view of the store: numpy does not copy overlapping rows of different strides."""
+    is_view = isinstance(value.data, np.ndarray) and np.may_share_memory(value.data, store.data)
+    return Named(value.data.copy(), value.axes) if is_view else value
 
 
 def _reads(x: Expr | Array) -> frozenset[Leaf]:

@@ -7,7 +7,7 @@ strided view where the indices are affine and by numpy's advanced indexing elsew
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -53,6 +53,18 @@ class Store:
     def window(self, low: Sequence[int], high: Sequence[int], axes: Axes) -> tuple[Store, Sequence[int]]:
         """Return a store that holds the box low … high, and the place of that store's first element."""
         return self, [0] * len(low)
+
+    def apart(self, axes: Container[Axis]) -> list[Store]:
+        """Return a store for each position along those of the batch axes that are in `axes`.
+
+        An iteration that writes a place of its own writes it in the copies of all: the last one's copy is kept.
+        """
+        place = next((n for n, b in enumerate(self.batch) if b in axes), None)
+        if place is None:
+            return [self]
+        rest = (*self.batch[:place], *self.batch[place + 1 :])
+        copies = [Store(self.data[(*[slice(None)] * place, n)], rest) for n in range(self.data.shape[place])]
+        return [found for copy in copies for found in copy.apart(axes)]
 
 
 def dtype_of(*intervals: Interval) -> Any:

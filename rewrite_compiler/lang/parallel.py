@@ -7,6 +7,7 @@ place by all of them is written before it is read (then every iteration has a co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from .step import Let, Loop, Seq, Step, Together, Update, When, updates_of
 if TYPE_CHECKING:
     from .machine import Machine
 
+NEST_SHIFT, STATEMENT_SHIFT = 44, 20  # a moment is one number: see _moment
 UNROLLED = 128  # inner loops whose conditions vary are followed iteration by iteration up to this length
 SEQUENTIAL_ELEMENTS = 1 << 24
 
@@ -38,13 +40,15 @@ class Analysis:
 
 @dataclass
 class _Access:
-    """One read or write of a memory: linear addresses, their axes, and its place in program order."""
+    """One read or write of a memory: linear addresses, their axes, and when it happens in one iteration.
 
-    order: int
+    `time` has the shape of the addresses: of a read the last moment, of a write the first, where several are possible.
+    """
+
+    time: Data
     address: Data
     axes: tuple[Axis, ...]
     own: frozenset[Axis] = frozenset()  # axes of the update itself: they do not count iterations
-    grouped: bool = False
 
 
 @dataclass
@@ -52,9 +56,12 @@ class _Trace:
     written: frozenset[Leaf]
     reads: dict[Leaf, list[_Access]] = field(default_factory=dict)
     writes: dict[Leaf, list[_Access]] = field(default_factory=dict)
-    order: int = 0
+    order: int = 0  # statements so far
     elements: int = 1
-    grouped: bool = False  # inside an inner loop of several statements, whose order between iterations is not tracked
+    nest: tuple[tuple[Axis, int], ...] = ()  # inner loops around the statement, each directly in the one before
+    entry: int = 0  # statements before the nest
+    body: Step | None = None  # what the innermost of them repeats
+    is_loose: bool = False  # inside an inner loop next to other statements of a nest: the moment is not tracked
 
 
 def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
@@ -94,7 +101,7 @@ def _follow_updates(machine: Machine, updates: Sequence[Update], trace: _Trace) 
         _read(machine, u, trace)
     for u in updates:
         _note(machine, u, trace)
-    trace.order += not trace.grouped
+    trace.order += 1
 
 
 def _follow_let(machine: Machine, step: Let, trace: _Trace) -> None:
@@ -110,11 +117,11 @@ def _inner(machine: Machine, step: Loop, trace: _Trace) -> None:
         raise NotUniform("an inner loop's length depends on what the loop writes")
     extent = machine.evaluator.number(step.extent)
     if extent > 1:
-        before = _copied(trace.reads), _copied(trace.writes), trace.order, trace.grouped
+        before = _copied(trace.reads), _copied(trace.writes), trace.order
         try:
             _follow_along(machine, step, extent, trace)
         except NotUniform:
-            trace.reads, trace.writes, trace.order, trace.grouped = before
+            trace.reads, trace.writes, trace.order = before
             machine.forget(frozenset(machine.memories))
         else:
             return
@@ -131,11 +138,18 @@ def _copied(accesses: dict[Leaf, list[_Access]]) -> dict[Leaf, list[_Access]]:
 
 def _follow_along(machine: Machine, step: Loop, extent: int, trace: _Trace) -> None:
     machine.axes.add(axis_of(step.variable), extent)
-    grouped = trace.grouped
-    trace.grouped = grouped or not isinstance(step.body, Update | Together)
-    with machine.along(step.variable):
-        _follow(machine, step.body, trace)
-    trace.grouped = grouped
+    kept = trace.nest, trace.entry, trace.body, trace.is_loose
+    trace.is_loose = trace.is_loose or (trace.nest != () and trace.body is not step)
+    trace.entry = trace.entry if trace.nest else trace.order
+    trace.nest, trace.body = (*trace.nest, (axis_of(step.variable), extent)), step.body
+    if math.prod(n for _, n in trace.nest) >= 1 << NEST_SHIFT - STATEMENT_SHIFT:
+        trace.nest, trace.entry, trace.body, trace.is_loose = kept
+        raise NotUniform("the loops inside have too many iterations to be analysed at once")
+    try:
+        with machine.along(step.variable):
+            _follow(machine, step.body, trace)
+    finally:
+        trace.nest, trace.entry, trace.body, trace.is_loose = kept
     trace.order += 1
 
 
@@ -168,14 +182,14 @@ def loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
 def _note_read(machine: Machine, load: Expr, extents: dict[Expr, Expr], trace: _Trace) -> None:
     inner = [(v, machine.evaluator.number(extents[v])) for i in load.args for v in i.free if v in extents]
     with machine.evaluator.inner(axes=inner):
-        access = _access(machine, load.data, load.args, trace)
+        access = _access(machine, load.data, load.args, trace, is_write=False)
     if not any(_covers(write, access, machine.axes) for write in trace.writes.get(load.data, ())):
         trace.reads.setdefault(load.data, []).append(access)
 
 
 def _note(machine: Machine, u: Update, trace: _Trace) -> None:
     with machine._grid(u):
-        access = replace(_access(machine, u.memory, u.address, trace), own=frozenset(map(axis_of, u.variables)))
+        access = replace(_access(machine, u.memory, u.address, trace, is_write=True), own=frozenset(map(axis_of, u.variables)))
     trace.writes.setdefault(u.memory, []).append(access)
 
 
@@ -190,12 +204,27 @@ def element_numbers(machine: Machine, leaf: Leaf, indices: Sequence[Expr]) -> Na
     return Named(np.asarray(linear.data), linear.axes)
 
 
-def _access(machine: Machine, leaf: Leaf, indices: Sequence[Expr], trace: _Trace) -> _Access:
+def _access(machine: Machine, leaf: Leaf, indices: Sequence[Expr], trace: _Trace, *, is_write: bool) -> _Access:
     linear = element_numbers(machine, leaf, indices)
     trace.elements = max(trace.elements, linear.data.size)
     if linear.data.size > SEQUENTIAL_ELEMENTS:
         raise NotUniform("the loop touches too many elements to be analysed at once")
-    return _Access(trace.order, linear.data, linear.axes, grouped=trace.grouped)
+    time = np.broadcast_to(_moment(trace, linear, is_write), linear.data.shape)
+    return _Access(time, linear.data, linear.axes)
+
+
+def _moment(trace: _Trace, place: Named, is_write: bool) -> Data:
+    """Return when a statement touches each element: statements before the nest, iteration of the nest, statement in it."""
+    if trace.is_loose:
+        return np.asarray(-1 if is_write else ((trace.entry + 1) << NEST_SHIFT) - 1)
+    iteration: Data = np.zeros((), np.int64)
+    for axis, extent in trace.nest:
+        shape = [extent if a == axis else 1 for a in place.axes]
+        along = np.arange(extent).reshape(shape) if axis in place.axes else 0 if is_write else extent - 1
+        iteration = iteration * extent + along
+    return (
+        ((trace.entry if trace.nest else trace.order) << NEST_SHIFT) + (iteration << STATEMENT_SHIFT) + (trace.order if trace.nest else 0)
+    )
 
 
 def _covers(write: _Access, read: _Access, axes: Axes) -> bool:
@@ -231,25 +260,25 @@ def _disjoint(writes: Sequence[_Access], reads: Sequence[_Access], axis: Axis, e
     low = min(int(w.address.min()) for w in writes)
     high = max(int(w.address.max()) for w in writes)
     owner = np.full(high - low + 1, -1, np.int64)
-    last = np.full(high - low + 1, -1, np.int64)  # −1 also where the order is not known: no later read is safe
+    first = np.full(high - low + 1, np.iinfo(np.int64).max)  # the moment of the first write
     for w in writes:
         iteration = _iterations(w, axis, extent)
         flat = w.address.reshape(-1) - low
-        first = owner[flat]
-        if ((first >= 0) & (first != iteration)).any():
+        known = owner[flat]
+        if ((known >= 0) & (known != iteration)).any():
             return False
         owner[flat] = iteration
         if (owner[flat] != iteration).any():
             return False
-        last[flat] = np.maximum(last[flat], w.order) if not w.grouped else -1
+        np.minimum.at(first, flat, w.time.reshape(-1))
     for r in reads:
-        iteration = _iterations(r, axis, extent)
-        flat = r.address.reshape(-1) - low
+        flat, time = r.address.reshape(-1) - low, r.time.reshape(-1)
         inside = (flat >= 0) & (flat < len(owner))
-        flat, iteration = flat[inside], iteration[inside]
-        writer = owner[flat]
-        earlier = (writer >= 0) & (writer < iteration)
-        later = (writer > iteration) & (last[flat] < r.order)
+        writer, lost = owner[flat[inside]], first[flat[inside]] < time[inside]
+        is_everywhere = axis not in r.axes  # read by every iteration: the first and the last decide
+        iteration = _iterations(r, axis, extent)[inside]
+        earlier = (writer >= 0) & (writer < (extent - 1 if is_everywhere else iteration))
+        later = (writer > iteration) & lost
         if earlier.any() or later.any():
             return False
     return True

@@ -53,27 +53,32 @@ class Vta:
         if f["x_size"] == 0 and self.behaviour == "fsim":
             return
         place = f["sram_base"]
-        for row in self.rows(sort, f):
-            for element in row:
+        for row, advance in self.rows(sort, f):
+            for n, element in enumerate(row):
                 for lane in range(SCALARS[sort]):
                     value = 0 if element is None else self.scalar(element * SCALARS[sort] + lane, size, sort != "uop")
-                    self.memory[sort][place * SCALARS[sort] + lane] = value
-                place += 1
+                    self.memory[sort][(place + n) * SCALARS[sort] + lane] = value
+            place += advance
 
-    def rows(self, sort: str, f: Fields) -> Iterator[list[int | None]]:
-        """Yield the elements of each row that is written: a DRAM element, or None for a zero."""
-        hls = self.behaviour == "hls"
-        pads = not (hls and sort in ("uop", "wgt"))
+    def rows(self, sort: str, f: Fields) -> Iterator[tuple[list[int | None], int]]:
+        """Yield each row that is written (a DRAM element, or None for a zero), and how far the next one is from it."""
+        pads = sort in {"fsim": ("uop", "wgt", "inp", "acc"), "hls": ("inp", "acc"), "ila": ("inp",)}[self.behaviour]
         width = f["x_pad_0"] + f["x_size"] + f["x_pad_1"] if pads else f["x_size"]
         nothing: list[int | None] = [None] * width
         for _ in range(f["y_pad_0"] if pads else 0):
-            yield nothing
-        for y in range(1 if hls and sort == "uop" else f["y_size"]):
+            yield nothing, width
+        count = 1 if sort == "uop" and self.behaviour != "fsim" else self.times(f["y_size"])
+        for y in range(count):
             first = f["dram_base"] + y * f["x_stride"]
             data: list[int | None] = list(range(first, first + f["x_size"]))
-            yield [None] * f["x_pad_0"] + data + [None] * f["x_pad_1"] if pads else data
+            is_short = self.behaviour == "ila" and y < count - 1
+            yield [None] * f["x_pad_0"] + data + [None] * f["x_pad_1"] if pads else data, f["x_size"] if is_short else width
         for _ in range(f["y_pad_1"] if pads else 0):
-            yield nothing
+            yield nothing, width
+
+    def times(self, n: int) -> int:
+        """Return how often a loop runs: at least once in the published ILA."""
+        return max(n, 1) if self.behaviour == "ila" else n
 
     def store(self, f: Fields) -> None:
         for y in range(f["y_size"]):
@@ -87,9 +92,9 @@ class Vta:
     # -- compute
 
     def micro_ops(self, f: Fields) -> Iterator[tuple[int, int, int]]:
-        for y in range(f["iter_out"]):
-            for x in range(f["iter_in"]):
-                for k in range(f["uop_bgn"], f["uop_end"]):
+        for y in range(self.times(f["iter_out"])):
+            for x in range(self.times(f["iter_in"])):
+                for k in range(f["uop_bgn"], f["uop_bgn"] + self.times(f["uop_end"] - f["uop_bgn"])):
                     u = self.memory["uop"][k]
                     parts = (u & 2047, u >> 11 & 2047, u >> 22)
                     dst, src, wgt = (
