@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import time
 from dataclasses import replace
 from itertools import chain
 
@@ -23,11 +24,12 @@ def gallery(*modules: str) -> tuple[Rule, ...]:
 
 @pytest.mark.parametrize("rule", gallery(*FALSE), ids=str)
 def test_a_false_rule_is_refuted(rule: Rule) -> None:
+    start = time.process_time()
     proof = prove_rule(rule)
+    assert time.process_time() - start < SECONDS
     assert (proof.verdict, proof.code) in {("refuted", "R102"), ("refuted", "R105")}, proof
     assert proof.counterexample is not None
     assert proof.counterexample.left != proof.counterexample.right
-    assert proof.seconds < SECONDS
     assert proof.problem is not None
     assert re.fullmatch(r"rule [a-z0-9-]+ is false: .+; left .+, right .+, with .+", proof.problem.sentence, re.DOTALL)
     assert proof.problem.place == rule.place

@@ -74,7 +74,8 @@ def test_a_refutation_shows_shapes_that_do_not_type() -> None:
     assert (problem.code, problem.sentence) == (
         "R105",
         "rule bias-along-the-wrong-axis is false: the right side has no meaning where the left has one: "
-        "A bias or scale along axis 1 of (1, 2) must have shape (2,), not (1,); left (1, 2), right no meaning, with x = tensor[1, 2], b = tensor[1]",
+        "A bias or scale along axis 1 of (1, 2) must have shape (2,), not (1,); "
+        "left (1, 2), right no meaning, with x = tensor[1, 2], b = tensor[1]",
     )
 
 
