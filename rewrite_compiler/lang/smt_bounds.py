@@ -13,7 +13,10 @@ KINDS: dict[int, Callable[[Interval, Interval], Interval]] = {
     z3.Z3_OP_ADD: iv.add,
     z3.Z3_OP_SUB: iv.sub,
     z3.Z3_OP_MUL: iv.mul,
+    z3.Z3_OP_IDIV: iv.floor_div,  # terms divide by positive constants only; anything else is left open below
+    z3.Z3_OP_MOD: iv.floor_mod,
 }
+DIVISIONS = (z3.Z3_OP_IDIV, z3.Z3_OP_MOD)
 
 
 class Bounds:
@@ -46,6 +49,8 @@ class Bounds:
         kind = term.decl().kind()
         if kind == z3.Z3_OP_UNINTERPRETED:
             return self.known.get(term.decl().name(), iv.EVERYTHING)
+        if kind in DIVISIONS and (parts[1][0] is None or parts[1][0] <= 0):
+            return iv.EVERYTHING
         if kind in KINDS:
             result = parts[0]
             for p in parts[1:]:

@@ -48,7 +48,7 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 20.0) -> Proof:
     if m.drive is None or m.codes is None:
         return proof(UNPROVED, "", "it has no driver or no numerics", code="R103")
     try:
-        sizes = {d: m.units.get(d, 1) for d in _dimensions(m)}
+        sizes = m.trials[0] if m.trials else {d: m.units.get(d, 1) for d in _dimensions(m)}
         verdict, executed = _symbolic(m, ila, sizes, seconds)
         if verdict.outcome == "refuted":
             return proof(
@@ -107,7 +107,10 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
 
 
 def _numeric_sizes(m: Mapping) -> Iterator[dict[str, int]]:
-    """Yield a ragged size, and for every dimension the largest tile while the others stay at one unit."""
+    """Yield the mapping's own trials; else a ragged size, and the largest tile along every dimension at one unit of the others."""
+    if m.trials:
+        yield from m.trials
+        return
     units = {d: m.units.get(d, 1) for d in _dimensions(m)}
     yield {d: 3 * u + (u > 1) for d, u in units.items()}
     for d in units:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
 import pkgutil
+import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import UsageError
+from ..errors import FlexmatchError, InputError, UsageError, did_you_mean
 from .target import Target
 
 SHIPPED = "rewrite_compiler.targets"
@@ -47,23 +47,7 @@ def load_target(name: str) -> Target:
 def _suggestion(name: str) -> str:
     known = target_names()
     listed = f"known: {', '.join(known)} (or give a path ending in .py)"
-    close = [k for k in known if _distance(name, k) <= 2]
-    best = difflib.get_close_matches(name, close, 1, 0.0)
-    return f'did you mean "{best[0]}"? {listed}' if best else listed
-
-
-def _distance(a: str, b: str) -> int:
-    """Return the edit distance (insert, delete, replace, swap neighbours)."""
-    before: list[int] = []
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        older, before, row = before, row, [i]
-        for j, y in enumerate(b, 1):
-            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                best = min(best, older[j - 2] + 1)
-            row.append(best)
-    return row[-1]
+    return " ".join(filter(None, (did_you_mean(name, known), listed)))
 
 
 def _parameters(name: str, text: str) -> dict[str, str]:
@@ -83,8 +67,23 @@ def _module_at(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError("F201", f"{path} is not a Python file", help="a target file ends in .py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except FlexmatchError as error:
+        raise error.at(str(path)) from None
+    except Exception as error:
+        raise InputError(
+            "R100", f"the target file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)
+        ) from None
     return module
+
+
+def _user_line(path: Path, error: Exception) -> str:
+    """Return the last line of the user's file that an exception went through."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{path}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+    return f"{path}:{lines[-1]}" if lines else str(path)
 
 
 def _target_in(module: ModuleType, name: str) -> Target:

@@ -68,7 +68,8 @@ class Mapping:
     """One pattern of one operation of one target. `driver`, `numerics`, `limits` and `ranges` are set by decorators of the same names.
 
     Several patterns may share an operation (a layer with and without an activation); `shared` are groups of tensors that
-    the device keeps in one format, `whole` are dimensions that a call takes undivided.
+    the device keeps in one format, `whole` are dimensions that a call takes undivided; `trials` are the sizes at which the
+    mapping is proved, the first symbolically (default: from the units and capacities).
     """
 
     target: str
@@ -82,6 +83,7 @@ class Mapping:
     units: MappingOf[str, int] = field(default_factory=dict)
     shared: tuple[tuple[str, ...], ...] = ()
     whole: tuple[str, ...] = ()
+    trials: tuple[MappingOf[str, int], ...] = ()
     drive: Callable[..., Any] | None = None
     codes: Callable[..., Any] | None = None
     capacities: Callable[..., Iterable[Limit]] | None = None
@@ -146,6 +148,7 @@ def make_mapping(
     units: MappingOf[str, int] | None = None,
     shared: Sequence[str] = (),
     whole: str = "",
+    trials: Sequence[MappingOf[str, int]] = (),
 ) -> Mapping:
     """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
     place = place_of(f)
@@ -163,7 +166,18 @@ def make_mapping(
         raise SpecError("I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {axes}", place=place)
     groups = tuple(tuple(group.split()) for group in shared)
     return Mapping(
-        target, operation or f.__name__, f.__name__, rule, operands, statics, parsed, formats, dict(units or {}), groups, tuple(whole.split())
+        target,
+        operation or f.__name__,
+        f.__name__,
+        rule,
+        operands,
+        statics,
+        parsed,
+        formats,
+        dict(units or {}),
+        groups,
+        tuple(whole.split()),
+        tuple(trials),
     )
 
 

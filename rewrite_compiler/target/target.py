@@ -35,15 +35,16 @@ class Target:
         units: MappingOf[str, int] | None = None,
         shared: Sequence[str] = (),
         whole: str = "",
+        trials: Sequence[MappingOf[str, int]] = (),
     ) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
 
         `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `units` are the sizes in which dimensions are
-        divided, `whole` ("t h") those that are not; `shared` are groups of tensors ("h y") that the device keeps in one format.
+        divided, `whole` ("t h") those that are not; `shared` are groups of tensors ("h y") that the device keeps in one format; `trials` are the sizes of its proofs.
         """
 
         def decorate(f: Callable[..., Any]) -> Mapping:
-            made = make_mapping(self.name, f, axes, formats, operation=operation, units=units, shared=shared, whole=whole)
+            made = make_mapping(self.name, f, axes, formats, operation=operation, units=units, shared=shared, whole=whole, trials=trials)
             self.mappings[made.variant] = made
             return made
 

@@ -1,0 +1,144 @@
+"""FlexASR as a target: its sizes, its number format, and what all of its drivers share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rewrite_compiler.ila_models import flexasr as model
+from rewrite_compiler.lang import AdaptivFloat
+from rewrite_compiler.target import Device, Limit, Target
+
+PES, LANES = 4, 16
+BLOCK = 16  # timesteps of one vector that lie next to each other in the large buffer
+LARGE, WEIGHT, INPUT, ACT = 1 << 16, 1 << 16, 1 << 8, 1 << 5  # vectors
+MOST_VECTORS, MOST_TIMESTEPS = 255, 65_535
+Formats = Mapping[str, AdaptivFloat]
+Codes = np.ndarray
+
+target = Target(
+    "flexasr",
+    model.build,
+    {"behaviour": model.BEHAVIOURS, "sigmoid": model.SIGMOIDS},
+    "FlexASR, a speech and language accelerator: linear and recurrent layers, layer norm, pooling in 8-bit AdaptivFloat.",
+    (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
+)
+
+
+def adaptivfloat(largest: float) -> AdaptivFloat:
+    """Return the 8-bit format whose top binade holds `largest`; the bias is 3 bits wide (specification, section 7.3b)."""
+    exponent = math.frexp(largest)[1] - 1 if largest > 0 else -3
+    return AdaptivFloat(bias=min(max(exponent + 3, 0), 7))
+
+
+def vectors(elements: int) -> int:
+    """Return how many 16-lane vectors hold so many elements."""
+    return -(-elements // LANES)
+
+
+def padded(x: Codes, axis: int, size: int) -> Codes:
+    """Return codes with zeros appended along an axis up to a size."""
+    missing = size - x.shape[axis]
+    if not missing:
+        return x
+    pads = [(0, 0)] * x.ndim
+    pads[axis] = (0, missing)
+    return np.pad(x, pads)
+
+
+def large_buffer_limits(timesteps: int, used: int) -> Iterator[Limit]:
+    """Capacities of the large buffer for `used` vectors a timestep, and of the timestep counter."""
+    yield Limit("large-buffer vectors", -(-timesteps // BLOCK) * BLOCK * used, LARGE)
+    yield Limit("timesteps", timesteps, MOST_TIMESTEPS)
+
+
+def store_program(device: Device, pe: int, program: Sequence[int]) -> None:
+    """Store an activation program of at most 32 instructions."""
+    words = np.zeros((2, LANES), np.int64)
+    words.reshape(-1)[: len(program)] = program
+    device.store(f"pe{pe}_config_act_vector_0_15", instructions=words[:1])
+    if len(program) > LANES:
+        device.store(f"pe{pe}_config_act_vector_16_31", instructions=words[1:])
+
+
+@dataclass(frozen=True)
+class Manager:
+    """One memory manager of a processing element: formats, input vectors, and where weights, biases and inputs lie."""
+
+    weight: AdaptivFloat
+    bias: AdaptivFloat
+    input: AdaptivFloat
+    inputs: int
+    base_weight: int = 0
+    base_bias: int = 0
+    base_input: int = 0
+
+
+def configure_element(
+    device: Device, pe: int, managers: Sequence[Manager], tiles: int, program: Sequence[int], outputs: int, result: AdaptivFloat
+) -> None:
+    """Set one processing element up: `tiles` result vectors a manager, an activation program, `outputs` vectors sent a timestep."""
+    device.issue(f"pe{pe}_config_rnn_layer_sizing", is_valid=1, is_bias=1, num_manager=len(managers), num_output=tiles)
+    for which, m in zip(("first", "second"), managers, strict=False):
+        device.issue(
+            f"pe{pe}_config_mem_mngr_{which}", adpfloat_bias_w=m.weight.bias, adpfloat_bias_b=m.bias.bias, adpfloat_bias_i=m.input.bias,
+            num_input=m.inputs, base_weight=m.base_weight, base_bias=m.base_bias, base_input=m.base_input,
+        )  # fmt: skip
+    device.issue(
+        f"pe{pe}_config_act_mngr", is_valid=1, adpfloat_bias=result.bias, num_inst=len(program), num_output=outputs, output_addr_base=pe * outputs
+    )
+    store_program(device, pe, program)
+
+
+def store_weights(device: Device, pe: int, rows: Codes, base: int = 0) -> None:
+    """Store 16×16 tiles, output vectors outer, input vectors inner, one row of a tile a vector."""
+    tiles = rows.reshape(-1, LANES, rows.shape[1] // LANES, LANES).swapaxes(1, 2).reshape(-1, LANES)
+    device.store(f"pe{pe}_core_store_weight_buffer", index=base + np.arange(len(tiles)), vector=tiles)
+
+
+def store_inputs(device: Device, pe: int, vectors: Codes, base: int) -> None:
+    """Store vectors [(samples,) count, 16] in the input buffer of a processing element: biases, initial states."""
+    device.store(f"pe{pe}_core_store_input_buffer", index=base + np.arange(vectors.shape[-2]), vector=vectors)
+
+
+def configure_buffers(device: Device, timesteps: int, inputs: int, outputs: int, base: int, *, is_rnn: int = 0) -> None:
+    """Set the large buffer's managers (0: input from 0, 1: result from `base`) and the control engine for a run over timesteps."""
+    device.issue("config_gb_core_mem_mngr_large", num_vector_0=inputs, base_0=0, num_vector_1=outputs, base_1=base)
+    device.issue(
+        "config_gb_control", is_valid=1, memory_index_1=0, memory_index_2=1, num_vector_1=inputs, num_vector_2=outputs,
+        num_timestep_1=timesteps, is_rnn=is_rnn,
+    )  # fmt: skip
+
+
+def large_index(timesteps: int, vectors: int, base: int) -> np.ndarray:
+    """Return where vector v of timestep t lies (specification, section 5), shape [t, v]."""
+    t, v = np.arange(timesteps)[:, None], np.arange(vectors)
+    return base + t % BLOCK + (t // BLOCK * vectors + v) * BLOCK
+
+
+def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn: int = 0) -> Codes:
+    """Store x [(samples,) t, k], run the configured elements over all timesteps, load the result [(samples,) t, lanes]."""
+    timesteps = x.shape[-2]
+    base = -(-timesteps // BLOCK) * BLOCK * inputs
+    configure_buffers(device, timesteps, inputs, outputs, base, is_rnn=is_rnn)
+    store_timesteps(device, x, inputs)
+    device.issue("gb_control_start")
+    device.wait()
+    return load_timesteps(device, timesteps, outputs, base)
+
+
+def store_timesteps(device: Device, x: Codes, inputs: int) -> None:
+    """Store x [(samples,) t, k] from vector 0 of the large buffer."""
+    whole = padded(x, x.ndim - 1, inputs * LANES)
+    index = large_index(x.shape[-2], inputs, 0).reshape(-1)
+    device.store("gb_core_store_large", index=index, vector=whole.reshape(*x.shape[:-2], -1, LANES))
+
+
+def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Codes:
+    """Load `count` vectors of every timestep; return [(samples,) t, lanes]."""
+    y = device.load("gb_core_load_large", index=large_index(timesteps, count, base).reshape(-1))
+    return y.reshape(*y.shape[:-2], timesteps, count * LANES)

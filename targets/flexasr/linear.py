@@ -1,0 +1,107 @@
+"""FlexASR's linear layer on the four processing elements, with and without an activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from rewrite_compiler import IsConstant, Tensor, Where
+from rewrite_compiler import ops as o
+from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
+from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
+from rewrite_compiler.target import Device, Limit
+
+from .base import (
+    INPUT, LANES, MOST_VECTORS, PES, WEIGHT, Codes, Formats, Manager, adaptivfloat, configure_element, large_buffer_limits, padded,
+    run_timesteps, store_inputs, store_weights, target, vectors,
+)  # fmt: skip
+
+INPE, OUTGB, SIGM, TANH_, RELU = 0x30, 0x40, 0xA0, 0xB0, 0xC0  # activation instructions on register 0
+AXES = "x: t k; w: n k; b: n; y: t n"
+UNITS = {"k": LANES, "n": PES * LANES}
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS)
+def linear(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """One fully connected layer on the four processing elements: y[t, n] = Σ_k x[t, k] · w[n, k] + b[n]."""
+    return o.bias_add(o.dense(x, w), b, 1), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS, operation="linear", whole="k")
+def linear_relu(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A fully connected layer with the activation unit's RELU."""
+    return o.relu(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS, operation="linear", whole="k")
+def linear_sigmoid(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A fully connected layer with the activation unit's piecewise-linear SIGM."""
+    return o.sigmoid(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xwby", adaptivfloat), units=UNITS, operation="linear", whole="k")
+def linear_tanh(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A fully connected layer with the activation unit's piecewise-linear TANH."""
+    return o.tanh(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
+def linear_limits(t: int, k: int, n: int) -> Iterator[Limit]:
+    """Capacities of one linear call (specification, section 8)."""
+    inputs, per_pe = vectors(k), -(-n // (PES * LANES))
+    yield Limit("input vectors of a timestep", inputs, MOST_VECTORS)
+    yield Limit("output vectors of a timestep", per_pe * PES, MOST_VECTORS)
+    yield Limit("weight vectors of a processing element", inputs * per_pe * LANES, WEIGHT)
+    yield Limit("input and bias vectors of a processing element", inputs + per_pe, INPUT)
+    yield from large_buffer_limits(t, inputs + per_pe * PES)
+
+
+def core_word(codes: Callable[[Expr], tuple[Expr, Expr]], count: int | Expr, shift: int, bias: Expr) -> Expr:
+    """Return what the core sends for one output: Σ of exact products in 32 bits that wrap, a floor shift, bias, clamp."""
+
+    def product(k: Expr) -> Expr:
+        a, b = codes(k)
+        return decoded(a) * decoded(b)
+
+    limit = (1 << 19) - 1
+    return clamp((signed(reduce_sum(product, count), 32) >> shift) + bias, -limit, limit)
+
+
+def linear_codes(x: Array, w: Array, b: Array, f: Formats, activation: Callable[[Expr], Expr]) -> Array:
+    """The core's word, the activation, one rounding to the output format."""
+    shift = 14 - f["w"].bias - f["x"].bias
+
+    def element(t: Expr, n: Expr) -> Expr:
+        word = core_word(lambda k: (x[t, k], w[n, k]), x.shape[1], shift, fixed(b[n], f["b"].bias))
+        return encode(activation(word), lift(f["y"].bias))
+
+    return array(element, (x.shape[0], w.shape[0]))
+
+
+def drive_linear(device: Device, x: Codes, w: Codes, b: Codes, f: Formats, activation: int = 0) -> Codes:
+    """Emit one linear call: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
+    program = [INPE, activation, OUTGB] if activation else [INPE, OUTGB]
+    inputs, per_pe = vectors(x.shape[-1]), -(-len(w) // (PES * LANES))
+    rows = padded(padded(w, 0, PES * per_pe * LANES), 1, inputs * LANES)
+    biases = padded(b, 0, len(rows))
+    manager = Manager(f["w"], f["b"], f["x"], inputs, base_bias=inputs)
+    for pe in range(PES):
+        mine = slice(pe * per_pe * LANES, (pe + 1) * per_pe * LANES)
+        configure_element(device, pe, [manager], per_pe, program, per_pe, f["y"])
+        store_weights(device, pe, rows[mine])
+        store_inputs(device, pe, biases[mine].reshape(per_pe, LANES), inputs)
+    return run_timesteps(device, x, inputs, per_pe * PES)[..., : len(w)]
+
+
+def _identity(x: Expr) -> Expr:
+    return x
+
+
+def _activation(name: str, p: Mapping[str, str]) -> Callable[[Expr], Expr]:
+    return {"linear": _identity, "linear_relu": relu, "linear_sigmoid": SIGMOID[p["sigmoid"]], "linear_tanh": TANH}[name]
+
+
+# pattern → the instruction of the activation unit, 0 for none
+for mapping, instruction in ((linear, 0), (linear_relu, RELU), (linear_sigmoid, SIGM), (linear_tanh, TANH_)):
+    mapping.limits(linear_limits)
+    mapping.driver(partial(drive_linear, activation=instruction))
+    mapping.numerics(lambda *operands, f, p, name=mapping.variant: linear_codes(*operands, f, _activation(name, p)))
