@@ -55,7 +55,7 @@ def _variadic(function: Callable[[Data, Data], Data]) -> Fold:
 def _modulo(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if np.issubdtype(x[0].dtype, np.integer) and not np.all(x[1]):
         raise Unsupported("it divides by a constant zero")
-    function = np.fmod if site.get("fmod", 0) else np.mod
+    function = np.fmod if site.flag("fmod") else np.mod
     return _same_type(function)(site, x)
 
 
@@ -92,9 +92,16 @@ def out_of_range(indices: Data, extent: int, site: Site) -> Exception:
     return InputError("F131", f"Index of {site.op} must be in {-extent}…{extent - 1}, not {wrong}", place=site.place)
 
 
+def _axis(site: Site, default: int, rank: int) -> int:
+    axis = site.axis(default, rank)
+    if not 0 <= axis < rank:
+        raise IndexError(axis)
+    return axis
+
+
 def _gather_elements(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     data, indices = x
-    axis = int(site.get("axis", 0)) % data.ndim
+    axis = _axis(site, 0, data.ndim)
     extent = data.shape[axis]
     if indices.size and (indices.min() < -extent or indices.max() >= extent):
         raise out_of_range(indices, extent, site)
@@ -155,18 +162,18 @@ def _where(site: Site, x: Sequence[Data]) -> Sequence[Data]:
 def _reduction(function: Callable[..., Any]) -> Fold:
     def fold(site: Site, x: Sequence[Data]) -> Sequence[Data]:
         axes = tuple(int(n) for n in x[1]) if len(x) > 1 else tuple(site.get("axes", ()))
-        if not axes and site.get("noop_with_empty_axes", 0):
+        if not axes and site.flag("noop_with_empty_axes"):
             return [x[0]]
         if x[0].size == 0:
             raise Unsupported("it reduces an empty constant")
         site.context.spend(x[0].nbytes)
-        return [np.asarray(function(x[0], axis=axes or None, keepdims=bool(site.get("keepdims", 1)))).astype(x[0].dtype)]
+        return [np.asarray(function(x[0], axis=axes or None, keepdims=bool(site.flag("keepdims", 1)))).astype(x[0].dtype)]
 
     return fold
 
 
 def _cumulative_sum(site: Site, x: Sequence[Data]) -> Sequence[Data]:
-    if site.get("exclusive", 0) or site.get("reverse", 0):
+    if site.flag("exclusive") or site.flag("reverse"):
         raise Unsupported("it is an exclusive or reverse running sum")
     site.context.spend(x[0].nbytes)
     return [np.cumsum(x[0], axis=int(x[1].reshape(())), dtype=x[0].dtype)]
@@ -190,7 +197,7 @@ def _scatter_nd(site: Site, x: Sequence[Data]) -> Sequence[Data]:
 def _triangle(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     offset = int(x[1].reshape(())) if len(x) > 1 else 0
     site.context.spend(x[0].nbytes)
-    return [np.triu(x[0], offset) if site.get("upper", 1) else np.tril(x[0], offset)]
+    return [np.triu(x[0], offset) if site.flag("upper", 1) else np.tril(x[0], offset)]
 
 
 def _pad(site: Site, x: Sequence[Data]) -> Sequence[Data]:
@@ -208,8 +215,8 @@ def _pad(site: Site, x: Sequence[Data]) -> Sequence[Data]:
 def _dequantize(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if site.get("block_size", 0) or x[1].dtype != np.float32:
         raise Unsupported("it is dequantised by blocks")
-    axis = int(site.get("axis", 1))
-    shape = [-1 if a == axis % max(1, x[0].ndim) else 1 for a in range(x[0].ndim)] if x[1].size > 1 else [1] * x[0].ndim
+    axis = _axis(site, 1, x[0].ndim) if x[1].size > 1 else -1
+    shape = [-1 if a == axis else 1 for a in range(x[0].ndim)]
     site.context.spend(x[0].size * 4)
     zero = x[2].reshape(shape).astype(np.int32) if len(x) > 2 else 0
     return [((x[0].astype(np.int32) - zero).astype(np.float32) * x[1].reshape(shape)).astype(np.float32)]

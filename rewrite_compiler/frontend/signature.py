@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 from .attributes import NAMES
-from .header import own_domain
+from .header import newest, own_domain
 from .upgrade import BY_VERSION, schema_of
 
 # how ONNX spells element types that have another name here
@@ -77,13 +77,13 @@ def check_node(node: Any, imports: dict[str, int], is_function: bool, place: str
     domain = own_domain(node.domain)
     if not node.op_type:
         raise InputError("F130", "a node must name its operator", place=place)
-    if is_function:
-        return
     if domain not in imports:
         name = domain or "ai.onnx"
         raise InputError("F111", f'{node.op_type} is of the domain "{name}", whose operator set is not imported', place=place)
-    signature = signature_of(node.op_type, domain, imports[domain])
+    signature = None if is_function else signature_of(node.op_type, domain, imports[domain])
     if signature is None:
+        if domain == "" and not is_function and schema_of(node.op_type, domain, newest()) is not None:
+            raise InputError("F111", f"{node.op_type} is not yet part of operator set {imports[domain]}", place=place)
         return
     if signature.deprecated and node.op_type not in BY_VERSION:
         raise InputError("F111", f"{node.op_type} is no longer part of operator set {imports[domain]}", place=place)

@@ -309,6 +309,10 @@ def test_an_operator_that_was_withdrawn() -> None:
     assert refusal(proto) == 'app.onnx:node "upsample": error[F111]: Upsample is no longer part of operator set 12'
 
 
+def test_an_operator_of_a_later_set() -> None:
+    assert refusal(single("Gelu", [(2,)], opset=19)) == 'app.onnx:node "gelu": error[F111]: Gelu is not yet part of operator set 19'
+
+
 def test_a_conversion_that_does_not_exist() -> None:
     body = helper.make_graph([node("Add", ["a", "b"], ["c"])], "body", [info("a", X), info("b", X)], [info("c", X)])
     proto = single("Scan", [None, (2, 3), (1, 2, 3)], opset=8, body=body, num_scan_inputs=1)
