@@ -131,6 +131,8 @@ B = Leaf((16,), (-128, 127), False, "b")
 C = Leaf((4,), (0, 15), False, "c")
 ACC = Leaf((4,), (-(1 << 31), (1 << 31) - 1), False, "acc")
 IN_ORDER: dict[str, Step] = {
+    "one update that moves elements apart": loop(2, lambda k: update(A, 6, lambda i: (1 + k + i * 2, A[1 + k + i]))),
+    "one update that moves elements together": loop(2, lambda k: update(A, 6, lambda i: (1 + k + i, A[1 + k + i * 2]))),
     "reads the element before": loop(15, lambda k: assign(A, A[k], k + 1)),
     "reads two before": loop(14, lambda k: assign(A, wrap(A[k] + 1, 8), k + 2)),
     "every iteration writes one element, values differ by what it held": loop(9, lambda k: assign(A, wrap(A[3] * 2 + k, 8), 3)),
