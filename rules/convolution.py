@@ -25,7 +25,7 @@ def as_dense(axes: int) -> tuple[Rule, Rule]:
         """im2col(x) = reshape(transpose(x)) for a kernel of one tap"""
         ones, zeros = (1,) * axes, (0,) * (2 * axes)
         y = o.im2col(x, ones, ones, zeros, dilations)
-        return y, o.reshape(o.transpose(x, channels_last), y.shape), Where(x.rank == axes + 2)
+        return y, o.reshape(o.transpose(x, channels_last), y.shape)
 
     return of_windows, of_channels
 

@@ -151,6 +151,7 @@ def normalised(x: Tensor, g: Tensor, b: Tensor) -> Law:
 
 @pytest.mark.parametrize("r", [scale_into_bias, conv_of_lines, normalised], ids=str)
 def test_narrowed_candidates_leave_no_instance_out(r: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "EMPTY", 0)
     narrowed = names(r, 1) | names(r, 2) if r is not conv_of_lines else names(r, 1)
     monkeypatch.setattr(shapes, "OPERANDS", {})
     monkeypatch.setattr(shapes, "TRIED", 10_000_000)
