@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 DONE, NO, USAGE, REFUSED, BUDGET, INTERNAL = 0, 1, 2, 3, 4, 5
@@ -74,3 +75,23 @@ def printable(text: str, limit: int = 1024) -> str:
         return text
     shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(text)} characters)"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the one known name within two edits of `name`, or nothing: a wrong guess is worse than none."""
+    near = sorted((distance, k) for k in known if (distance := edits(name, k)) <= 2)
+    return f'did you mean "{near[0][1]}"?' if near else ""
+
+
+def edits(a: str, b: str) -> int:
+    """Return the edit distance (insert, delete, replace, swap neighbours)."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        older, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                best = min(best, older[j - 2] + 1)
+            row.append(best)
+    return row[-1]

@@ -1,18 +1,31 @@
-"""What verbs share: options, parsing that answers in sentences, and writing files whole."""
+"""What verbs share: options, parsing that answers in sentences, and printing."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
+import re
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean
+from .files import check_outputs, write_whole
+
+if TYPE_CHECKING:
+    from ..compile import Options, Plan
+
+ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2"}
+# what argparse says → what we say
+SENTENCES = (
+    (r"argument (-\w/)?(--[\w-]+): expected one argument", r"\2 needs a value"),
+    (r"argument (-\w/)?(--[\w-]+): ignored explicit argument '(.*)'", r'\2 takes no value, not "\3"'),
+    (r"argument (-\w/)?(--[\w-]+): (.*)", r"\2 \3"),
+    (r"the following arguments are required: (\S+)(, .*)?", r"\1 is missing"),
+    (r"unrecognized arguments: (\S+)( .*)?", r'there is no option "\1"'),
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,11 +33,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the problem instead of printing usage."""
-        raise UsageError(
-            "F203",
-            message.replace("unrecognized arguments:", "unknown arguments:"),
-            help=f"flexmatch {self.prog.split()[-1]} --help lists the options",
-        )
+        for pattern, sentence in SENTENCES:
+            found = re.fullmatch(pattern, message, re.DOTALL)
+            if found:
+                raise UsageError("F203", self._sentence(found.expand(sentence)), help=self._remedy(message))
+        raise UsageError("F203", message, help=self._remedy(message))
+
+    def _sentence(self, text: str) -> str:
+        name = text.removeprefix('there is no option "')
+        return text if name == text or name.startswith("-") else f'"{name[:-1]}" is one argument too many'
+
+    def _remedy(self, message: str) -> str:
+        listed = f"{self.prog} --help lists the options"
+        unknown = re.match(r"unrecognized arguments: (--[^\s=]*)", message)
+        guess = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
+        return " ".join(filter(None, (guess, listed)))
 
 
 def parser(verb: str, about: str) -> Parser:
@@ -35,6 +58,41 @@ def parser(verb: str, about: str) -> Parser:
     made.add_argument("-v", "--verbose", action="store_true", help="more detail")
     made.add_argument("--debug", action="store_true", help="show a traceback when something fails")
     return made
+
+
+def options(made: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
+    """Return the parsed arguments; refuses a --json file that cannot be written or is one of the `inputs` arguments."""
+    given = made.parse_args(arguments)
+    if given.json not in (None, "-"):
+        check_outputs([Path(given.json)], input_files(given, inputs))
+    return given
+
+
+def input_files(given: argparse.Namespace, names: Iterable[str]) -> list[Path]:
+    """Return the files that arguments name."""
+    return [Path(value) for name, value in vars(given).items() if name in names and value is not None]
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers from `least` on, for an option."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < least:
+            raise argparse.ArgumentTypeError(f'must be a whole number from {least} on, not "{text}"')
+        return int(text)
+
+    return read
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a reader of one word out of several, for an option."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f'must be one of {", ".join(choices)}, not "{text}"')
+        return text
+
+    return read
 
 
 def steering(made: Parser) -> None:
@@ -49,7 +107,7 @@ def steering(made: Parser) -> None:
     made.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit")
 
 
-def compile_options(given: argparse.Namespace) -> Any:
+def compile_options(given: argparse.Namespace) -> Options:
     """Return the Options that the steering arguments describe."""
     from ..compile import Options
     from ..limits import DEFAULT
@@ -58,6 +116,20 @@ def compile_options(given: argparse.Namespace) -> Any:
         exact=given.exact, shapes=dict(map(_shape, given.shape)), only=_names(given.only), without=_names(given.without),
         limits=DEFAULT.with_overrides(given.limits),
     )  # fmt: skip
+
+
+def plan_of(given: argparse.Namespace, path: Path) -> Plan:
+    """Return the plan in a file, or that of the model in it, compiled as the steering arguments say."""
+    from ..compile import compile_model, is_plan, read_plan
+
+    if not path.exists():
+        raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
+    if not is_plan(path):
+        return compile_model(path, accelerators(given), compile_options(given))
+    for name in ("exact", "only", "without", "shape"):
+        if vars(given)[name]:
+            raise UsageError("F203", f"--{name} cannot change a plan that is already made", place=str(path), help="compile its model again")
+    return read_plan(path, accelerators(given), compile_options(given).limits)
 
 
 def accelerators(given: argparse.Namespace) -> list[str]:
@@ -75,28 +147,9 @@ def _names(text: str) -> tuple[str, ...]:
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, _, dims = text.rpartition("=")
     parts = dims.split(",")
-    if not name or not all(p.isdigit() and int(p) > 0 for p in parts):
+    if not name or not all(re.fullmatch(r"0*[1-9][0-9]{0,17}", p, re.ASCII) for p in parts):
         raise UsageError("F160", f'--shape must be NAME=1,3,32,32 with positive sizes, not "{text}"')
     return name, tuple(map(int, parts))
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file completely or not at all."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise UsageError("F100", f"{path} cannot be written: {error.strerror}", help="choose another folder") from None
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def document_bytes(document: Any) -> bytes:
@@ -104,12 +157,29 @@ def document_bytes(document: Any) -> bytes:
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
+def json_files(document: Any, where: str | None) -> Mapping[Path, bytes]:
+    """Return the file that --json asks for, if it asks for one."""
+    return {} if where in (None, "-") else {Path(str(where)): document_bytes(document)}
+
+
 def emit_json(document: Any, where: str | None) -> None:
     """Write a document to a file or to standard output."""
+    write_whole(json_files(document, where))
     if where == "-":
-        sys.stdout.write(document_bytes(document).decode())
-    elif where:
-        write_whole(Path(where), document_bytes(document))
+        print_json(document)
+
+
+def print_json(document: Any) -> None:
+    """Print a document, UTF-8 whatever the locale."""
+    out = sys.stdout
+    if out is None:
+        return
+    out.flush()
+    if hasattr(out, "buffer"):
+        out.buffer.write(document_bytes(document))
+        out.buffer.flush()
+    else:
+        out.write(document_bytes(document).decode())
 
 
 def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
@@ -119,6 +189,20 @@ def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
             print(_printable(line))
 
 
-def _printable(line: str) -> str:
-    encoding = sys.stdout.encoding or "ascii"
-    return line.encode(encoding, "replace").decode(encoding)
+def _printable(text: str) -> str:
+    """Return a line in what standard output can show."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return "".join(c if _can(c, encoding) else ASCII.get(c, "?") for c in text)
+
+
+def _can(c: str, encoding: str) -> bool:
+    try:
+        c.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_live(given: argparse.Namespace) -> bool:
+    """Tell whether live lines on standard error are wanted: a terminal, not quiet."""
+    return not given.quiet and given.json != "-" and sys.stderr is not None and os.isatty(2) and sys.stderr.isatty()

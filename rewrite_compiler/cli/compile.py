@@ -11,38 +11,60 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo
-from .common import accelerators, compile_options, document_bytes, emit_json, parser, say, steering, write_whole
+from .common import accelerators, compile_options, document_bytes, json_files, options, parser, print_json, say, steering, whole_number
+from .files import check_outputs, write_whole
 
 if TYPE_CHECKING:
     from ..compile import Plan
+    from ..target import Target
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
     made = parser("compile", "Find every offload of a model and write the plan.")
-    made.add_argument("model", type=Path, metavar="MODEL.onnx")
+    made.add_argument("model", metavar="MODEL.onnx")
     steering(made)
-    made.add_argument("--calibrate", type=Path, metavar="FILE", help="samples that fix the number formats of activations")
-    made.add_argument("-o", "--output", type=Path, metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
-    made.add_argument("--require-offload", type=int, default=0, metavar="N", help="fail unless at least N offloads are found")
-    given = made.parse_args(arguments)
-    plan = compiled(given)
-    stem = given.output or Path(f"{given.model.stem}.{'-'.join(t.name for t in plan.targets)}")
+    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
+    made.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
+    made.add_argument("--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found")
+    given = options(made, arguments, "model", "calibrate")
+    from ..compile import chosen_targets
+
+    targets = chosen_targets(accelerators(given))
+    stem = stem_of(given, targets)
+    plan = compiled(given, targets)
     document, written = write_plan(plan, stem, given)
     from ..report.terminal import plan_lines
 
-    say(given, plan_lines(document, written, f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""))
+    following = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""
+    say(given, plan_lines(document, written, following, verbose=given.verbose))
     if len(plan.offloads) < given.require_offload:
-        raise AnswerNo("F213", f"Offloads must be at least {given.require_offload}, not {len(plan.offloads)}", place=str(given.model))
+        raise AnswerNo("F213", f"Offloads must be at least {given.require_offload}, not {len(plan.offloads)}", place=given.model)
     return 0
 
 
-def compiled(given: argparse.Namespace) -> Plan:
+def stem_of(given: argparse.Namespace, targets: Sequence[Target]) -> Path:
+    """Return the plan's files without their endings; refused before any work when they cannot be written."""
+    text = Path(given.model).stem + "." + "-".join(t.name for t in targets) if given.output is None else given.output
+    stem = Path(text)
+    if given.output is not None:
+        check_outputs([stem])  # a folder, or no name at all
+        stem = stem.with_suffix("") if stem.suffix in (".json", ".onnx") else stem
+    check_outputs(plan_names(stem), [Path(p) for p in (given.model, given.calibrate) if p is not None])
+    return stem
+
+
+def plan_names(stem: Path) -> tuple[Path, Path]:
+    """Return the names of a plan's two files."""
+    return Path(f"{stem}.onnx"), Path(f"{stem}.json")
+
+
+def compiled(given: argparse.Namespace, targets: Sequence[Target]) -> Plan:
     """Return the plan that the arguments describe, calibrated when they say with what."""
     from ..compile import compile_model
 
-    plan = compile_model(given.model, accelerators(given), compile_options(given))
-    return plan if given.calibrate is None else calibrate_from(plan, given.calibrate)
+    plan = compile_model(given.model, targets, compile_options(given))
+    return plan if given.calibrate is None else calibrate_from(plan, Path(given.calibrate))
 
 
 def calibrate_from(plan: Plan, path: Path) -> Plan:
@@ -55,7 +77,7 @@ def calibrate_from(plan: Plan, path: Path) -> Plan:
 
 
 def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
-    """Check the plan against its model, write both files whole, and return the document and their names."""
+    """Check the plan against its model, write its files whole, and return the document and their names."""
     from ..compile import plan_files
     from ..compile.verify import check_plan
 
@@ -63,10 +85,10 @@ def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mappi
     path = os.path.relpath(plan.model["path"], stem.parent)
     plan = replace(plan, model={**plan.model, "path": path})
     files = plan_files(plan)
-    checked = check_plan(plan, files.onnx, given.model)
+    checked = check_plan(plan, files.onnx, Path(given.model))
     files.document["run"].update({"check": vars(checked), "check_seconds": round(time.perf_counter() - started, 3)})
-    names = [Path(f"{stem}.onnx"), Path(f"{stem}.json")]
-    write_whole(names[0], files.onnx)
-    write_whole(names[1], document_bytes(files.document))
-    emit_json(files.document, given.json)
-    return files.document, [str(n) for n in names]
+    onnx, document = plan_names(stem)
+    write_whole({onnx: files.onnx, document: document_bytes(files.document), **json_files(files.document, given.json)})
+    if given.json == "-":
+        print_json(files.document)
+    return files.document, [str(onnx), str(document)]

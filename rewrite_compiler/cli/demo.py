@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .common import accelerators, emit_json, parser, say
+from .common import accelerators, emit_json, options, parser, say
 from .cosim import progress, settings, simulation_options
 
 
@@ -14,7 +14,7 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("app", nargs="?", default="digits_cnn", metavar="APP", help="an application of `flexmatch list` (default digits_cnn)")
     made.add_argument("--accel", action="append", default=[], metavar="NAME", help="accelerator (default flexasr)")
     simulation_options(made)
-    given = made.parse_args(arguments)
+    given = options(made, arguments)
     from ..apps import named
     from ..compile import compile_model, plan_files
     from ..compile.verify import check_plan
@@ -25,8 +25,10 @@ def run(arguments: Sequence[str]) -> int:
     plan = compile_model(app.model, accelerators(given) or ["flexasr"])
     files = plan_files(plan)
     check_plan(plan, files.onnx, app.model)
-    say(given, [f"{app.name}: {app.about}", *plan_lines(files.document)])
-    report = cosimulate(plan, app.data, calibrate=app.calibration, settings=settings(given), metric=given.metric or app.metric, progress=progress(given))
+    say(given, [f"{app.name}: {app.about}", *plan_lines(files.document, verbose=given.verbose)])
+    report = cosimulate(
+        plan, app.data, calibrate=app.calibration, settings=settings(given), metric=given.metric or app.metric, progress=progress(given)
+    )
     emit_json({"schema": "flexmatch.demo/1", "plan": files.document, "cosim": report.document}, given.json)
     say(given, ["", *cosim_lines(report.document)])
     return 0

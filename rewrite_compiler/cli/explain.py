@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean
 from .codes import CODES
-from .common import accelerators, compile_options, emit_json, parser, say, steering
+from .common import emit_json, options, parser, plan_of, say, steering
 
 SCHEMA = "flexmatch.explain/1"
 
@@ -19,32 +19,29 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("what", metavar="CODE|MODEL|PLAN")
     made.add_argument("node", nargs="?", metavar="NODE")
     steering(made)
-    given = made.parse_args(arguments)
+    given = options(made, arguments, "what")
     if given.node is None:
         document = _code(given.what)
         text = [f"{document['code']}  {document['means']}", f"  {document['remedy']}"]
     else:
-        document = _node(_plan(given), given.node)
+        from ..compile import to_json
+
+        document = _node(to_json(plan_of(given, Path(given.what))), given.node)
         text = _node_lines(document)
     emit_json(document, given.json)
     say(given, text)
     return 0
 
 
-def _code(code: str) -> dict[str, Any]:
+def _code(text: str) -> dict[str, Any]:
+    code = text.upper()
+    if Path(text).exists():
+        raise UsageError("F203", "NODE is missing", place=text, help=f"flexmatch explain {text} NODE says where a node of the model went")
     if code not in CODES:
-        raise UsageError("F203", f'there is no error code "{code}"', help=f"codes: {', '.join(CODES)}; for a node give MODEL NODE")
+        family = [c for c in CODES if c[0] == code[:1]] or list(CODES)
+        raise UsageError("F203", f'there is no error code "{text}"', help=f"codes: {', '.join(family)}; for a node give MODEL NODE")
     means, remedy = CODES[code]
     return {"schema": SCHEMA, "code": code, "means": means, "remedy": remedy}
-
-
-def _plan(given: Any) -> Mapping[str, Any]:
-    from ..compile import compile_model, is_plan, read_plan, to_json
-
-    path = Path(given.what)
-    if is_plan(path):
-        return to_json(read_plan(path, accelerators(given)))
-    return to_json(compile_model(path, accelerators(given), compile_options(given)))
 
 
 def _node(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -58,10 +55,12 @@ def _node(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
     for a in plan["absorbed"]:
         if name == a["node"]:
             return {**base, "place": "absorbed", "by": a["by"]}
-    known = [n for o in plan["offloads"] for n in o["nodes"]] + [h["node"] for h in plan["host"]]
-    raise UsageError(
-        "F203", f'the model has no node called "{name}"', help=f"nodes: {', '.join(known[:20])}{' …' if len(known) > 20 else ''}"
-    )
+    known = [
+        *(n for o in plan["offloads"] for n in (o["id"], *o["nodes"])),
+        *(r["node"] for key in ("host", "absorbed") for r in plan[key]),
+    ]
+    listed = f"nodes: {', '.join(known[:20])}{' …' if len(known) > 20 else ''}"
+    raise UsageError("F203", f'the model has no node called "{name}"', help=" ".join(filter(None, (did_you_mean(name, known), listed))))
 
 
 def _node_lines(document: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .common import emit_json, parser, say
+from .common import emit_json, options, parser, say
 
 SCHEMA = "flexmatch.list/1"
 
@@ -13,7 +13,7 @@ SCHEMA = "flexmatch.list/1"
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
     made = parser("list", "List accelerators, operations, rules and applications.")
-    given = made.parse_args(arguments)
+    given = options(made, arguments)
     document = listing()
     emit_json(document, given.json)
     lines: list[str] = []

@@ -4,52 +4,82 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from ..errors import FlexmatchError
+from ..errors import FlexmatchError, Problem, UsageError, did_you_mean
+from .codes import CODES
+from .signals import INTERRUPTED, watch
 from .verbs import VERBS, overview
 
-INTERNAL, INTERRUPTED, TERMINATED = 5, 130, 143
+INTERNAL, USAGE = 5, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code; without `arguments` this process is the command and signals end it."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        watch()
     # one thread a worker: the co-simulator runs its own
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     debug = "--debug" in given
-    given = [a for a in given if a != "--debug"]
-    signal.signal(signal.SIGTERM, _terminated)
     try:
-        return _dispatch(given)
+        return _dispatch([a for a in given if a != "--debug"])
     except FlexmatchError as error:
         if debug:
             raise
-        print(error, file=sys.stderr)
-        return error.exit_code
+        return _refused(error.problem, error.exit_code)
     except KeyboardInterrupt:
-        print("interrupted; files written so far are complete", file=sys.stderr)
+        _complain("interrupted: no file is half-written; what was written before is complete")
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
-        return 0
     except Exception as error:
         if debug:
             raise
-        print(f"error[X100]: internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        print("  help: this is a bug of flexmatch; run again with --debug and report what it prints", file=sys.stderr)
-        return INTERNAL
+        return _refused(Problem("X100", f"internal error: {type(error).__name__}: {error}"), INTERNAL)
 
 
-def _terminated(_signal: int, _frame: object) -> None:
-    print("terminated; files written so far are complete", file=sys.stderr)
-    sys.exit(TERMINATED)
+def _refused(problem: Problem, code: int) -> int:
+    """Say what is wrong and what to do, the code's own remedy when the problem has none."""
+    shown = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, CODES[problem.code][1])
+    _complain(str(shown))
+    return code
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)
 
 
 def _dispatch(given: list[str]) -> int:
+    """Run the verb and print all that it says; who stops listening is no error, a full disk is one."""
+    try:
+        code = _run(given)
+    except SystemExit as end:  # --help of a verb
+        code = int(end.code or 0)
+    except BrokenPipeError:
+        return _nobody_listens()
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return _nobody_listens()
+    except OSError as error:
+        _nobody_listens()
+        return _refused(Problem("F100", f"standard output cannot be written: {error.strerror}"), USAGE)
+    return code
+
+
+def _nobody_listens() -> int:
+    """Send the rest of standard output nowhere, so that the end of the process is quiet."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    return 0
+
+
+def _run(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help"):
         print(overview())
         return 0
@@ -59,8 +89,18 @@ def _dispatch(given: list[str]) -> int:
         print(f"flexmatch {version('rewrite-compiler')}")
         return 0
     verb = given[0] if given[0] in VERBS else "compile"
+    if verb != given[0]:
+        _check_verb(given)
     module = importlib.import_module(f".{VERBS[verb].module}", __package__)
     return int(module.run(given[1:] if given[0] in VERBS else given))
+
+
+def _check_verb(given: Sequence[str]) -> None:
+    """Refuse a first word that is no verb and cannot be the model of the bare form."""
+    word = given[0]
+    if not word.startswith("-") and "." not in word and "/" not in word and not Path(word).exists():
+        listed = f"verbs: {', '.join(VERBS)}; or give a model"
+        raise UsageError("F203", f'there is no verb "{word}"', help=" ".join(filter(None, (did_you_mean(word, VERBS), listed))))
 
 
 if __name__ == "__main__":

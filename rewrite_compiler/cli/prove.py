@@ -6,7 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .common import accelerators, emit_json, parser, say
+from ..errors import UsageError, did_you_mean
+from .common import accelerators, emit_json, is_live, options, parser, say
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -15,16 +16,19 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model")
     made.add_argument("--only", default="", metavar="RULE,…", help="judge only these rules")
     made.add_argument("--no-rules", action="store_true", help="judge no rules")
-    given = made.parse_args(arguments)
+    given = options(made, arguments)
     from ..prove.document import prove, to_json
     from ..rewrite.ruleset import shipped_rules
     from ..target import find_target, target_names
 
     names = accelerators(given) or ([] if given.only else target_names())
     wanted = [n for n in given.only.split(",") if n]
-    rules = [] if given.no_rules else [r for r in shipped_rules() if not wanted or r.name in wanted]
-    quiet = given.quiet or given.json == "-"
-    verdicts = prove(rules, [find_target(n) for n in names], _progress if not quiet and sys.stderr.isatty() else lambda _: None)
+    known = {r.name: r for r in shipped_rules()}
+    for n in wanted:
+        if n not in known:
+            raise UsageError("F203", f'there is no rule called "{n}"', help=did_you_mean(n, known) or "`flexmatch list` shows the names")
+    rules = [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted]
+    verdicts = prove(rules, [find_target(n) for n in names], _progress if is_live(given) else lambda _: None)
     document = to_json(verdicts)
     emit_json(document, given.json)
     say(given, lines(document, verbose=given.verbose))

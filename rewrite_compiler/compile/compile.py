@@ -101,7 +101,7 @@ def _plan(
         for (key, node), nodes in zip(ids.items(), counted.offloads, strict=True)
     )
     return Plan(
-        model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.opset},
+        model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.file_opset},
         source=model.program, program=matched.program, targets=tuple(targets), offloads=offloads,
         host=counted.host, absorbed=counted.absorbed,
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),

@@ -21,6 +21,7 @@ from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
 from ..limits import DEFAULT, Limits
 from ..target import Target, body_of
 from .compile import Options, compile_model
+from .form import CALIBRATION, PLAN, misfit
 from .plan import SCHEMA, Calibration, Offload, Plan, to_json
 
 FORMATS: dict[str, type[Format]] = {kind.__name__.lower(): kind for kind in (AdaptivFloat, Fixed, Int, IEEE)}
@@ -58,6 +59,8 @@ def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits =
     """Return the plan of a plan JSON file; its model must be where the plan says, relative to the plan or as it is."""
     document = _document(path)
     model = _model_path(path, document["model"])
+    if not model.is_file():
+        raise UsageError("F101", f"there is no file {model}, which the plan was made of", place=str(path), help="put the model back")
     settings = document["settings"]
     options = Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
@@ -91,19 +94,27 @@ def _beside(path: Path) -> Path | None:
 
 def _document(path: Path) -> dict[str, Any]:
     file = path if path.suffix == ".json" else _beside(path) or path
+    if not file.is_file():
+        raise UsageError("F101" if not file.exists() else "F100", "a plan must be a file", place=str(file), help="give a plan or a model")
     try:
         document = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise UsageError("F101", f"there is no file {file}", help="give a plan or a model") from None
-    except ValueError as error:
-        raise InputError("F103", f"the file is not a plan: {error}", place=str(file)) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError("F103", f"the file is not a plan: {_cause(error)}", place=str(file), help="compile the model again") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        raise InputError("F220", f'Schema of a plan must be "{SCHEMA}", not "{schema}"', place=str(file), help="compile the model again")
-    missing = [key for key in ("model", "targets", "settings", "offloads") if key not in document]
-    if missing:
-        raise InputError("F220", f'the plan has no key "{missing[0]}"', place=str(file), help="compile the model again")
+        found = f'"{schema}"' if isinstance(schema, str) else "none"
+        raise InputError("F220", f'Schema of a plan must be "{SCHEMA}", not {found}', place=str(file), help="compile the model again")
+    calibration = document.get("calibration")
+    wrong = misfit(document, PLAN) or (misfit(calibration, CALIBRATION, "plan.calibration") if calibration is not None else "")
+    if wrong:
+        raise InputError("F220", wrong, place=str(file), help="compile the model again")
     return dict(document)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg.removesuffix(' at')}, line {error.lineno}"
+    return "it is not UTF-8 text" if isinstance(error, ValueError) else "it is nested too deeply"
 
 
 def _model_path(plan: Path, model: MappingOf[str, Any]) -> Path:
@@ -113,6 +124,11 @@ def _model_path(plan: Path, model: MappingOf[str, Any]) -> Path:
 
 
 def _target_text(target: MappingOf[str, Any]) -> str:
+    if not str(target["name"]).isidentifier():
+        raise UsageError(
+            "F201", f'the plan names the accelerator "{target["name"]}", and a plan never causes a file to be loaded',
+            help="give the accelerator with --accel",
+        )  # fmt: skip
     parameters = ",".join(f"{k}={v}" for k, v in target["parameters"].items())
     return f"{target['name']}:{parameters}" if parameters else str(target["name"])
 
@@ -128,7 +144,13 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
                 place=str(path),
                 help="compile again",
             )
-        offloads.append(replace(o, formats={n: format_from(f) for n, f in old[o.id]["formats"].items()}))
+        formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
+        if formats and formats.keys() != o.mapping.formats.keys():
+            known = ", ".join(o.mapping.formats)
+            raise InputError(
+                "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=str(path), help="compile the model again"
+            )
+        offloads.append(replace(o, formats=formats))
     calibration = document.get("calibration")
     return replace(plan, offloads=tuple(offloads), calibration=None if calibration is None else Calibration(**calibration))
 
@@ -139,4 +161,10 @@ def format_from(document: MappingOf[str, Any]) -> Format:
     kind = FORMATS.get(str(document.get("format")))
     if kind is None:
         raise InputError("F220", f'there is no number format called "{document.get("format")}"', help=f"known: {', '.join(FORMATS)}")
-    return kind(**parameters)
+    try:
+        return kind(**parameters)
+    except (TypeError, ValueError, InputError):
+        shown = json.dumps(parameters)
+        raise InputError(
+            "F220", f"there is no number format {kind.__name__.lower()} with {shown}", help="compile the model again"
+        ) from None

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..compile import Plan, calibrated
 from ..compile.host import HostProgram
+from ..errors import FlexmatchError, InputError
 from ..ir.program import Data, Program
 from ..lang.named import Data as Array
 from .data import CALIBRATION_SAMPLES, Dataset, load_data
@@ -90,7 +91,17 @@ def dataset_for(plan: Plan, data: str | Path | Dataset) -> Dataset:
     if isinstance(data, Dataset):
         return data
     p = plan.source
-    return load_data(data, {p.names[v]: p.types[v] for v in p.inputs}, zeros=_states(p))
+    dataset = load_data(data, {p.names[v]: p.types[v] for v in p.inputs}, zeros=_states(p))
+    for name, samples in dataset.inputs.items():
+        _check_finite(name, samples, dataset.place)
+    return dataset
+
+
+def _check_finite(name: str, samples: Array, place: str) -> None:
+    if samples.dtype.kind != "f" or np.isfinite(samples).all():
+        return
+    odd = sum(not np.isfinite(x).all() for x in samples)
+    raise InputError("C102", f'the input "{name}" must be finite, not so in {odd} of {len(samples)} samples', place=place)
 
 
 def _states(p: Program) -> list[str]:
@@ -136,7 +147,10 @@ def _document(plan: Plan, data: Dataset, metric: Metric, reference: Mapping[str,
 
 def _scores(plan: Plan, data: Dataset, metric: Metric, reference: Mapping[str, Data], outcome: Outcome) -> tuple[Scores, Scores]:
     output = plan.source.names[plan.source.outputs[0]]
-    truth = truth_for(metric, data, reference[output])
+    try:
+        truth = truth_for(metric, data, reference[output])
+    except FlexmatchError as error:
+        raise error.at(data.place) from None
     return metric.score(reference[output], truth), metric.score(outcome.outputs[output], truth)
 
 

@@ -64,8 +64,9 @@ class Dataset:
         """Return the first n samples and the others, which must not be none."""
         if self.count <= n:
             raise InputError(
-                "C100", f"data must have more than {n} samples when the first {n} are for calibration, not {self.count}", place=self.place
-            )
+                "C100", f"data must have more than {n} samples when the first {n} are for calibration, not {self.count}", place=self.place,
+                help="give more samples, or --calibrate FILE",
+            )  # fmt: skip
         order = np.arange(self.count)
         return self.take(order[:n]), self.take(order[n:])
 

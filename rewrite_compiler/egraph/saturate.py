@@ -20,6 +20,10 @@ from .graph import EGraph, from_json
 from .rules import rule_text
 from .schema import Constructor
 
+CHILDREN: set[subprocess.Popen[str]] = set()  # running now: who ends this process early ends them first
+
+OUT_OF_MEMORY = ("memory allocation", "MemoryError")  # what egglog and Python say
+
 
 @dataclass(frozen=True)
 class DeviceRule:
@@ -58,12 +62,13 @@ def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], 
         raise BudgetError(
             "F210", f"saturation ended before its first round: {answer.detail}", help="raise the limit with --limits, or use fewer rules"
         )
-    again = _run_worker({**request, "limits": {**asdict(limits), "rounds": answer.rounds}}, limits)
-    if again.graph is None:
-        raise BudgetError(
-            "F210", f"saturation ended in its mapping phase: {again.detail}", help="raise the limit with --limits, or use fewer rules"
-        )
-    return Saturation(again.graph, answer.rounds, answer.reason, answer.detail)
+    for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
+        again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
+        if again.graph is not None:
+            return Saturation(again.graph, rounds, answer.reason, answer.detail)
+    raise BudgetError(
+        "F210", f"saturation ended in its mapping phase: {again.detail}", help="raise the limit with --limits, or use fewer rules"
+    )
 
 
 @dataclass(frozen=True)
@@ -78,19 +83,21 @@ def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
     environment = {**os.environ, "RUST_BACKTRACE": "0"}
     command = [sys.executable, "-m", "rewrite_compiler.egraph.worker"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    CHILDREN.add(child)
     timed_out = threading.Event()
 
     def expire() -> None:
         timed_out.set()
         child.kill()
 
-    timer = threading.Timer(limits.saturation_seconds, expire)
+    timer = threading.Timer(min(limits.saturation_seconds, threading.TIMEOUT_MAX), expire)
     timer.start()
     try:
         out, err = child.communicate(json.dumps(request))
     finally:
         timer.cancel()
         child.kill()
+        CHILDREN.discard(child)
     return _read(out, err, child.returncode, timed_out.is_set(), limits)
 
 
@@ -102,7 +109,7 @@ def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _An
         return _Answer(from_json(last["graph"]), last["rounds"], last["stop"]["reason"], last["stop"]["detail"])
     if timed_out:
         return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s")
-    return _Answer(None, last["rounds"], "memory" if "memory allocation" in err else "crashed", _cause(err, code))
+    return _Answer(None, last["rounds"], "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed", _cause(err, code))
 
 
 def _cause(err: str, code: int) -> str:

@@ -8,7 +8,9 @@ round is reported, so that the parent can ask for just those rounds again.
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import sys
 from typing import Any
 
@@ -16,15 +18,23 @@ from .engine import Engine
 from .graph import to_json
 from .schema import Constructor
 
+PR_SET_PDEATHSIG = 1
 GROWTH_MARGIN = 2.0  # the next round's growth ratio was at most 1.96 times the last one's on every measured set
 
 
 def main() -> int:
     """Answer one request."""
+    die_with_parent()
     request = json.load(sys.stdin)
     limit_memory(int(request["limits"]["saturation_bytes"]))
     Schedule(request).run()
     return 0
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends in whatever way; elsewhere the parent's clean-up remains."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def limit_memory(size: int) -> None:

@@ -34,6 +34,7 @@ class LoadedModel:
     imports: Mapping[str, int]
     ir_version: int
     batch_inputs: tuple[str, ...] = ()
+    file_opset: int = 0  # what the file declares; `opset` is what its nodes are read in
 
 
 def load(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> LoadedModel:
@@ -66,7 +67,7 @@ def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple
     outputs = _outputs(context, scope, model.graph, place)
     _note_declarations(context, scope, model.graph)
     program = _finished(context, outputs)
-    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), batch)
+    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), batch, imports.get("", opset))
 
 
 def _source_names(graph: Any) -> list[str]:

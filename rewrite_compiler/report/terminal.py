@@ -7,36 +7,43 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-WIDTH = 100
+WIDTH, LABEL = 100, 10
+WORST = 3  # offloads whose error is shown
+Row = tuple[str, str]
 
 
-def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), following: str = "") -> list[str]:
-    """Return a plan for people: sizes, matching, offloads by operation, what stays and why."""
+def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), following: str = "", *, verbose: bool = False) -> list[str]:
+    """Return a plan for people: sizes, matching, offloads by operation, what stays and why; verbose: each rule and what it enabled."""
     model, egraph = document["model"], document["egraph"]
-    lines = [_row(_short(model["path"]), f"{model['ops']} ops · opset {model['opset']}")]
     stop = egraph["stop"]["reason"] if egraph["stop"]["reason"] == "saturated" else f"stopped: {egraph['stop']['detail']}"
-    lines.append(_row("matching", f"{stop} after {egraph['rounds']} rounds · {egraph['e_nodes']:,} e-nodes"))
-    lines += _offload_lines(document)
-    lines += [_row("tiled", text) for text in _tiled(document)]
-    lines += _reason_lines(document["host"])
-    lines += [_row("limited", text) for text in document["limited"]]
-    lines += [_row("note", text) for text in document["notes"]]
-    if written:
-        lines.append(_row("wrote", ", ".join(written)))
-    if following:
-        lines.append(_row("next", following))
-    return lines
+    rows = [
+        ("matching", f"{stop} after {counted(egraph['rounds'], 'round')} · {egraph['e_nodes']:,} e-nodes"),
+        *_labelled("plan", offload_texts(document)),
+        *_labelled("tiled", tiled_texts(document["offloads"])),
+        *_labelled("not sent", reason_texts(document["host"])),
+        *(("limited", text) for text in document["limited"]),
+        *(("note", text) for text in document["notes"]),
+        *_labelled("rules", rule_texts(document["offloads"]) if verbose else ()),
+        ("wrote", ", ".join(written)),
+        ("next", following),
+    ]
+    title = f"{model['path'].rsplit('/', 1)[-1]}  {counted(model['ops'], 'op')} · opset {model['opset']}"
+    return [*textwrap.wrap(title, WIDTH), *_lines(rows)]
 
 
-def _offload_lines(document: Mapping[str, Any]) -> list[str]:
-    macs = sum(o["macs"] for o in document["offloads"])
-    total = macs + document["extraction"]["cost"]["host_macs"]
-    lines = []
+def offload_texts(document: Mapping[str, Any]) -> list[str]:
+    """Return one line a target: operations by kind, as written and in all, and their share of the multiply-accumulates."""
+    total = sum(o["macs"] for o in document["offloads"]) + document["extraction"]["cost"]["host_macs"]
+    texts = []
     for target, counts in document["counts"].items():
-        found = ", ".join(f"{n} {operation}" for operation, n in counts.items()) or "no operation"
-        exact = ", ".join(f"{n} {operation}" for operation, n in document["exact_counts"][target].items()) or "none"
-        lines.append(_row("plan", f"{found} on {target} (as written: {exact}) · {share(macs, total)} of {total:,} MACs"))
-    return lines
+        macs = sum(o["macs"] for o in document["offloads"] if o["target"] == target)
+        found, exact = _kinds(counts) or "no operation", _kinds(document["exact_counts"][target]) or "none"
+        texts.append(f"{found} on {target} (as written: {exact}) · {share(macs, total)} of {total:,} MACs")
+    return texts
+
+
+def _kinds(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {operation}" for operation, n in counts.items())
 
 
 def share(part: float, whole: float) -> str:
@@ -44,55 +51,94 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "–"
 
 
-def _tiled(document: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{o['id']} into {o['device_calls']} calls of at most {', '.join(f'{d}={n}' for d, n in o['tiles'].items())}"
-        for o in document["offloads"] if o["device_calls"] > 1
-    ]  # fmt: skip
+def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the offloads that need several calls, those split alike together: the sizes, and what one call takes."""
+    groups: dict[str, list[str]] = {}
+    for o in offloads:
+        split = {d: n for d, n in o["shape"].items() if o["tiles"].get(d, n) < n}
+        if o["device_calls"] > 1:
+            sizes = ", ".join(f"{d}={n}" for d, n in split.items())
+            tiles = ", ".join(f"{d}={o['tiles'][d]}" for d in split)
+            groups.setdefault(f"into {o['device_calls']:,} calls: {sizes}; one call takes {tiles}", []).append(o["id"])
+    return [f"{ids[0]}{f' and {len(ids) - 1} more, each' if len(ids) > 1 else ''} {text}" for text, ids in groups.items()]
 
 
-def _reason_lines(host: Iterable[Mapping[str, str]]) -> list[str]:
+def reason_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return why nodes stay on the host, the same reasons together, the most frequent first."""
     groups = Counter((h["op"], h["why_not"]) for h in host)
-    return [_row("not sent" if first else "", f"{n} {op}: {why}") for (op, why), n, first in _numbered(groups)]
+    return [f"{n} {op}: {why}" for (op, why), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
 
 
-def _numbered(groups: Counter[tuple[str, str]]) -> Iterable[tuple[tuple[str, str], int, bool]]:
-    for index, (key, n) in enumerate(sorted(groups.items(), key=lambda item: (-item[1], item[0]))):
-        yield key, n, index == 0
+def rule_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return every rule behind an offload as a table: name, place, grade, and how many offloads it enabled."""
+    enabled = rule_table(offloads)
+    wide = [max(map(len, column)) for column in list(zip(*enabled, strict=True))[:2]] if enabled else [0, 0]
+    return [f"{name:<{wide[0]}}  {at:<{wide[1]}}  {grade}  {counted(n, 'offload')}" for (name, at, grade), n in enabled.items()]
 
 
-def _short(path: str) -> str:
-    return path.rsplit("/", 1)[-1]
+def rule_table(offloads: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], int]:
+    """Return the number of offloads behind which each rule (name, place, grade) stands, the most frequent first."""
+    found = Counter((r["rule"], r["at"], r["grade"]) for o in offloads for r in o["because"])
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _row(label: str, text: str) -> str:
-    """Return one line, a label and what it says, wrapped under the text."""
-    pad = max(10, len(label) + 2)
-    wrapped = textwrap.wrap(text, WIDTH - pad, break_long_words=False, break_on_hyphens=False) or [""]
-    return "\n".join([f"{label:<{pad}}{wrapped[0]}", *(" " * pad + line for line in wrapped[1:])])
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def cosim_lines(document: Mapping[str, Any]) -> list[str]:
+def _labelled(label: str, texts: Iterable[str]) -> list[Row]:
+    return [(label if n == 0 else "", text) for n, text in enumerate(texts)]
+
+
+def _lines(rows: Iterable[Row]) -> list[str]:
+    """Return rows of a label and what it says as lines: aligned, without those that say nothing, wrapped under the text."""
+    shown = [row for row in rows if row[1]]
+    pad = max([LABEL, *(len(label) + 2 for label, _ in shown)])
+    lines = []
+    for label, text in shown:
+        wrapped = textwrap.wrap(text, WIDTH - pad, break_on_hyphens=False, drop_whitespace=False) if len(text) > WIDTH - pad else [text]
+        lines += [f"{label:<{pad}}{wrapped[0].rstrip()}", *(" " * pad + line.strip() for line in wrapped[1:])]
+    return lines
+
+
+def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
     """Return a co-simulation for people: the metric on host and accelerator, the paired difference, the worst offloads."""
-    reference, accelerated, paired = document["reference"], document["accelerated"], document["paired"]
-    metric = document["metric"]
-    lines = [_row("host", f"{metric} {_number(reference['value'])}  (float32, onnxruntime)")] if reference["value"] is not None else []
+    reference, accelerated, metric = document["reference"]["value"], document["accelerated"]["value"], document["metric"]
+    run, simulator = document["run"], document["simulator"]
     targets = ", ".join(document["targets"]) or "host"
-    change = _number(paired["difference"], signed=True)
+    speed = f"{simulator['tier']} · {counted(simulator['instructions'], 'instruction')} · {run['wall_seconds']:.1f} s"
+    rows = [
+        ("host", "" if reference is None else f"{metric} {number(reference)}  (float32, onnxruntime)"),
+        (targets, f"{metric} {number(accelerated)}{change(document['paired'])}"),
+        ("samples", f"{document['samples']}" + _agreement(document)),
+        ("simulator", speed),
+        *_labelled("worst", worst_texts(document["offloads"])),
+        *(("note", text) for text in document["notes"]),
+        ("next", following),
+    ]
+    return _lines(rows)
+
+
+def change(paired: Mapping[str, Any]) -> str:
+    """Return the difference of accelerator and host in parentheses, with its interval; nothing when there is none."""
+    if paired["difference"] is None:
+        return ""
     interval = ""
     if paired["interval"] is not None:
         low, high = paired["interval"]
-        interval = f", 95% interval {_number(low, signed=True)} … {_number(high, signed=True)}"
-    lines.append(_row(targets, f"{metric} {_number(accelerated['value'])}  ({change}{interval})"))
-    lines.append(_row("samples", f"{document['samples']}" + _agreement(document)))
-    run, simulator = document["run"], document["simulator"]
-    lines.append(_row("simulator", f"{simulator['tier']} · {simulator['instructions']:,} instructions · {run['wall_seconds']:.1f} s"))
-    worst = sorted((o for o in document["offloads"] if o["relative_error"] is not None), key=lambda o: -o["relative_error"])[:3]
-    for n, o in enumerate(worst):
-        saturated = f" · {100 * o['saturated']:.2g}% of outputs saturated" if o["saturated"] else ""
-        lines.append(_row("worst" if n == 0 else "", f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{saturated}"))
-    lines += [_row("note", text) for text in document["notes"]]
-    return lines
+        interval = f", 95% interval {number(low, signed=True)} … {number(high, signed=True)}"
+    return f"  ({number(paired['difference'], signed=True)}{interval})"
+
+
+def worst_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the offloads with the largest errors."""
+    compared = sorted((o for o in offloads if o["relative_error"] is not None), key=lambda o: -o["relative_error"])
+    return [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturated(o)}" for o in compared[:WORST]]
+
+
+def _saturated(o: Mapping[str, Any]) -> str:
+    return f" · {100 * o['saturated']:.2g}% of outputs saturated" if o["saturated"] else ""
 
 
 def _agreement(document: Mapping[str, Any]) -> str:
@@ -100,7 +146,8 @@ def _agreement(document: Mapping[str, Any]) -> str:
     return "" if same is None else f" · {100 * same:.1f}% same predictions"
 
 
-def _number(x: float | None, *, signed: bool = False) -> str:
+def number(x: float | None, *, signed: bool = False) -> str:
+    """Return a figure with four digits, or a dash of none."""
     if x is None:
         return "–"
     return f"{x:+.4g}" if signed else f"{x:.4g}"

@@ -88,7 +88,8 @@ def test_samples_are_taken_evenly_split_and_batched(tmp_path: Path) -> None:
     assert [taken(b) for b in others.evenly(5).batches(2)] == [[32, 41], [50, 59], [69]]
     assert refusal(lambda: data.evenly(71)) == f"{data.place}: error[F203]: Number of samples must be 1 to 70, not 71"
     assert refusal(lambda: first.split()) == (
-        f"{data.place}: error[C100]: data must have more than 32 samples when the first 32 are for calibration, not 32"
+        f"{data.place}: error[C100]: data must have more than 32 samples when the first 32 are for calibration, not 32\n"
+        "  help: give more samples, or --calibrate FILE"
     )
 
 

@@ -1,0 +1,68 @@
+"""Files written whole: all of a set or none of it, and never over what was read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ..errors import UsageError
+
+UNFINISHED: set[str] = set()  # temporary files that have no name yet
+
+
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None] = ()) -> None:
+    """Raise the reason why a file could not be written, before the work whose result it holds; inputs are never written over."""
+    read = [path for path in inputs if path is not None and path.exists()]
+    for path in outputs:
+        reason = _obstacle(path)
+        if reason:
+            raise UsageError("F100", f"{path} cannot be written: {reason}", help="choose another name or folder")
+        if path.exists() and any(path.samefile(other) for other in read):
+            raise UsageError("F100", f"{path} cannot be written: it is an input of this command", help="choose another name")
+
+
+def _obstacle(path: Path) -> str:
+    if not path.name or "\0" in str(path):
+        return "this is not the name of a file"
+    if path.is_dir():
+        return "there is a folder of this name"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"no permission to write in {path.parent}"
+
+
+def write_whole(files: Mapping[Path, bytes]) -> None:
+    """Write files completely, all of them or none."""
+    staged: list[tuple[str, Path]] = []
+    try:
+        staged.extend((_staged(path, data), path) for path, data in files.items())
+        for temporary, path in staged:
+            os.replace(temporary, path)
+            UNFINISHED.discard(temporary)
+    except OSError as error:
+        name = next(iter(files)) if len(staged) == len(files) else list(files)[len(staged)]
+        raise UsageError("F100", f"{name} cannot be written: {error.strerror}", help="choose another name or folder") from None
+    finally:
+        remove_unfinished()
+
+
+def _staged(path: Path, data: bytes) -> str:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    UNFINISHED.add(temporary)
+    with os.fdopen(handle, "wb") as out:
+        out.write(data)
+    umask = os.umask(0)
+    os.umask(umask)
+    os.chmod(temporary, 0o666 & ~umask)
+    return temporary
+
+
+def remove_unfinished() -> None:
+    """Remove temporary files that did not get their name."""
+    for temporary in list(UNFINISHED):
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        UNFINISHED.discard(temporary)

@@ -1,0 +1,45 @@
+"""Form: what a plan document must look like before anything in it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+KINDS = {str: "a text", bool: "true or false", dict: "an object", list: "a list", int: "a whole number"}
+
+CALIBRATION = {"source": str, "sha256": str, "samples": int, "method": str}
+TARGET = {"name": str, "parameters": {...: str}, "sha256": str}
+OFFLOAD = {"id": str, "nodes": [str], "formats": {...: dict}}
+SETTINGS = {"exact": bool, "shapes": {...: [int]}, "only": [str], "without": [str]}
+PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": SETTINGS, "offloads": [OFFLOAD]}
+
+
+def misfit(value: Any, form: Any, place: str = "plan") -> str:
+    """Return one sentence about the first part that has not its form, or nothing.
+
+    A form is a type, a list of one form, an object of forms by key, or with the key `...` one form for every key.
+    """
+    kind: type = form if isinstance(form, type) else type(form)
+    if type(value) is not kind:
+        return f"{place} must be {KINDS[kind]}, not {_shown(value)}"
+    if isinstance(form, list):
+        return _first(misfit(x, form[0], f"{place}[{n}]") for n, x in enumerate(value))
+    if isinstance(form, dict):
+        return _object_misfit(value, form, place)
+    return ""
+
+
+def _first(sentences: Iterable[str]) -> str:
+    return next(filter(None, sentences), "")
+
+
+def _object_misfit(value: Mapping[str, Any], form: Mapping[Any, Any], place: str) -> str:
+    wanted = dict.fromkeys(value, form[...]) if ... in form else form
+    missing = next((key for key in wanted if key not in value), None)
+    if missing is not None:
+        return f'{place} has no key "{missing}"'
+    return _first(misfit(value[key], f, f"{place}.{key}") for key, f in wanted.items())
+
+
+def _shown(value: Any) -> str:
+    return next((text for kind, text in KINDS.items() if type(value) is kind), "a number" if isinstance(value, float) else "null")
