@@ -51,7 +51,7 @@ def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits
     costs = Costs(saturation.graph, devices)
     extraction = extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
     names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics)) for c, m in devices.items()}
-    program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names)
+    program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names, rules)
     return Matched(program, saturation, extraction, e_nodes, costs.fitted)
 
 

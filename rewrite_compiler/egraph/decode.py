@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..errors import SpecError
 from ..ir.evaluate import run_op
 from ..ir.program import OPAQUE, Data, Node, Program, Value
 from ..ir.types import TensorType, result_types
-from ..ops.op import LAYOUT, AttributeValue
+from ..ops.op import LAYOUT, AttributeValue, Op, ShapeError
+from ..rewrite.rule import Rule
 from .encode import opaque_key, operator_named
 from .graph import ClassId, EGraph, ENode
 
@@ -24,16 +26,21 @@ class DeviceName:
 
 
 def extracted_program(
-    p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName]
+    p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName], rules: Sequence[Rule] = ()
 ) -> tuple[Program, dict[Value, ENode]]:
-    """Return the chosen program, and the e-node behind the first output of each operation."""
-    decoder = _Decoder(p, graph, choice, devices)
+    """Return the chosen program, and the e-node behind the first output of each operation.
+
+    SpecError R105 when one of `rules`, numbered as the births of e-nodes, has put operators of different types into a class.
+    """
+    decoder = _Decoder(p, graph, choice, devices, rules)
     return decoder.program(), decoder.e_nodes
 
 
 class _Decoder:
-    def __init__(self, p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName]) -> None:
-        self.p, self.graph, self.choice, self.devices = p, graph, choice, devices
+    def __init__(
+        self, p: Program, graph: EGraph, choice: Mapping[ClassId, ENode], devices: Mapping[str, DeviceName], rules: Sequence[Rule]
+    ) -> None:
+        self.p, self.graph, self.choice, self.devices, self.rules = p, graph, choice, devices, rules
         self.types: list[TensorType] = []
         self.names: list[str] = []
         self.nodes: list[Node] = []
@@ -113,6 +120,7 @@ class _Decoder:
         if op is None:
             raise AssertionError(f"{node.op} is not a constant")
         attributes = dict(zip((a.name for a in op.attributes), node.attributes, strict=True))
+        self.check(c, node, op, [self.type_of(d) for d in node.children])
         return run_op(op, [self.folded[d] for d in node.children], attributes, np.float64)[0]
 
     def build(self, c: ClassId) -> None:
@@ -152,6 +160,7 @@ class _Decoder:
         operands = self.operands(node)
         attributes = tuple(zip((a.name for a in op.attributes), node.attributes, strict=True))
         origins = self.layout.get(c, frozenset()) if op.kind == LAYOUT else node.origins
+        self.check(c, node, op, [self.types[v] for v in operands])
         if op.outputs > 1:
             types = result_types(op, [self.types[v] for v in operands], dict(attributes))
             outputs = self.tuples[c] = tuple(self.new(t, "") for t in types)
@@ -159,6 +168,22 @@ class _Decoder:
             self.place[c] = self.new(self.type_of(c), self.name_of.get(c, ""))
             outputs = (self.place[c],)
         return Node(op.name, operands, outputs, attributes, origins)
+
+    def check(self, c: ClassId, node: ENode, op: Op, operands: Sequence[TensorType]) -> None:
+        """Refuse an operator that does not give what its class is: the rule that made it is false."""
+        expected = self.graph.classes[c].type
+        try:
+            made = result_types(op, operands, dict(zip((a.name for a in op.attributes), node.attributes, strict=True)))
+        except ShapeError as error:
+            raise self.unsound(node, error.problem.sentence) from None
+        if expected is not None and made[0].shape != expected.shape:
+            raise self.unsound(node, f"{op.name} gives {made[0]} where {expected} is needed")
+
+    def unsound(self, node: ENode, sentence: str) -> SpecError:
+        if not 0 <= node.birth < len(self.rules):
+            raise AssertionError(sentence)
+        rule = self.rules[node.birth]
+        return SpecError("R105", f"the sides of {rule.name} differ in shape: {sentence}", place=rule.place, help="add a guard")
 
     def operands(self, node: ENode) -> tuple[Value, ...]:
         return tuple(self.value(d) for d in node.children)

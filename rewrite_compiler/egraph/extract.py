@@ -51,8 +51,7 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     choice, bound, status = _solved(options, moving, time.monotonic() + seconds)
     whole = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
     used = reached({**constants, **whole}, roots)
-    levels = len(next(iter(used.values())).cost)
-    cost = tuple(sum(used[c].cost[k] for c in used) for k in range(levels))
+    cost = _total(used, roots, len(next(iter(used.values())).cost))
     bound = bound or cost  # all outputs are constants
     if cost != bound and status == "optimal":
         status = "limited"
@@ -78,7 +77,17 @@ def _solved_part(part: Part, deadline: float) -> tuple[dict[ClassId, Candidate],
         choice = {c: found[0] for c, found in part.options.items()}
         return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), "optimal"
     solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(levels, deadline)
-    return (solved, bound, status) if solved is not None else (cheapest_trees(part.options), bound, "greedy")
+    if status == "optimal" and solved is not None:
+        return solved, bound, status
+    trees = cheapest_trees(part.options)
+    if solved is None or _total(trees, part.roots, levels) < _total(solved, part.roots, levels):
+        return trees, bound, "greedy"
+    return solved, bound, status
+
+
+def _total(choice: Mapping[ClassId, Candidate], roots: Sequence[ClassId], levels: int) -> Cost:
+    used = reached(choice, roots).values()
+    return tuple(sum(o.cost[k] for o in used) for k in range(levels))
 
 
 def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]:

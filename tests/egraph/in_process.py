@@ -30,8 +30,11 @@ def price(c: int, node: ENode) -> tuple[int]:
     return (1,)
 
 
-def extracted(p: Program, graph: EGraph) -> tuple[Program, dict[Value, ENode]]:
+def extracted(p: Program, graph: EGraph, rules: Sequence[Rule] = (), seconds: float = 2.0) -> tuple[Program, dict[Value, ENode]]:
+    """Return the program of the fewest operators that is found in the time given."""
+
     def cost(c: int, node: ENode) -> tuple[int]:
         return (0,) if graph.classes[c].fixed else price(c, node)
 
-    return extracted_program(p, graph, extract(graph, [graph.values[v] for v in p.outputs], cost).choice, {})
+    choice = extract(graph, [graph.values[v] for v in p.outputs], cost, seconds).choice
+    return extracted_program(p, graph, choice, {}, rules)
