@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,10 +19,11 @@ from .graph import ClassId, EGraph, ENode
 
 @dataclass(frozen=True)
 class DeviceName:
-    """How a device constructor is written in programs: the operation's name and its attributes' names."""
+    """How a device constructor is written in programs: the operation's name, its attributes' names, its results' types if several."""
 
     op: str
     attributes: tuple[str, ...] = ()
+    results: Callable[[Sequence[TensorType]], Sequence[TensorType]] | None = None
 
 
 def extracted_program(
@@ -52,6 +53,7 @@ class _Decoder:
         self.name_of = {graph.values[v]: p.names[v] for v in reversed(range(len(p.types))) if v in graph.values}
         self.opaque = {opaque_key(n): n for n in p.nodes if n.op == OPAQUE}
         self.layout = self.layout_sources()
+        self.projections = {(n.children, n.attributes): c for c, found in graph.classes.items() for n in found.nodes if n.op == "Result"}
 
     def layout_sources(self) -> dict[ClassId, frozenset[int]]:
         """Return the source nodes that only move data, by the class of their result."""
@@ -144,14 +146,19 @@ class _Decoder:
 
     def opaque_node(self, c: ClassId, node: ENode) -> Node:
         source = self.opaque[str(node.attributes[0])]
-        self.tuples[c] = tuple(self.new(self.p.types[v], self.p.names[v]) for v in source.outputs)
+        results = [self.projections[(c,), (n,)] for n in range(len(source.outputs))]  # one key may stand for operators of several shapes
+        self.tuples[c] = tuple(self.new(self.type_of(r), self.name_of.get(r, "")) for r in results)
         return replace(source, inputs=self.operands(node), outputs=self.tuples[c], origins=node.origins)
 
     def device_node(self, c: ClassId, node: ENode) -> Node:
         name = self.devices[node.op]
-        self.place[c] = self.new(self.type_of(c), self.name_of.get(c, ""))
         attributes: tuple[tuple[str, AttributeValue], ...] = tuple(zip(name.attributes, node.attributes, strict=True))
-        return Node(name.op, self.operands(node), (self.place[c],), attributes, node.origins)
+        operands = self.operands(node)
+        if name.results is not None:
+            outputs = self.tuples[c] = tuple(self.new(t, "") for t in name.results([self.types[v] for v in operands]))
+            return Node(name.op, operands, outputs, attributes, node.origins)
+        self.place[c] = self.new(self.type_of(c), self.name_of.get(c, ""))
+        return Node(name.op, operands, (self.place[c],), attributes, node.origins)
 
     def core_node(self, c: ClassId, node: ENode) -> Node:
         op = operator_named(node.op)

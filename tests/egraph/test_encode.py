@@ -74,6 +74,17 @@ def test_opaque_operators_keep_their_key_operands_and_results() -> None:
     assert same(back, p)
 
 
+def test_one_opaque_operator_on_two_shapes_keeps_the_shapes_and_names() -> None:
+    made = Builder("where")
+    x, y = made.input("x", FLOAT), made.input("y", TensorType((4, 5)))
+    results = [opaque(made, "same", [v], [made.types[v]])[0] for v in (x, y)]
+    made.names[results[0]], made.names[results[1]] = "first", "second"
+    p = made.finish(results)
+    back, _ = extracted(p, saturated(p))
+    assert same(back, p)
+    assert [back.names[v] for v in back.outputs] == ["first", "second"]
+
+
 def test_an_unused_result_stays_with_its_operator() -> None:
     p = program_of("lstm")
     p = replace(p, outputs=p.outputs[1:2])
