@@ -20,6 +20,8 @@ FOLDERS = (ENGINE, *CONTENT)
 BUILD_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 IMPORT_ALL = f"import rewrite_compiler, {', '.join(f'{ENGINE}.{name}' for name in CONTENT)}"
 
+pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds and installs it once
+
 
 def call(*command: str | Path, cwd: Path, **environment: str) -> str:
     """Run a command outside the checkout and return what it printed."""

@@ -108,12 +108,12 @@ def test_training_repeats_itself_and_learns(tmp_path: Path) -> None:
     written = []
     for run in ("first", "second"):
         (tmp_path / run).mkdir()
-        shares = train.write_all(tmp_path / run, epochs=2)
+        shares = train.write_all(tmp_path / run, epochs=1)
         written.append({path.name: path.read_bytes() for path in (tmp_path / run).iterdir()})
     assert written[0] == written[1]
     assert written[0].keys() == {"cnn.onnx", "mlp.onnx", "test.npz", "calibration.npz"}
-    assert shares["cnn"] > 0.8
-    assert shares["mlp"] > 0.4
+    assert shares["cnn"] > 0.6
+    assert shares["mlp"] > 0.2
 
 
 SHAPES = {"Conv": (3, 2, 4, 4), "BatchNormalization": (3, 2, 4, 4), "Gemm": (3, 5)}
