@@ -45,7 +45,7 @@ def imports_of(entries: Iterable[Any], what: str, place: str) -> dict[str, int]:
         if domain in found:
             twice = f"not as {found[domain]} and {version}"
             raise InputError("F112", f"{what} must import the operator set of {domain or 'ai.onnx'} once, {twice}", place=place)
-        if version < 1:
+        if not 1 <= version < 1 << 31:
             raise InputError("F111", f"{what} must import a positive operator set version, not {version}", place=place)
         found[domain] = version
     if not found:

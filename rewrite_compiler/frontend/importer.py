@@ -13,6 +13,7 @@ from ..ir.program import OpaqueOp, Value
 from .attributes import decode
 from .context import ALIAS, FOLDED, UNUSED, Context, Unsupported, mark, take_back
 from .fold import fold
+from .functions import Inliner, imports_of_function, key_of_call, with_attributes
 from .header import own_domain
 from .normalise import LOWERINGS
 from .opaque import key_of, placed, reads
@@ -74,6 +75,8 @@ class Importer:
             raise InputError("F125", f"functions and subgraphs must be nested at most {self.context.limits.nesting} deep", place=self.file)
         places = [self._place(n, number) for number, n in nodes]
         version = body.imports.get("", 1)
+        inliner = Inliner(self.functions, version, self.context.limits.nodes)
+        nodes = [(number, inliner.inlined(n)) for number, n in nodes]
         for (number, node), parts, place in zip(nodes, self.upgrader.upgraded([n for _, n in nodes], version, places), places, strict=True):
             origin = number if body.origin is None else body.origin
             upgraded = len(parts) != 1 or parts[0] is not node
@@ -88,7 +91,7 @@ class Importer:
         site = self._site(node, body, version, origin, place)
         before = len(self.context.builder.nodes)
         try:
-            function = self.functions.get((own_domain(node.domain), node.op_type, node.overload))
+            function = self.functions.get(key_of_call(node))
             values = self._call(site, node, function, body) if function is not None else self._results(site, node, body)
         except FlexmatchError as error:
             raise error.at(place) from None
@@ -181,8 +184,8 @@ class Importer:
         for n, name in enumerate(function.input):
             if site.has(n):
                 scope.values[name] = site.value(n)
-        imports = {own_domain(o.domain): o.version for o in function.opset_import}
-        nodes = [_with_attributes(n, node, function) for n in function.node]
+        imports = imports_of_function(function)
+        nodes = [with_attributes(n, node, function) for n in function.node]
         for inner in nodes:
             inner.input[:] = [i if scope.find(i) is not None or i not in function.input else "" for i in inner.input]
         inside = Body(scope, {**body.imports, **imports}, site.origin, body.depth + 1)
@@ -227,37 +230,6 @@ class Importer:
             if v is not None:
                 self.context.builder.names[v] = self.context.unique(name)
         return values
-
-
-def _with_attributes(inner: Any, call: Any, function: Any) -> Any:
-    """Return a node of a function body with references to the call's attributes replaced by their values."""
-    from onnx import NodeProto
-
-    given = {a.name: a for a in (*function.attribute_proto, *call.attribute)}
-    copy = NodeProto()
-    copy.CopyFrom(inner)
-    _bind_attributes(copy, given)
-    return copy
-
-
-def _bind_attributes(node: Any, given: Mapping[str, Any]) -> None:
-    from .attributes import subgraphs
-
-    kept = []
-    for a in node.attribute:
-        if not a.ref_attr_name:
-            kept.append(a)
-        elif a.ref_attr_name in given:
-            bound = type(a)()
-            bound.CopyFrom(given[a.ref_attr_name])
-            bound.name = a.name
-            kept.append(bound)
-    if len(kept) != len(node.attribute) or any(a.ref_attr_name for a in node.attribute):
-        del node.attribute[:]
-        node.attribute.extend(kept)
-    for graph in subgraphs(node):
-        for inner in graph.node:
-            _bind_attributes(inner, given)
 
 
 def _definition(site: Site, node: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import InputError
 from ..limits import Limits
 from .attributes import subgraphs
+from .functions import key_of_call
 from .header import imports_of, own_domain
 from .opaque import captured
 from .signature import check_node
@@ -66,7 +67,7 @@ def _check_functions(model: Any, check: Check) -> None:
 
 
 def _check_recursion(model: Any, check: Check) -> None:
-    calls = {function_key(f): [k for n in _all_nodes(f.node) if (k := _called(n)) in check.functions] for f in model.functions}
+    calls = {function_key(f): [k for n in _all_nodes(f.node) if (k := key_of_call(n)) in check.functions] for f in model.functions}
     done: set[tuple[str, str, str]] = set()
     for start in calls:
         path = [start]
@@ -82,10 +83,6 @@ def _check_recursion(model: Any, check: Check) -> None:
             else:
                 path.append(following)
                 work.append(iter(calls[following]))
-
-
-def _called(node: Any) -> tuple[str, str, str]:
-    return own_domain(node.domain), node.op_type, node.overload
 
 
 def _all_nodes(nodes: Iterable[Any]) -> Iterable[Any]:
@@ -120,7 +117,7 @@ def _check_body(
         raise InputError("F123", f'output "{undefined}" is not defined by any node', place=check.place)
     visible = given | outer | producer.keys()
     for number, node in enumerate(nodes):
-        check_node(node, imports, _called(node) in check.functions, check.node_place(node, number))
+        check_node(node, imports, key_of_call(node) in check.functions, check.node_place(node, number))
         for graph in subgraphs(node):
             _check_graph(graph, imports, visible, depth + 1, check)
     return _order(nodes, producer, given | outer, check)

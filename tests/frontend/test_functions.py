@@ -186,6 +186,36 @@ def test_a_loop_is_kept_whole() -> None:
     assert opaque.reason == "no operator of ours expresses Loop"
 
 
+def test_calls_in_a_subgraph_are_written_out_in_it() -> None:
+    inner = function("inner", ["a"], ["b"], [node("Mul", ["a", "a"], ["b"])])
+    body = [node("inner", ["a"], ["t"]), node("Sub", ["t", "a"], ["u"]), node("inner", ["u"], ["b"])]
+    outer = function("outer", ["a"], ["b"], body)
+    chosen = choice("c", [node("outer", ["x"], ["m"]), node("outer", ["m"], ["t"])], [node("Relu", ["x"], ["e"])])
+    more = {"functions": [outer, inner], "domains": {"mine": 1}}
+    loaded = agrees(model([chosen], {"x": X, "c": TensorType((), "bool")}, [info("y", X)], **more), ops=["opaque"])
+    (opaque,) = loaded.program.opaque.values()
+    assert {n.domain for g in subgraphs(node_proto(opaque, ["c", "x"], ["y"])) for n in g.node} == {""}
+
+
+def test_a_newer_function_in_an_older_subgraph_is_refused() -> None:
+    newer = [helper.make_opsetid("", 23)]
+    chosen = choice("c", [node("step", ["x"], ["t"])], [node("Relu", ["x"], ["e"])])
+    step = function("step", ["a"], ["b"], [node("Neg", ["a"], ["b"])], opset=newer)
+    text = refusal(model([chosen], {"x": X, "c": TensorType((), "bool")}, [info("y", X)], functions=[step], domains={"mine": 1}))
+    sentence = 'function "step" of operator set 23 is called in a subgraph of operator set 21'
+    assert text == f"app.onnx: error[F111]: {sentence}\n  help: export all of the model with one operator set"
+
+
+def test_an_older_function_in_a_subgraph_is_converted() -> None:
+    older = [helper.make_opsetid("", 11)]
+    chosen = choice("c", [node("step", ["x"], ["t"])], [node("Relu", ["x"], ["e"])])
+    step = function("step", ["a"], ["b"], [node("Unsqueeze", ["a"], ["t"], axes=[0]), node("Squeeze", ["t"], ["b"], axes=[0])], opset=older)
+    proto = model([chosen], {"x": X, "c": TensorType((), "bool")}, [info("y", X)], functions=[step], domains={"mine": 1})
+    (opaque,) = imported(proto).program.opaque.values()
+    kept = subgraphs(node_proto(opaque, ["c", "x"], ["y"]))
+    assert [n.op_type for g in kept for n in g.node if n.op_type != "Relu"] == ["Constant", "Unsqueeze", "Constant", "Squeeze"]
+
+
 def nested(depth: int) -> Any:
     """An If in an If in an If …"""
     inner = [node("Neg", ["x"], ["t"])]
