@@ -63,7 +63,7 @@ class Store:
         if place is None:
             return [self]
         rest = (*self.batch[:place], *self.batch[place + 1 :])
-        copies = [Store(self.data[(*[slice(None)] * place, n)], rest) for n in range(self.data.shape[place])]
+        copies = [Store(copy, rest) for copy in np.moveaxis(self.data, place, 0)]
         return [found for copy in copies for found in copy.apart(axes)]
 
 
