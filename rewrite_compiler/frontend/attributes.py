@@ -44,3 +44,12 @@ def decode(attributes: Any, place: str = "") -> Mapping[str, Any]:
 def subgraphs(node: Any) -> list[Any]:
     """Return the graphs in the attributes of a node."""
     return [g for a in node.attribute for g in ((a.g,) if a.type == GRAPH else a.graphs if a.type == GRAPHS else ())]
+
+
+def tensors_in(node: Any) -> list[Any]:
+    """Return the tensors in the attributes of a node and in its subgraphs."""
+    own = [t for a in node.attribute for t in ((a.t,) if a.type == TENSOR else a.tensors if a.type == TENSORS else ())]
+    for graph in subgraphs(node):
+        own.extend(graph.initializer)
+        own.extend(t for inner in graph.node for t in tensors_in(inner))
+    return own

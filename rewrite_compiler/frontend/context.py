@@ -47,9 +47,15 @@ class Context:
         self.taken[chosen] = None
         return chosen
 
+    def note(self, text: str) -> None:
+        """Say something about the import, once."""
+        if text not in self.builder.notes:
+            self.builder.notes.append(text)
+
     def spend(self, nbytes: int) -> None:
         """Take bytes from the folding budget; Unsupported when it is used up."""
         if self.folded_bytes + nbytes > self.limits.folding_bytes:
+            self.note(f"constant folding stopped at its limit of {self.limits.folding_bytes} bytes (--limits folding_bytes=)")
             raise Unsupported(f"folding it needs {nbytes} bytes and {self.limits.folding_bytes - self.folded_bytes} are left")
         self.folded_bytes += max(0, nbytes)
 

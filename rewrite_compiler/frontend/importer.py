@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import FlexmatchError, InputError
 from ..ir.program import OpaqueOp, Value
-from .attributes import decode
+from .attributes import decode, tensors_in
 from .context import ALIAS, FOLDED, UNUSED, Context, Unsupported, mark, take_back
 from .fold import fold
 from .functions import Inliner, imports_of_function, key_of_call, with_attributes
@@ -72,7 +72,8 @@ class Importer:
                 help="raise --limits nodes=",
             )  # fmt: skip
         if body.depth > self.context.limits.nesting:
-            raise InputError("F125", f"functions and subgraphs must be nested at most {self.context.limits.nesting} deep", place=self.file)
+            sentence = f"functions and subgraphs must be nested at most {self.context.limits.nesting} deep"
+            raise InputError("F125", sentence, place=self.file, help="raise --limits nesting=")
         places = [self._place(n, number) for number, n in nodes]
         version = body.imports.get("", 1)
         inliner = Inliner(self.functions, version, self.context.limits.nodes)
@@ -143,9 +144,7 @@ class Importer:
         if signature is not None:
             check_types(site.op, signature, [None if v is None else site.type(v).dtype for v in site.inputs])
         elif site.domain != "com.microsoft":
-            note = f"{site.label} is not an operator that ONNX defines; whether the host can run it is not known"
-            if note not in self.context.builder.notes:
-                self.context.builder.notes.append(note)
+            self.context.note(f"{site.label} is not an operator that ONNX defines; whether the host can run it is not known")
 
     def _known(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
         if site.domain == "" and site.op == "If":
@@ -216,13 +215,24 @@ class Importer:
         products = any(n.operator is not None and n.operator.macs is not None for n in made)
         return not left or (products and all(op.op_type in _SELECTION for op in left))
 
+    def _embed(self, node: Any) -> None:
+        """Check the tensors inside a node that is kept whole, and put those with external data into it."""
+        for t in tensors_in(node):
+            data, _ = self.context.tensor(t, f'tensor "{t.name}" of {node.op_type}')
+            if t.external_data:
+                t.ClearField("external_data")
+                t.ClearField("data_location")
+                t.raw_data = data.tobytes()
+
     def _opaque(self, site: Site, node: Any, body: Body, reason: str) -> Sequence[Value | None]:
         if site.op in BY_VERSION and site.domain == "" and site.version < self.context.opset:
             raise InputError("F111", f"{site.op} of operator set {site.version} has no conversion to {self.context.opset}")
         names = reads(node)
         given = {name: self._find(name, body.scope, site.place) for name in names}
         types = inferred(site, node, given, body.declared)
-        op = OpaqueOp(site.op, site.domain, placed(node).SerializeToString(deterministic=True), reason)
+        payload = placed(node)
+        self._embed(payload)
+        op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason)
         key = key_of(op, len(self.context.builder.nodes))
         made = iter(self.context.opaque(op, key, list(given.values()), types, site.origin, site.name))
         values = [next(made) if o else None for o in node.output]

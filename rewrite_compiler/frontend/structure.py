@@ -105,7 +105,8 @@ def _check_body(
 ) -> list[int]:  # fmt: skip
     """Check one graph or function body and return the order of its nodes."""
     if depth > check.limits.nesting:
-        raise InputError("F125", f"subgraphs must be nested at most {check.limits.nesting} deep", place=check.place)
+        sentence = f"subgraphs must be nested at most {check.limits.nesting} deep"
+        raise InputError("F125", sentence, place=check.place, help="raise --limits nesting=")
     check.nodes += len(nodes)
     if check.nodes > check.limits.nodes:
         raise InputError("F105", f"the model must have at most {check.limits.nodes} nodes", place=check.place, help="raise --limits nodes=")

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx_models import check_accounts, normal_model
+from onnx import helper
+from onnx_models import check_accounts, host, info, model, normal_model
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
+from rewrite_compiler.ir.evaluate import run
+from rewrite_compiler.ir.types import TensorType
 
 Entries = dict[str, str] | list[tuple[str, str]]
 WEIGHTS = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 2, 2)
@@ -158,3 +161,24 @@ def test_declared_sizes_are_checked_before_anything_is_read(tmp_path: Path) -> N
     path.write_bytes(proto.SerializeToString())
     sentence = f'Initializer "w" must have at most {2 << 30} bytes, not {4 << 40}'
     assert said(path) == f"app.onnx: error[F105]: {sentence}\n  help: raise --limits tensor_bytes="
+
+
+def test_weights_inside_a_subgraph_are_taken_into_it(tmp_path: Path) -> None:
+    """A branch that is kept whole has its external weights with it, and a wrong one is refused."""
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[2, 3], data_location=onnx.TensorProto.EXTERNAL)
+    weight.external_data.add(key="location", value="weights.bin")
+    y = info("y", TensorType((2, 3)))
+    then = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "then", [], [y], [weight])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "else", [], [y])
+    chosen = helper.make_node("If", ["c"], ["z"], name="if", then_branch=then, else_branch=other)
+    inputs = {"x": TensorType((2, 3)), "c": TensorType((), "bool")}
+    path = tmp_path / "app.onnx"
+    path.write_bytes(model([chosen], inputs, [info("z", TensorType((2, 3)))]).SerializeToString())
+    (tmp_path / "weights.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+    loaded = load(path)
+    x = np.ones((2, 3), np.float32)
+    found = run(loaded.program, dict(zip(loaded.program.inputs, [x, np.asarray(True)], strict=True)), opaque=host(loaded))
+    assert found[loaded.program.outputs[0]].tolist() == [[0, 1, 2], [3, 4, 5]]
+    (tmp_path / "weights.bin").write_bytes(b"short")
+    sentence = 'bytes 0 to 24 of tensor "w" of If lie beyond the 5 bytes of "weights.bin"'
+    assert said(path) == f'app.onnx:node "if": error[F151]: {sentence}'

@@ -152,7 +152,9 @@ def test_weights_are_shared_and_not_copied() -> None:
 def test_the_folding_budget_leaves_operations() -> None:
     proto = single("Add", [np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)])
     assert [n.op for n in imported(proto).program.nodes] == ["reshape"]
-    assert [n.op for n in imported(proto, limits=Limits(folding_bytes=1000)).program.nodes] == ["add"]
+    p = imported(proto, limits=Limits(folding_bytes=1000)).program
+    assert [n.op for n in p.nodes] == ["add"]
+    assert p.notes == ("constant folding stopped at its limit of 1000 bytes (--limits folding_bytes=)",)
 
 
 @settings(max_examples=60, deadline=None)

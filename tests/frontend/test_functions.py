@@ -109,7 +109,7 @@ def test_functions_nested_deeply_are_bounded() -> None:
     functions = [function("f0", ["x"], ["y"], [node("Neg", ["x"], ["y"])])]
     functions += [function(f"f{n}", ["x"], ["y"], [node(f"f{n - 1}", ["x"], ["y"])]) for n in range(1, 100)]
     text = refusal(with_functions([node("f99", ["x"], ["y"])], functions))
-    assert text.endswith("error[F125]: functions and subgraphs must be nested at most 64 deep")
+    assert text.endswith("error[F125]: functions and subgraphs must be nested at most 64 deep\n  help: raise --limits nesting=")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def nested(depth: int) -> Any:
 
 def test_nested_subgraphs_are_kept_up_to_a_depth() -> None:
     agrees(nested(20), ops=["opaque"])
-    sentence = "app.onnx: error[F125]: subgraphs must be nested at most 10 deep"
+    sentence = "app.onnx: error[F125]: subgraphs must be nested at most 10 deep\n  help: raise --limits nesting="
     assert refusal(nested(20), limits=Limits(nesting=10)) == sentence
 
 
