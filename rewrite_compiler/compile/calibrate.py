@@ -12,14 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import InputError
+from ..ila.simulate import Simulator
 from ..ir.program import Data, Program, Value
 from ..lang.formats import Format
-from ..target import body_of, inlined
+from ..target import SimulatedDevice, body_of, inlined
+from .execute import Prepared
 from .host import HostProgram
-from .plan import Calibration, Offload, Plan
+from .plan import Calibration, Offload, Plan, tensors_of
 
+TRIED_SAMPLES = 4
 TOLERANCE = 1e-5  # of a batched float run against single runs
-METHOD = "largest magnitude over all samples of a float32 run"
+METHOD = "largest magnitude over all samples of a float32 run; formats with inner state by least error on the first 4 samples"
 
 
 def calibrated(plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64) -> Plan:
@@ -27,8 +30,8 @@ def calibrated(plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: st
     samples = min((len(x) for x in inputs.values()), default=0)
     if samples == 0:
         raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
-    largest, inner = _largest(plan, inputs, samples, batch)
-    offloads = tuple(replace(o, formats=_formats(o, largest, inner.get(o.id, {}))) for o in plan.offloads)
+    largest, kept = _largest(plan, inputs, samples, batch)
+    offloads = tuple(_searched(plan.program, replace(o, formats=_formats(o, largest)), kept) for o in plan.offloads)
     return replace(plan, offloads=offloads, calibration=Calibration(source, sha256 or _hash(inputs), samples, METHOD))
 
 
@@ -44,20 +47,16 @@ def float_program(plan: Plan) -> Program:
     return inlined(plan.program, body)
 
 
-def tensors_of(o: Offload) -> dict[str, Value]:
-    """Return the values of an offload's operands and result by their names in the mapping."""
-    return dict(zip([v.name for v in o.mapping.operands], o.node.inputs, strict=True)) | {o.mapping.axes.result: o.node.outputs[0]}
-
-
 Largest = dict[Value, float]
 
 
-def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int) -> tuple[Largest, dict[str, dict[str, float]]]:
-    """Return the largest magnitude of every tensor of every offload, and what operations keep inside."""
+def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int) -> tuple[Largest, dict[Value, Data]]:
+    """Return the largest magnitude of every tensor of every offload, and the first samples of tensors that are tried out."""
     p = float_program(plan)
     wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
+    tried = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
     found = {v: _magnitude(p.constants[v]) for v in wanted if v in p.constants}
-    inner: dict[str, dict[str, float]] = {}
+    kept: dict[Value, Data] = {}
     moving = sorted(wanted - p.constants.keys() - set(p.inputs))
     host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE)
     for at in range(0, samples, batch):
@@ -65,20 +64,9 @@ def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int)
         results = {**values, **host.run(values)}
         for v in wanted & results.keys():
             found[v] = max(found.get(v, 0.0), _magnitude(results[v]))
-        for o in plan.offloads:
-            _look_inside(o, results, p.constants, inner.setdefault(o.id, {}))
-    return found, inner
-
-
-def _look_inside(o: Offload, results: MappingOf[Value, Data], constants: MappingOf[Value, Data], found: dict[str, float]) -> None:
-    """Widen the ranges of what an operation keeps inside by the samples of one batch."""
-    if o.mapping.inner_ranges is None:
-        return
-    moving = [v for v in o.node.inputs if v in results]
-    for n in range(len(results[moving[0]]) if moving else 0):
-        operands = [results[v][n] if v in results else constants[v] for v in o.node.inputs]
-        for name, size in o.mapping.inner_ranges(*operands).items():
-            found[name] = max(found.get(name, 0.0), float(size))
+        if not at:
+            kept = {v: np.array(results[v][:TRIED_SAMPLES]) for v in tried & results.keys()}
+    return found, kept
 
 
 def _magnitude(x: Data) -> float:
@@ -88,9 +76,28 @@ def _magnitude(x: Data) -> float:
     return size
 
 
-def _formats(o: Offload, largest: MappingOf[Value, float], inner: MappingOf[str, float]) -> dict[str, Format]:
-    sizes = {name: max(largest[v], inner.get(name, 0.0)) for name, v in tensors_of(o).items()}
-    return o.mapping.formats_for(sizes)
+def _formats(o: Offload, largest: MappingOf[Value, float]) -> dict[str, Format]:
+    return o.mapping.formats_for({name: largest[v] for name, v in tensors_of(o).items()})
+
+
+def _searched(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> Offload:
+    """Return the offload with the candidate formats that give the least error on the first calibration samples."""
+    for name, candidates in o.mapping.search.items():
+        tried = [replace(o, formats=o.mapping.with_format(o.formats, name, f)) for f in candidates]
+        o = min(tried, key=lambda trial: _error(p, trial, kept))
+    return o
+
+
+def _error(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> float:
+    """Return the squared error of an offload's results on kept samples, run on its simulator."""
+    tensors = tensors_of(o)
+    moving = {v.name: kept[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in kept}
+    constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}
+    samples = len(next(iter(moving.values())))
+    device = SimulatedDevice(Simulator(o.target.ila(), strict=True, samples=samples))
+    results, _ = Prepared(o, constants).run(device, moving)
+    expected = [kept[v] for v in o.node.outputs]
+    return float(sum(np.sum((a.astype(np.float64) - b) ** 2) for a, b in zip(results, expected, strict=True)))
 
 
 def _hash(inputs: MappingOf[str, Data]) -> str:

@@ -20,7 +20,8 @@ def misfit(value: Any, form: Any, place: str = "plan") -> str:
     A form is a type, a list of one form, an object of forms by key, or with the key `...` one form for every key.
     """
     kind: type = form if isinstance(form, type) else type(form)
-    if type(value) is not kind:
+    found = type(value)
+    if found is not kind:
         return f"{place} must be {KINDS[kind]}, not {_shown(value)}"
     if isinstance(form, list):
         return _first(misfit(x, form[0], f"{place}[{n}]") for n, x in enumerate(value))

@@ -23,13 +23,15 @@ from ..egraph import (
 from ..egraph.encode import operator_named
 from ..fit import Refusal, Tiling, tile
 from ..ir.program import Program, Value
+from ..ir.types import TensorType
 from ..limits import Limits
-from ..ops.op import LAYOUT
+from ..ops.op import ELEMENTWISE, LAYOUT
 from ..rewrite.rule import Rule
-from ..target import Mapping
+from ..target import Mapping, body_of
 
-LEVELS = ("host_macs", "host_operators", "device_calls", "moved_elements")
-FREE = (0, 0, 0, 0)
+# a function of each element costs less than a device call: computing a layer twice to save one would be no gain
+LEVELS = ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
+FREE = (0, 0, 0, 0, 0)
 Fitted = MappingOf[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal]
 
 
@@ -45,14 +47,26 @@ class Matched:
 
 
 def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Matched:
-    """Return the program with the fewest host multiply-accumulates, then host operators, device calls and moved elements."""
+    """Return the cheapest program by LEVELS: fewest host multiply-accumulates first."""
     devices = {constructor_of(m).name: m for m in mappings}
     saturation = saturate(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
     costs = Costs(saturation.graph, devices)
     extraction = extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
-    names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics)) for c, m in devices.items()}
+    names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics), _results(m)) for c, m in devices.items()}
     program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names, rules)
     return Matched(program, saturation, extraction, e_nodes, costs.fitted)
+
+
+def _results(m: Mapping) -> Callable[[Sequence[TensorType]], Sequence[TensorType]] | None:
+    """Return how the types of several results follow from the operands'; None for one result."""
+    if len(m.rule.pairs) == 1:
+        return None
+
+    def types(operands: Sequence[TensorType]) -> Sequence[TensorType]:
+        body = body_of(m, operands, {})
+        return [body.types[v] for v in body.outputs]
+
+    return types
 
 
 def constructor_of(m: Mapping) -> Constructor:
@@ -67,7 +81,7 @@ def _device_rule(m: Mapping, number: int) -> DeviceRule:
 
 
 class Costs:
-    """The cost of an e-node: host multiply-accumulates, host operators, device calls, elements that change place."""
+    """The cost of an e-node: host multiply-accumulates, host operators, device calls, elementwise host operators, moved elements."""
 
     def __init__(self, graph: EGraph, devices: MappingOf[str, Mapping]) -> None:
         self.graph, self.devices = graph, devices
@@ -80,7 +94,7 @@ class Costs:
             return None if fixed else self.device_cost(node)
         if fixed or node.op in ("Input", "Constant", "Result"):
             return FREE
-        return (0, 1, 0, 0) if node.op == "Opaque" else self.host_cost(c, node)
+        return (0, 1, 0, 0, 0) if node.op == "Opaque" else self.host_cost(c, node)
 
     def shapes(self, node: ENode) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of an e-node's operands."""
@@ -90,7 +104,7 @@ class Costs:
     def device_cost(self, node: ENode) -> tuple[int, ...] | None:
         """Return the cost of a device operation, None when it does not fit."""
         fit = fitting(self.devices[node.op], self.shapes(node), self.fitted)
-        return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0)
+        return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0, 0)
 
     def host_cost(self, c: int, node: ENode) -> tuple[int, ...]:
         """Return the cost of a host operator."""
@@ -100,10 +114,12 @@ class Costs:
         if op.kind == LAYOUT:
             t = self.graph.classes[c].type
             moved = 0 if op.name in ("reshape", "full") or t is None else t.size
-            return (0, 0, 0, moved + 1)
+            return (0, 0, 0, 0, moved + 1)
+        if op.kind == ELEMENTWISE:
+            return (0, 0, 0, 1, 1)
         attributes = {a.name: v for a, v in zip(op.attributes, node.attributes, strict=True)}
         macs = int(op.macs(*shapes, **attributes)) if op.macs is not None else 0
-        return (macs, 1, 0, 1)
+        return (macs, 1, 0, 0, 1)
 
 
 def fitting(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..fit import Tiling
-from ..ir.program import Node, Program
+from ..ir.program import Node, Program, Value
 from ..lang.formats import Format
 from ..target import Mapping, Target
 
@@ -37,6 +37,12 @@ class Offload:
     because: tuple[Reason, ...]
     tiling: Tiling
     formats: MappingOf[str, Format] = field(default_factory=dict)  # operand or result name of the mapping → format
+
+
+def tensors_of(o: Offload) -> dict[str, Value]:
+    """Return the values of an offload's operands and results by their names in the mapping."""
+    names = (*(v.name for v in o.mapping.operands), *o.mapping.axes.results)
+    return dict(zip(names, (*o.node.inputs, *o.node.outputs), strict=True))
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ def _inserted(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _formats(plan: Plan, o: Offload) -> list[dict[str, Any]]:
-    values = dict(zip([v.name for v in o.mapping.operands], o.node.inputs, strict=True)) | {o.mapping.axes.result: o.node.outputs[0]}
+    values = tensors_of(o)
     return [
         {
             "tensor": plan.program.names[values[name]], "target": o.target.name, "format": f.name, "parameters": f.parameters,

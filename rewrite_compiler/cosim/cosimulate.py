@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..compile import Plan, calibrated
+from ..compile.execute import Statistics
 from ..compile.host import HostProgram
 from ..errors import FlexmatchError, InputError
 from ..ir.program import Data, Program
 from ..lang.named import Data as Array
 from .data import CALIBRATION_SAMPLES, Dataset, load_data
 from .metrics import Metric, Scores, metric_of, paired, truth_for
-from .offload import Statistics
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress
 
 SCHEMA = "flexmatch.cosim/1"

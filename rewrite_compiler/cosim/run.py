@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..compile.calibrate import tensors_of
+from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
-from ..compile.plan import Offload, Plan
+from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
 from ..ila.simulate import Simulator
 from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
 from ..target import SimulatedDevice, body_of
-from .offload import Prepared, Statistics
 from .segments import Segment, segments
 
 COMPARED_SAMPLES = 8  # samples of each run whose offloads are compared with their float meaning
@@ -98,32 +97,34 @@ class Engine:
                     devices[o.target.name] = SimulatedDevice(
                         Simulator(self.ilas[o.target.name], reading=self.reading, strict=True, samples=samples)
                     )
-                values[o.node.outputs[0]], seen[o.id] = self._offload(o, devices[o.target.name], values, is_first=part.start == 0)
+                results, seen[o.id] = self._offload(o, devices[o.target.name], values, is_first=part.start == 0)
+                values.update(zip(o.node.outputs, results, strict=True))
             for v in segment.dead:
                 values.pop(v, None)
         outputs = {v: values[v] if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs}
         return outputs, seen, sum(d.sim.executed for d in devices.values())
 
-    def _offload(self, o: Offload, device: SimulatedDevice, values: Mapping[Value, Data], *, is_first: bool) -> tuple[Data, Statistics]:
-        moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n != o.mapping.axes.result}
-        result, seen = self.prepared[o.id].run(device, moving)
+    def _offload(self, o: Offload, device: SimulatedDevice, values: Mapping[Value, Data], *, is_first: bool) -> tuple[tuple[Data, ...], Statistics]:
+        moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
+        results, seen = self.prepared[o.id].run(device, moving)
         if is_first:
-            self._compare(o, moving, result[:COMPARED_SAMPLES], seen)
-        return result, seen
+            self._compare(o, moving, results, seen)
+        return results, seen
 
-    def _compare(self, o: Offload, moving: Mapping[str, Array], result: Data, seen: Statistics) -> None:
+    def _compare(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], seen: Statistics) -> None:
         """Compare an offload's first results with its meaning in float64 on the same operands."""
         p = self.plan.program
         body = body_of(o.mapping, [p.types[v] for v in o.node.inputs], dict(o.node.attributes))
         constants = self.prepared[o.id].constants
-        for n, found in enumerate(result):
+        for n in range(min(len(results[0]), COMPARED_SAMPLES)):
             operands = {
                 v: (moving[name][n] if name in moving else constants[name])
                 for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
             }
-            expected = evaluate(body, operands)[body.outputs[0]]
-            error = found.astype(np.float64) - expected
-            seen.squared_error += float(np.vdot(error, error))
-            seen.squared_reference += float(np.vdot(expected, expected))
-            seen.max_abs_error = max(seen.max_abs_error, float(np.max(np.abs(error), initial=0)))
+            expected = evaluate(body, operands)
+            for found, v in zip(results, body.outputs, strict=True):
+                error = found[n].astype(np.float64) - expected[v]
+                seen.squared_error += float(np.vdot(error, error))
+                seen.squared_reference += float(np.vdot(expected[v], expected[v]))
+                seen.max_abs_error = max(seen.max_abs_error, float(np.max(np.abs(error), initial=0)))
             seen.compared += 1

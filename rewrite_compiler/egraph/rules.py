@@ -75,9 +75,12 @@ def rule_text(rule: Rule, number: int) -> str:
 
 
 def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[Tensor], attributes: Sequence[tuple[object, str]]) -> str:
-    """Return the egglog text of a mapping: the root of the pattern also is `constructor` on its operands and attributes."""
+    """Return the egglog text of a mapping: the root of the pattern also is `constructor` on its operands and attributes.
+
+    A mapping of all results of an operator matches the tuple, whether or not every result is used.
+    """
     t = _Text(rule)
-    root = query(t, rule.left)
+    root = query(t, rule.left) if len(rule.pairs) == 1 else query_tuple(t, rule.left)
     guards(t, rule.where)
     origins = _origins(t, kept=set())
     arguments = " ".join([*(t.names[id(x)] for x in operands), *(attribute_text(t, value, kind) for value, kind in attributes)])
@@ -114,6 +117,20 @@ def query(t: _Text, pattern: Tensor) -> str:
     later: list[str] = []
     attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
     t.body.append(f"(= {source} ({op_constructor(pattern.op).name} {' '.join([*operands, *attributes])}))")
+    t.body.extend(later)
+    return name
+
+
+def query_tuple(t: _Text, pattern: Tensor) -> str:
+    """Emit the atoms that match all results of a multi-output operator; return the name of their tuple's class."""
+    if not isinstance(pattern, Apply):
+        raise t.refuse("a tuple that is not an operator's")
+    name = t.names[id(pattern)] = t.fresh("m")
+    t.keep.append(pattern)
+    operands = [query(t, x) for x in pattern.operands]
+    later: list[str] = []
+    attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
+    t.body.append(f"(= {name} ({op_constructor(pattern.op).name} {' '.join([*operands, *attributes])}))")
     t.body.extend(later)
     return name
 
@@ -271,7 +288,7 @@ def _origins(t: _Text, kept: set[int]) -> str:
     found: list[str] = []
     for left, _ in t.rule.pairs:
         for x in subterms(left):
-            if isinstance(x, Apply) and id(x) not in kept and op_constructor(x.op).is_work and f"g_{t.names[id(x)]}" not in found:
+            if isinstance(x, Apply) and id(x) in t.names.keys() - kept and op_constructor(x.op).is_work and f"g_{t.names[id(x)]}" not in found:
                 found.append(_origin_of(t, x))
     joined = "(set-empty)"
     for name in found:

@@ -101,8 +101,8 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     assert m.codes is not None
     found = m.drive(device, **operands, f=formats)
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
-    expected = meaning.array(m.codes(*leaves.values(), f=formats, p=ila.parameters))
-    pairs = list(zip(np.asarray(found, object).flat, expected.flat, strict=True))
+    expected = [meaning.array(a) for a in _tuple(m.codes(*leaves.values(), f=formats, p=ila.parameters))]
+    pairs = [p for a, b in zip(_tuple(found), expected, strict=True) for p in zip(np.asarray(a, object).flat, b.flat, strict=True)]
     return prove_equal(pairs, [*device.symbolic.axioms, *meaning.axioms], seconds), device.executed
 
 
@@ -131,10 +131,15 @@ def _numeric(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Counterexample
     assert m.drive is not None
     assert m.codes is not None
     device = SimulatedDevice(Simulator(ila, strict=True))
-    found = np.asarray(m.drive(device, **codes, f=formats))
-    expected = evaluate(m.codes(*leaves.values(), f=formats, p=ila.parameters), {leaves[n]: x for n, x in codes.items()})
-    places = np.argwhere(found != expected)
-    if not len(places):
-        return None
-    place = tuple(int(i) for i in places[0])
-    return Counterexample({"codes": f"seed {SEED}"}, dict(sizes), place, str(found[place]), str(expected[place]))
+    results = _tuple(m.drive(device, **codes, f=formats))
+    for found, term in zip(results, _tuple(m.codes(*leaves.values(), f=formats, p=ila.parameters)), strict=True):
+        expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
+        places = np.argwhere(np.asarray(found) != expected)
+        if len(places):
+            place = tuple(int(i) for i in places[0])
+            return Counterexample({"codes": f"seed {SEED}"}, dict(sizes), place, str(found[place]), str(expected[place]))
+    return None
+
+
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)

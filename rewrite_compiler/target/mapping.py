@@ -15,7 +15,7 @@ from ..errors import SpecError
 from ..lang.formats import Format
 from ..ops.op import INT, INTS
 from ..ops.static import Named
-from ..ops.term import Tensor, Variable
+from ..ops.term import Apply, Tensor, Variable
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
 
 FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
@@ -40,17 +40,22 @@ class Limit:
 
 @dataclass(frozen=True)
 class Axes:
-    """Which loop dimension runs along each axis of each operand and of the result, e.g. "x: t k; w: n k; y: t n"."""
+    """Which loop dimension runs along each axis of each operand and result, e.g. "x: t k; w: n k; y: t n"."""
 
     of: MappingOf[str, tuple[str, ...]]
-    result: str
+    results: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Axes:
-        """Read the written form; the last entry is the result."""
+    def parse(cls, text: str, results: int = 1) -> Axes:
+        """Read the written form; the last entries are the results."""
         entries = [entry.partition(":") for entry in text.split(";")]
         of = {name.strip(): tuple(dims.split()) for name, _, dims in entries}
-        return cls(of, list(of)[-1])
+        return cls(of, tuple(of)[-results:])
+
+    @property
+    def result(self) -> str:
+        """The first result."""
+        return self.results[0]
 
     @property
     def summed(self) -> tuple[str, ...]:
@@ -65,11 +70,12 @@ class Axes:
 
 @dataclass(eq=False)
 class Mapping:
-    """One pattern of one operation of one target. `driver`, `numerics`, `limits` and `ranges` are set by decorators of the same names.
+    """One pattern of one operation of one target. `driver`, `numerics` and `limits` are set by decorators of the same names.
 
     Several patterns may share an operation (a layer with and without an activation); `shared` are groups of tensors that
     the device keeps in one format, `whole` are dimensions that a call takes undivided; `trials` are the sizes at which the
-    mapping is proved, the first symbolically (default: from the units and capacities).
+    mapping is proved, the first symbolically (default: from the units and capacities); `search` are tensors whose format is
+    the candidate with the least error on calibration samples, because the device keeps inner state in it.
     """
 
     target: str
@@ -87,7 +93,7 @@ class Mapping:
     drive: Callable[..., Any] | None = None
     codes: Callable[..., Any] | None = None
     capacities: Callable[..., Iterable[Limit]] | None = None
-    inner_ranges: Callable[..., MappingOf[str, float]] | None = None
+    search: MappingOf[str, Sequence[Format]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -109,20 +115,17 @@ class Mapping:
         self.capacities = f
         return f
 
-    def ranges(self, f: Callable[..., MappingOf[str, float]]) -> Callable[..., MappingOf[str, float]]:
-        """Take the function that gives largest magnitudes which the device keeps in a tensor's format beside the tensor itself.
-
-        It gets one sample of every operand as floats.
-        """
-        self.inner_ranges = f
-        return f
-
     def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
         """Return the format of every tensor from largest magnitudes by name."""
         joint = dict(largest)
         for group in self.shared:
             joint.update(dict.fromkeys(group, max(largest[n] for n in group)))
         return {n: choose(joint[n]) for n, choose in self.formats.items()}
+
+    def with_format(self, formats: MappingOf[str, Format], name: str, format_: Format) -> dict[str, Format]:
+        """Return formats with another one for a tensor and all that share it."""
+        group = next((g for g in self.shared if name in g), (name,))
+        return {**formats, **dict.fromkeys(group, format_)}
 
     def unit_sizes(self, sizes: MappingOf[str, int]) -> dict[str, int]:
         """Return the smallest tile: a unit of each dimension, all of a whole one."""
@@ -149,20 +152,18 @@ def make_mapping(
     shared: Sequence[str] = (),
     whole: str = "",
     trials: Sequence[MappingOf[str, int]] = (),
+    search: MappingOf[str, Sequence[Format]] | None = None,
 ) -> Mapping:
     """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
     place = place_of(f)
     variables = make_variables(f, place)
-    result = f(**variables)
-    meaning, where = result if isinstance(result, tuple) else (result, Where())
-    if not isinstance(meaning, Tensor) or not isinstance(where, Where):
-        raise SpecError("R101", "a mapping returns its meaning and, last, Where(…)", place=place)
-    rule = Rule(f.__name__, f.__doc__ or "", place, ((meaning, meaning),), where.conditions, "map", "E", frozenset(), variables)
+    meaning, where = _meaning(f(**variables), place)
+    rule = Rule(f.__name__, f.__doc__ or "", place, tuple((m, m) for m in meaning), where.conditions, "map", "E", frozenset(), variables)
     operands = tuple(v for v in variables.values() if isinstance(v, Variable))
     statics = tuple((name_of(v), _kind(v)) for v in variables.values() if not isinstance(v, Variable))
-    parsed = Axes.parse(axes)
+    parsed = Axes.parse(axes, len(meaning))
     missing = {v.name for v in operands} - parsed.of.keys()
-    if missing or parsed.result in {v.name for v in operands}:
+    if missing or set(parsed.results) & {v.name for v in operands}:
         raise SpecError("I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {axes}", place=place)
     groups = tuple(tuple(group.split()) for group in shared)
     return Mapping(
@@ -178,7 +179,21 @@ def make_mapping(
         groups,
         tuple(whole.split()),
         tuple(trials),
+        search=dict(search or {}),
     )
+
+
+def _meaning(returned: Any, place: str) -> tuple[tuple[Tensor, ...], Where]:
+    """Return the results that a mapping's function gives (one, or all of one operator) and its guard."""
+    parts = list(returned) if isinstance(returned, tuple) else [returned]
+    where = parts.pop() if isinstance(parts[-1], Where) else Where()
+    results = parts[0] if len(parts) == 1 and isinstance(parts[0], tuple) else tuple(parts)
+    if not results or any(not isinstance(m, Tensor) for m in results):
+        raise SpecError("R101", "a mapping returns its meaning and, last, Where(…)", place=place)
+    first = results[0]
+    if len(results) > 1 and not (isinstance(first, Apply) and len(results) == first.op.outputs):
+        raise SpecError("R101", f"a mapping of several results returns all of one operator, not {len(results)} tensors", place=place)
+    return results, where
 
 
 def _kind(variable: object) -> str:

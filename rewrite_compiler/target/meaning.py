@@ -20,13 +20,14 @@ def body_of(mapping: Mapping, types: Sequence[TensorType], attributes: MappingOf
     """Return the meaning of an operation on operands of given types, its inputs in the mapping's order."""
     made = Builder(mapping.variant)
     inputs = {v.name: made.input(v.name, t) for v, t in zip(mapping.operands, types, strict=True)}
-    result = _Build(made, mapping, inputs, attributes).value(mapping.rule.left)
-    return made.finish([result])
+    build = _Build(made, mapping, inputs, attributes)
+    return made.finish([build.value(left) for left, _ in mapping.rule.pairs])
 
 
 class _Build:
     def __init__(self, made: Builder, mapping: Mapping, inputs: MappingOf[str, Value], attributes: MappingOf[str, AttributeValue]) -> None:
         self.made = made
+        self.applied: dict[Any, tuple[Value, ...]] = {}
         self.done: dict[int, Value] = {id(v): inputs[v.name] for v in mapping.operands}
         # integer variables are terms, the others names
         given = {(v if isinstance(v, Expr) else name): attributes[name] for name, v in mapping.rule.variables.items() if name in attributes}
@@ -37,7 +38,10 @@ class _Build:
             assert isinstance(x, Apply)
             operands = [self.value(y) for y in x.operands]
             attributes = {name: self.attribute(a) for name, a in x.attributes.items()}
-            self.done[id(x)] = self.made.apply(x.op.name, operands, attributes)[x.output]
+            key = (x.op.name, tuple(operands), tuple(attributes.items()))
+            if key not in self.applied:
+                self.applied[key] = self.made.apply(x.op.name, operands, attributes)
+            self.done[id(x)] = self.applied[key][x.output]
         return self.done[id(x)]
 
     def attribute(self, a: Any) -> AttributeValue:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..ila import Ila
+from ..lang.formats import Format
 from .mapping import FormatFor, Mapping, make_mapping
 
 
@@ -36,15 +37,19 @@ class Target:
         shared: Sequence[str] = (),
         whole: str = "",
         trials: Sequence[MappingOf[str, int]] = (),
+        search: MappingOf[str, Sequence[Format]] | None = None,
     ) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
 
         `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `units` are the sizes in which dimensions are
-        divided, `whole` ("t h") those that are not; `shared` are groups of tensors ("h y") that the device keeps in one format; `trials` are the sizes of its proofs.
+        divided, `whole` ("t h") those that are not; `shared` are groups of tensors ("h y") that the device keeps in one format; `trials` are the sizes of its
+        proofs; `search` are tensors whose format is tried out on calibration samples.
         """
 
         def decorate(f: Callable[..., Any]) -> Mapping:
-            made = make_mapping(self.name, f, axes, formats, operation=operation, units=units, shared=shared, whole=whole, trials=trials)
+            made = make_mapping(
+                self.name, f, axes, formats, operation=operation, units=units, shared=shared, whole=whole, trials=trials, search=search
+            )  # fmt: skip
             self.mappings[made.variant] = made
             return made
 

@@ -9,7 +9,7 @@ import numpy as np
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, encode, fixed
-from rewrite_compiler.lang import Array, Expr, array, fold_arrays, lift, signed
+from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, fold_arrays, lift, signed
 from rewrite_compiler.target import Device, Limit
 
 from .base import (
@@ -25,23 +25,24 @@ PROGRAM = (
     0x34, 0x38, 0x86, 0xA4, 0x91, 0x40,
 )  # fmt: skip
 CODES = (0, 255)
+EVERY_BIAS = tuple(AdaptivFloat(bias=n) for n in range(8))
 
 
 @target.accelerates(
-    axes="x: t s i; w: g i; r: g h; b: e; h: s h; c: s h; y: t s h",
-    formats=dict.fromkeys(("x", "w", "r", "b", "h", "c", "y"), adaptivfloat),
-    shared=("h c y",),
+    axes="x: t s i; w: g i; r: g h; b: e; h: s h; c: s h; y: t s h; hn: s h; cn: s h",
+    formats=dict.fromkeys(("x", "w", "r", "b", "h", "c", "y", "hn", "cn"), adaptivfloat),
+    shared=("h c y hn cn",),
     whole="t s i g e h",
+    search={"y": EVERY_BIAS},  # the cell state is kept in the result's format
     trials=(
         {"t": 1, "s": 1, "i": 16, "g": 256, "e": 512, "h": 64},
         {"t": 3, "s": 1, "i": 21, "g": 4 * 70, "e": 8 * 70, "h": 70},
         {"t": 35, "s": 1, "i": 128, "g": 512, "e": 1024, "h": 128},
     ),
 )
-def lstm(x: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Where]:
-    """All outputs of a long short-term memory, both biases, any initial state, batch 1."""
-    y, _, _ = o.lstm(x, w, r, b, h, c)
-    return y, Where(x.shape[1] == 1, IsConstant(w), IsConstant(r), IsConstant(b))
+def lstm(x: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, c: Tensor) -> tuple[tuple[Tensor, ...], Where]:
+    """A long short-term memory: all outputs, the last output and the last cell; both biases, any initial state, batch 1."""
+    return o.lstm(x, w, r, b, h, c), Where(x.shape[1] == 1, IsConstant(w), IsConstant(r), IsConstant(b))
 
 
 @lstm.limits
@@ -57,21 +58,8 @@ def lstm_limits(t: int, s: int, i: int, g: int, e: int, h: int) -> Iterator[Limi
     yield from large_buffer_limits(t, inputs + hidden)
 
 
-@lstm.ranges
-def cell_range(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: np.ndarray, h: np.ndarray, c: np.ndarray) -> dict[str, float]:
-    """Return the largest cell state of one sequence: the device keeps it in the result's format."""
-    largest = float(np.max(np.abs(c), initial=0))
-    bias = b[: len(w)] + b[len(w) :]
-    for step in x:
-        i, out, forget, g = np.split(step @ w.T + h @ r.T + bias, 4, axis=-1)
-        c = c / (1 + np.exp(-forget)) + np.tanh(g) / (1 + np.exp(-i))
-        h = np.tanh(c) / (1 + np.exp(-out))
-        largest = max(largest, float(np.max(np.abs(c))))
-    return {"y": largest}
-
-
 @lstm.numerics
-def lstm_codes(x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, f: Formats, p: Mapping[str, str]) -> Array:
+def lstm_codes(x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, f: Formats, p: Mapping[str, str]) -> tuple[Array, ...]:
     """Every step as the activation program computes it: 20-bit words, products shifted down, c and h rounded to one format."""
     sigmoid, hidden = SIGMOID[p["sigmoid"]], int(r.shape[1])  # type: ignore[arg-type]
     from_x, from_h = 14 - f["w"].bias - f["x"].bias, 14 - f["r"].bias - f["y"].bias
@@ -95,12 +83,13 @@ def lstm_codes(x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, f: Fo
             array(lambda s, j: encode(words[s, j], result), (1, hidden)),
         ]
 
-    return fold_arrays(x.shape[0], [h, c], step, [CODES, CODES], history=True)[0]
+    every = fold_arrays(x.shape[0], [h, c], step, [CODES, CODES], history=True)[0]
+    return (every, *fold_arrays(x.shape[0], [h, c], step, [CODES, CODES]))
 
 
 @lstm.driver
-def drive_lstm(device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, c: Codes, f: Formats) -> Codes:
-    """Emit one sequence: x [(samples,) t, 1, i], w [4h, i], r [4h, h], b [8h], h and c [(samples,) 1, h] → y [(samples,) t, 1, h]."""
+def drive_lstm(device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, c: Codes, f: Formats) -> tuple[Codes, ...]:
+    """Emit one sequence: x [(samples,) t, 1, i], w [4h, i], r [4h, h], b [8h], h and c [(samples,) 1, h] → y [(samples,) t, 1, h], h, c."""
     hidden = r.shape[1]
     inputs, per_pe = vectors(x.shape[-1]), -(-hidden // (PES * LANES))
     width = per_pe * PES
@@ -120,7 +109,10 @@ def drive_lstm(device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes,
         store_inputs(device, pe, h0, state)
         device.store(f"pe{pe}_act_store_buffer", index=np.arange(per_pe), vector=c0[..., pe * per_pe : (pe + 1) * per_pe, :])
     y = run_timesteps(device, x[..., 0, :], inputs, width, is_rnn=1)
-    return y[..., None, :hidden]
+    cells = [device.load(f"pe{pe}_act_load_buffer", index=np.arange(per_pe)) for pe in range(PES)]
+    cell = np.concatenate(cells, axis=-2)
+    cell = cell.reshape(*cell.shape[:-2], 1, width * LANES)[..., :hidden]
+    return y[..., None, :hidden], y[..., -1:, :hidden], cell
 
 
 def _by_element(a: Codes, hidden: int, per_pe: int) -> Codes:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..compile.plan import Offload
 from ..errors import SpecError
 from ..lang.formats import Format
 from ..lang.named import Data
 from ..target import Device
+from .plan import Offload
 
 
 @dataclass
@@ -54,25 +54,24 @@ class Prepared:
     def __post_init__(self) -> None:
         self.codes = {n: _encode(self.offload.formats[n], x) for n, x in self.constants.items()}
 
-    def run(self, device: Device, operands: Mapping[str, Data]) -> tuple[Data, Statistics]:
-        """Return the result [samples, …] as float32 for moving operands [samples, …], and what it saw."""
+    def run(self, device: Device, operands: Mapping[str, Data]) -> tuple[tuple[Data, ...], Statistics]:
+        """Return the results [samples, …] as float32 for moving operands [samples, …], and what was seen."""
         o = self.offload
         codes = {**self.codes, **{n: _encode(o.formats[n], x) for n, x in operands.items()}}
-        result = o.formats[o.mapping.axes.result]
         samples = len(next(iter(operands.values())))
-        dims = o.mapping.axes.of[o.mapping.axes.result]
-        total = np.zeros((samples, *(o.tiling.sizes[d] for d in dims)), np.float32)
+        axes = o.mapping.axes
+        totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), np.float32) for n in axes.results}
         seen = Statistics(range_in=_range(operands.values()))
         for slices in o.tiling.slices():
-            y = self.call(device, codes, slices)
-            part = result.values_of(y).astype(np.float32)
-            total[(slice(None), *(slices[d] for d in dims))] += part
-            seen.saturated += int(np.count_nonzero(np.abs(part) >= np.float32(result.largest)))
-            seen.values += part.size
-        seen.range_out = _range([total])
-        return total, seen
+            for name, y in self.call(device, codes, slices).items():
+                part = o.formats[name].values_of(y).astype(np.float32)
+                totals[name][(slice(None), *(slices[d] for d in axes.of[name]))] += part
+                seen.saturated += int(np.count_nonzero(np.abs(part) >= np.float32(o.formats[name].largest)))
+                seen.values += part.size
+        seen.range_out = _range(totals.values())
+        return tuple(totals.values()), seen
 
-    def call(self, device: Device, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> Data:
+    def call(self, device: Device, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
         """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
         o = self.offload
         if o.mapping.drive is None:
@@ -83,8 +82,8 @@ class Prepared:
             lead = (slice(None),) * (codes[name].ndim - len(dims))
             part = codes[name][(*lead, *(slices[d] for d in dims))]
             parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
-        y: Data = o.mapping.drive(device, **parts, **dict(o.node.attributes), f=o.formats)
-        return y
+        results = o.mapping.drive(device, **parts, **dict(o.node.attributes), f=o.formats)
+        return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
 
 
 def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:
