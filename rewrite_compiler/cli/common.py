@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import UsageError, did_you_mean
 from .files import check_outputs, write_whole
+from .output import document_bytes, print_json, show
 
 if TYPE_CHECKING:
     from ..compile import Options, Plan
 
-ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2"}
 # what argparse says → what we say
 SENTENCES = (
     (r"argument (-\w/)?(--[\w-]+): expected one argument", r"\2 needs a value"),
@@ -48,6 +45,10 @@ class Parser(argparse.ArgumentParser):
         unknown = re.match(r"unrecognized arguments: (--[^\s=]*)", message)
         guess = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
         return " ".join(filter(None, (guess, listed)))
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help in what the terminal can show."""
+        show(self.format_help().rstrip())
 
 
 def parser(verb: str, about: str) -> Parser:
@@ -152,11 +153,6 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(map(int, parts))
 
 
-def document_bytes(document: Any) -> bytes:
-    """Return a JSON document as it is written: keys in the order given, UTF-8, a final newline."""
-    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
-
-
 def json_files(document: Any, where: str | None) -> Mapping[Path, bytes]:
     """Return the file that --json asks for, if it asks for one."""
     return {} if where in (None, "-") else {Path(str(where)): document_bytes(document)}
@@ -167,42 +163,3 @@ def emit_json(document: Any, where: str | None) -> None:
     write_whole(json_files(document, where))
     if where == "-":
         print_json(document)
-
-
-def print_json(document: Any) -> None:
-    """Print a document, UTF-8 whatever the locale."""
-    out = sys.stdout
-    if out is None:
-        return
-    out.flush()
-    if hasattr(out, "buffer"):
-        out.buffer.write(document_bytes(document))
-        out.buffer.flush()
-    else:
-        out.write(document_bytes(document).decode())
-
-
-def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
-    """Print lines for people, unless quiet or standard output is the document's."""
-    if not given.quiet and given.json != "-":
-        for line in lines:
-            print(_printable(line))
-
-
-def _printable(text: str) -> str:
-    """Return a line in what standard output can show."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return "".join(c if _can(c, encoding) else ASCII.get(c, "?") for c in text)
-
-
-def _can(c: str, encoding: str) -> bool:
-    try:
-        c.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def is_live(given: argparse.Namespace) -> bool:
-    """Tell whether live lines on standard error are wanted: a terminal, not quiet."""
-    return not given.quiet and given.json != "-" and sys.stderr is not None and os.isatty(2) and sys.stderr.isatty()

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo
-from .common import accelerators, compile_options, document_bytes, json_files, options, parser, print_json, say, steering, whole_number
+from .common import accelerators, compile_options, json_files, options, parser, steering, whole_number
 from .files import check_outputs, write_whole
+from .output import document_bytes, print_json, say
 
 if TYPE_CHECKING:
     from ..compile import Plan

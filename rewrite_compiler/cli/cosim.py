@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import emit_json, is_live, one_of, options, parser, plan_of, say, steering, whole_number
+from .common import emit_json, one_of, options, parser, plan_of, steering, whole_number
+from .output import is_live, say
 
 if TYPE_CHECKING:
     from ..cosim import Settings

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .common import accelerators, emit_json, options, parser, say
+from .common import accelerators, emit_json, options, parser
 from .cosim import progress, settings, simulation_options
+from .output import say
 
 
 def run(arguments: Sequence[str]) -> int:

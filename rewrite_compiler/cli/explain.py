@@ -8,7 +8,8 @@ from typing import Any
 
 from ..errors import UsageError, did_you_mean
 from .codes import CODES
-from .common import emit_json, options, parser, plan_of, say, steering
+from .common import emit_json, options, parser, plan_of, steering
+from .output import say
 
 SCHEMA = "flexmatch.explain/1"
 

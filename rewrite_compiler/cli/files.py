@@ -36,15 +36,16 @@ def _obstacle(path: Path) -> str:
 
 def write_whole(files: Mapping[Path, bytes]) -> None:
     """Write files completely, all of them or none."""
-    staged: list[tuple[str, Path]] = []
+    staged: dict[Path, str] = {}
+    path = next(iter(files), Path())
     try:
-        staged.extend((_staged(path, data), path) for path, data in files.items())
-        for temporary, path in staged:
+        for path, data in files.items():
+            staged[path] = _staged(path, data)
+        for path, temporary in staged.items():
             os.replace(temporary, path)
             UNFINISHED.discard(temporary)
     except OSError as error:
-        name = next(iter(files)) if len(staged) == len(files) else list(files)[len(staged)]
-        raise UsageError("F100", f"{name} cannot be written: {error.strerror}", help="choose another name or folder") from None
+        raise UsageError("F100", f"{path} cannot be written: {error.strerror}", help="choose another name or folder") from None
     finally:
         remove_unfinished()
 

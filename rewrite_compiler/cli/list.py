@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .common import emit_json, options, parser, say
+from .common import emit_json, options, parser
+from .output import say
 
 SCHEMA = "flexmatch.list/1"
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from ..errors import FlexmatchError, Problem, UsageError, did_you_mean
 from .codes import CODES
+from .output import show
 from .signals import INTERRUPTED, watch
 from .verbs import VERBS, overview
 
-INTERNAL, USAGE = 5, 2
+INTERNAL = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,40 +54,21 @@ def _complain(text: str) -> None:
 
 
 def _dispatch(given: list[str]) -> int:
-    """Run the verb and print all that it says; who stops listening is no error, a full disk is one."""
+    """Run the verb; SystemExit comes from --help and from standard output that nobody reads."""
     try:
-        code = _run(given)
-    except SystemExit as end:  # --help of a verb
-        code = int(end.code or 0)
-    except BrokenPipeError:
-        return _nobody_listens()
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        return _nobody_listens()
-    except OSError as error:
-        _nobody_listens()
-        return _refused(Problem("F100", f"standard output cannot be written: {error.strerror}"), USAGE)
-    return code
-
-
-def _nobody_listens() -> int:
-    """Send the rest of standard output nowhere, so that the end of the process is quiet."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
-    return 0
+        return _run(given)
+    except SystemExit as end:
+        return int(end.code or 0)
 
 
 def _run(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help"):
-        print(overview())
+        show(overview())
         return 0
     if given[0] == "--version":
         from importlib.metadata import version
 
-        print(f"flexmatch {version('rewrite-compiler')}")
+        show(f"flexmatch {version('rewrite-compiler')}")
         return 0
     verb = given[0] if given[0] in VERBS else "compile"
     if verb != given[0]:

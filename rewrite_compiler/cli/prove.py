@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
-from .common import accelerators, emit_json, is_live, options, parser, say
+from .common import accelerators, emit_json, options, parser
+from .output import is_live, say
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -144,7 +144,10 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
                 place=str(path),
                 help="compile again",
             )
-        formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
+        try:
+            formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
+        except InputError as error:
+            raise error.at(str(path)) from None
         if formats and formats.keys() != o.mapping.formats.keys():
             known = ", ".join(o.mapping.formats)
             raise InputError(

@@ -82,7 +82,7 @@ def _user_line(path: Path, error: Exception) -> str:
     """Return the last line of the user's file that an exception went through."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"{path}:{error.lineno}"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.absolute()]
     return f"{path}:{lines[-1]}" if lines else str(path)
 
 
