@@ -38,8 +38,8 @@ GRID_ELEMENTS = 1 << 21  # elements of one update: larger nests run loop by loop
 class Form:
     """Nested loops around updates over the same variables at the same place, the first of them `core`.
 
-    With a `term`, core is m[a] := wrap(m[a] + term) and `others` read its value as `new`; without one, all updates read
-    what is written at their own place only.
+    With a `term`, core is m[a] := wrap(m[a] + term) and `others` read its value as `new`; without one, the updates read
+    what is written at their own place, and at the places of the loads `elsewhere`.
     """
 
     loops: tuple[Loop, ...]
@@ -47,6 +47,7 @@ class Form:
     others: tuple[Update, ...]
     term: Expr | None = None
     new: Leaf | None = None
+    elsewhere: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +81,18 @@ def _form(loops: tuple[Loop, ...], updates: Sequence[Update]) -> Form | None:
         found = _accumulating(loops, core, [u for u in updates if u is not core], variables, written)
         if found is not None:
             return found
-    is_pointwise = all(_same(x.args, updates[0].address) for u in updates for x in loads_of(u.value) if x.data in written)
-    return Form(loops, updates[0], tuple(updates[1:])) if is_pointwise else None
+    loads = dict.fromkeys(x for u in updates for x in loads_of(u.value) if x.data in written)
+    elsewhere = tuple(x for x in loads if not _same(x.args, updates[0].address))
+    is_known = all(_is_placed(x, updates[0], variables, written) for x in elsewhere)
+    return Form(loops, updates[0], tuple(updates[1:]), elsewhere=elsewhere) if is_known else None
+
+
+def _is_placed(load: Expr, u: Update, variables: frozenset[Expr], written: frozenset[Leaf]) -> bool:
+    """Tell whether the indices that say which iteration wrote an element are known for a load too."""
+    if len(load.args) != len(u.address):
+        return False
+    telling = [i for i, a in zip(load.args, u.address, strict=True) if not a.free.isdisjoint(variables)]
+    return all(i.free.isdisjoint(u.variables) and i.reads.isdisjoint(written) for i in telling)
 
 
 def _accumulating(
@@ -155,7 +166,7 @@ def accumulation(machine: Machine, form: Form) -> Accumulation | None:
 
 def _accumulation(machine: Machine, form: Form) -> Accumulation | None:
     extents = [machine.evaluator.number(x.extent) for x in form.loops]
-    place = _places(machine, form, extents) if math.prod(extents) > 1 else None
+    place = _places(machine, form, extents, form.core.address) if math.prod(extents) > 1 else None
     if place is None:
         return None
     axes = [axis_of(x.variable) for x in form.loops]
@@ -167,7 +178,7 @@ def _accumulation(machine: Machine, form: Form) -> Accumulation | None:
         return None
     are_apart = len(np.unique(kept)) == len(kept)
     if form.term is None:
-        is_grid = are_apart and len(kept) == math.prod(extents)
+        is_grid = are_apart and len(kept) == math.prod(extents) and _reads_apart(machine, form, extents, kept)
         return Accumulation(_grid(form, extents), {}) if is_grid else None
     if are_apart:
         return Accumulation(_distinct(form, extents, summed), {})
@@ -175,13 +186,22 @@ def _accumulation(machine: Machine, form: Form) -> Accumulation | None:
     return None if meeting is None else _met(form, extents, summed, meeting)
 
 
-def _places(machine: Machine, form: Form, extents: Sequence[int]) -> Named | None:
-    """Return the place in memory of each iteration, over the loop axes it depends on."""
+def _reads_apart(machine: Machine, form: Form, extents: Sequence[int], written: Data) -> bool:
+    """Tell whether no load from elsewhere reads a place that an iteration writes."""
+    for load in form.elsewhere:
+        place = _places(machine, form, extents, load.args)
+        if place is None or np.isin(place.data, written).any():
+            return False
+    return True
+
+
+def _places(machine: Machine, form: Form, extents: Sequence[int], address: Sequence[Expr]) -> Named | None:
+    """Return which place each iteration writes (at core's address) or reads, over the loop axes it depends on."""
     variables = [x.variable for x in form.loops]
     axes, place = machine.axes, Named(0, ())
     with machine.evaluator.inner(axes=list(zip(variables, extents, strict=True))):
-        for index, n in zip(form.core.address, form.core.memory.shape, strict=True):
-            if index.free.isdisjoint(variables):
+        for index, own, n in zip(address, form.core.address, form.core.memory.shape, strict=True):
+            if own.free.isdisjoint(variables):
                 continue
             value = machine.evaluator.value(index)
             grid = axes.union(place.axes, value.axes)

@@ -155,6 +155,7 @@ APART = {
     "own place": lambda k: own(lambda o: ((k, o), wrap(3 * ACC[k, o] + INP[k, o], 16))),
     "reversed": lambda k: own(lambda o: ((N - 1 - k, o), ACC[N - 1 - k, o] // 2)),
     "two memories": lambda k: updates(LANES, lambda o: [(ACC, (k, o), wrap(-ACC[k, o], 16)), (COPY, (k, o), wrap(ACC[k, o], 8))]),
+    "reads what none writes": lambda k: own(lambda o: ((2 * k, o), wrap(ACC[2 * k, o] + ACC[2 * k + 1, LANES - 1 - o], 16))),
     "by table": lambda k: own(lambda o: ((INDEX[0, k], o), wrap(ACC[INDEX[0, k], o] * k, 16))),
 }
 
@@ -162,7 +163,7 @@ APART = {
 @pytest.mark.parametrize("name", APART)
 def test_iterations_apart_run_as_one_update(name: str) -> None:
     rng = np.random.default_rng(1)
-    step = loop(N, APART[name])
+    step = loop(N // 2, APART[name])
     before = contents(rng, np.stack([rng.permutation(N)] * 3))
     found, machine = at_once(step, before)
     assert found == by_loops(step, before)
