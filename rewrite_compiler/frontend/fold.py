@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Data
+from ..ops.op import ShapeError
 from .context import Unsupported
 from .site import Site
 
@@ -30,7 +31,7 @@ def _quotient(a: Data, b: Data) -> Data:
     if not np.issubdtype(a.dtype, np.integer):
         return a / b
     if not np.all(b):
-        raise Unsupported("it divides by a constant zero")
+        raise ShapeError("Div must not divide integers by a constant 0")
     down = a // b
     return np.asarray(down + ((down < 0) & (down * b != a))).astype(a.dtype)
 
@@ -54,7 +55,7 @@ def _variadic(function: Callable[[Data, Data], Data]) -> Fold:
 
 def _modulo(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if np.issubdtype(x[0].dtype, np.integer) and not np.all(x[1]):
-        raise Unsupported("it divides by a constant zero")
+        raise ShapeError("Mod must not divide integers by a constant 0")
     function = np.fmod if site.flag("fmod") else np.mod
     return _same_type(function)(site, x)
 
@@ -149,7 +150,7 @@ def _tile(site: Site, x: Sequence[Data]) -> Sequence[Data]:
 def _range(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     start, limit, delta = (a.reshape(())[()] for a in x)
     if not delta:
-        raise Unsupported("its step is zero")
+        raise ShapeError("Step of Range must not be 0")
     count = max(0, math.ceil((float(limit) - float(start)) / float(delta)))
     site.context.spend(count * x[0].itemsize)
     return [(start + np.arange(count) * delta).astype(x[0].dtype)]

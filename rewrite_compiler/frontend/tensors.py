@@ -77,7 +77,7 @@ def payload_bytes(dims: tuple[int, ...], dtype: str) -> int:
     return -(-math.prod(dims) * _bits(dtype) // 8)
 
 
-def to_array(tensor: Any, what: str, limits: Limits, folder: Path | None) -> tuple[Data, str]:
+def to_array(tensor: Any, what: str, limits: Limits, folder: Path) -> tuple[Data, str]:
     """Return the elements of a tensor and the name of their type; `folder` is where external data may lie."""
     dims = dims_of(tensor, what, limits)
     dtype = DTYPES[int(tensor.data_type)]
@@ -93,7 +93,7 @@ def to_array(tensor: Any, what: str, limits: Limits, folder: Path | None) -> tup
     return _from_message(_with_raw(tensor, raw)), dtype
 
 
-def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path | None) -> bytes | None:
+def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path) -> bytes | None:
     """Return the raw bytes of a tensor, or None when its elements are in a typed field; one payload only."""
     filled = [name for name, read in _PAYLOADS.items() if len(read(tensor))]
     if tensor.HasField("raw_data"):
@@ -108,8 +108,6 @@ def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path
         return bytes(tensor.raw_data)
     if filled != ["external data"]:
         return None
-    if folder is None:
-        raise InputError("F151", f"{what} has external data and the model has no folder")
     return read_region(region_of(tensor, what), payload_bytes(dims, dtype), folder, what)
 
 
@@ -143,7 +141,7 @@ def _with_raw(tensor: Any, raw: bytes) -> Any:
     return TensorProto(dims=tensor.dims, data_type=tensor.data_type, raw_data=raw)
 
 
-def to_dense(sparse: Any, what: str, limits: Limits, folder: Path | None) -> tuple[Data, str]:
+def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data, str]:
     """Return the elements of a sparse tensor, zeros filled in, and the name of their type."""
     from onnx import TensorProto
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
-from onnx_models import agrees, imported, model, single
+from onnx_models import agrees, imported, model, refusal, single
 
 from rewrite_compiler.frontend.fold import FOLDS
 from rewrite_compiler.ir.types import TensorType
@@ -122,9 +122,53 @@ def test_shape_arithmetic_vanishes() -> None:
     assert loaded.program.constants == {}
 
 
-def test_a_zero_divisor_is_left_to_the_host() -> None:
-    (opaque,) = imported(single("Div", [i(1, 2), i(0)])).program.opaque.values()
-    assert opaque.reason == "it works on int64"
+LEFT: list[tuple[str, list[Array], dict[str, Any]]] = [
+    ("CumSum", [f(1, 2), scalar(i(0))], {"reverse": 1}),
+    ("CumSum", [f(1, 2), scalar(i(0))], {"exclusive": 1}),
+    ("ScatterND", [f(1, 2, 3), i(2).reshape(1, 1), f(9)], {"reduction": "add"}),
+    ("GatherND", [GRID, i(0, 1).reshape(2, 1)], {"batch_dims": 1}),
+    ("Pad", [GRID, i(0, 0, 1, 0, 0, 1)], {"mode": "edge"}),
+    ("ReduceProd", [np.zeros((0, 2), np.float32)], {}),
+    ("Cast", [f(1, 2)], {"to": 16}),
+    ("DequantizeLinear", [np.ones((2, 4), np.int8), np.ones((2, 2), np.float32)], {"axis": 1, "block_size": 2}),
+    ("TopK", [f(1, 2, 3), i(2)], {}),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "attributes"), LEFT, ids=[f"{c[0]} {n}" for n, c in enumerate(LEFT)])
+def test_what_is_not_folded_is_left_to_the_host(op: str, operands: list[Array], attributes: dict[str, Any]) -> None:
+    loaded = imported(single(op, operands, results=2 if op == "TopK" else 1, **attributes))
+    assert [o.op_type for o in loaded.program.opaque.values()] == [op]
+
+
+def test_constant_pads_that_cut_are_not_folded() -> None:
+    assert [n.op for n in agrees(single("Pad", [f(1, 2, 3), i(1, -1)])).program.nodes] == ["pad"]
+
+
+def test_a_reduction_of_nothing_is_its_operand() -> None:
+    agrees(single("ReduceSum", [i(1, 2), i()], noop_with_empty_axes=1), ops=["reshape"])
+
+
+@pytest.mark.parametrize(("op", "dividend"), [("Div", i(1, 2)), ("Mod", i(1, 2)), ("Div", ("int64", (2,))), ("Mod", ("int64", (2,)))])
+def test_integers_are_not_divided_by_a_constant_zero(op: str, dividend: Any) -> None:
+    text = refusal(single(op, [dividend, i(0)]))
+    assert text == f'app.onnx:node "{op.lower()}": error[F131]: {op} must not divide integers by a constant 0'
+
+
+OUTSIDE: list[tuple[str, list[Array], dict[str, Any], str]] = [
+    ("GatherElements", [GRID[0], i(3).reshape(1, 1)], {"axis": 0}, "Index of GatherElements must be in -3…2, not 3"),
+    ("GatherND", [GRID, i(0, 5).reshape(1, 2)], {}, "Index of GatherND must be in -3…2, not 5"),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "attributes", "sentence"), OUTSIDE, ids=[c[0] for c in OUTSIDE])
+def test_a_constant_index_outside_its_axis(op: str, operands: list[Array], attributes: dict[str, Any], sentence: str) -> None:
+    assert refusal(single(op, operands, **attributes)) == f'app.onnx:node "{op.lower()}": error[F131]: {sentence}'
+
+
+def test_a_range_without_a_step_is_not_made() -> None:
+    text = refusal(single("Range", [scalar(i(1)), scalar(i(2)), scalar(i(0))]))
+    assert text == 'app.onnx:node "range": error[F131]: Step of Range must not be 0'
 
 
 def test_weights_are_shared_and_not_copied() -> None:

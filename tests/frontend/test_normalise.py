@@ -102,6 +102,8 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], list[str]]] = {
     "batch norm": ("BatchNormalization", [(2, 3, 4, 5), normal(3), normal(3), normal(3), positive(3)], {"epsilon": 1e-3}, ["batch_norm"]),
     "layer norm": ("LayerNormalization", [(2, 3, 4), normal(4), normal(4)], {}, ["layer_norm"]),
     "layer norm two axes": ("LayerNormalization", [(2, 3, 4), normal(3, 4), normal(3, 4)], {"axis": -2, "epsilon": 1e-3}, ["layer_norm"]),
+    "layer norm wide scale": ("LayerNormalization", [(2, 3, 4), normal(1, 1, 4), normal(4)], {}, ["layer_norm"]),
+    "layer norm one scale": ("LayerNormalization", [(2, 3, 4), normal(1), normal(4)], {}, ["expand", "layer_norm"]),
     "layer norm no bias": ("LayerNormalization", [(2, 3, 4), normal(4)], {"axis": 2}, ["layer_norm"]),
     "group norm": (
         "GroupNormalization", [(2, 6, 4, 3), normal(6), normal(6)], {"num_groups": 3}, GROUPS,
@@ -186,7 +188,7 @@ def test_movement_of_integers_is_known(op: str, rest: list[Any], attributes: dic
 
 def test_every_lowering_is_tested() -> None:
     alone = {"Log", "Sqrt", "Reciprocal", "ReduceLogSum"}
-    elsewhere = {"LSTM", "GRU", "RNN", "Constant", "ConstantOfShape", "CastLike", "Split"}
+    elsewhere = {"LSTM", "GRU", "RNN", "Constant", "ConstantOfShape", "CastLike", "Split", "Mod"}
     quantised = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
     assert {case[0] for case in CASES.values()} | alone | elsewhere | quantised == set(LOWERINGS)
 
@@ -195,7 +197,9 @@ def test_every_lowering_is_tested() -> None:
 OPAQUE: dict[str, tuple[str, list[Any], dict[str, Any], int, str]] = {
     "integers": ("Add", [("int32", (2,)), ("int32", (2,))], {}, 1, "it works on int32"),
     "integer relu": ("Relu", [("int32", (2,))], {}, 1, "it works on int32"),
+    "clip to no number": ("Clip", [(2, 3), number(float("nan"))], {}, 1, "its bounds are nan and inf"),
     "cast": ("Cast", [(2, 3)], {"to": 7}, 1, "it casts float32 to int64"),
+    "remainder": ("Mod", [("int64", (2,)), ints(3)], {}, 1, "no operator of ours expresses Mod"),
     "cast like": ("CastLike", [(2, 3), ("int64", (1,))], {}, 1, "it casts to another type"),
     "pad mode": ("Pad", [(3, 4), ints(1, 1, 1, 1)], {"mode": "reflect"}, 1, "its mode is reflect"),
     "pad infinite": ("Pad", [(3, 4), ints(1, 1, 1, 1), number(float("inf"))], {}, 1, "it pads with inf"),

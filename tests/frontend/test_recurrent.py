@@ -113,6 +113,12 @@ def test_variants_stay_opaque(attributes: dict[str, Any], reason: str) -> None:
     assert opaque.reason == reason
 
 
+def test_an_activation_of_an_rnn_that_is_not_known() -> None:
+    proto = single("RNN", operands("RNN", 1, bias=True, states=False), hidden_size=HIDDEN, activations=["Softsign"])
+    (opaque,) = agrees(proto, ops=["opaque"]).program.opaque.values()
+    assert opaque.reason == "its activations are softsign"
+
+
 def test_peepholes_stay_opaque_unless_they_are_zero() -> None:
     given = [*operands("LSTM", 1, bias=True, states=False), None, None, normal(1, 3 * HIDDEN)]
     (opaque,) = agrees(single("LSTM", given, hidden_size=HIDDEN), ops=["opaque"]).program.opaque.values()

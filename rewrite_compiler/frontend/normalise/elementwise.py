@@ -25,7 +25,7 @@ _UNARY = {
     "Sigmoid": "sigmoid",
     "Reciprocal": "reciprocal",
 }
-_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Pow": "pow"}
+_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Pow": "pow"}
 _VARIADIC = {"Sum": "add", "Max": "max", "Min": "min"}
 
 
@@ -50,6 +50,22 @@ def _binary(op: str) -> Callable[[Site], list[Value]]:
         return [binary(site, op, site.value(0), site.value(1))]
 
     return lower
+
+
+def _check_divisor(site: Site) -> None:
+    divisor = site.data(1)
+    if divisor is not None and divisor.dtype.kind in "iu" and not divisor.all():
+        raise ShapeError(f"{site.op} must not divide integers by a constant 0")
+
+
+def _div(site: Site) -> list[Value]:
+    _check_divisor(site)
+    return _binary("div")(site)
+
+
+def _mod(site: Site) -> list[Value]:
+    _check_divisor(site)
+    raise Unsupported("no operator of ours expresses Mod")
 
 
 def _variadic(op: str) -> Callable[[Site], list[Value]]:
@@ -134,6 +150,8 @@ TABLE: dict[str, Lowering] = {
     **{name: _unary(op) for name, op in _UNARY.items()},
     **{name: _binary(op) for name, op in _BINARY.items()},
     **{name: _variadic(op) for name, op in _VARIADIC.items()},
+    "Div": _div,
+    "Mod": _mod,
     "Clip": _clip,
     "LeakyRelu": _leaky_relu,
     "PRelu": _prelu,

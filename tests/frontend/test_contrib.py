@@ -1,0 +1,61 @@
+"""Operators of com.microsoft, which onnx cannot infer: the host runs them, their types are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_models import agrees, imported, refusal, single
+
+from rewrite_compiler.frontend.shapes import CONTRIB
+
+X = ("uint8", (1, 4, 6, 6))
+SCALE, ZERO = np.asarray(0.1, np.float32), np.asarray(3, np.uint8)
+DOMAIN: dict[str, Any] = {"domain": "com.microsoft"}
+
+CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("QLinearAdd", [X, SCALE, ZERO, ("uint8", (4, 1, 1)), SCALE, ZERO, SCALE, ZERO], {}),
+    ("QLinearMul", [X, SCALE, ZERO, X, SCALE, ZERO, SCALE, ZERO], {}),
+    ("QLinearGlobalAveragePool", [X, SCALE, ZERO, SCALE, ZERO], {}),
+    ("QLinearGlobalAveragePool", [X, SCALE, ZERO, SCALE, ZERO], {"channels_last": 1}),
+    ("QLinearAveragePool", [X, SCALE, ZERO, SCALE, ZERO], {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]}),
+    ("QLinearLeakyRelu", [X, SCALE, ZERO, SCALE, ZERO], {"alpha": 0.1}),
+    ("QLinearSigmoid", [X, SCALE, ZERO, SCALE, ZERO], {}),
+    ("Gelu", [(2, 3)], {}),
+    ("FastGelu", [(2, 3), (3,)], {}),
+    ("BiasGelu", [(2, 3), (3,)], {}),
+    ("QuickGelu", [(2, 3)], {}),
+    ("SkipLayerNormalization", [(1, 2, 4), (1, 2, 4), np.ones(4, np.float32)], {}),
+]
+
+
+@pytest.mark.parametrize(("op", "operands", "attributes"), CASES, ids=[f"{c[0]} {n}" for n, c in enumerate(CASES)])
+def test_the_type_of_a_result_is_known(op: str, operands: list[Any], attributes: dict[str, Any]) -> None:
+    loaded = agrees(single(op, operands, **DOMAIN, **attributes), ops=["opaque"])
+    (opaque,) = loaded.program.opaque.values()
+    assert (opaque.label, opaque.reason) == (f"com.microsoft.{op}", f"no operator of ours expresses com.microsoft.{op}")
+    assert loaded.program.notes == ()
+
+
+def test_every_rule_is_tested_but_those_of_operators_that_the_host_lacks() -> None:
+    assert set(CONTRIB) - {c[0] for c in CASES} == {"QLinearSoftmax", "SimplifiedLayerNormalization"}
+    assert imported(single("SimplifiedLayerNormalization", [(2, 4), (4,)], **DOMAIN)).program.types[-1].shape == (2, 4)
+    quantised = [X, SCALE, ZERO, SCALE, ZERO]
+    assert str(imported(single("QLinearSoftmax", quantised, **DOMAIN)).program.types[-1]) == "uint8[1, 4, 6, 6]"
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attributes", "sentence"),
+    [
+        ("Mystery", [(2,)], {}, 'error[F160]: the shape of "y0", which com.microsoft.Mystery gives, is not known'),
+        (
+            "QLinearAveragePool",
+            [X, SCALE, ZERO, SCALE, ZERO],
+            {"kernel_shape": [2, 2], "channels_last": 1},
+            "error[F160]: com.microsoft.QLinearAveragePool with channels last has no shape rule",
+        ),
+    ],
+)
+def test_a_type_that_is_not_known(op: str, operands: list[Any], attributes: dict[str, Any], sentence: str) -> None:
+    assert refusal(single(op, operands, **DOMAIN, **attributes)).split("\n")[0] == f'app.onnx:node "{op.lower()}": {sentence}'
