@@ -1,7 +1,7 @@
 """Simulator: runs commands on a model, one at a time or in blocks of like commands over many samples.
 
-Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids; both give the same bits. Instructions
-that touch only control state run as generated Python in either reading.
+Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids, `native` machine code; all give the same
+bits. Instructions that touch only control state run as generated Python in every reading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..lang.step import Loop, Step, assign, seq, update, updates_of, when
 from .mmio import Command, assemble, split_lanes
 from .model import CONTROL, Ila, Instruction
 
-READINGS = ("arrays", "oracle")
+READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
 
 
@@ -43,7 +43,10 @@ class Simulator:
         """Start at the reset state. With `samples`, operands and results may carry a leading sample axis."""
         if reading not in READINGS:
             raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
+        if reading == "native" and samples:
+            raise UsageError("F203", "the reading native runs one sample at a time", help="leave samples out, or use reading arrays")
         self.ila, self.reading, self.strict, self.samples = ila, reading, strict, samples
+        self.not_native: dict[str, str] = {}  # instructions that the oracle ran in the reading native, and why
         self.memories: dict[Leaf, Memory] = {}
         self.views: dict[Leaf, MutableSequence[Any]] = {}
         for state in ila.states.values():
@@ -204,7 +207,9 @@ class _Executable:
 
     def run_one(self, operands: Mapping[str, Any]) -> Data | None:
         if self.sim.reading == "oracle" or self.is_control:
-            self._oracle({leaf: np.asarray(operands[name]).reshape(-1).tolist() for leaf, name in self.leaves.items()})
+            self._oracle(operands)
+        elif self.sim.reading == "native":
+            self._native(operands)
         else:
             self.bind(operands)
             self.sim.machine.run(self.instruction.update)
@@ -217,19 +222,36 @@ class _Executable:
         """Give the operand leaves these values (no sample axis)."""
         self._bind({leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for leaf, name in self.leaves.items()})
 
-    def _oracle(self, values: Mapping[Leaf, list[int]]) -> None:
+    def _oracle(self, operands: Mapping[str, Any]) -> None:
         function = _compiled(self.instruction.update, self.sim.strict)
+        values = {leaf: np.asarray(operands[name]).reshape(-1).tolist() for leaf, name in self.leaves.items()}
         memories: dict[Leaf, MutableSequence[Any]] = {**self.sim.views, **values}
         function([memories[m] for m in function.memories])
-        written = frozenset(u.memory for u in updates_of(self.instruction.update))
-        self.sim.machine.forget(written)
+        self._forget()
+
+    def _native(self, operands: Mapping[str, Any]) -> None:
+        """Run machine code; the oracle where words of 64 bits cannot hold a value, which is noted."""
+        from ..lang.native import native_function
+
+        function = native_function(self.instruction.update, self.sim.strict)
+        if isinstance(function, str):
+            self.sim.not_native[self.instruction.name] = function
+            self._oracle(operands)
+            return
+        given = {leaf: np.array(operands[name], storage_dtype(leaf.interval)) for leaf, name in self.leaves.items()}
+        memories = self.sim.memories
+        function([given[m] if m in given else memories[m].data for m in function.memories])
+        self._forget()
+
+    def _forget(self) -> None:
+        self.sim.machine.forget(frozenset(u.memory for u in updates_of(self.instruction.update)))
 
     def _bind(self, stores: Mapping[Leaf, Store]) -> None:
         for leaf, store in stores.items():
             self.sim.machine.bind(leaf, store)
 
     def run_block(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str]) -> Data | None:
-        if self.sim.reading == "oracle":
+        if self.sim.reading != "arrays":
             return self._one_by_one(count, operands)
         if count == 1 and not sampled and self.instruction.result is None:
             self.run_one({k: np.asarray(v)[0] for k, v in operands.items()})
@@ -252,7 +274,7 @@ class _Executable:
     def _one_by_one(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
         rows = []
         for n in range(count):
-            if self.sim.reading == "oracle" or not sampled:
+            if self.sim.reading != "arrays" or not sampled:
                 result = self.run_one({k: np.asarray(v)[n] for k, v in operands.items()})
                 rows.append(result)
                 continue

@@ -1,0 +1,413 @@
+"""The native reading: lowered code compiled by LLVM. Scalars are 64-bit words, arrays are numpy's memory.
+
+Every expression's interval must fit a word, so nothing can overflow; code with an expression that does not, or with
+reals, is refused by `NotNative` and runs in another reading. An index that its interval does not prove inside is checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+
+from ..errors import SpecError
+from . import intervals as iv
+from .binders import Leaf
+from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from .loops import lower_step
+from .named import Data, storage_dtype
+from .python import diagnostic
+from .step import Step
+
+WORD, BIT = ir.IntType(64), ir.IntType(1)
+WORD_RANGE = iv.of_width(64, True)
+ON_STACK, STATIC = 1 << 10, 1 << 31
+OUTSIDE, DIVISION, SHIFT, MEMORY = -1, -2, -3, -4
+FAILURES = {
+    OUTSIDE: ("I103", "an index lies outside of its array"),
+    DIVISION: ("I102", "division by zero"),
+    SHIFT: ("I102", "a shift by a negative amount"),
+    MEMORY: ("I102", "there is no memory for a local array"),
+}
+TRAPS = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
+COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+
+
+class NotNative(SpecError):
+    """Code that machine words cannot hold."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("I102", sentence)
+
+
+class NativeFunction:
+    """A step compiled to machine code on numpy memories."""
+
+    def __init__(self, step: Step, *, strict: bool = False) -> None:
+        """Compile `step`; NotNative when an expression of it does not fit a machine word."""
+        routine = lower_step(step, strict=strict)
+        self.memories: tuple[Leaf, ...] = tuple(routine.memories.values())
+        self.kinds = [np.dtype(storage_dtype(leaf.interval)) for leaf in self.memories]
+        self.sizes = [_static_size(leaf) for leaf in self.memories]
+        printer = _Printer(routine)
+        self.raises = printer.raises
+        self.tables = [_table(t) for t in routine.tables.values()]
+        self._engine, self._run = _compiled(str(printer.module))
+        self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
+
+    def __call__(self, memories: Sequence[Data]) -> None:
+        """Run the step in place on `memories`, one array for each of `self.memories`; SpecError as the oracle's."""
+        for leaf, data, kind, size in zip(self.memories, memories, self.kinds, self.sizes, strict=True):
+            if data.dtype != kind or not data.flags.c_contiguous or (size is not None and data.size != size):
+                wanted = f"{'any number of' if size is None else size} elements of {kind}"
+                raise SpecError("I102", f"{leaf.name} must be {wanted} in one piece, not {data.size} of {data.dtype}")
+        arrays = [*memories, *self.tables]
+        places = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+        lengths = (ctypes.c_int64 * len(arrays))(*(a.size for a in arrays))
+        answer = self._run(places, lengths, self._values.ctypes.data)
+        if answer < 0:
+            raise SpecError(*FAILURES[answer])
+        if answer:
+            failed = self.raises[answer - 1]
+            raise diagnostic(failed.code, failed.sentence, **{n: int(v) for (n, _), v in zip(failed.values, self._values, strict=False)})
+
+
+@lru_cache(maxsize=1024)
+def native_function(step: Step, strict: bool) -> NativeFunction | str:
+    """Return the compiled step, or why it has to run in another reading."""
+    try:
+        return NativeFunction(step, strict=strict)
+    except NotNative as refusal:
+        return refusal.problem.sentence
+
+
+@dataclass(frozen=True)
+class _Array:
+    """Where an array's elements are, how they are stored, and how many there are."""
+
+    base: ir.Value
+    kind: Any
+    size: ir.Value
+    static: int | None
+
+
+class _Printer:
+    """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
+
+    def __init__(self, routine: Routine) -> None:
+        self.module = ir.Module("step")
+        pointers = ir.PointerType(ir.IntType(8).as_pointer())
+        function = ir.Function(self.module, ir.FunctionType(WORD, [pointers, WORD.as_pointer(), WORD.as_pointer()]), "run")
+        self.function, self.entry = function, function.append_basic_block("entry")
+        self.b = ir.IRBuilder(function.append_basic_block("body"))
+        self.start = ir.IRBuilder(self.entry)
+        self.names: dict[str, ir.Value] = {}
+        self.slots: dict[str, ir.Value] = {}
+        self.arrays: dict[str, _Array] = {}
+        self.raises: list[Raise] = []
+        self.allocated: list[list[ir.Value]] = [[]]
+        self.malloc = ir.Function(self.module, ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]), "malloc")
+        self.free = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()]), "free")
+        for n, (name, kind, static) in enumerate(_parameters(routine)):
+            self._parameter(n, name, kind, static)
+        self.block(routine.body)
+        self.b.ret(ir.Constant(WORD, 0))
+        self.start.branch(function.blocks[1])
+
+    def _parameter(self, n: int, name: str, kind: Any, static: int | None) -> None:
+        places, lengths, _ = self.function.args
+        at = ir.Constant(WORD, n)
+        raw = self.start.load(self.start.gep(places, [at]))
+        size = self.start.load(self.start.gep(lengths, [at]))
+        self.arrays[name] = _Array(self.start.bitcast(raw, _element(kind).as_pointer()), kind, size, static)
+
+    # -- statements
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        self.allocated.append([])
+        for s in statements:
+            STATEMENTS[type(s)](self, s)
+        for pointer in self.allocated.pop():
+            self.b.call(self.free, [pointer])
+
+    def bind(self, s: Bind) -> None:
+        self.names[s.name] = self.value(s.value)
+
+    def mutable(self, s: Mutable) -> None:
+        _within(s.interval, s.real, s.name)
+        self.slots[s.name] = self.start.alloca(WORD)
+        self.b.store(self.value(s.value), self.slots[s.name])
+
+    def assign(self, s: Assign) -> None:
+        self.b.store(self.value(s.value), self.slots[s.name])
+
+    def allocate(self, s: Allocate) -> None:
+        _within(s.interval, s.real, s.name)
+        kind = np.dtype(storage_dtype(s.interval))
+        size = self.value(s.size)
+        if s.size.op == "const" and int(s.size.data) <= ON_STACK:
+            base = self.start.alloca(_element(kind), max(1, int(s.size.data)))
+            self.arrays[s.name] = _Array(base, kind, size, int(s.size.data))
+            return
+        raw = self.b.call(self.malloc, [self.b.add(self.b.mul(size, ir.Constant(WORD, kind.itemsize)), ir.Constant(WORD, 1))])
+        self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), MEMORY)
+        self.allocated[-1].append(raw)
+        self.arrays[s.name] = _Array(self.b.bitcast(raw, _element(kind).as_pointer()), kind, size, None)
+
+    def store(self, s: Store) -> None:
+        a = self.arrays[s.array]
+        value = self.value(s.value)
+        place = self.place(a, s.index)
+        self.b.store(value if _element(a.kind) == WORD else self.b.trunc(value, _element(a.kind)), place)
+
+    def loop(self, s: For) -> None:
+        extent, before = self.value(s.extent), self.b.block
+        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        counter = self.b.phi(WORD)
+        counter.add_incoming(ir.Constant(WORD, 0), before)
+        self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, after)
+        self.b.position_at_end(body)
+        self.names[s.name] = counter
+        self.block(s.body)
+        counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    def choose(self, s: If) -> None:
+        with self.b.if_else(self.condition(s.condition)) as (then, otherwise):
+            with then:
+                self.block(s.then)
+            with otherwise:
+                self.block(s.otherwise)
+
+    def fail(self, s: Raise) -> None:
+        self.raises.append(s)
+        for n, (_, value) in enumerate(s.values):
+            self.b.store(self.value(value), self.b.gep(self.function.args[2], [ir.Constant(WORD, n)]))
+        self.fail_if(ir.Constant(BIT, 1), len(self.raises))
+
+    def fail_if(self, condition: ir.Value, answer: int) -> None:
+        """Leave with an answer, the local arrays freed, where the condition holds."""
+        with self.b.if_then(condition, likely=False):
+            for pointer in (p for level in self.allocated for p in level):
+                self.b.call(self.free, [pointer])
+            self.b.ret(ir.Constant(WORD, answer))
+            self.b.position_at_end(self.function.append_basic_block("unreached"))
+
+    # -- expressions
+
+    def value(self, t: Tree) -> ir.Value:
+        _within(t.interval, t.real, t.op)
+        if t.op == "const":
+            return ir.Constant(WORD, int(t.data))
+        if t.op == "name":
+            return self.b.load(self.slots[t.data]) if t.data in self.slots else self.names[t.data]
+        if t.op == "load":
+            return self.load(t)
+        if t.op == "select":
+            return self.select(t)
+        if t.op not in OPERATORS:
+            raise NotNative(f"{t.op} has no machine code")
+        return OPERATORS[t.op](self, t, [self.value(a) for a in t.args])
+
+    def condition(self, t: Tree) -> ir.Value:
+        return self.b.icmp_signed("!=", self.value(t), ir.Constant(WORD, 0))
+
+    def load(self, t: Tree) -> ir.Value:
+        a = self.arrays[t.data]
+        word = self.b.load(self.place(a, t.args[0]))
+        if word.type == WORD:
+            return word
+        return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
+
+    def place(self, a: _Array, index: Tree) -> ir.Value:
+        at = self.value(index)
+        if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):
+            self.fail_if(self.b.icmp_unsigned(">=", at, a.size), OUTSIDE)
+        return self.b.gep(a.base, [at])
+
+    def select(self, t: Tree) -> ir.Value:
+        condition = self.condition(t.args[0])
+        if not any(_may_trap(x) for x in t.args[1:]):
+            return self.b.select(condition, self.value(t.args[1]), self.value(t.args[2]))
+        ends = []
+        with self.b.if_else(condition) as branches:
+            for branch, x in zip(branches, t.args[1:], strict=True):
+                with branch:
+                    ends.append((self.value(x), self.b.block))
+        chosen = self.b.phi(WORD)
+        for value, block in ends:
+            chosen.add_incoming(value, block)
+        return chosen
+
+
+def _parameters(routine: Routine) -> Iterator[tuple[str, Any, int | None]]:
+    for name, leaf in routine.memories.items():
+        _within(leaf.interval, leaf.real, leaf.name)
+        yield name, np.dtype(storage_dtype(leaf.interval)), _static_size(leaf)
+    for name, t in routine.tables.items():
+        if t.body.real:
+            raise NotNative(f"table {t.name} holds reals")
+        yield name, _table(t).dtype, math.prod(t.shape)
+
+
+def _static_size(leaf: Leaf) -> int | None:
+    """Return the number of elements that a memory always has."""
+    known = [n for n in leaf.shape if isinstance(n, int)]
+    size = math.prod(known)
+    return size if len(known) == len(leaf.shape) and size < STATIC else None
+
+
+def _table(t: Any) -> Data:
+    from .arrays import table_data
+
+    return np.ascontiguousarray(table_data(t))
+
+
+def _within(interval: iv.Interval, real: bool, what: str) -> None:
+    if real:
+        raise NotNative(f"{what} is a real number")
+    if not iv.inside(interval, WORD_RANGE):
+        raise NotNative(f"{what} takes values in {interval}, more than a word of 64 bits holds")
+
+
+def _element(kind: Any) -> ir.IntType:
+    return ir.IntType(8 * kind.itemsize)
+
+
+def _may_trap(t: Tree) -> bool:
+    return t.op in TRAPS or any(_may_trap(a) for a in t.args)
+
+
+# -- operators
+
+
+def _constant(n: int) -> ir.Constant:
+    return ir.Constant(WORD, n)
+
+
+def _nonzero(p: _Printer, t: Tree, y: ir.Value) -> None:
+    low, high = t.args[1].interval
+    if (low or 0) <= 0 <= (high or 0):
+        p.fail_if(p.b.icmp_signed("==", y, _constant(0)), DIVISION)
+
+
+def _divided(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    x, y = a
+    known = t.args[1].data if t.args[1].op == "const" else 0
+    if t.op in ("div", "mod") and known > 0 and known & known - 1 == 0:
+        return p.b.ashr(x, _constant(known.bit_length() - 1)) if t.op == "div" else p.b.and_(x, _constant(known - 1))
+    _nonzero(p, t, y)
+    if t.op in ("tdiv", "tmod"):
+        return p.b.sdiv(x, y) if t.op == "tdiv" else p.b.srem(x, y)
+    rest = p.b.srem(x, y)
+    apart = p.b.icmp_signed("<", p.b.xor(rest, y), _constant(0))
+    below = p.b.and_(p.b.icmp_signed("!=", rest, _constant(0)), apart)
+    if t.op == "div":
+        return p.b.sub(p.b.sdiv(x, y), p.b.zext(below, WORD))
+    return p.b.select(below, p.b.add(rest, y), rest)
+
+
+def _shifted(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    x, n = a
+    low, high = t.args[1].interval
+    if low is None or low < 0:
+        p.fail_if(p.b.icmp_signed("<", n, _constant(0)), SHIFT)
+    is_long = p.b.icmp_signed(">", n, _constant(63))
+    if t.op == "shr":
+        return p.b.ashr(x, n if high is not None and high < 64 else p.b.select(is_long, _constant(63), n))
+    if high is not None and high < 64:
+        return p.b.shl(x, n)
+    return p.b.select(is_long, _constant(0), p.b.shl(x, p.b.and_(n, _constant(63))))
+
+
+def _compared(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    return p.b.zext(p.b.icmp_signed(COMPARE[t.op], *a), WORD)
+
+
+def _extreme(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    return p.b.select(p.b.icmp_signed("<" if t.op == "min" else ">", *a), *a)
+
+
+def _wrapped(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    bits, is_signed = t.data
+    if not is_signed:
+        return p.b.and_(a[0], _constant((1 << bits) - 1))
+    rest = _constant(64 - bits)
+    return p.b.ashr(p.b.shl(a[0], rest), rest) if bits < 64 else a[0]
+
+
+def _extracted(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    low, width = t.data
+    if low > 63:
+        return _constant(0)
+    shifted = p.b.lshr(a[0], _constant(low))
+    return p.b.and_(shifted, _constant((1 << min(width, 63)) - 1))
+
+
+def _leading_zeros(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    return p.b.add(p.b.ctlz(a[0], ir.Constant(BIT, 0)), _constant(t.data - 64))
+
+
+OPERATORS: dict[str, Callable[[_Printer, Tree, list[ir.Value]], ir.Value]] = {
+    "add": lambda p, t, a: p.b.add(*a),
+    "sub": lambda p, t, a: p.b.sub(*a),
+    "mul": lambda p, t, a: p.b.mul(*a),
+    "neg": lambda p, t, a: p.b.neg(*a),
+    "not": lambda p, t, a: p.b.xor(a[0], _constant(1)),
+    "bitand": lambda p, t, a: p.b.and_(*a),
+    "bitor": lambda p, t, a: p.b.or_(*a),
+    "bitxor": lambda p, t, a: p.b.xor(*a),
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
+    **dict.fromkeys(("shl", "shr"), _shifted),
+    **dict.fromkeys(COMPARE, _compared),
+    **dict.fromkeys(("min", "max"), _extreme),
+    "wrap": _wrapped,
+    "extract": _extracted,
+    "clz": _leading_zeros,
+}
+STATEMENTS: dict[type, Callable[[_Printer, Any], None]] = {
+    Bind: _Printer.bind,
+    Mutable: _Printer.mutable,
+    Assign: _Printer.assign,
+    Allocate: _Printer.allocate,
+    Store: _Printer.store,
+    For: _Printer.loop,
+    If: _Printer.choose,
+    Raise: _Printer.fail,
+}
+
+
+# -- machine code
+
+
+@lru_cache(maxsize=1)
+def _target() -> tuple[Any, dict[str, Any]]:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_default_triple(), {"cpu": llvm.get_host_cpu_name(), "features": features, "opt": 2}
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> tuple[Any, Any]:
+    """Return the engine, which owns the code, and the function; the same text is compiled once."""
+    target, settings = _target()
+    machine = target.create_target_machine(**settings)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
+    passes.getModulePassManager().run(module, passes)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    return engine, kind(engine.get_function_address("run"))

@@ -1,0 +1,70 @@
+"""The native reading of whole models: every golden trace of FlexASR bit for bit, and what it does not offer."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from vectors import traces
+
+from rewrite_compiler.errors import UsageError
+from rewrite_compiler.ila import Ila, mmio
+from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila_models.flexasr import build
+from rewrite_compiler.lang import assign, select
+
+TRACES = traces("flexasr")
+
+
+@pytest.fixture(scope="module")
+def flexasr() -> Ila:
+    """One model: its instructions are compiled once."""
+    return build()
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_flexasr_trace(name: str, flexasr: Ila) -> None:
+    sim = Simulator(flexasr, reading="native")
+    reads = []
+    for kind, *rest in TRACES[name]["commands"]:
+        if kind == "W":
+            sim.write(int(rest[0], 16), int(rest[1], 16))
+        elif kind == "R":
+            reads.append([rest[0], f"{sim.read(int(rest[0], 16)):032x}"])
+        else:
+            sim.wait_for_interrupt()
+    assert reads == TRACES[name]["reads_hw"]
+    assert sim.not_native == {}
+
+
+def test_blocks_of_commands(flexasr: Ila) -> None:
+    rows = np.random.default_rng(5).integers(0, 256, (7, 16))
+    operands = {"index": np.arange(3, 10), "vector": rows}
+    store = next(i for i in flexasr.instructions.values() if i.name == "gb_core_store_large")
+    assert set(store.operands) == set(operands)
+    left, right = (Simulator(flexasr, reading=r) for r in ("native", "oracle"))
+    for sim in (left, right):
+        sim.block("gb_core_store_large", 7, operands)
+    assert (left.state("large") == right.state("large")).all()
+    assert left.state("large").any()
+
+
+def test_what_words_cannot_hold_runs_on_the_oracle_and_is_named() -> None:
+    m = Ila("wide")
+    bus = mmio(m)
+    m.memory("a", (2,), 62, signed=True)
+    m.memory("b", (), 8)
+    product = m.s.a[0] * m.s.a[1]
+    m.instruction("run", bus.write(0x10))(lambda: assign(m.s.b, select(product > 1 << 100, 7, 3)))
+    sim = Simulator(m, reading="native")
+    sim.memories[m.s.a].data[:] = (1 << 61) - 1
+    sim.issue("run")
+    assert sim.state("b") == 7
+    assert list(sim.not_native) == ["run"]
+    assert "more than a word of 64 bits holds" in sim.not_native["run"]
+
+
+def test_one_sample_at_a_time(flexasr: Ila) -> None:
+    with pytest.raises(UsageError, match=re.escape("the reading native runs one sample at a time")):
+        Simulator(flexasr, reading="native", samples=3)
