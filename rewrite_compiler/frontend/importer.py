@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import FlexmatchError, InputError
 from ..ir.program import OpaqueOp, Value
+from ..ops.op import ShapeError
 from .attributes import decode, tensors_in
 from .context import ALIAS, FOLDED, UNUSED, Context, Unsupported, mark, take_back
 from .fold import fold
@@ -163,6 +164,9 @@ class Importer:
     def _branch(self, site: Site, body: Body) -> Sequence[Value | None]:
         chosen = "then_branch" if np.all(site.known(0, "branches")) else "else_branch"
         graph = site.attributes[chosen]
+        counts = [len(site.attributes[name].output) for name in ("then_branch", "else_branch")]
+        if counts != [len(site.outputs)] * 2:
+            raise ShapeError(f"Branches of If must give {len(site.outputs)} results, not {counts[0]} and {counts[1]}")
         scope = Scope({}, body.scope, f"{site.name}/")
         self.define_initializers(graph, scope)
         self.lower(list(enumerate(graph.node)), replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={}))

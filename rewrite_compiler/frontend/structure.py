@@ -113,9 +113,11 @@ def _check_body(
     given = _names_once("graph input", inputs, check) | _names_once("initializer", constants, check)
     producer = _producers(nodes, given, check)
     _names_once("output", outputs, check, "F123")
-    undefined = next((o for o in outputs if o not in producer and o not in given and o not in outer), None)
+    undefined = next((o for o in outputs if o not in producer and o not in given), None)
     if undefined is not None:
-        raise InputError("F123", f'output "{undefined}" is not defined by any node', place=check.place)
+        outside = undefined in outer
+        sentence = f'output "{undefined}" is ' + ("a value from outside its subgraph" if outside else "not defined by any node")
+        raise InputError("F123", sentence, place=check.place, help="put an Identity node between" if outside else "")
     visible = given | outer | producer.keys()
     for number, node in enumerate(nodes):
         check_node(node, imports, key_of_call(node) in check.functions, check.node_place(node, number))

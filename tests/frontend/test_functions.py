@@ -160,6 +160,20 @@ def test_a_branch_that_is_known_is_taken(condition: bool, op: str) -> None:
     agrees(model([chosen], {"x": X}, [info("y", X)], {"c": np.asarray(condition)}), ops=[op])
 
 
+def test_branches_give_as_many_results_as_their_node() -> None:
+    chosen = choice("c", [node("Neg", ["x"], ["t"])], [node("Relu", ["x"], ["e"])])
+    next(a for a in chosen.attribute if a.name == "else_branch").g.ClearField("output")
+    text = refusal(model([chosen], {"x": X}, [info("y", X)], {"c": np.asarray(True)}))
+    assert text == 'app.onnx:node "If_0": error[F131]: Branches of If must give 1 results, not 1 and 0'
+
+
+def test_a_subgraph_gives_no_value_from_outside() -> None:
+    chosen = choice("c", [node("Neg", ["x"], ["t"])], [node("Relu", ["x"], ["unused"])])
+    next(a for a in chosen.attribute if a.name == "else_branch").g.output[0].name = "x"
+    text = refusal(model([chosen], {"x": X, "c": TensorType((), "bool")}, [info("y", X)]))
+    assert text == 'app.onnx: error[F123]: output "x" is a value from outside its subgraph\n  help: put an Identity node between'
+
+
 def test_a_branch_computed_at_run_time_is_kept_with_what_it_reads() -> None:
     chosen = choice("c", [node("Neg", ["a"], ["t"])], [node("Add", ["x", "a"], ["e"])])
     proto = model([node("Relu", ["x"], ["a"]), chosen], {"x": X, "c": TensorType((), "bool")}, [info("y", X)])
