@@ -59,7 +59,7 @@ class _Decoder:
         """Return the source nodes that only move data, by the class of their result."""
         found: dict[ClassId, frozenset[int]] = {}
         for n in self.p.nodes:
-            if n.operator is not None and n.operator.kind == LAYOUT:
+            if _moves_only(n):
                 c = self.graph.values[n.outputs[0]]
                 found[c] = found.get(c, frozenset()) | n.origins
         return found
@@ -69,9 +69,11 @@ class _Decoder:
         for c in self.choice:
             if not self.graph.classes[c].fixed:
                 self.build(c)
-        outputs = tuple(self.value(self.graph.values[v]) for v in self.p.outputs)
+        outputs: list[Value] = []
+        for v in self.p.outputs:
+            outputs.append(self.output(v, outputs))
         return replace(
-            self.p, types=tuple(self.types), names=tuple(self.names), inputs=tuple(inputs), outputs=outputs, nodes=tuple(self.nodes),
+            self.p, types=tuple(self.types), names=tuple(self.names), inputs=tuple(inputs), outputs=tuple(outputs), nodes=tuple(self.nodes),
             constants=self.constants,
         )  # fmt: skip
 
@@ -80,6 +82,21 @@ class _Decoder:
         if c not in self.place:
             self.place[c] = self.new(self.p.types[v], self.p.names[v])
         return self.place[c]
+
+    def output(self, v: Value, before: Sequence[Value]) -> Value:
+        """Return an output under its own name; a copy where its class is an input, a constant or an earlier output."""
+        place = self.value(self.graph.values[v])
+        if place not in self.constants and place not in self.place_of_inputs() and place not in before:
+            self.names[place] = self.p.names[v]
+            return place
+        source = self.p.producer().get(v)
+        copy = self.new(self.types[place], self.p.names[v])
+        origins = source.origins if source is not None and _moves_only(source) else frozenset()
+        self.nodes.append(Node("reshape", (place,), (copy,), (("shape", self.types[place].shape),), origins))
+        return copy
+
+    def place_of_inputs(self) -> set[Value]:
+        return {self.place[self.graph.values[v]] for v in self.p.inputs}
 
     def new(self, t: TensorType, name: str) -> Value:
         self.types.append(t)
@@ -194,6 +211,10 @@ class _Decoder:
 
     def operands(self, node: ENode) -> tuple[Value, ...]:
         return tuple(self.value(d) for d in node.children)
+
+
+def _moves_only(n: Node) -> bool:
+    return n.operator is not None and n.operator.kind == LAYOUT
 
 
 def classes_of(graph: EGraph, values: Sequence[Value]) -> list[ClassId]:

@@ -49,7 +49,8 @@ def test_every_operator_has_one_row_and_comes_back(op: str) -> None:
     back, _ = extracted(p, graph)
     verify(back)
     if op == "full":  # without operands it is known at compile time
-        np.testing.assert_array_equal(back.constants[back.outputs[0]], np.full((2, 3), 0.25, np.float32))
+        assert [n.op for n in back.nodes] == ["reshape"]  # and an output is the result of a node
+        np.testing.assert_array_equal(run(back, {})[back.outputs[0]], np.full((2, 3), 0.25, np.float32))
     else:
         assert same(back, p)
 
@@ -95,14 +96,12 @@ def test_an_unused_result_stays_with_its_operator() -> None:
     assert back.outputs == back.nodes[0].outputs[1:2]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("count", [2, 3, 7])
 def test_a_variadic_concat_is_a_chain_that_computes_the_same(count: int) -> None:
     made = Builder("concat")
     made.sources.append(Source("cat", "Concat"))
     inputs = [made.input(f"x{n}", TensorType((2, n + 1))) for n in range(count)]
     p = made.finish(made.apply("concat", inputs, {"axis": 1}, origins=(0,)))
-    if count == 1:
-        p = Program(**{**vars(p), "outputs": p.inputs, "nodes": ()})
     back, _ = extracted(p, saturated(p))
     verify(back)
     assert [n.op for n in back.nodes] == ["concat"] * (count - 1)
