@@ -14,6 +14,8 @@ from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import BFLOAT16, AdaptivFloat, Array, Expr, Fixed, Leaf, array, clz, fold, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arrays import evaluate
+from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.lang.native import NativeFunction
 from rewrite_compiler.lang.python import StepFunction
 from rewrite_compiler.lang.smt import prove_equal
 from rewrite_compiler.lang.smt_bits import reading_for
@@ -42,7 +44,7 @@ def operands() -> tuple[Leaf, Leaf, np.ndarray, np.ndarray]:
 
 
 def readings() -> list[Case]:
-    """A wrapping product, and a fold of rounded and saturated blocks of eight; both readings give the same answer."""
+    """A wrapping product, and a fold of rounded and saturated blocks of eight; all readings give the same answer."""
     x, y, a, b = operands()
 
     def product(i: Expr, j: Expr) -> Expr:
@@ -57,14 +59,15 @@ def readings() -> list[Case]:
 
     cases = []
     for name, element in (("product, 32 bits wrapping", product), ("fold of blocks, 16 bits saturating", blocks)):
-        cases += both(name, array(element, (ROWS, COLUMNS)), {x: a, y: b})
+        cases += each(name, array(element, (ROWS, COLUMNS)), {x: a, y: b})
     return cases
 
 
-def both(name: str, term: Array, given: dict[Leaf, np.ndarray]) -> list[Case]:
-    """Return a term as generated Python and as arrays, their answers compared."""
+def each(name: str, term: Array, given: dict[Leaf, np.ndarray]) -> list[Case]:
+    """Return a term as generated Python, as arrays and as machine code, their answers compared."""
     out = Leaf(term.shape, term.interval, False, "out")
-    compiled = StepFunction(update(out, (ROWS, COLUMNS), lambda i, j: ((i, j), term[i, j])))
+    step = update(out, (ROWS, COLUMNS), lambda i, j: ((i, j), term[i, j]))
+    compiled = StepFunction(step)
     lists = {leaf: data.reshape(-1).tolist() for leaf, data in given.items()} | {out: [0] * (ROWS * COLUMNS)}
 
     def oracle() -> None:
@@ -73,8 +76,17 @@ def both(name: str, term: Array, given: dict[Leaf, np.ndarray]) -> list[Case]:
     oracle()
     if lists[out] != evaluate(term, given).reshape(-1).tolist():
         raise SystemExit(f"{name}: the oracle and the arrays differ")
-    macs = ROWS * LENGTH * COLUMNS
-    return [Case(f"{name}: oracle", "MAC", macs, oracle), Case(f"{name}: arrays", "MAC", macs, lambda: evaluate(term, given))]
+    machine = NativeFunction(step)
+    memories = {leaf: data.astype(np.int8) for leaf, data in given.items()} | {out: np.zeros(term.shape, storage_dtype(term.interval))}
+
+    def native() -> None:
+        machine([memories[leaf] for leaf in machine.memories])
+
+    native()
+    if memories[out].reshape(-1).tolist() != lists[out]:
+        raise SystemExit(f"{name}: the oracle and the machine code differ")
+    runs = {"oracle": oracle, "arrays": lambda: evaluate(term, given), "native": native}
+    return [Case(f"{name}: {reading}", "MAC", ROWS * LENGTH * COLUMNS, run) for reading, run in runs.items()]
 
 
 def codes() -> list[Case]:

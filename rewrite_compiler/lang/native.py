@@ -29,6 +29,7 @@ from .step import Step
 WORD, BIT = ir.IntType(64), ir.IntType(1)
 WORD_RANGE = iv.of_width(64, True)
 ON_STACK, STATIC = 1 << 10, 1 << 31
+LARGE_TEXT = 1 << 20  # characters: beyond, optimising takes seconds (attention of FlexASR: 8 s of 2.4 MB, 0.3 s without)
 OUTSIDE, DIVISION, SHIFT, MEMORY = -1, -2, -3, -4
 FAILURES = {
     OUTSIDE: ("I103", "an index lies outside of its array"),
@@ -395,17 +396,18 @@ def _target() -> tuple[Any, dict[str, Any]]:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features().flatten()
-    return llvm.Target.from_default_triple(), {"cpu": llvm.get_host_cpu_name(), "features": features, "opt": 2}
+    return llvm.Target.from_default_triple(), {"cpu": llvm.get_host_cpu_name(), "features": features}
 
 
 @lru_cache(maxsize=1024)
 def _compiled(text: str) -> tuple[Any, Any]:
     """Return the engine, which owns the code, and the function; the same text is compiled once."""
     target, settings = _target()
-    machine = target.create_target_machine(**settings)
+    level = 2 if len(text) < LARGE_TEXT else 0
+    machine = target.create_target_machine(opt=level, **settings)
     module = llvm.parse_assembly(text)
     module.verify()
-    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(level))
     passes.getModulePassManager().run(module, passes)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
