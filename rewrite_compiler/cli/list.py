@@ -17,11 +17,10 @@ def run(arguments: Sequence[str]) -> int:
     given = options(made, arguments)
     document = listing()
     emit_json(document, given.json)
-    lines: list[str] = []
+    from ..report.terminal import table
+
     for kind in ("targets", "rules", "apps"):
-        lines.append(f"{kind}:")
-        lines += [f"  {row['name']:<36} {row['about']}" for row in document[kind]]
-    say(given, lines)
+        say(given, [f"{kind}:", *table((f"  {row['name']}", row["about"]) for row in document[kind])])
     return 0
 
 

@@ -5,19 +5,31 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import UsageError
 
+WIDTH = 100
 ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2"}
 
 
 def document_bytes(document: Any) -> bytes:
     """Return a JSON document as it is written: keys in the order given, UTF-8, a final newline."""
-    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(finite(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+def finite(x: Any) -> Any:
+    """Return a document in which null stands for figures that JSON cannot have."""
+    if isinstance(x, float):
+        return x if math.isfinite(x) else None
+    if isinstance(x, Mapping):
+        return {key: finite(value) for key, value in x.items()}
+    return [finite(value) for value in x] if isinstance(x, list | tuple) else x
 
 
 def print_json(document: Any) -> None:
@@ -36,7 +48,16 @@ def print_json(document: Any) -> None:
 def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
     """Print lines for people, unless quiet or standard output is the document's."""
     if not given.quiet and given.json != "-":
-        show("\n".join(lines))
+        show("\n".join(fold(line) for line in lines))
+
+
+def fold(line: str) -> str:
+    """Return a line as lines of at most 100 columns, the further ones indented by two more; long words stay whole."""
+    indent = line[: len(line) - len(line.lstrip())]
+    if len(line) <= WIDTH:
+        return line
+    folded = textwrap.wrap(line, WIDTH, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(folded)
 
 
 def show(text: str) -> None:

@@ -58,10 +58,10 @@ def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int)
     found = {v: _magnitude(p.constants[v]) for v in wanted if v in p.constants}
     kept: dict[Value, Data] = {}
     moving = sorted(wanted - p.constants.keys() - set(p.inputs))
-    host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE)
+    host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE) if moving else None
     for at in range(0, samples, batch):
         values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
-        results = {**values, **host.run(values)}
+        results = values if host is None else {**values, **host.run(values)}
         for v in wanted & results.keys():
             found[v] = max(found.get(v, 0.0), _magnitude(results[v]))
         if not at:

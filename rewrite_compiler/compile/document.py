@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,9 @@ def format_from(document: MappingOf[str, Any]) -> Format:
     if kind is None:
         raise InputError("F220", f'there is no number format called "{document.get("format")}"', help=f"known: {', '.join(FORMATS)}")
     try:
+        wanted = {f.name: f.type for f in fields(kind)}
+        if any(type(x).__name__ != wanted.get(name) for name, x in parameters.items()):
+            raise TypeError("a parameter of another type")
         return kind(**parameters)
     except (TypeError, ValueError, InputError):
         shown = json.dumps(parameters)

@@ -57,6 +57,7 @@ def cosimulate(
     """
     s = settings or Settings()
     s = replace(s, metric=metric or s.metric, samples=samples or s.samples, threads=s.threads or os.cpu_count() or 1)
+    s = replace(s, batch=1) if s.tier == "oracle" else s
     dataset = dataset_for(plan, data)
     plan, dataset = with_formats(plan, dataset, calibrate)
     if s.samples:
@@ -149,9 +150,9 @@ def _scores(plan: Plan, data: Dataset, metric: Metric, reference: Mapping[str, D
     output = plan.source.names[plan.source.outputs[0]]
     try:
         truth = truth_for(metric, data, reference[output])
+        return metric.score(reference[output], truth), metric.score(outcome.outputs[output], truth)
     except FlexmatchError as error:
         raise error.at(data.place) from None
-    return metric.score(reference[output], truth), metric.score(outcome.outputs[output], truth)
 
 
 def _same_predictions(a: Data, b: Data) -> float:

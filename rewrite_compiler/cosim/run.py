@@ -60,7 +60,8 @@ class Engine:
             self.prepared[o.id] = Prepared(o, constants)
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
-        """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread."""
+        """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
+        batch = 1 if self.reading == "oracle" else batch
         samples = min(len(x) for x in inputs.values())
         parts = [slice(at, min(at + batch, samples)) for at in range(0, samples, batch)]
         results: list[tuple[dict[Value, Data], dict[str, Statistics], int]] = []

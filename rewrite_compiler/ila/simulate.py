@@ -45,6 +45,10 @@ class Simulator:
             raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
         if reading == "native" and samples:
             raise UsageError("F203", "the reading native runs one sample at a time", help="leave samples out, or use reading arrays")
+        if reading == "oracle" and samples > 1:
+            raise UsageError(
+                "F203", "the reading oracle runs one sample at a time", help="make one simulator a sample, or use reading arrays"
+            )
         self.ila, self.reading, self.strict, self.samples = ila, reading, strict, samples
         self.not_native: dict[str, str] = {}  # instructions that the oracle ran in the reading native, and why
         self.memories: dict[Leaf, Memory] = {}

@@ -28,7 +28,7 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         ("next", following),
     ]
     title = f"{model['path'].rsplit('/', 1)[-1]}  {counted(model['ops'], 'op')} · opset {model['opset']}"
-    return [*textwrap.wrap(title, WIDTH), *_lines(rows)]
+    return [*textwrap.wrap(title, WIDTH), *table(rows)]
 
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:
@@ -91,7 +91,7 @@ def _labelled(label: str, texts: Iterable[str]) -> list[Row]:
     return [(label if n == 0 else "", text) for n, text in enumerate(texts)]
 
 
-def _lines(rows: Iterable[Row]) -> list[str]:
+def table(rows: Iterable[Row]) -> list[str]:
     """Return rows of a label and what it says as lines: aligned, without those that say nothing, wrapped under the text."""
     shown = [row for row in rows if row[1]]
     pad = max([LABEL, *(len(label) + 2 for label, _ in shown)])
@@ -117,7 +117,7 @@ def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
         *(("note", text) for text in document["notes"]),
         ("next", following),
     ]
-    return _lines(rows)
+    return table(rows)
 
 
 def change(paired: Mapping[str, Any]) -> str:
