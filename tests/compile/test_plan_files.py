@@ -1,0 +1,235 @@
+"""Plan files: what is written is read back; what has changed since is said in one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from small_models import SPELLINGS, node, written
+
+from rewrite_compiler.compile import Plan, calibrated, compile_model, is_plan, plan_files, read_plan, to_json
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.target import load_target
+
+AGAIN = "compile the model again"
+
+
+def saved(plan: Plan, folder: Path, name: str = "plan") -> Path:
+    files = plan_files(plan)
+    (folder / f"{name}.onnx").write_bytes(files.onnx)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(files.document))
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A calibrated plan of two linear layers, its ONNX and its model, in one folder."""
+    folder = tmp_path_factory.mktemp("plan")
+    model = SPELLINGS["two layers and a shortcut"][0](folder / "small.onnx")
+    plan = compile_model(model, ["flexasr:sigmoid=3.4"])
+    samples = np.random.default_rng(1).standard_normal((4, 2, 8)).astype(np.float32)
+    return saved(calibrated(plan, {"x": samples}, "memory"), folder)
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """A copy of the folder that a test may change; the plan still names the model by its first place."""
+    for path in made.parent.iterdir():
+        shutil.copy(path, tmp_path / path.name)
+    change(tmp_path / "plan.json", lambda d: d["model"].update(path="small.onnx"))
+    return tmp_path / "plan.json"
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+def refused(path: Path) -> tuple[str, str, str]:
+    with pytest.raises(FlexmatchError) as caught:
+        read_plan(path)
+    problem = caught.value.problem
+    return problem.code, problem.sentence, problem.help
+
+
+def test_a_plan_comes_back_as_it_was(made: Path) -> None:
+    written_document = json.loads(made.read_text())
+    plan = read_plan(made)
+    again = {k: v for k, v in plan_files(plan).document.items() if k != "run"}
+    assert json.loads(json.dumps(again)) == {k: v for k, v in written_document.items() if k != "run"}
+    assert plan.calibrated
+    assert plan.targets[0].values["sigmoid"] == "3.4"
+
+
+def test_a_plan_is_read_from_its_onnx_too(made: Path) -> None:
+    model = made.with_suffix(".onnx")
+    assert is_plan(made)
+    assert is_plan(model)
+    assert not is_plan(made.parent / "small.onnx")
+    assert to_json(read_plan(model))["offloads"] == to_json(read_plan(made))["offloads"]
+
+
+def test_the_two_files_name_each_other(made: Path) -> None:
+    document = json.loads(made.read_text())
+    model = onnx.load(made.with_suffix(".onnx"))
+    assert {p.key: p.value for p in model.metadata_props}["flexmatch.plan_sha256"] == document["plan_sha256"]
+    assert {f.domain for f in model.functions} == {"flexmatch.flexasr"}
+    assert len(document["onnx_sha256"]) == 64
+
+
+def test_a_changed_model_is_refused(copy: Path) -> None:
+    model = copy.parent / "small.onnx"
+    SPELLINGS["two layers and a shortcut"][0](model)
+    proto = onnx.load(model)
+    proto.doc_string = "changed"
+    model.write_bytes(proto.SerializeToString())
+    assert refused(copy) == ("F106", f"{model} is not the model the plan was made of: its sha256 differs", "compile again")
+
+
+def test_a_missing_model_is_named(copy: Path) -> None:
+    (copy.parent / "small.onnx").unlink()
+    code, sentence, _ = refused(copy)
+    assert (code, sentence) == ("F101", "there is no file small.onnx, which the plan was made of")
+
+
+def test_a_changed_target_is_noted(copy: Path) -> None:
+    change(copy, lambda d: d["targets"][0].update(sha256="0" * 64))
+    assert "target flexasr changed since the plan" in read_plan(copy).notes
+
+
+def test_a_plan_never_loads_a_file(copy: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "loaded"
+    (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')")
+    change(copy, lambda d: d["targets"][0].update(name=str(tmp_path / "evil.py"), parameters={}))
+    code, sentence, help_ = refused(copy)
+    assert (code, help_) == ("F201", "give the accelerator with --accel")
+    assert sentence == f'the plan names the accelerator "{tmp_path / "evil.py"}", and a plan never causes a file to be loaded'
+    assert not mark.exists()
+
+
+def test_other_targets_may_be_given(copy: Path) -> None:
+    change(copy, lambda d: d["targets"][0].update(name="gone", parameters={}))
+    plan = read_plan(copy, [load_target("flexasr")])
+    assert [t.name for t in plan.targets] == ["flexasr"]
+
+
+def test_a_plan_whose_offloads_moved_is_answered_with_no(copy: Path) -> None:
+    change(copy, lambda d: d["offloads"][1].update(nodes=["another"]))
+    with pytest.raises(FlexmatchError) as caught:
+        read_plan(copy)
+    assert caught.value.exit_code == 1
+    document = json.loads(copy.read_text())
+    assert caught.value.problem.sentence.startswith(f"the plan's rules or targets have changed: {document['offloads'][1]['id']} is now ")
+
+
+TAMPERED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "newer": (lambda d: d.update(schema="flexmatch.plan/2"), 'Schema of a plan must be "flexmatch.plan/1", not "flexmatch.plan/2"'),
+    "no schema": (lambda d: d.pop("schema"), 'Schema of a plan must be "flexmatch.plan/1", not none'),
+    "no model": (lambda d: d.pop("model"), 'plan has no key "model"'),
+    "no settings": (lambda d: d.pop("settings"), 'plan has no key "settings"'),
+    "offloads as text": (lambda d: d.update(offloads="none"), "plan.offloads must be a list, not a text"),
+    "no formats": (lambda d: d["offloads"][0].pop("formats"), 'plan.offloads[0] has no key "formats"'),
+    "another format": (
+        lambda d: d["offloads"][0]["formats"]["x"].update(format="posit"),
+        'there is no number format called "posit"',
+    ),
+    "a tensor without a format": (
+        lambda d: d["offloads"][0]["formats"].pop("w"),
+        "linear_0 must have formats for x, w, b, y, not x, b, y",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_tampered_plan_is_refused(what: str, copy: Path) -> None:
+    edit, sentence = TAMPERED[what]
+    change(copy, edit)
+    code, found, _ = refused(copy)
+    assert (code, found) == ("F220", sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "sentence"),
+    [
+        (b"{", "F103", "the file is not a plan: Expecting property name enclosed in double quotes, line 1"),
+        (b"\x80{}", "F103", "the file is not a plan: it is not UTF-8 text"),
+        (b"[" * 100_000, "F103", "the file is not a plan: it is nested too deeply"),
+        (b"[]", "F220", 'Schema of a plan must be "flexmatch.plan/1", not none'),
+    ],
+)
+def test_what_is_no_plan_is_refused(text: bytes, code: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(text)
+    assert refused(path)[:2] == (code, sentence)
+
+
+def test_a_missing_plan_is_named(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none.json") == ("F101", "a plan must be a file", "give a plan or a model")
+
+
+# -- calibration
+
+
+def formats(plan: Plan) -> list[dict[str, int]]:
+    return [{n: f.parameters["bias"] for n, f in o.formats.items()} for o in plan.offloads]  # type: ignore[misc]
+
+
+def layer_of(folder: Path, scale: float) -> Plan:
+    """A linear layer that multiplies by `scale`."""
+    model = written(folder / "layer.onnx", [node("Gemm", "x w b", "y", transB=1)], (2, 8), ["y"], w=np.eye(8, dtype=np.float32) * scale,
+                    b=np.zeros(8, np.float32))  # fmt: skip
+    return compile_model(model, ["flexasr"])
+
+
+def test_the_bias_follows_the_largest_magnitude(tmp_path: Path) -> None:
+    """bias = floor(log₂ largest) + 3 within 0 … 7; nothing but zeros is as small as it gets."""
+    plan = layer_of(tmp_path, 4.0)
+    for largest, bias in ((0.05, 0), (0.124, 0), (0.25, 1), (0.5, 2), (1.0, 3), (1.99, 3), (2.0, 4), (15.9, 6), (16.0, 7), (1e6, 7)):
+        x = np.zeros((3, 2, 8), np.float32)
+        x[1, 1, 3] = -largest
+        times_four = min(max(math.floor(math.log2(4 * largest)) + 3, 0), 7)
+        assert formats(calibrated(plan, {"x": x}, "memory")) == [{"x": bias, "w": 5, "b": 0, "y": times_four}]
+
+
+def test_calibration_is_recorded(tmp_path: Path) -> None:
+    plan = layer_of(tmp_path, 1.0)
+    assert not plan.calibrated
+    x = np.ones((5, 2, 8), np.float32)
+    found = calibrated(plan, {"x": x}, "val.npz")
+    assert found.calibrated
+    assert found.calibration is not None
+    assert (found.calibration.source, found.calibration.samples, len(found.calibration.sha256)) == ("val.npz", 5, 64)
+    assert calibrated(plan, {"x": x}, "val.npz", "abc").calibration == replace(found.calibration, sha256="abc")
+    listed = to_json(found)["formats"]
+    assert [(f["target"], f["format"], f["from"]) for f in listed] == [
+        ("flexasr", "adaptivfloat", source) for source in ("calibration", "weights", "weights", "calibration")
+    ]
+
+
+def test_batches_do_not_change_formats(tmp_path: Path) -> None:
+    plan = layer_of(tmp_path, 1.0)
+    x = np.random.default_rng(0).standard_normal((7, 2, 8)).astype(np.float32) * np.logspace(-1, 1, 7, dtype=np.float32)[:, None, None]
+    assert formats(calibrated(plan, {"x": x}, "", batch=2)) == formats(calibrated(plan, {"x": x}, "", batch=64))
+
+
+def test_inputs_that_cannot_calibrate_are_refused(tmp_path: Path) -> None:
+    plan = layer_of(tmp_path, 1.0)
+    with pytest.raises(FlexmatchError) as caught:
+        calibrated(plan, {"x": np.zeros((0, 2, 8), np.float32)}, "empty.npz")
+    problem = caught.value.problem
+    assert (problem.code, problem.sentence, problem.place) == ("C100", "calibration needs at least one sample, not 0", "empty.npz")
+    for bad in (np.nan, np.inf):
+        with pytest.raises(FlexmatchError) as caught:
+            calibrated(plan, {"x": np.full((1, 2, 8), bad, np.float32)}, "bad.npz")
+        assert (caught.value.problem.code, caught.value.problem.help) == ("C102", "check the calibration samples")
+        assert caught.value.problem.sentence == "a tensor of the float run is not finite"
