@@ -132,7 +132,7 @@ def _offload(
 ) -> Offload:
     types = [matched.program.types[v] for v in node.inputs]
     shapes = tuple(t.shape for t in types)
-    tiling = fitting(m, shapes, dict(matched.fitted))
+    tiling = fitting(m, types, dict(node.attributes), dict(matched.fitted))
     assert isinstance(tiling, Tiling)
     macs = total_macs(body_of(m, types, dict(node.attributes)))
     target = next(t for t in targets if t.name == m.target)

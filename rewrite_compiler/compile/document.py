@@ -148,8 +148,8 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
             formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
         except InputError as error:
             raise error.at(str(path)) from None
-        if formats and formats.keys() != o.mapping.formats.keys():
-            known = ", ".join(o.mapping.formats)
+        if formats and formats.keys() != o.mapping.format_choices.keys():
+            known = ", ".join(o.mapping.format_choices)
             raise InputError(
                 "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=str(path), help="compile the model again"
             )

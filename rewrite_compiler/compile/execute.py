@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import SpecError
 from ..lang.formats import Format
 from ..lang.named import Data
 from ..target import Device
@@ -74,15 +73,13 @@ class Prepared:
     def call(self, device: Device, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
         """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
         o = self.offload
-        if o.mapping.drive is None:
-            raise SpecError("I104", f"{o.mapping.name} has no driver", place=o.mapping.rule.place)
         parts = {}
         for name in (v.name for v in o.mapping.operands):
             dims = o.mapping.axes.of[name]
             lead = (slice(None),) * (codes[name].ndim - len(dims))
             part = codes[name][(*lead, *(slices[d] for d in dims))]
             parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
-        results = o.mapping.drive(device, **parts, **dict(o.node.attributes), f=o.formats)
+        results = o.mapping.run_driver(device, parts, o.formats, dict(o.node.attributes))
         return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
 
 

@@ -25,14 +25,15 @@ from ..fit import Refusal, Tiling, tile
 from ..ir.program import Program, Value
 from ..ir.types import TensorType
 from ..limits import Limits
-from ..ops.op import ELEMENTWISE, LAYOUT
+from ..ops.op import ELEMENTWISE, LAYOUT, AttributeValue
 from ..rewrite.rule import Rule
 from ..target import Mapping, body_of
 
 # a function of each element costs less than a device call: computing a layer twice to save one would be no gain
 LEVELS = ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
 FREE = (0, 0, 0, 0, 0)
-Fitted = MappingOf[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal]
+Case = tuple[str, tuple[TensorType, ...], tuple[tuple[str, AttributeValue], ...]]  # an operation on operand types with attributes
+Fitted = MappingOf[Case, Tiling | Refusal]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Costs:
 
     def __init__(self, graph: EGraph, devices: MappingOf[str, Mapping]) -> None:
         self.graph, self.devices = graph, devices
-        self.fitted: dict[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal] = {}
+        self.fitted: dict[Case, Tiling | Refusal] = {}
 
     def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost, None for an e-node that must not be chosen: an operation that does not fit or that is constant."""
@@ -103,7 +104,9 @@ class Costs:
 
     def device_cost(self, node: ENode) -> tuple[int, ...] | None:
         """Return the cost of a device operation, None when it does not fit."""
-        fit = fitting(self.devices[node.op], self.shapes(node), self.fitted)
+        m, types = self.devices[node.op], [self.graph.classes[child].type for child in node.children]
+        attributes = dict(zip((name for name, _ in m.statics), node.attributes, strict=True))
+        fit = fitting(m, [t for t in types if t is not None], attributes, self.fitted)
         return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0, 0)
 
     def host_cost(self, c: int, node: ENode) -> tuple[int, ...]:
@@ -122,13 +125,13 @@ class Costs:
         return (macs, 1, 0, 0, 1)
 
 
-def fitting(
-    m: Mapping, shapes: tuple[tuple[int, ...], ...], known: dict[tuple[str, tuple[tuple[int, ...], ...]], Tiling | Refusal]
-) -> Tiling | Refusal:
-    """Return how an operation on operands of these shapes fits its device, each case computed once."""
-    key = (m.name, shapes)
+def fitting(m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal]) -> Tiling | Refusal:
+    """Return how an operation on operands of these types fits its device, each case computed once."""
+    key = (m.name, tuple(types), tuple(attributes.items()))
     if key not in known:
-        known[key] = tile(m, m.axes.sizes(m.shapes_of(shapes)))
+        body = body_of(m, types, attributes)
+        results = dict(zip(m.axes.results, (body.types[v].shape for v in body.outputs), strict=True))
+        known[key] = tile(m, m.axes.sizes({**m.shapes_of([t.shape for t in types]), **results}), attributes)
     return known[key]
 
 

@@ -94,7 +94,7 @@ class HostReasons:
 
     def refusal(self, m: Mapping) -> Refusal | None:
         """Return a capacity that refused this operation somewhere in the program."""
-        found = (fit for (name, _), fit in self.fitted.items() if name == m.name and isinstance(fit, Refusal))
+        found = (fit for (name, *_), fit in self.fitted.items() if name == m.name and isinstance(fit, Refusal))
         return next(found, None)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
+from typing import Any
 
 from ..target import Limit, Mapping
 
@@ -40,25 +41,27 @@ class Refusal:
     limit: Limit
 
 
-def tile(mapping: Mapping, sizes: MappingOf[str, int]) -> Tiling | Refusal:
+def tile(mapping: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Tiling | Refusal:
     """Return the split of an operation into the fewest calls, or the capacity that its smallest tile exceeds."""
-    if mapping.violated(sizes) is None:
+    if mapping.violated(sizes, attributes) is None:
         return Tiling(dict(sizes), dict(sizes))
     units = mapping.unit_sizes(sizes)
-    violated = mapping.violated(units)
+    violated = mapping.violated(units, attributes)
     if violated is not None:
         return Refusal(violated)
     summed = [d for d in sizes if d in mapping.axes.summed]
     order = [*summed, *(d for d in sizes if d not in summed)]
-    best = _Search(mapping, sizes, units, order).best()
+    best = _Search(mapping, sizes, units, order, attributes).best()
     return Tiling(dict(sizes), {d: best[d] for d in sizes})
 
 
 class _Search:
     """Tries part counts dimension by dimension, summed ones first and fewest first; the last dimension is as large as fits."""
 
-    def __init__(self, mapping: Mapping, sizes: MappingOf[str, int], units: MappingOf[str, int], order: list[str]) -> None:
+    def __init__(self, mapping: Mapping, sizes: MappingOf[str, int], units: MappingOf[str, int], order: list[str], attributes: MappingOf[str, Any] | None = None
+    ) -> None:
         self.mapping, self.sizes, self.units, self.order = mapping, sizes, units, order
+        self.attributes = attributes
         self.fewest = math.inf
         self.found: dict[str, int] = dict(units)
 
@@ -98,11 +101,11 @@ class _Search:
     def largest(self, chosen: MappingOf[str, int], dimension: str, rest: MappingOf[str, int]) -> int:
         """Return the largest tile of a dimension that fits, in units or whole; 0 when none does."""
         total, unit = self.sizes[dimension], self.units[dimension]
-        if self.mapping.violated({**chosen, **rest, dimension: total}) is None:
+        if self.mapping.violated({**chosen, **rest, dimension: total}, self.attributes) is None:
             return total
         low, high = 0, -(-total // unit)
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self.mapping.violated({**chosen, **rest, dimension: middle * unit}) is None
+            fits = self.mapping.violated({**chosen, **rest, dimension: middle * unit}, self.attributes) is None
             low, high = (middle, high) if fits else (low, middle)
         return low * unit

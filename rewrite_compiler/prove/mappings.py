@@ -77,7 +77,12 @@ def _shown(sizes: MappingOf[str, int]) -> str:
 
 
 def _formats(m: Mapping, scales: Sequence[float]) -> dict[str, Format]:
-    return m.formats_for(dict(zip(m.formats, itertools.cycle(scales), strict=False)))
+    return m.formats_for(dict(zip(m.format_choices, itertools.cycle(scales), strict=False)))
+
+
+def _attributes(m: Mapping, at: MappingOf[str, Any]) -> dict[str, Any]:
+    """Return the static variables of a trial."""
+    return {name: at[name] for name, _ in m.statics}
 
 
 def _shapes(m: Mapping, sizes: MappingOf[str, int]) -> dict[str, tuple[int, ...]]:
@@ -94,11 +99,9 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     leaves = _leaves(m, sizes, formats)
     operands = {n: symbols(n, shape) for n, shape in _shapes(m, sizes).items()}
     device = SymbolicDevice(ila)
-    assert m.drive is not None
-    assert m.codes is not None
-    found = m.drive(device, **operands, f=formats)
+    found = m.run_driver(device, operands, formats, _attributes(m, sizes))
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
-    expected = [meaning.array(a) for a in _tuple(m.codes(*leaves.values(), f=formats, p=ila.parameters))]
+    expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes)))]
     pairs = [p for a, b in zip(_tuple(found), expected, strict=True) for p in zip(np.asarray(a, object).flat, b.flat, strict=True)]
     return prove_equal(pairs, [*device.symbolic.axioms, *meaning.axioms], seconds), device.executed
 
@@ -125,11 +128,9 @@ def _numeric(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Counterexample
     for n, leaf in leaves.items():
         low, high = formats[n].codes
         codes[n] = random.integers(low or 0, (high or 0) + 1, [int(s) for s in leaf.shape])  # type: ignore[arg-type]
-    assert m.drive is not None
-    assert m.codes is not None
     device = SimulatedDevice(Simulator(ila, strict=True))
-    results = _tuple(m.drive(device, **codes, f=formats))
-    for found, term in zip(results, _tuple(m.codes(*leaves.values(), f=formats, p=ila.parameters)), strict=True):
+    results = _tuple(m.run_driver(device, codes, formats, _attributes(m, sizes)))
+    for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
         places = np.argwhere(np.asarray(found) != expected)
         if len(places):

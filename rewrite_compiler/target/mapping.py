@@ -6,6 +6,7 @@ returns; the driver emits the instructions that make it do so; `prove` shows tha
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from ..ops.term import Apply, Tensor, Variable
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
 
 FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
+FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], MappingOf[str, FormatFor]]  # fixed, or by parameters
 
 
 @dataclass(frozen=True)
@@ -85,15 +87,16 @@ class Mapping:
     operands: tuple[Variable, ...]
     statics: tuple[tuple[str, str], ...]  # static variables of the pattern: name and attribute kind
     axes: Axes
-    formats: MappingOf[str, FormatFor]
+    formats: FormatChoices
     units: MappingOf[str, int] = field(default_factory=dict)
     shared: tuple[tuple[str, ...], ...] = ()
     whole: tuple[str, ...] = ()
-    trials: tuple[MappingOf[str, int], ...] = ()
+    trials: tuple[MappingOf[str, Any], ...] = ()
     drive: Callable[..., Any] | None = None
     codes: Callable[..., Any] | None = None
     capacities: Callable[..., Iterable[Limit]] | None = None
     search: MappingOf[str, Sequence[Format]] = field(default_factory=dict)
+    parameters: MappingOf[str, str] = field(default_factory=dict)  # of the configured target
 
     @property
     def name(self) -> str:
@@ -120,7 +123,24 @@ class Mapping:
         joint = dict(largest)
         for group in self.shared:
             joint.update(dict.fromkeys(group, max(largest[n] for n in group)))
-        return {n: choose(joint[n]) for n, choose in self.formats.items()}
+        return {n: choose(joint[n]) for n, choose in self.format_choices.items()}
+
+    @property
+    def format_choices(self) -> MappingOf[str, FormatFor]:
+        """How the format of every tensor is chosen, at the target's parameters."""
+        return self.formats(self.parameters) if callable(self.formats) else self.formats
+
+    def run_driver(self, device: Any, operands: MappingOf[str, Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
+        """Emit the instructions of one tile on a device; return the result codes (a tuple of several results')."""
+        if self.drive is None:
+            raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
+        return self.drive(device, **operands, **accepted(self.drive, {**attributes, "f": formats, "p": self.parameters}))
+
+    def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
+        """Return the numerics of one tile: terms on arrays of operand codes."""
+        if self.codes is None:
+            raise SpecError("I104", f"{self.name} has no numerics", place=self.rule.place)
+        return self.codes(*operands, **accepted(self.codes, {**attributes, "f": formats, "p": self.parameters}))
 
     def with_format(self, formats: MappingOf[str, Format], name: str, format_: Format) -> dict[str, Format]:
         """Return formats with another one for a tensor and all that share it."""
@@ -135,23 +155,33 @@ class Mapping:
         """Return operand shapes by name."""
         return {v.name: tuple(s) for v, s in zip(self.operands, operand_shapes, strict=True)}
 
-    def violated(self, sizes: MappingOf[str, int]) -> Limit | None:
-        """Return the first capacity that a tile exceeds."""
-        found = self.capacities(**sizes) if self.capacities is not None else ()
+    def violated(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Limit | None:
+        """Return the first capacity that a tile exceeds; `attributes` are the static variables of its pattern."""
+        if self.capacities is None:
+            return None
+        found = self.capacities(**accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters}))
         return next((limit for limit in found if not limit.holds), None)
+
+
+def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
+    """Return what a function takes by name: sizes, static variables, formats `f`, the target's parameters `p`."""
+    names = inspect.signature(f).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values()):
+        return dict(given)
+    return {name: value for name, value in given.items() if name in names}
 
 
 def make_mapping(
     target: str,
     f: Callable[..., Any],
     axes: str,
-    formats: MappingOf[str, FormatFor],
+    formats: FormatChoices,
     *,
     operation: str = "",
     units: MappingOf[str, int] | None = None,
     shared: Sequence[str] = (),
     whole: str = "",
-    trials: Sequence[MappingOf[str, int]] = (),
+    trials: Sequence[MappingOf[str, Any]] = (),
     search: MappingOf[str, Sequence[Format]] | None = None,
 ) -> Mapping:
     """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import UsageError
 from ..ila import Ila
 from ..lang.formats import Format
-from .mapping import FormatFor, Mapping, make_mapping
+from .mapping import FormatChoices, Mapping, make_mapping
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +31,12 @@ class Target:
         self,
         *,
         axes: str,
-        formats: MappingOf[str, FormatFor],
+        formats: FormatChoices,
         operation: str = "",
         units: MappingOf[str, int] | None = None,
         shared: Sequence[str] = (),
         whole: str = "",
-        trials: Sequence[MappingOf[str, int]] = (),
+        trials: Sequence[MappingOf[str, Any]] = (),
         search: MappingOf[str, Sequence[Format]] | None = None,
     ) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
@@ -63,7 +63,8 @@ class Target:
                 raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {known}")
             if value not in self.parameters[key]:
                 raise UsageError("F203", f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"')
-        return replace(self, chosen={**self.chosen, **given})
+        chosen = replace(self, chosen={**self.chosen, **given})
+        return replace(chosen, mappings={name: replace(m, parameters=chosen.values) for name, m in self.mappings.items()})
 
     @property
     def values(self) -> dict[str, str]:
