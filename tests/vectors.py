@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rewrite_compiler.ila.simulate import Simulator
+
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
 
@@ -25,3 +27,16 @@ def arrays(accelerator: str, file: str) -> dict[str, np.ndarray]:
     """Return the arrays of one file."""
     with np.load(GOLDEN / accelerator / file) as data:
         return {k: data[k] for k in data.files}
+
+
+def replay(sim: Simulator, commands: list[list[str]]) -> list[list[str]]:
+    """Run a trace and return what its reads give, written as the golden files write it."""
+    reads = []
+    for kind, *rest in commands:
+        if kind == "W":
+            sim.write(int(rest[0], 16), int(rest[1], 16))
+        elif kind == "R":
+            reads.append([rest[0], f"{sim.read(int(rest[0], 16)):032x}"])
+        else:
+            sim.wait_for_interrupt()
+    return reads

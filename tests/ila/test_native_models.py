@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from vectors import traces
+from vectors import replay, traces
 
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.ila import Ila, mmio
@@ -26,15 +26,7 @@ def flexasr() -> Ila:
 @pytest.mark.parametrize("name", TRACES)
 def test_flexasr_trace(name: str, flexasr: Ila) -> None:
     sim = Simulator(flexasr, reading="native")
-    reads = []
-    for kind, *rest in TRACES[name]["commands"]:
-        if kind == "W":
-            sim.write(int(rest[0], 16), int(rest[1], 16))
-        elif kind == "R":
-            reads.append([rest[0], f"{sim.read(int(rest[0], 16)):032x}"])
-        else:
-            sim.wait_for_interrupt()
-    assert reads == TRACES[name]["reads_hw"]
+    assert replay(sim, TRACES[name]["commands"]) == TRACES[name]["reads_hw"]
     assert sim.not_native == {}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vectors import arrays, traces
+from vectors import arrays, replay, traces
 
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.ila.simulate import DeviceHang, Simulator
@@ -24,19 +24,6 @@ GOLDEN = arrays("flexasr", "primitives.npz")
 WORDS = np.arange(1 << 20)
 SIGNED = np.where(WORDS < 1 << 19, WORDS, WORDS - (1 << 20))
 CODES = np.arange(256)
-
-
-def replay(sim: Simulator, commands: list[list[str]]) -> list[list[str]]:
-    """Run a trace and return what its reads give, written as the golden files write it."""
-    reads = []
-    for kind, *rest in commands:
-        if kind == "W":
-            sim.write(int(rest[0], 16), int(rest[1], 16))
-        elif kind == "R":
-            reads.append([rest[0], f"{sim.read(int(rest[0], 16)):032x}"])
-        else:
-            sim.wait_for_interrupt()
-    return reads
 
 
 def wrong(trace: dict[str, Any], reading: str) -> list[list[str]]:
