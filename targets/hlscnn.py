@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from rewrite_compiler import Ints, IsConstant, Tensor, Where
+from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models import hlscnn as model
 from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, finished, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
@@ -127,7 +129,7 @@ def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, befo
     return array(element, (g.filters, *g.out))
 
 
-def conv2d(x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> list[Command]:
+def commands(x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> list[Command]:
     """Return the instructions of one convolution on x [(samples,) channels, rows, cols] and w [filters, channels, …], codes.
 
     Operands that are arrays stand for one instruction a row ([(samples,) rows, lanes] for data). The results are read by
@@ -168,7 +170,7 @@ def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
 
 def drive_conv2d(device: Device, x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> Codes:
     """Run one convolution on a device and return its result codes [(samples,) filters, rows, cols]."""
-    for name, operands in conv2d(x, w, g, revision):
+    for name, operands in commands(x, w, g, revision):
         if any(isinstance(v, np.ndarray) for v in operands.values()):
             device.store(name, **operands)
         else:
@@ -273,3 +275,66 @@ def operands_of(g: Geometry, revision: model.Revision) -> tuple[Leaf, Leaf]:
     f = formats(revision)
     x = Leaf((g.channels, g.rows, g.cols), f["x"].codes, False, "x")
     return x, Leaf((g.filters, g.channels, *g.kernel), f["w"].codes, False, "w")
+
+
+# -- the mapping
+
+
+def _choices(p: Mapping[str, str]) -> dict[str, Any]:
+    """Return how formats are chosen: a revision has one format for each role, whatever the values."""
+    return {name: lambda _, f=f: f for name, f in formats(model.REVISIONS[p["revision"]]).items()}
+
+
+def _geometry(shape: tuple[int, ...], filters: int, kernel: tuple[int, int], strides: tuple[int, ...], pads: tuple[int, ...]) -> Geometry:
+    """Return the geometry of a convolution whose input [c, i, j] the driver pads."""
+    channels, rows, cols = shape[-3:]
+    return Geometry(channels, rows + pads[0] + pads[2], cols + pads[1] + pads[3], filters, kernel, (strides[0], strides[1]))
+
+
+def _trial(n: int, c: int, size: int, kernel: int, stride: int, pad: int) -> dict[str, Any]:
+    out = (size + 2 * pad - kernel) // stride + 1
+    return {
+        "b": 1, "n": n, "c": c, "i": size, "j": size, "r": kernel, "s": kernel, "u": out, "v": out, "strides": (stride, stride), "pads": (pad,) * 4,
+    }  # fmt: skip
+
+
+@target.accelerates(
+    axes="x: b c i j; w: n c r s; y: b n u v",
+    formats=_choices,
+    units={"c": LANES},
+    whole="b i j r s u v",
+    trials=(_trial(2, 8, 2, 1, 1, 0), _trial(3, 11, 7, 3, 2, 1), _trial(9, 16, 5, 3, 1, 1), _trial(1, 3, 8, 2, 2, 0)),
+)
+def conv2d(x: Tensor, w: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution of one image without groups or dilation; the driver stores the zeros around the image."""
+    return o.conv(x, w, strides, pads, (1, 1), group=1), Where(x.rank == 4, x.shape[0] == 1, IsConstant(w))
+
+
+@conv2d.limits
+def conv2d_limits(n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Iterator[Limit]:
+    """Capacities of one convolution (specification, section 7)."""
+    return limits(_geometry((c, i, j), n, (r, s), strides, pads), model.REVISIONS[p["revision"]])
+
+
+@conv2d.numerics
+def conv2d_result(x: Array, w: Array, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Array:
+    """The codes of one convolution on the padded image."""
+    shape, kernel = [int(n) for n in x.shape], [int(n) for n in w.shape]  # type: ignore[arg-type]
+    g = _geometry(tuple(shape), kernel[0], (kernel[2], kernel[3]), strides, pads)
+
+    def around(c: Expr, i: Expr, j: Expr) -> Expr:
+        row, col = i - pads[0], j - pads[1]
+        inside = (row >= 0) & (row < shape[2]) & (col >= 0) & (col < shape[3])
+        return select(inside, x[0, c, row, col], 0)
+
+    codes = conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, model.REVISIONS[p["revision"]])
+    return array(lambda _, n, i, j: codes[n, i, j], (1, g.filters, *g.out))
+
+
+@conv2d.driver
+def drive_image(device: Device, x: Codes, w: Codes, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Codes:
+    """Emit one convolution: x [(samples,) 1, c, i, j], w [n, c, r, s] → y [(samples,) 1, n, u, v], all codes."""
+    g = _geometry(x.shape[-3:], len(w), (w.shape[2], w.shape[3]), strides, pads)
+    around = [(0, 0)] * (x.ndim - 3) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    image = np.pad(x[..., 0, :, :, :], around)
+    return drive_conv2d(device, image, w, g, model.REVISIONS[p["revision"]])[..., None, :, :, :]

@@ -22,7 +22,8 @@ from ..lang.arrays import evaluate
 from ..lang.binders import Leaf
 from ..lang.formats import Format
 from ..lang.named import Data
-from ..lang.smt import Symbolic, prove_equal, symbols
+from ..lang.smt import Symbolic, prove_equal, symbols, within
+from ..lang.smt_single import restored
 from ..target import Mapping, SimulatedDevice, Target
 from .device import SymbolicDevice
 from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
@@ -102,8 +103,12 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     found = m.run_driver(device, operands, formats, _attributes(m, sizes))
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes)))]
-    pairs = [p for a, b in zip(_tuple(found), expected, strict=True) for p in zip(np.asarray(a, object).flat, b.flat, strict=True)]
-    return prove_equal(pairs, [*device.symbolic.axioms, *meaning.axioms], seconds), device.executed
+    left = [x for a in _tuple(found) for x in np.asarray(a, object).flat]
+    right = [x for a in expected for x in a.flat]
+    ranges = {str(v): formats[n].codes for n, a in operands.items() for v in a.flat}
+    premises = [c for n, a in operands.items() for c in within(a, formats[n].codes)]
+    pairs = list(zip(restored(left, ranges), right, strict=True))
+    return prove_equal(pairs, [*device.symbolic.axioms, *meaning.axioms, *premises], seconds), device.executed
 
 
 def _numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:

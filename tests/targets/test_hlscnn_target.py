@@ -18,7 +18,7 @@ from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.target import SimulatedDevice
 from rewrite_compiler.targets.hlscnn import (
     Geometry,
-    conv2d,
+    commands,
     conv2d_codes,
     drive_conv2d,
     formats,
@@ -154,7 +154,7 @@ def test_stream_is_the_published_one() -> None:
     g = geometry_of(trace["convs"][0])
     x, w = (RESULTS[f"{trace['name']}.{k}"] for k in ("act", "wgt"))
     data, registers = {}, {}
-    for name, operands in conv2d(x, w, g, REVISIONS["ext8"]):
+    for name, operands in commands(x, w, g, REVISIONS["ext8"]):
         for command in assembled(name, operands):
             place = data if command["virtual"] else registers
             place[command["addr"]] = command.get("data", 0)
