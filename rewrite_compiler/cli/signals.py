@@ -5,10 +5,12 @@ A thread of its own answers, because the main thread may be inside a long call o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from .files import remove_unfinished
 
@@ -47,7 +49,18 @@ def end(code: int, what: str) -> None:
 
 
 def stop_children() -> None:
-    """End the saturation processes that this process started."""
+    """End the saturation processes that this process started; where the system lists children, also one just being started."""
     module = sys.modules.get("rewrite_compiler.egraph.saturate")
-    for child in list(module.CHILDREN) if module is not None else ():
-        child.kill()
+    known = {child.pid for child in module.CHILDREN} if module is not None else set()
+    for pid in known | _listed_children():
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _listed_children() -> set[int]:
+    """Return the children of this process that Linux lists."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError, ValueError):
+            found.update(map(int, task.read_text("ascii").split()))
+    return found

@@ -54,6 +54,7 @@ def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], 
         "phases": [*sorted({r.phase for r in rules}), "map"],
         "commands": program_commands(p),
         "limits": asdict(limits),
+        "parent": os.getpid(),
     }
     answer = _run_worker(request, limits)
     if answer.graph is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import signal
 import sys
 from typing import Any
@@ -26,6 +27,8 @@ def main() -> int:
     """Answer one request."""
     die_with_parent()
     request = json.load(sys.stdin)
+    if request.get("parent", os.getppid()) != os.getppid():  # it ended before it was asked for
+        return 1
     limit_memory(int(request["limits"]["saturation_bytes"]))
     Schedule(request).run()
     return 0

@@ -113,7 +113,7 @@ def test_a_worker_ends_with_its_parent_even_when_that_is_killed(started: list[su
     Path("long.onnx").write_bytes(convolutions(40))
     run = start(started, "long.onnx", "--accel", "flexasr")
     wait_for(lambda: children(run.pid), run)
-    time.sleep(0.5)  # until the worker has asked for it
+    wait_for(lambda: any("bindings" in Path(f"/proc/{w}/maps").read_text("utf-8") for w in children(run.pid)), run)
     workers = children(run.pid)
     run.kill()
     run.communicate()
