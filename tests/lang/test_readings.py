@@ -22,7 +22,7 @@ from rewrite_compiler.lang.python import evaluate as oracle
 from rewrite_compiler.lang.smt import Symbolic, prove_equal, truth
 from rewrite_compiler.lang.smt_bits import prefers_bits, reading_for
 
-EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "150"))
 RANDOM = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
