@@ -294,7 +294,8 @@ def _geometry(shape: tuple[int, ...], filters: int, kernel: tuple[int, int], str
 def _trial(n: int, c: int, size: int, kernel: int, stride: int, pad: int) -> dict[str, Any]:
     out = (size + 2 * pad - kernel) // stride + 1
     return {
-        "b": 1, "n": n, "c": c, "i": size, "j": size, "r": kernel, "s": kernel, "u": out, "v": out, "strides": (stride, stride), "pads": (pad,) * 4,
+        "b": 1, "n": n, "c": c, "i": size, "j": size, "r": kernel, "s": kernel, "u": out, "v": out,
+        "strides": (stride, stride), "pads": (pad,) * 4,
     }  # fmt: skip
 
 
@@ -311,7 +312,9 @@ def conv2d(x: Tensor, w: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Whe
 
 
 @conv2d.limits
-def conv2d_limits(n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Iterator[Limit]:
+def conv2d_limits(
+    n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]
+) -> Iterator[Limit]:
     """Capacities of one convolution (specification, section 7)."""
     return limits(_geometry((c, i, j), n, (r, s), strides, pads), model.REVISIONS[p["revision"]])
 

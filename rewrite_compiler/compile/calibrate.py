@@ -22,7 +22,10 @@ from .plan import Calibration, Offload, Plan, tensors_of
 
 TRIED_SAMPLES = 4
 TOLERANCE = 1e-5  # of a batched float run against single runs
-METHOD = "largest magnitude over all samples of a float32 run; formats with inner state by least error of the first result on the first 4 samples"
+METHOD = (
+    "largest magnitude over all samples of a float32 run; "
+    "formats with inner state by least error of the first result on the first 4 samples"
+)
 
 
 def calibrated(plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64) -> Plan:

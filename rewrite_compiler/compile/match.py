@@ -125,7 +125,9 @@ class Costs:
         return (macs, 1, 0, 0, 1)
 
 
-def fitting(m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal]) -> Tiling | Refusal:
+def fitting(
+    m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal]
+) -> Tiling | Refusal:
     """Return how an operation on operands of these types fits its device, each case computed once."""
     key = (m.name, tuple(types), tuple(attributes.items()))
     if key not in known:

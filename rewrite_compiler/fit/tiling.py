@@ -58,7 +58,13 @@ def tile(mapping: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str
 class _Search:
     """Tries part counts dimension by dimension, summed ones first and fewest first; the last dimension is as large as fits."""
 
-    def __init__(self, mapping: Mapping, sizes: MappingOf[str, int], units: MappingOf[str, int], order: list[str], attributes: MappingOf[str, Any] | None = None
+    def __init__(
+        self,
+        mapping: Mapping,
+        sizes: MappingOf[str, int],
+        units: MappingOf[str, int],
+        order: list[str],
+        attributes: MappingOf[str, Any] | None = None,
     ) -> None:
         self.mapping, self.sizes, self.units, self.order = mapping, sizes, units, order
         self.attributes = attributes

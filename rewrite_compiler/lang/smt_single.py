@@ -29,13 +29,13 @@ class _Words:
     def __init__(self, ranges: Mapping[str, Interval]) -> None:
         self.ranges = ranges
         self.pairs: list[tuple[z3.ExprRef, z3.ExprRef]] = []
-        self.only: dict[int, z3.ExprRef | None | bool] = {}  # term id → its one variable, None for none, False for several
+        self.only: dict[int, z3.ExprRef | bool | None] = {}  # term id → its one variable, None for none, False for several
         self.held: list[z3.ExprRef] = []
         self.verdicts: dict[tuple[int, Interval], bool] = {}
         self.seen: set[int] = set()
         self.word = z3.Int("word")
 
-    def variable(self, root: z3.ExprRef) -> z3.ExprRef | None | bool:
+    def variable(self, root: z3.ExprRef) -> z3.ExprRef | bool | None:
         """Return the one variable below a term."""
         work = [root]
         while work:
@@ -49,7 +49,7 @@ class _Words:
             self.only[t.get_id()] = self._joined(t)
         return self.only[root.get_id()]
 
-    def _joined(self, t: z3.ExprRef) -> z3.ExprRef | None | bool:
+    def _joined(self, t: z3.ExprRef) -> z3.ExprRef | bool | None:
         if z3.is_const(t):
             return t if t.decl().kind() == z3.Z3_OP_UNINTERPRETED else None
         parts = [self.only[c.get_id()] for c in t.children()]

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Required, TypedDict, Unpack
 
 from ..errors import SpecError
 from ..lang.formats import Format
@@ -130,7 +130,9 @@ class Mapping:
         """How the format of every tensor is chosen, at the target's parameters."""
         return self.formats(self.parameters) if callable(self.formats) else self.formats
 
-    def run_driver(self, device: Any, operands: MappingOf[str, Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
+    def run_driver(
+        self, device: Any, operands: MappingOf[str, Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]
+    ) -> Any:
         """Emit the instructions of one tile on a device; return the result codes (a tuple of several results')."""
         if self.drive is None:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
@@ -171,19 +173,20 @@ def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any
     return {name: value for name, value in given.items() if name in names}
 
 
-def make_mapping(
-    target: str,
-    f: Callable[..., Any],
-    axes: str,
-    formats: FormatChoices,
-    *,
-    operation: str = "",
-    units: MappingOf[str, int] | None = None,
-    shared: Sequence[str] = (),
-    whole: str = "",
-    trials: Sequence[MappingOf[str, Any]] = (),
-    search: MappingOf[str, Sequence[Format]] | None = None,
-) -> Mapping:
+class Declared(TypedDict, total=False):
+    """What a mapping declares beside its meaning; `Target.accelerates` explains the entries."""
+
+    axes: Required[str]
+    formats: Required[FormatChoices]
+    operation: str
+    units: MappingOf[str, int]
+    shared: Sequence[str]
+    whole: str
+    trials: Sequence[MappingOf[str, Any]]
+    search: MappingOf[str, Sequence[Format]]
+
+
+def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared]) -> Mapping:
     """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
     place = place_of(f)
     variables = make_variables(f, place)
@@ -191,25 +194,26 @@ def make_mapping(
     rule = Rule(f.__name__, f.__doc__ or "", place, tuple((m, m) for m in meaning), where.conditions, "map", "E", frozenset(), variables)
     operands = tuple(v for v in variables.values() if isinstance(v, Variable))
     statics = tuple((name_of(v), _kind(v)) for v in variables.values() if not isinstance(v, Variable))
-    parsed = Axes.parse(axes, len(meaning))
-    missing = {v.name for v in operands} - parsed.of.keys()
-    if missing or set(parsed.results) & {v.name for v in operands}:
-        raise SpecError("I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {axes}", place=place)
-    groups = tuple(tuple(group.split()) for group in shared)
+    axes = Axes.parse(declared["axes"], len(meaning))
+    missing = {v.name for v in operands} - axes.of.keys()
+    if missing or set(axes.results) & {v.name for v in operands}:
+        raise SpecError(
+            "I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {declared['axes']}", place=place
+        )
     return Mapping(
         target,
-        operation or f.__name__,
+        declared.get("operation", f.__name__),
         f.__name__,
         rule,
         operands,
         statics,
-        parsed,
-        formats,
-        dict(units or {}),
-        groups,
-        tuple(whole.split()),
-        tuple(trials),
-        search=dict(search or {}),
+        axes,
+        declared["formats"],
+        dict(declared.get("units", {})),
+        tuple(tuple(group.split()) for group in declared.get("shared", ())),
+        tuple(declared.get("whole", "").split()),
+        tuple(declared.get("trials", ())),
+        search=dict(declared.get("search", {})),
     )
 
 
@@ -230,4 +234,3 @@ def _kind(variable: object) -> str:
     if isinstance(variable, Named):
         return INTS
     return INT if not isinstance(variable, Float) else "float"
-

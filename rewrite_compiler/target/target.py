@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ..errors import UsageError
 from ..ila import Ila
-from ..lang.formats import Format
-from .mapping import FormatChoices, Mapping, make_mapping
+from .mapping import Declared, Mapping, make_mapping
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,29 +26,17 @@ class Target:
     chosen: MappingOf[str, str] = field(default_factory=dict)
     mappings: dict[str, Mapping] = field(default_factory=dict)
 
-    def accelerates(
-        self,
-        *,
-        axes: str,
-        formats: FormatChoices,
-        operation: str = "",
-        units: MappingOf[str, int] | None = None,
-        shared: Sequence[str] = (),
-        whole: str = "",
-        trials: Sequence[MappingOf[str, Any]] = (),
-        search: MappingOf[str, Sequence[Format]] | None = None,
-    ) -> Callable[[Callable[..., Any]], Mapping]:
+    def accelerates(self, **declared: Unpack[Declared]) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
 
-        `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `units` are the sizes in which dimensions are
-        divided, `whole` ("t h") those that are not; `shared` are groups of tensors ("h y") that the device keeps in one format; `trials` are the sizes of its
-        proofs; `search` are tensors whose format is tried out on calibration samples.
+        `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `formats` choose each tensor's format; `units`
+        are the sizes in which dimensions are divided, `whole` ("t h") those that are not; `shared` are groups of tensors
+        ("h y") that the device keeps in one format; `trials` are the sizes of its proofs; `search` are tensors whose format
+        is tried out on calibration samples.
         """
 
         def decorate(f: Callable[..., Any]) -> Mapping:
-            made = make_mapping(
-                self.name, f, axes, formats, operation=operation, units=units, shared=shared, whole=whole, trials=trials, search=search
-            )  # fmt: skip
+            made = make_mapping(self.name, f, **declared)
             self.mappings[made.variant] = made
             return made
 

@@ -89,7 +89,12 @@ def configure_element(
             num_input=m.inputs, base_weight=m.base_weight, base_bias=m.base_bias, base_input=m.base_input,
         )  # fmt: skip
     device.issue(
-        f"pe{pe}_config_act_mngr", is_valid=1, adpfloat_bias=result.bias, num_inst=len(program), num_output=outputs, output_addr_base=pe * outputs
+        f"pe{pe}_config_act_mngr",
+        is_valid=1,
+        adpfloat_bias=result.bias,
+        num_inst=len(program),
+        num_output=outputs,
+        output_addr_base=pe * outputs,
     )
     store_program(device, pe, program)
 

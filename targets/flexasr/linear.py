@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from rewrite_compiler import IsConstant, Tensor, Where
@@ -12,8 +12,23 @@ from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, s
 from rewrite_compiler.target import Device, Limit
 
 from .base import (
-    INPUT, LANES, MOST_VECTORS, PES, WEIGHT, Codes, Formats, Manager, adaptivfloat, configure_element, large_buffer_limits, padded,
-    run_timesteps, store_inputs, store_weights, target, vectors,
+    INPUT,
+    LANES,
+    MOST_VECTORS,
+    PES,
+    WEIGHT,
+    Codes,
+    Formats,
+    Manager,
+    adaptivfloat,
+    configure_element,
+    large_buffer_limits,
+    padded,
+    run_timesteps,
+    store_inputs,
+    store_weights,
+    target,
+    vectors,
 )  # fmt: skip
 
 INPE, OUTGB, SIGM, TANH_, RELU = 0x30, 0x40, 0xA0, 0xB0, 0xC0  # activation instructions on register 0

@@ -13,8 +13,24 @@ from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, fold_arrays,
 from rewrite_compiler.target import Device, Limit
 
 from .base import (
-    ACT, INPUT, LANES, MOST_VECTORS, PES, WEIGHT, Codes, Formats, Manager, adaptivfloat, configure_element, large_buffer_limits, padded,
-    run_timesteps, store_inputs, store_weights, target, vectors,
+    ACT,
+    INPUT,
+    LANES,
+    MOST_VECTORS,
+    PES,
+    WEIGHT,
+    Codes,
+    Formats,
+    Manager,
+    adaptivfloat,
+    configure_element,
+    large_buffer_limits,
+    padded,
+    run_timesteps,
+    store_inputs,
+    store_weights,
+    target,
+    vectors,
 )  # fmt: skip
 from .linear import core_word
 

@@ -40,7 +40,7 @@ class Memory:
 
 
 def operation(memories: Sequence[Memory], units: Mapping[str, int], whole: str = "") -> Operation:
-    made = make_mapping("made", layer, "x: t k; w: n k; y: t n", {}, units=units, whole=whole)
+    made = make_mapping("made", layer, axes="x: t k; w: n k; y: t n", formats={}, units=units, whole=whole)
 
     def limits(**sizes: int) -> Iterator[Limit]:
         for m in memories:
