@@ -8,37 +8,15 @@ from pathlib import Path
 
 import onnx
 import pytest
+from plan_checks import check_account, check_semantics, verify_program
 from small_models import SPELLINGS, W, node, written
 
 from rewrite_compiler import apps
 from rewrite_compiler.compile import Options, Plan, compile_model, plan_files, plan_onnx, to_json
-from rewrite_compiler.compile.verify import check_plan
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.ir.verify import verify
 
 APPS = ("digits_cnn", "digits_mlp")
 PlanOf = Callable[[str], Plan]
-
-
-def check_account(plan: Plan) -> None:
-    """Every source node is offloaded, on the host or absorbed, once; offloads share none and each has its reasons."""
-    placed = [n for o in plan.offloads for n in o.nodes] + [h.node for h in plan.host] + [a.node for a in plan.absorbed]
-    assert sorted(placed) == sorted(s.name for s in plan.source.sources)
-    known = {o.id for o in plan.offloads} | set(placed)
-    assert len({o.id for o in plan.offloads}) == len(plan.offloads)
-    assert all(o.nodes and o.because for o in plan.offloads)
-    assert all(h.why_not for h in plan.host)
-    for a in plan.absorbed:
-        assert a.by in known or " " in a.by, a  # an owner, or the importer's reason in words
-    for t in plan.targets:
-        assert sum(plan.counts[t.name].values()) == sum(o.target.name == t.name for o in plan.offloads)
-
-
-def check_semantics(plan: Plan, model: Path) -> None:
-    """The plan is a valid ONNX model that gives the model's results."""
-    content = plan_onnx(plan)
-    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
-    assert check_plan(plan, content, model).relative_difference <= 1e-5
 
 
 def linear(plan: Plan) -> tuple[int, int]:
@@ -54,13 +32,6 @@ def test_spellings_are_matched_and_counted(spelling: str, model: Path) -> None:
     verify_program(plan)
     check_account(plan)
     check_semantics(plan, model)
-
-
-def verify_program(plan: Plan) -> None:
-    from rewrite_compiler.compile import float_program
-
-    verify(plan.program)
-    verify(float_program(plan))
 
 
 @pytest.mark.parametrize("name", APPS)
