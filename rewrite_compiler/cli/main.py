@@ -43,9 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _refused(problem: Problem, code: int) -> int:
     """Say what is wrong and what to do, the code's own remedy when the problem has none."""
-    shown = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, CODES[problem.code][1])
+    shown = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code))
     _complain(str(shown))
     return code
+
+
+def _remedy(code: str) -> str:
+    return CODES[code][1] if code in CODES else "flexmatch --help lists the verbs"  # a code of somebody's own target
 
 
 def _complain(text: str) -> None:

@@ -19,6 +19,7 @@ VERBS = {
     "cosim": Verb("cosim", "PLAN or MODEL --data FILE: run the whole application, offloads bit-exactly"),
     "prove": Verb("prove", "judge rules, mappings and accelerator models"),
     "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
+    "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page"),
     "list": Verb("list", "accelerators, operations, rules, applications"),
 }
 

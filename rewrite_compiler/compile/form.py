@@ -13,12 +13,27 @@ OFFLOAD = {"id": str, "nodes": [str], "formats": {...: dict}}
 SETTINGS = {"exact": bool, "shapes": {...: [int]}, "only": [str], "without": [str]}
 PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": SETTINGS, "offloads": [OFFLOAD]}
 
+# null where a figure does not exist
+FIGURE = "a number or null"
+ERROR = {"id": str, "relative_error": FIGURE, "saturated": FIGURE, "range_in": [FIGURE], "range_out": [FIGURE]}
+REPORT = {
+    "model": {"sha256": str}, "targets": [str], "metric": str, "samples": int, "data": {"source": str}, "compared_samples": int,
+    "reference": {"value": FIGURE}, "accelerated": {"value": FIGURE}, "offloads": [ERROR], "notes": [str],
+    "paired": {"difference": FIGURE, "interval": ([FIGURE], None), "same_predictions": FIGURE},
+    "simulator": {"tier": str, "instructions": int}, "run": {"wall_seconds": FIGURE},
+}  # fmt: skip
+
 
 def misfit(value: Any, form: Any, place: str = "plan") -> str:
     """Return one sentence about the first part that has not its form, or nothing.
 
-    A form is a type, a list of one form, an object of forms by key, or with the key `...` one form for every key.
+    A form is a type, a list of one form, an object of forms by key, with the key `...` one form for every key,
+    or a form and None where null is allowed.
     """
+    if form is FIGURE:
+        return "" if value is None or type(value) in (int, float) else f"{place} must be {FIGURE}, not {_shown(value)}"
+    if isinstance(form, tuple):
+        return "" if value is None else misfit(value, form[0], place)
     kind: type = form if isinstance(form, type) else type(form)
     found = type(value)
     if found is not kind:

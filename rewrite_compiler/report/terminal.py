@@ -126,8 +126,8 @@ def change(paired: Mapping[str, Any]) -> str:
         return ""
     interval = ""
     if paired["interval"] is not None:
-        low, high = paired["interval"]
-        interval = f", 95% interval {number(low, signed=True)} … {number(high, signed=True)}"
+        ends = " … ".join(number(x, signed=True) for x in paired["interval"])
+        interval = f", 95% interval {ends}"
     return f"  ({number(paired['difference'], signed=True)}{interval})"
 
 

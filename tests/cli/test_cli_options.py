@@ -61,7 +61,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown verb": (
         ("compil", "app.onnx"),
-        'error[F203]: there is no verb "compil"\n  help: did you mean "compile"? verbs: compile, demo, cosim, prove, explain, list, show; '
+        'error[F203]: there is no verb "compil"\n  help: did you mean "compile"? verbs: compile, demo, cosim, prove, explain, show, list; '
         "or give a model",
     ),
     "unknown application": (

@@ -1,0 +1,62 @@
+"""flexmatch show: a plan, with its accuracy when it was co-simulated, as text or one HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, UsageError
+from .common import emit_json, input_files, options, parser, plan_of, steering
+from .files import check_outputs, write_whole
+from .output import say
+
+COSIM = "flexmatch.cosim/1"
+INPUTS = ("plan", "cosim")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not.")
+    made.add_argument("plan", metavar="PLAN|MODEL")
+    steering(made)
+    made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
+    made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
+    given = options(made, arguments, *INPUTS)
+    if given.html is not None:
+        check_outputs([Path(given.html)], input_files(given, INPUTS))
+    from ..compile import to_json
+    from ..report.html import page
+    from ..report.terminal import cosim_lines, plan_lines
+
+    plan = to_json(plan_of(given, Path(given.plan)))
+    cosim = None if given.cosim is None else read_cosim(Path(given.cosim), plan)
+    emit_json(plan, given.json)
+    if given.html is not None:
+        write_whole({Path(given.html): page(plan, cosim).encode("utf-8", "backslashreplace")})
+        say(given, [f"wrote     {given.html}"])
+        return 0
+    say(given, [*plan_lines(plan, verbose=given.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
+    return 0
+
+
+def read_cosim(path: Path, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the document of a co-simulation of the plan's model; refused when it is something else."""
+    again = "run flexmatch cosim again"
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError("F101", f"the report cannot be read: {error.strerror}", place=str(path), help="check the path") from None
+    except (ValueError, RecursionError):
+        raise InputError("F103", "the file is not JSON", place=str(path), help=again) from None
+    if not isinstance(document, dict) or document.get("schema") != COSIM:
+        raise InputError("C100", f'Schema of a report must be "{COSIM}"', place=str(path), help=again)
+    from ..compile.form import REPORT, misfit
+
+    wrong = misfit(document, REPORT, "report")
+    if wrong:
+        raise InputError("C100", wrong, place=str(path), help=again)
+    if document["model"]["sha256"] != plan["model"]["sha256"]:
+        raise InputError("C100", "the report is about another model", place=str(path), help=again)
+    return document

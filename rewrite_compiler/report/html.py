@@ -1,0 +1,162 @@
+"""The report as one HTML page: no script, no network; every name from the model is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from .terminal import change, counted, number, offload_texts, rule_table, share
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8886; --bar: #4a90d9 }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+table { border-collapse: collapse; width: 100% } caption { text-align: left; padding: .3rem 0; opacity: .8 }
+th, td { text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0 }
+th, td { border-bottom: 1px solid var(--line); overflow-wrap: anywhere }
+.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+dt { font-weight: 600; float: left; clear: left; width: 9rem } dd { margin-left: 9.5rem; overflow-wrap: anywhere }
+.bar { display: block; height: .5rem; background: var(--bar); min-width: 1px }
+@media print { body { max-width: none; font-size: 11px } a { color: inherit } }
+"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+Cell = tuple[str, str]  # class, markup
+
+
+def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None) -> str:
+    """Return the page of a plan, with the accuracy of a co-simulation when there is one."""
+    name = plan["model"]["path"].rsplit("/", 1)[-1]
+    title = f"{name} on {', '.join(t['name'] for t in plan['targets'])}"
+    accuracy = "" if cosim is None else _accuracy(cosim)
+    parts = [_summary(plan), accuracy, _offloads(plan), _host(plan), _absorbed(plan), _rules(plan), _origin(plan)]
+    return "\n".join([
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">', f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<meta name="viewport" content="width=device-width">', f"<title>{escape(title)}</title><style>{STYLE}</style></head>",
+        f"<body><h1>{escape(title)}</h1>", *filter(None, parts), "</body></html>\n",
+    ])  # fmt: skip
+
+
+def _summary(plan: Mapping[str, Any]) -> str:
+    model = plan["model"]
+    rows = [
+        ("model", f"{counted(model['ops'], 'op')}, opset {model['opset']}"),
+        *((f"plan{f' {n + 1}' if n else ''}", text) for n, text in enumerate(offload_texts(plan))),
+        *(("limited", text) for text in plan["limited"]),
+        *(("note", text) for text in plan["notes"]),
+    ]
+    return _definitions(rows)
+
+
+def _accuracy(cosim: Mapping[str, Any]) -> str:
+    metric = escape(cosim["metric"])
+    total = table(
+        f"{metric} over {counted(cosim['samples'], 'sample')} of {escape(cosim['data']['source'])}", ("where", metric),
+        [
+            (text("host, float32"), figure(number(cosim["reference"]["value"]))),
+            (text(", ".join(cosim["targets"])), figure(number(cosim["accelerated"]["value"]) + change(cosim["paired"]))),
+        ],
+    )  # fmt: skip
+    largest = max((o["relative_error"] or 0 for o in cosim["offloads"]), default=0) or 1
+    rows = [
+        (
+            text(o["id"]), figure(_percent(o["relative_error"])), _bar((o["relative_error"] or 0) / largest),
+            figure(_percent(o["saturated"])), figure(_range(o["range_in"])), figure(_range(o["range_out"])),
+        )
+        for o in cosim["offloads"]
+    ]  # fmt: skip
+    compared = f"error of each offload against its meaning, on {counted(cosim['compared_samples'], 'sample')}"
+    return section("Accuracy", total + table(compared, ("offload", "relative error", "", "saturated", "inputs", "results"), rows))
+
+
+def _percent(x: float | None) -> str:
+    return "–" if x is None else f"{100 * x:.2g}%"
+
+
+def _range(ends: Sequence[float | None]) -> str:
+    return " … ".join(number(x) for x in ends)
+
+
+def _bar(part: float) -> Cell:
+    return "", f'<span class="bar" style="width:{100 * part:.1f}%"></span>'
+
+
+def _offloads(plan: Mapping[str, Any]) -> str:
+    total = sum(o["macs"] for o in plan["offloads"]) + plan["extraction"]["cost"]["host_macs"]
+    rows = [
+        (
+            text(o["id"]), text(f"{o['target']}.{o['operation']}"), text(", ".join(o["nodes"])),
+            text(", ".join(f"{d}={n}" for d, n in o["shape"].items())), figure(f"{o['macs']:,}"), figure(share(o["macs"], total)),
+            figure(f"{o['device_calls']:,}"), text(", ".join(r["rule"] for r in o["because"])),
+        )
+        for o in plan["offloads"]
+    ]  # fmt: skip
+    heads = ("offload", "operation", "stands for", "shape", "MACs", "share", "calls", "rules")
+    return section("Offloads", table(counted(len(rows), "offload"), heads, rows))
+
+
+def _host(plan: Mapping[str, Any]) -> str:
+    rows = [(text(h["node"]), text(h["op"]), text(h["why_not"])) for h in plan["host"]]
+    return section("On the host, and why", table(counted(len(rows), "node"), ("node", "operator", "why not"), rows))
+
+
+def _absorbed(plan: Mapping[str, Any]) -> str:
+    rows = [(text(a["node"]), text(a["by"])) for a in plan["absorbed"]]
+    return section("Absorbed", table(counted(len(rows), "node"), ("node", "by"), rows)) if rows else ""
+
+
+def _rules(plan: Mapping[str, Any]) -> str:
+    rows = [(text(name), text(at), text(grade), figure(str(n))) for (name, at, grade), n in rule_table(plan["offloads"]).items()]
+    return section("Rules behind the offloads", table(counted(len(rows), "rule"), ("rule", "written at", "grade", "offloads"), rows))
+
+
+def _origin(plan: Mapping[str, Any]) -> str:
+    model, egraph, cost = plan["model"], plan["egraph"], plan["extraction"]
+    calibration = plan["calibration"]
+    source = "none"
+    if calibration is not None:
+        source = f"{calibration['source']}, {counted(calibration['samples'], 'sample')}: {calibration['method']}"
+    rows = [
+        ("model", f"{model['path']}, sha256 {model['sha256']}"),
+        *((t["name"], f"{_parameters(t['parameters'])}sha256 {t['sha256']}") for t in plan["targets"]),
+        ("rules", f"sha256 {plan['rules_sha256']}"),
+        ("formats", source),
+        ("e-graph", f"{egraph['stop']['reason']} after {counted(egraph['rounds'], 'round')}, {egraph['e_nodes']:,} e-nodes"),
+        ("extraction", f"{cost['status']}, gap {number(cost['gap'])}"),
+        ("schema", plan["schema"]),
+    ]
+    return section("Where this comes from", _definitions(rows))
+
+
+def _parameters(parameters: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}, " for key, value in parameters.items())
+
+
+def section(title: str, body: str) -> str:
+    """Return a part of the page under a heading."""
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def text(words: str) -> Cell:
+    """Return a cell of escaped text."""
+    return "", escape(words)
+
+
+def figure(words: str) -> Cell:
+    """Return a cell with a number."""
+    return "n", escape(words)
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Return a table; the caption is markup, heads are text."""
+    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+    body = "\n".join(f"<tr>{''.join(_cell(*cell) for cell in row)}</tr>" for row in rows)
+    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def _cell(kind: str, markup: str) -> str:
+    return f'<td class="{kind}">{markup}</td>' if kind else f"<td>{markup}</td>"
+
+
+def _definitions(rows: Iterable[tuple[str, str]]) -> str:
+    return f"<dl>{''.join(f'<dt>{escape(label)}</dt><dd>{escape(words)}</dd>' for label, words in rows)}</dl>"

@@ -1,0 +1,70 @@
+"""flexmatch show: text and page of a plan, with the accuracy of its co-simulation; other documents are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import flexmatch, refused
+
+AGAIN = "\n  help: run flexmatch cosim again"
+
+
+@pytest.fixture
+def report(folder: Path) -> Path:
+    """The document of a co-simulation of ready.json."""
+    assert flexmatch("cosim", "ready.json", "--data", "test.npz", "--json", "report.json", "-q").code == 0
+    return folder / "report.json"
+
+
+def test_a_plan_as_text_and_as_a_page(report: Path) -> None:
+    text = flexmatch("show", "ready.json", "--cosim", "report.json")
+    assert (text.code, text.err, text.new) == (0, "", ())
+    assert "plan      2 linear on flexasr (as written: 2 linear) · 100.0% of 160 MACs\n" in text.out
+    assert "\nhost       top1 " in text.out
+    made = flexmatch("show", "ready.json", "--cosim", "report.json", "--html", "report.html")
+    assert (made.code, made.out, made.new) == (0, "wrote     report.html\n", ("report.html",))
+    page = Path("report.html").read_text("utf-8")
+    assert "<h1>app.onnx on flexasr</h1>" in page
+    assert "<h2>Accuracy</h2>" in page
+    assert "<h2>Accuracy</h2>" not in (flexmatch("show", "ready.onnx", "--html", "p.html"), Path("p.html").read_text("utf-8"))[1]
+    assert flexmatch("show", "app.onnx", "--accel", "flexasr").code == 0
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "another document": (lambda r: {**r, "schema": "flexmatch.plan/1"}, 'Schema of a report must be "flexmatch.cosim/1"'),
+    "a list": (lambda r: [r], 'Schema of a report must be "flexmatch.cosim/1"'),
+    "another model": (lambda r: {**r, "model": {"sha256": "00"}}, "the report is about another model"),
+    "no metric": (lambda r: {k: v for k, v in r.items() if k != "metric"}, 'report has no key "metric"'),
+    "an interval that is a text": (
+        lambda r: {**r, "paired": {**r["paired"], "interval": "wide"}},
+        "report.paired.interval must be a list, not a text",
+    ),
+    "an error that is a text": (
+        lambda r: {**r, "offloads": [{**r["offloads"][0], "relative_error": "2%"}]},
+        "report.offloads[0].relative_error must be a number or null, not a text",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_document_that_is_no_report_of_the_plan(name: str, report: Path) -> None:
+    change, said = WRONG[name]
+    report.write_text(json.dumps(change(json.loads(report.read_text("utf-8")))), "utf-8")
+    for more in ((), ("--html", "report.html")):
+        refused(flexmatch("show", "ready.json", "--cosim", "report.json", *more), 3, f"report.json: error[C100]: {said}{AGAIN}")
+
+
+def test_files_that_cannot_be_read_or_written(folder: Path) -> None:
+    said = "none.json: error[F101]: the report cannot be read: No such file or directory\n  help: check the path"
+    refused(flexmatch("show", "ready.json", "--cosim", "none.json"), 2, said)
+    Path("junk.json").write_bytes(b"{")
+    refused(flexmatch("show", "ready.json", "--cosim", "junk.json"), 3, f"junk.json: error[F103]: the file is not JSON{AGAIN}")
+    refused(flexmatch("show", "none.json"), 2, "none.json: error[F101]: there is no such file\n  help: give a plan or a model")
+    said = "error[F100]: ready.json cannot be written: it is an input of this command\n  help: choose another name"
+    refused(flexmatch("show", "ready.json", "--html", "ready.json"), 2, said)
+    said = "error[F100]: no/page.html cannot be written: there is no folder no\n  help: choose another name or folder"
+    refused(flexmatch("show", "ready.json", "--html", "no/page.html"), 2, said)

@@ -1,0 +1,187 @@
+"""Views of plans and co-simulations: figures, grouping, columns; the page holds nothing of the model's but escaped text."""
+
+from __future__ import annotations
+
+import copy
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from rewrite_compiler.report.html import page
+from rewrite_compiler.report.terminal import WIDTH, cosim_lines, plan_lines, rule_texts, table
+
+REASON = {"rule": "conv2d-as-dense-of-windows", "at": "rules/convolution.py:14", "grade": "A"}
+LINEAR = {"rule": "flexasr.linear", "at": "flexasr/linear.py:24", "grade": "E"}
+
+
+def offload(n: int, target: str = "flexasr", *, calls: int = 1, because: Any = (LINEAR,)) -> dict[str, Any]:
+    tiles = {"t": 1, "k": 4080 if calls > 1 else 9000, "n": 16}
+    return {
+        "id": f"linear_{n}", "target": target, "operation": "linear", "nodes": [f"gemm{n}"], "shape": {"t": 1, "k": 9000, "n": 16},
+        "macs": 144_000, "because": list(because), "device_calls": calls, "tiles": tiles,
+    }  # fmt: skip
+
+
+PLAN: dict[str, Any] = {
+    "schema": "flexmatch.plan/1", "model": {"path": "models/app.onnx", "sha256": "ab" * 32, "ops": 12, "opset": 13},
+    "targets": [{"name": "flexasr", "parameters": {"sigmoid": "3.2"}, "sha256": "cd" * 32}],
+    "rules_sha256": "ef" * 32, "calibration": None,
+    "counts": {"flexasr": {"linear": 3}, "other": {"linear": 1}}, "exact_counts": {"flexasr": {"linear": 1}, "other": {}},
+    "offloads": [
+        offload(0, because=[REASON, LINEAR]), offload(1, calls=3), offload(2, calls=3), offload(3, "other", because=[REASON]),
+    ],
+    "host": [
+        {"node": "s1", "op": "Softmax", "why_not": "no mapping for softmax; offered: flexasr.linear"},
+        {"node": "s2", "op": "Softmax", "why_not": "no mapping for softmax; offered: flexasr.linear"},
+        {"node": "r", "op": "Relu", "why_not": "flexasr.relu (flexasr/linear.py:30): " + "the guard on shapes fails with x (3, 4), " * 4},
+    ],
+    "absorbed": [{"node": "t", "by": "linear_0"}],
+    "egraph": {"rounds": 1, "e_nodes": 1234, "e_classes": 99, "stop": {"reason": "saturated", "detail": ""}},
+    "extraction": {"cost": {"host_macs": 144_000}, "status": "optimal", "gap": 0.0}, "limited": [], "notes": ["dimension 0 was set to 1"],
+}  # fmt: skip
+COSIM: dict[str, Any] = {
+    "metric": "top1", "samples": 500, "targets": ["flexasr"], "data": {"source": "test.npz"}, "compared_samples": 8,
+    "reference": {"value": 0.992}, "accelerated": {"value": 0.99},
+    "paired": {"difference": -0.002, "interval": [-0.0076, 0.0041], "same_predictions": 0.998},
+    "offloads": [
+        {"id": f"linear_{n}", "relative_error": e, "saturated": s, "range_in": [0.0, 1.0], "range_out": [-2.0, 2.5]}
+        for n, (e, s) in enumerate([(0.011, 0.0), (0.052, 0.001), (None, 0.0), (0.03, 0.0), (0.002, 0.0)])
+    ],
+    "simulator": {"tier": "arrays", "instructions": 63120}, "notes": [], "run": {"wall_seconds": 5.94},
+}  # fmt: skip
+
+
+def test_a_plan_in_the_terminal() -> None:
+    lines = plan_lines(PLAN, ["app.onnx", "app.json"], "flexmatch cosim app.json --data FILE")
+    assert lines == [
+        "app.onnx  12 ops · opset 13",
+        "matching  saturated after 1 round · 1,234 e-nodes",
+        "plan      3 linear on flexasr (as written: 1 linear) · 60.0% of 720,000 MACs",
+        "          1 linear on other (as written: none) · 20.0% of 720,000 MACs",
+        "tiled     linear_1 and 1 more, each into 3 calls: k=9000; one call takes k=4080",
+        "not sent  2 Softmax: no mapping for softmax; offered: flexasr.linear",
+        "          1 Relu: flexasr.relu (flexasr/linear.py:30): the guard on shapes fails with x (3, 4), the",
+        "          guard on shapes fails with x (3, 4), the guard on shapes fails with x (3, 4), the guard on",
+        "          shapes fails with x (3, 4),",
+        "note      dimension 0 was set to 1",
+        "wrote     app.onnx, app.json",
+        "next      flexmatch cosim app.json --data FILE",
+    ]
+
+
+def test_the_rules_of_a_plan_and_how_many_offloads_they_enabled() -> None:
+    assert rule_texts(PLAN["offloads"]) == [
+        "flexasr.linear              flexasr/linear.py:24     E  3 offloads",
+        "conv2d-as-dense-of-windows  rules/convolution.py:14  A  2 offloads",
+    ]
+    assert rule_texts([]) == []
+    assert [line for line in plan_lines(PLAN, verbose=True) if line.startswith("rules")]
+    assert not [line for line in plan_lines(PLAN) if line.startswith("rules")]
+
+
+def test_a_co_simulation_in_the_terminal() -> None:
+    assert cosim_lines(COSIM) == [
+        "host       top1 0.992  (float32, onnxruntime)",
+        "flexasr    top1 0.99  (-0.002, 95% interval -0.0076 … +0.0041)",
+        "samples    500 · 99.8% same predictions",
+        "simulator  arrays · 63,120 instructions · 5.9 s",
+        "worst      linear_1: relative error 5.2% · 0.1% of outputs saturated",
+        "           linear_3: relative error 3.0%",
+        "           linear_0: relative error 1.1%",
+    ]
+    bare = copy.deepcopy(COSIM)
+    bare["reference"]["value"] = None
+    bare["paired"] = {"difference": None, "interval": None}
+    assert cosim_lines(bare)[:2] == ["flexasr    top1 0.99", "samples    500"]
+
+
+def test_rows_are_aligned_and_wrapped() -> None:
+    lines = table([("a", "one"), ("a long label indeed", "two"), ("", "three " * 40), ("empty", "")])
+    assert {line.index(word) for line, word in zip(lines, ("one", "two", "three", "three", "three"), strict=False)} == {21}
+    assert max(map(len, lines)) <= WIDTH
+    assert not [line for line in lines if line != line.rstrip()]
+
+
+class Strict(HTMLParser):
+    """Collects elements, attributes and text; every element must be closed by its own end tag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[tuple[str, str]] = set()
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update((k, v or "") for k, v in attrs)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def parsed(text: str) -> Strict:
+    parser = Strict()
+    parser.feed(text)
+    parser.close()
+    assert not parser.open
+    return parser
+
+
+KNOWN = {
+    "html", "head", "meta", "title", "style", "body", "h1", "h2", "section", "table", "caption", "thead", "tbody", "tr", "th", "td", "dl",
+    "dt", "dd", "span",
+}  # fmt: skip
+HOSTILE = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</table></html>", "' onload='x", "&lt;b&gt;", "<!--", "`${x}`",
+    "]]>", "javascript:alert(1)", "http://example.org/x", "\u202eabc", "\ud800",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_becomes_markup(name: str) -> None:
+    plan, cosim = copy.deepcopy(PLAN), copy.deepcopy(COSIM)
+    plan["model"]["path"] = plan["targets"][0]["name"] = plan["offloads"][0]["id"] = name
+    plan["offloads"][0]["nodes"] = [name]
+    plan["offloads"][0]["because"] = [{"rule": name, "at": name, "grade": name}]
+    plan["host"][0] = {"node": name, "op": name, "why_not": name}
+    plan["absorbed"][0] = {"node": name, "by": name}
+    plan["notes"] = plan["limited"] = [name]
+    cosim["metric"] = cosim["data"]["source"] = cosim["offloads"][0]["id"] = name
+    cosim["targets"] = [name]
+    found, plain = parsed(page(plan, cosim)), parsed(page(PLAN, COSIM))
+    assert found.tags == plain.tags <= KNOWN
+    assert found.attributes == plain.attributes
+    assert sum(name in words for words in found.words) >= 10
+
+
+def test_the_page_asks_for_nothing_and_shows_the_figures() -> None:
+    text = page(PLAN, COSIM)
+    assert "http" not in text.replace("http-equiv", "")
+    assert "url(" not in text
+    words = " ".join(parsed(text).words)
+    for figure in (
+        "60.0% of 720,000 MACs",
+        "20.0%",
+        "5.2%",
+        "0.992",
+        "-0.0076 … +0.0041",
+        "ab" * 32,
+        "saturated after 1 round",
+        "sigmoid=3.2",
+    ):
+        assert figure in words
+    without = parsed(page(PLAN))
+    assert "Accuracy" not in without.words
+    assert page(PLAN) == page(copy.deepcopy(PLAN))
+
+
+def test_a_thousand_nodes_stay_below_two_megabytes() -> None:
+    plan = {**PLAN, "offloads": [offload(n, because=[REASON, LINEAR]) for n in range(1000)], "host": PLAN["host"] * 300}
+    assert len(page(plan).encode("utf-8")) < 2_000_000
