@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,9 +43,22 @@ def load(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     file = Path(path)
     model, digest = read_model(file, limits)
     try:
-        return import_model(model, file, digest, shapes or {}, limits)
+        loaded = import_model(model, file, digest, shapes or {}, limits)
     except FlexmatchError as error:
         raise error.at(str(file)) from None
+    return replace(loaded, sha256=_with_data(model, file, digest))
+
+
+def _with_data(model: Any, file: Path, digest: str) -> str:
+    """Return the hash of a model with the data files of its initializers, whose places the import has checked."""
+    names = sorted({entry.value for t in model.graph.initializer for entry in t.external_data if entry.key == "location"})
+    if not names:
+        return digest
+    whole = hashlib.sha256(digest.encode())
+    for name in names:
+        with open(file.parent / name, "rb") as data:
+            whole.update(hashlib.file_digest(data, "sha256").digest())
+    return whole.hexdigest()
 
 
 def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits) -> LoadedModel:
