@@ -36,9 +36,7 @@ def cases() -> list[Case]:
     trained = MODELS / "trained"
     for style in ("ts17", "dyn18", "ts13_bn"):
         stem = f"resnet20_{style}"
-        found.append(
-            Case(stem, trained / f"{stem}.onnx", trained / f"{stem}.cifar10_test_600.toml", trained / f"{stem}.calibration.toml")
-        )
+        found.append(Case(stem, trained / f"{stem}.onnx", trained / f"{stem}.cifar10_test_600.toml", trained / f"{stem}.calibration.toml"))
     wlm = MODELS / "wlm" / "wlm_h128_lstm_dyn18"
     found.append(Case("wlm lstm", wlm.with_suffix(".onnx"), wlm.with_suffix(".toml"), wlm.with_suffix(".toml"), 100))
     found += [Case(f.name.removesuffix(".onnx.xz"), f) for f in sorted((MODELS / "arch").glob("resnet20_b.*.onnx.xz"))]
@@ -71,28 +69,42 @@ def measure(case: Case, folder: Path) -> Row:
     """Compile, and co-simulate where there is data."""
     model = unpacked(case.model, folder)
     stem = folder / "plan"
-    calibrate = [] if case.calibration is None else ["--calibrate", str(case.calibration)]
     compile_wall, compile_cpu = timed([*FLEXMATCH, str(model), "--accel", "flexasr", "-o", str(stem)], folder)
     plan = json.loads(stem.with_suffix(".json").read_text())
     row: Row = {
-        "name": case.name, "linear": plan["counts"]["flexasr"].get("linear", 0), "linear_exact": plan["exact_counts"]["flexasr"].get("linear", 0),
-        "device_calls": plan["device_calls"]["flexasr"].get("linear", 0), "extraction": plan["extraction"]["status"],
+        "name": case.name,
+        "offloads": sum(plan["counts"]["flexasr"].values()),
+        "operations": ", ".join(f"{n} {operation}" for operation, n in plan["counts"]["flexasr"].items()),
+        "offloads_exact": sum(plan["exact_counts"]["flexasr"].values()),
+        "device_calls": sum(plan["device_calls"]["flexasr"].values()),
+        "extraction": plan["extraction"]["status"],
         "plan_relative_difference": plan["run"]["check"]["relative_difference"],
-        "compile_wall_seconds": round(compile_wall, 3), "compile_cpu_seconds": round(compile_cpu, 3),
-    }  # fmt: skip
-    if case.data is None:
-        return row
+        "compile_wall_seconds": round(compile_wall, 3),
+        "compile_cpu_seconds": round(compile_cpu, 3),
+    }
+    return row if case.data is None else row | simulated(case, model, folder)
+
+
+def simulated(case: Case, model: Path, folder: Path) -> Row:
+    """Co-simulate and return what the report says."""
     report = folder / "report.json"
-    command = [*FLEXMATCH, "cosim", str(model), "--accel", "flexasr", "--data", str(case.data), *calibrate, "--json", str(report), "-q"]
-    timed([*command, *(["--samples", str(case.samples)] if case.samples else [])], folder)
+    calibrate = [] if case.calibration is None else ["--calibrate", str(case.calibration)]
+    samples = ["--samples", str(case.samples)] if case.samples else []
+    command = [*FLEXMATCH, "cosim", str(model), "--accel", "flexasr", "--data", str(case.data), *calibrate, *samples]
+    timed([*command, "--json", str(report), "-q"], folder)
     found = json.loads(report.read_text())
-    return row | {
-        "metric": found["metric"], "samples": found["samples"], "reference": found["reference"]["value"], "accelerated": found["accelerated"]["value"],
-        "difference": found["paired"]["difference"], "interval": found["paired"]["interval"], "better": found["paired"]["better"],
-        "worse": found["paired"]["worse"], "same_predictions": found["paired"]["same_predictions"], "batch": found["run"]["batch"],
-        "threads": found["run"]["threads"], "instructions": found["simulator"]["instructions"], "cosim_wall_seconds": found["run"]["wall_seconds"],
-        "cosim_cpu_seconds": round(found["run"]["cpu_seconds_per_sample"] * found["samples"], 3),
-    }  # fmt: skip
+    paired, run = found["paired"], found["run"]
+    return {
+        "metric": found["metric"],
+        "samples": found["samples"],
+        "reference": found["reference"]["value"],
+        "accelerated": found["accelerated"]["value"],
+        **{key: paired[key] for key in ("difference", "interval", "better", "worse", "same_predictions")},
+        **{key: run[key] for key in ("batch", "threads")},
+        "instructions": found["simulator"]["instructions"],
+        "cosim_wall_seconds": run["wall_seconds"],
+        "cosim_cpu_seconds": round(run["cpu_seconds_per_sample"] * found["samples"], 3),
+    }
 
 
 def main() -> None:
@@ -103,16 +115,18 @@ def main() -> None:
     if not MODELS.is_dir():
         raise SystemExit(f"{MODELS} is missing: set FLEXMATCH_SHARED to the folder of shared models")
     rows = []
-    print(f"{'application':24}{'offloads':>9}{'exact':>7}{'compile':>11}{'metric':>12}{'float32':>10}{'FlexASR':>10}{'difference':>12}{'co-simulation':>16}")
+    titles = {"application": -24, "offloads": 9, "exact": 7, "compile": 11, "metric": 12, "float32": 10, "FlexASR": 10, "difference": 12}
+    print("".join(f"{t:<{-n}}" if n < 0 else f"{t:>{n}}" for t, n in titles.items()) + f"{'co-simulation':>16}")
     for case in cases():
         if given.only not in case.name:
             continue
         with tempfile.TemporaryDirectory() as folder:
             row = measure(case, Path(folder))
         rows.append(row)
-        shown = f"{row['name']:24}{row['linear']:>9}{row['linear_exact']:>7}{row['compile_wall_seconds']:>9} s"
+        shown = f"{row['name']:24}{row['offloads']:>9}{row['offloads_exact']:>7}{row['compile_wall_seconds']:>9} s"
         if "metric" in row:
-            shown += f"{row['metric']:>12}{row['reference']:>10.5g}{row['accelerated']:>10.5g}{row['difference']:>+12.4g}{row['cosim_wall_seconds']:>14} s"
+            values = f"{row['reference']:>10.5g}{row['accelerated']:>10.5g}{row['difference']:>+12.4g}"
+            shown += f"{row['metric']:>12}{values}{row['cosim_wall_seconds']:>14} s"
         print(shown, flush=True)
     finish("applications", rows, given.json)
 

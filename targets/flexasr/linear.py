@@ -10,6 +10,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
 from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
 from rewrite_compiler.target import Device, Limit
+from rewrite_compiler.target import Mapping as Layer
 
 from .base import (
     INPUT,
@@ -107,16 +108,26 @@ def drive_linear(device: Device, x: Codes, w: Codes, b: Codes, f: Formats, activ
     return run_timesteps(device, x, inputs, per_pe * PES)[..., : len(w)]
 
 
-def _identity(x: Expr) -> Expr:
-    return x
+Activation = Callable[[Expr], Expr]
 
 
-def _activation(name: str, p: Mapping[str, str]) -> Callable[[Expr], Expr]:
-    return {"linear": _identity, "linear_relu": relu, "linear_sigmoid": SIGMOID[p["sigmoid"]], "linear_tanh": TANH}[name]
+def _numerics(choose: Callable[[Mapping[str, str]], Activation]) -> Callable[..., Array]:
+    """Return the numerics of a layer whose activation the target's parameters choose."""
+
+    def codes(x: Array, w: Array, b: Array, f: Formats, p: Mapping[str, str]) -> Array:
+        return linear_codes(x, w, b, f, choose(p))
+
+    return codes
 
 
-# pattern → the instruction of the activation unit, 0 for none
-for mapping, instruction in ((linear, 0), (linear_relu, RELU), (linear_sigmoid, SIGM), (linear_tanh, TANH_)):
-    mapping.limits(linear_limits)
-    mapping.driver(partial(drive_linear, activation=instruction))
-    mapping.numerics(lambda *operands, f, p, name=mapping.variant: linear_codes(*operands, f, _activation(name, p)))
+# pattern → the instruction of the activation unit (0: none), and the function it computes
+ACTIVATIONS: tuple[tuple[Layer, int, Callable[[Mapping[str, str]], Activation]], ...] = (
+    (linear, 0, lambda p: lambda x: x),
+    (linear_relu, RELU, lambda p: relu),
+    (linear_sigmoid, SIGM, lambda p: SIGMOID[p["sigmoid"]]),
+    (linear_tanh, TANH_, lambda p: TANH),
+)
+for layer, instruction, function in ACTIVATIONS:
+    layer.limits(linear_limits)
+    layer.driver(partial(drive_linear, activation=instruction))
+    layer.numerics(_numerics(function))
