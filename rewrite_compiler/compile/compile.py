@@ -59,7 +59,7 @@ def compile_model(path: str | Path, accel: Sequence[str | Target], options: Opti
 
 def chosen_targets(accel: Sequence[str | Target]) -> tuple[Target, ...]:
     """Return the targets; UsageError when there is none or two have one name."""
-    targets = tuple(t if isinstance(t, Target) else find_target(t) for t in accel)
+    targets = tuple(t.configured({}) if isinstance(t, Target) else find_target(t) for t in accel)
     if not targets:
         raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")
     names = [t.name for t in targets]

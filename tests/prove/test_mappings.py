@@ -15,10 +15,10 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang.named import Data
 from rewrite_compiler.lang.smt import Verdict
 from rewrite_compiler.prove.mappings import prove_mapping, prove_mappings
-from rewrite_compiler.target import Device, load_target
+from rewrite_compiler.target import Device, find_target
 from rewrite_compiler.target import Mapping as Operation
 
-TARGET = load_target("flexasr")
+TARGET = find_target("flexasr")
 LINEAR = TARGET.mappings["linear"]
 SMALL = ({"t": 1, "k": 16, "n": 64}, {"t": 17, "k": 33, "n": 70})  # symbolically; two time blocks, ragged vectors, two vectors a PE
 Operands = dict[str, Any]

@@ -14,9 +14,9 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import AdaptivFloat
 from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.target import Mapping, SimulatedDevice, load_target
+from rewrite_compiler.target import Mapping, SimulatedDevice, find_target
 
-TARGET = load_target("flexasr")
+TARGET = find_target("flexasr")
 LINEAR = TARGET.mappings["linear"]
 LAYERS = ("linear", "linear_relu", "linear_sigmoid", "linear_tanh")
 Codes = dict[str, np.ndarray]
