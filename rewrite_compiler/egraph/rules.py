@@ -288,7 +288,12 @@ def _origins(t: _Text, kept: set[int]) -> str:
     found: list[str] = []
     for left, _ in t.rule.pairs:
         for x in subterms(left):
-            if isinstance(x, Apply) and id(x) in t.names.keys() - kept and op_constructor(x.op).is_work and f"g_{t.names[id(x)]}" not in found:
+            if (
+                isinstance(x, Apply)
+                and id(x) in t.names.keys() - kept
+                and op_constructor(x.op).is_work
+                and f"g_{t.names[id(x)]}" not in found
+            ):
                 found.append(_origin_of(t, x))
     joined = "(set-empty)"
     for name in found:

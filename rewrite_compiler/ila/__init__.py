@@ -18,7 +18,8 @@ __all__ = [
     "Queue",
     "State",
     "Wait",
-    "assemble", "ila",
+    "assemble",
+    "ila",
     "lanes_of",
     "mmio",
 ]

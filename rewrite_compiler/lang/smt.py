@@ -356,7 +356,7 @@ def _plainly_equal(a: Value, b: Value) -> bool:
         return True
     if x.is_real() != y.is_real():
         return False
-    difference = z3.simplify(x - y, som=True, blast_distinct=True)
+    difference = z3.simplify(x - y, som=True, sort_sums=True)
     return _known(difference) == 0
 
 
