@@ -104,6 +104,10 @@ def steering(made: Parser) -> None:
     made.add_argument("--exact", action="store_true", help="match the program as written, no rewriting")
     made.add_argument("--only", default="", metavar="MAPPING,…", help="use only these operations")
     made.add_argument("--without", default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
+    made.add_argument(
+        "--rules", action="append", default=[], type=Path, metavar="FILE.py", help="use these rules too, once they are proved"
+    )
+    made.add_argument("--trust-unproved", action="append", default=[], metavar="RULE", help="use this rule of --rules without a proof")
     made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of an input")
     made.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit")
 
@@ -115,6 +119,7 @@ def compile_options(given: argparse.Namespace) -> Options:
 
     return Options(
         exact=given.exact, shapes=dict(map(_shape, given.shape)), only=_names(given.only), without=_names(given.without),
+        rules=tuple(given.rules), trusted=tuple(given.trust_unproved),
         limits=DEFAULT.with_overrides(given.limits),
     )  # fmt: skip
 
@@ -130,7 +135,7 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
     for name in ("exact", "only", "without", "shape"):
         if vars(given)[name]:
             raise UsageError("F203", f"--{name} cannot change a plan that is already made", place=str(path), help="compile its model again")
-    return read_plan(path, accelerators(given), compile_options(given).limits)
+    return read_plan(path, accelerators(given), compile_options(given).limits, rules=given.rules)
 
 
 def accelerators(given: argparse.Namespace) -> list[str]:

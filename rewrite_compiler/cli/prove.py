@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
@@ -14,17 +15,19 @@ from .output import is_live, say
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
     made = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
+    made.add_argument("files", nargs="*", type=Path, metavar="RULES.py", help="judge the rules of these files instead of the shipped ones")
     made.add_argument("--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model")
     made.add_argument("--only", default="", metavar="RULE,…", help="judge only these rules")
     made.add_argument("--no-rules", action="store_true", help="judge no rules")
     given = options(made, arguments)
     from ..prove.document import prove, to_json
-    from ..rewrite.ruleset import shipped_rules
+    from ..rewrite.ruleset import rules_at, shipped_rules
     from ..target import find_target, target_names
 
-    names = accelerators(given) or ([] if given.only else target_names())
+    names = accelerators(given) or ([] if given.only or given.files else target_names())
     wanted = [n for n in given.only.split(",") if n]
-    known = {r.name: r for r in shipped_rules()}
+    judged = [r for f in given.files for r in rules_at(f)] if given.files else shipped_rules()
+    known = {r.name: r for r in judged}
     for n in wanted:
         if n not in known:
             raise UsageError("F203", f'there is no rule called "{n}"', help=did_you_mean(n, known) or "`flexmatch list` shows the names")

@@ -12,10 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import InputError
-from ..ila.simulate import Simulator
 from ..ir.program import Data, Program, Value
 from ..lang.formats import Format
-from ..target import SimulatedDevice, body_of, inlined
+from ..target import body_of, inlined, simulated_device
 from .execute import Prepared
 from .host import HostProgram
 from .plan import Calibration, Offload, Plan, tensors_of
@@ -97,7 +96,7 @@ def _error(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> float:
     moving = {v.name: kept[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in kept}
     constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}
     samples = len(next(iter(moving.values())))
-    device = SimulatedDevice(Simulator(o.target.ila(), strict=True, samples=samples))
+    device = simulated_device(o.target.ila(), samples=samples)
     results, _ = Prepared(o, constants).run(device, moving)
     expected = kept[o.node.outputs[0]].astype(np.float64)
     return float(np.sum((results[0] - expected) ** 2) / max(float(np.sum(expected**2)), 1e-30))

@@ -22,6 +22,7 @@ from ..rewrite.rule import Rule
 from ..rewrite.ruleset import shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
+from .court import admitted
 from .match import LEVELS, Matched, fitting, match, spelling_rules
 from .plan import Offload, Plan, Reason
 from .why import HostReasons
@@ -35,6 +36,8 @@ class Options:
     shapes: MappingOf[str, tuple[int, ...]] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    rules: tuple[Path, ...] = ()  # rule files, judged before they are used
+    trusted: tuple[str, ...] = ()  # rules of these files that are used without a proof
     limits: Limits = DEFAULT
 
 
@@ -44,8 +47,9 @@ def compile_model(path: str | Path, accel: Sequence[str | Target], options: Opti
     targets = chosen_targets(accel)
     model = load(path, options.shapes, options.limits)
     loaded = time.perf_counter()
-    rules = _rules(options)
-    mappings = _mappings(targets, options)
+    court = admitted(shipped_rules(), options.rules, options.trusted)
+    rules = tuple(r for r in court.rules if r.name not in options.without)
+    mappings = _mappings(targets, options, court.rules)
     with ThreadPoolExecutor(2) as pool:
         exactly = pool.submit(match, model.program, spelling_rules(rules), mappings, options.limits)
         matched = exactly.result() if options.exact else match(model.program, rules, mappings, options.limits)
@@ -54,7 +58,7 @@ def compile_model(path: str | Path, accel: Sequence[str | Target], options: Opti
     plan = _plan(model, targets, used, mappings, matched, exact, options)
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}}
-    return _with_run(plan, run)
+    return replace(_with_run(plan, run), notes=(*plan.notes, *court.notes))
 
 
 def chosen_targets(accel: Sequence[str | Target]) -> tuple[Target, ...]:
@@ -69,13 +73,9 @@ def chosen_targets(accel: Sequence[str | Target]) -> tuple[Target, ...]:
     return targets
 
 
-def _rules(options: Options) -> tuple[Rule, ...]:
-    return tuple(r for r in shipped_rules() if r.name not in options.without)
-
-
-def _mappings(targets: Sequence[Target], options: Options) -> list[Mapping]:
+def _mappings(targets: Sequence[Target], options: Options, rules: Sequence[Rule]) -> list[Mapping]:
     found = [m for t in targets for m in t.mappings.values()]
-    known = {x for m in found for x in (m.name, m.variant, m.operation)} | {r.name for r in shipped_rules()}
+    known = {x for m in found for x in (m.name, m.variant, m.operation)} | {r.name for r in rules}
     for given in (*options.only, *options.without):
         if given not in known:
             raise UsageError("F203", f'there is no mapping or rule called "{given}"', help="`flexmatch list` shows the names")
@@ -196,7 +196,15 @@ def _extraction(matched: Matched) -> dict[str, Any]:
 
 def _settings(options: Options) -> dict[str, Any]:
     shapes = {name: list(shape) for name, shape in sorted(options.shapes.items())}
-    return {"exact": options.exact, "shapes": shapes, "only": list(options.only), "without": list(options.without), "objective": "offloads"}
+    return {
+        "exact": options.exact,
+        "shapes": shapes,
+        "only": list(options.only),
+        "without": list(options.without),
+        "rules": [str(p) for p in options.rules],
+        "trusted": list(options.trusted),
+        "objective": "offloads",
+    }
 
 
 def _limited(matched: Matched) -> tuple[str, ...]:

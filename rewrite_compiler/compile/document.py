@@ -55,16 +55,24 @@ def _body(p: Program, o: Offload, node: Node) -> Program:
     return body_of(o.mapping, [p.types[v] for v in node.inputs], dict(node.attributes))
 
 
-def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits = DEFAULT) -> Plan:
-    """Return the plan of a plan JSON file; its model must be where the plan says, relative to the plan or as it is."""
+def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits = DEFAULT, *, rules: Sequence[Path] = ()) -> Plan:
+    """Return the plan of a plan JSON file; its model must be where the plan says, relative to the plan or as it is.
+
+    Rule files are code, so those the plan was made with must be given again.
+    """
     document = _document(path)
+    if len(rules) != len(document["settings"]["rules"]):
+        named = ", ".join(document["settings"]["rules"]) or "none"
+        raise UsageError(
+            "F220", f"Rule files must be those the plan was made with ({named})", place=str(path), help="give them with --rules"
+        )
     model = _model_path(path, document["model"])
     if not model.is_file():
         raise UsageError("F101", f"there is no file {model}, which the plan was made of", place=str(path), help="put the model back")
     settings = document["settings"]
     options = Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
-        without=tuple(settings["without"]), limits=limits,
+        without=tuple(settings["without"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
     )  # fmt: skip
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
     if plan.model["sha256"] != document["model"]["sha256"]:
@@ -148,11 +156,15 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
             formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
         except InputError as error:
             raise error.at(str(path)) from None
-        if formats and formats.keys() != o.mapping.format_choices.keys():
-            known = ", ".join(o.mapping.format_choices)
+        if formats and formats.keys() != set(o.mapping.format_names):
+            known = ", ".join(o.mapping.format_names)
             raise InputError(
                 "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=str(path), help="compile the model again"
             )
+        if formats and not o.mapping.are_derived(formats):
+            wrong = ", ".join(o.mapping.derived)
+            sentence = f"the format of {wrong} of {o.id} must be the one that follows from the other formats"
+            raise InputError("F220", sentence, place=str(path), help="compile the model again")
         offloads.append(replace(o, formats=formats))
     calibration = document.get("calibration")
     return replace(plan, offloads=tuple(offloads), calibration=None if calibration is None else Calibration(**calibration))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..lang.formats import Format
 from ..lang.named import Data
-from ..target import Device
+from ..target import Device, StreamedDevice
 from .plan import Offload
 
 
@@ -53,7 +53,7 @@ class Prepared:
     def __post_init__(self) -> None:
         self.codes = {n: _encode(self.offload.formats[n], x) for n, x in self.constants.items()}
 
-    def run(self, device: Device, operands: Mapping[str, Data]) -> tuple[tuple[Data, ...], Statistics]:
+    def run(self, device: Device | StreamedDevice, operands: Mapping[str, Data]) -> tuple[tuple[Data, ...], Statistics]:
         """Return the results [samples, …] as float32 for moving operands [samples, …], and what was seen."""
         o = self.offload
         codes = {**self.codes, **{n: _encode(o.formats[n], x) for n, x in operands.items()}}
@@ -70,7 +70,7 @@ class Prepared:
         seen.range_out = _range(totals.values())
         return tuple(totals.values()), seen
 
-    def call(self, device: Device, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
+    def call(self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
         """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
         o = self.offload
         parts = {}

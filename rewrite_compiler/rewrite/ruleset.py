@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 
-from ..errors import SpecError
+from ..errors import InputError, SpecError
 from .rule import Rule
+from .userfile import module_at
 
 SHIPPED = "rewrite_compiler.rules"
 
@@ -27,6 +29,14 @@ def shipped_rules() -> tuple[Rule, ...]:
     package = importlib.import_module(SHIPPED)
     names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
     return collect(r for n in names for r in rules_in(importlib.import_module(f"{SHIPPED}.{n}")))
+
+
+def rules_at(path: Path) -> tuple[Rule, ...]:
+    """Return the rules that a user's file defines; InputError R101 when it defines none."""
+    found = tuple(rules_in(module_at(path, "rule", "F101")))
+    if not found:
+        raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
+    return found
 
 
 def collect(rules: Iterable[Rule]) -> tuple[Rule, ...]:

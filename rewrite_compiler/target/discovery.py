@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
-import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import FlexmatchError, InputError, UsageError, did_you_mean
+from ..errors import UsageError, did_you_mean
+from ..rewrite.userfile import module_at
 from .target import Target
 
 SHIPPED = "rewrite_compiler.targets"
@@ -34,7 +33,7 @@ def find_target(text: str) -> Target:
 def load_target(name: str) -> Target:
     """Return a target by its name or the path of its Python file."""
     if name.endswith(".py") or "/" in name:
-        return _target_in(_module_at(Path(name)), name)
+        return _target_in(module_at(Path(name), "target", "F201"), name)
     if name not in target_names():
         raise UsageError("F201", f'there is no accelerator called "{name}"', help=_suggestion(name))
     for entry in entry_points(group=GROUP):
@@ -58,32 +57,6 @@ def _parameters(name: str, text: str) -> dict[str, str]:
             raise UsageError("F203", f'a parameter of {name} is written key=value, not "{part}"')
         given[key] = value
     return given
-
-
-def _module_at(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError("F201", f"there is no target file {path}", help="give the path of a Python file that defines a Target")
-    spec = importlib.util.spec_from_file_location(f"flexmatch_target_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise UsageError("F201", f"{path} is not a Python file", help="a target file ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except FlexmatchError as error:
-        raise error.at(str(path)) from None
-    except Exception as error:
-        raise InputError(
-            "R100", f"the target file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)
-        ) from None
-    return module
-
-
-def _user_line(path: Path, error: Exception) -> str:
-    """Return the last line of the user's file that an exception went through."""
-    if isinstance(error, SyntaxError) and error.lineno is not None:
-        return f"{path}:{error.lineno}"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.absolute()]
-    return f"{path}:{lines[-1]}" if lines else str(path)
 
 
 def _target_in(module: ModuleType, name: str) -> Target:

@@ -1,0 +1,43 @@
+"""Rules from files: each is judged before it is used; one that is not proved is refused, or stamped when it is trusted by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import AnswerNo, UsageError
+from ..prove.rules import prove_rule
+from ..rewrite.rule import Rule
+from ..rewrite.ruleset import collect, rules_at
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The rules that may be used, and what the plan says of those used on trust."""
+
+    rules: tuple[Rule, ...]
+    notes: tuple[str, ...]
+
+
+def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str]) -> Admitted:
+    """Return shipped rules, which have their certificates, with those of files; AnswerNo R102 or R103 for one that is not proved."""
+    added = [r for path in paths for r in rules_at(path)]
+    names = {r.name for r in added}
+    for name in trusted:
+        if name not in names:
+            raise UsageError("F203", f'no rule file has a rule called "{name}"', help=f"rules given: {', '.join(sorted(names)) or 'none'}")
+    notes = [note for r in added if (note := _judged(r, trusted))]
+    return Admitted(collect((*shipped, *added)), tuple(notes))
+
+
+def _judged(r: Rule, trusted: Sequence[str]) -> str:
+    """Judge a rule; return the stamp of one that is used on trust."""
+    proof = prove_rule(r)
+    if proof.is_proved:
+        return ""
+    if r.name in trusted:
+        return f"rule {r.name} is {proof.verdict} and used on trust (R108)"
+    problem = proof.problem
+    assert problem is not None
+    raise AnswerNo(problem.code, problem.sentence, place=problem.place, help=f"{problem.help}, or name it with --trust-unproved")

@@ -1,0 +1,37 @@
+"""Python files that a user names: they are code, and run as such; what goes wrong in them is told in their own lines."""
+
+from __future__ import annotations
+
+import importlib.util
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from ..errors import FlexmatchError, InputError, UsageError
+
+
+def module_at(path: Path, kind: str, code: str) -> ModuleType:
+    """Return the module of a Python file of some kind ("target", "rule"); UsageError `code` when there is none, R100 when it fails."""
+    if not path.is_file():
+        raise UsageError(code, f"there is no {kind} file {path}", help=f"give the path of a Python file that defines a {kind.capitalize()}")
+    spec = importlib.util.spec_from_file_location(f"flexmatch_{kind}_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(code, f"{path} is not a Python file", help=f"a {kind} file ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except FlexmatchError as error:
+        raise error.at(str(path)) from None
+    except Exception as error:
+        raise InputError(
+            "R100", f"the {kind} file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)
+        ) from None
+    return module
+
+
+def _user_line(path: Path, error: Exception) -> str:
+    """Return the last line of the user's file that an exception went through."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{path}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.absolute()]
+    return f"{path}:{lines[-1]}" if lines else str(path)
