@@ -12,11 +12,10 @@ from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
 from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
-from ..ila.simulate import Simulator
 from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
-from ..target import SimulatedDevice, body_of
+from ..target import SimulatedDevice, SimulatedStream, body_of, simulated_device
 from .segments import Segment, segments
 
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -88,16 +87,14 @@ class Engine:
         p = self.plan.program
         values: dict[Value, Data] = {v: inputs[p.names[v]][part] for v in p.inputs}
         samples = len(next(iter(values.values())))
-        devices: dict[str, SimulatedDevice] = {}
+        devices: dict[str, SimulatedDevice | SimulatedStream] = {}
         seen: dict[str, Statistics] = {}
         for segment, host in self.steps:
             if host is not None:
                 values.update(host.run({v: values[v] for v in host.program.inputs}))
             for o in segment.offloads:
                 if o.target.name not in devices:
-                    devices[o.target.name] = SimulatedDevice(
-                        Simulator(self.ilas[o.target.name], reading=self.reading, strict=True, samples=samples)
-                    )
+                    devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
                 results, seen[o.id] = self._offload(o, devices[o.target.name], values, COMPARED_SAMPLES - part.start)
                 values.update(zip(o.node.outputs, results, strict=True))
             for v in segment.dead:
@@ -106,7 +103,7 @@ class Engine:
         return outputs, seen, sum(d.sim.executed for d in devices.values())
 
     def _offload(
-        self, o: Offload, device: SimulatedDevice, values: Mapping[Value, Data], compared: int
+        self, o: Offload, device: SimulatedDevice | SimulatedStream, values: Mapping[Value, Data], compared: int
     ) -> tuple[tuple[Data, ...], Statistics]:
         moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
         results, seen = self.prepared[o.id].run(device, moving)

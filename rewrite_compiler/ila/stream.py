@@ -40,8 +40,6 @@ class Stream(Simulator):
 
         Both are changed in place where the device writes them, so they must be writable there.
         """
-        if samples and reading == "oracle":
-            raise UsageError("F203", "the reading oracle runs one sample at a time", help="leave samples out, or use reading arrays")
         super().__init__(ila, reading=reading, strict=strict, samples=samples)
         self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
         self.held: tuple[str, ...] = ()  # tokens that earlier runs left
@@ -71,6 +69,8 @@ class Stream(Simulator):
         batch = (self.sample_axis,) if words.ndim == 2 else ()
         if batch and len(words) != max(self.samples, 1):
             raise UsageError("F203", f"{name} must be given for {max(self.samples, 1)} samples, not {len(words)}")
+        if self.reading != "arrays" and batch:  # generated code sees the attached memory only
+            words, batch = words[0], ()
         contents = words.astype(memory.data.dtype)
         if not memory.overlay([first], contents, batch):
             store, (origin,) = memory.claim([first], [first + words.shape[-1] - 1], batch, self.machine.axes)

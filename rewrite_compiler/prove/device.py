@@ -1,13 +1,15 @@
-"""A device that executes a driver on z3 terms: control is concrete, data symbolic."""
+"""Devices that execute a driver on z3 terms: control is concrete, data symbolic."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from ..ila import Ila
 from ..ila.model import Instruction
+from ..ila.queues import Issue, schedule
 from ..ila.simulate import DeviceHang
 from ..lang.binders import static_shape
 from ..lang.named import Data
@@ -19,7 +21,8 @@ class SymbolicDevice:
 
     def __init__(self, ila: Ila) -> None:
         self.ila = ila
-        memories = {s.leaf: np.full(static_shape(s.leaf), s.reset, object) for s in ila.states.values()}
+        inside = [s for s in ila.states.values() if s.name not in ila.externals]
+        memories = {s.leaf: np.full(static_shape(s.leaf), s.reset, object) for s in inside}
         self.symbolic = Symbolic(memories, uninterpreted_tables=True)
         self.executed = 0
 
@@ -59,6 +62,49 @@ class SymbolicDevice:
             given = operands.get(name, np.zeros(shape, object))
             self.symbolic.bind(operand.leaf, given.reshape(shape))
         self.symbolic.run(instruction.update)
+
+
+class SymbolicStream(SymbolicDevice):
+    """A streamed device on terms: the queues order the stream, then each instruction runs by its update."""
+
+    def __init__(self, ila: Ila) -> None:
+        super().__init__(ila)
+        self.pending: list[Issue] = []
+
+    def attach(self, memory: str, words: int) -> None:
+        """Give it a new external memory of so many words from address 0."""
+        external = self.ila.externals[memory]
+        self.symbolic.bind(external.leaf, np.zeros(words, object))
+        self.symbolic.bind(external.base, np.array(0, object))
+        self.symbolic.bind(external.size, np.array(words, object))
+
+    def place(self, memory: str, address: int, words: Data) -> None:
+        """Write words to an external memory."""
+        self.symbolic.memories[self.ila.externals[memory].leaf][address : address + len(words)] = _objects(words)
+
+    def fetch(self, memory: str, address: int, count: int) -> Data:
+        """Return words of an external memory."""
+        return np.array(self.symbolic.memories[self.ila.externals[memory].leaf][address : address + count], object)
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        """Append one instruction to the stream."""
+        given: dict[str, Any] = {**dict.fromkeys(self.ila.instructions[instruction].operands, 0), **operands}
+        self.pending.append(Issue(len(self.pending), self.ila.instructions[instruction], given))
+
+    def wait(self) -> None:
+        """Run the stream and take the interrupt; DeviceHang when a queue waits for ever."""
+        made = schedule(self.ila.queues, self.pending)
+        self.pending = []
+        if made.waiting:
+            raise DeviceHang(f"queue {made.waiting[0][0]}", made.waiting[0][1])
+        for turn in made.turns:
+            self._run(turn.issue.instruction, {n: _objects(x) for n, x in turn.issue.operands.items()})
+        super().wait()
+
+
+def symbolic_device(ila: Ila) -> SymbolicDevice:
+    """Return a device at the reset state that runs a model on terms."""
+    return SymbolicStream(ila) if ila.externals else SymbolicDevice(ila)
 
 
 def _objects(x: object) -> Data:

@@ -17,15 +17,14 @@ import numpy as np
 from ..errors import FlexmatchError
 from ..fit import Refusal, tile
 from ..ila import Ila
-from ..ila.simulate import Simulator
 from ..lang.arrays import evaluate
 from ..lang.binders import Leaf
 from ..lang.formats import Format
 from ..lang.named import Data
 from ..lang.smt import Symbolic, prove_equal, symbols, within
 from ..lang.smt_single import restored
-from ..target import Mapping, SimulatedDevice, Target
-from .device import SymbolicDevice
+from ..target import Mapping, Target, simulated_device
+from .device import symbolic_device
 from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
 
 SEED = 7
@@ -99,7 +98,7 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     formats = _formats(m, SCALES)
     leaves = _leaves(m, sizes, formats)
     operands = {n: symbols(n, shape) for n, shape in _shapes(m, sizes).items()}
-    device = SymbolicDevice(ila)
+    device = symbolic_device(ila)
     found = m.run_driver(device, operands, formats, _attributes(m, sizes))
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes)))]
@@ -133,7 +132,7 @@ def _numeric(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Counterexample
     for n, leaf in leaves.items():
         low, high = formats[n].codes
         codes[n] = random.integers(low or 0, (high or 0) + 1, [int(s) for s in leaf.shape])  # type: ignore[arg-type]
-    device = SimulatedDevice(Simulator(ila, strict=True))
+    device = simulated_device(ila)
     results = _tuple(m.run_driver(device, codes, formats, _attributes(m, sizes)))
     for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})

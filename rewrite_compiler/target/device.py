@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from ..ila import Ila
+from ..ila.mmio import assemble
 from ..ila.simulate import Simulator
-from ..lang.named import Data
+from ..ila.stream import WORD, Stream
+from ..lang.named import Data, storage_dtype
 
 
 class Device(Protocol):
@@ -26,6 +29,64 @@ class Device(Protocol):
 
     def wait(self) -> None:
         """Wait for the interrupt."""
+
+
+class StreamedDevice(Protocol):
+    """An accelerator that takes a stream of instructions and works on memory outside of it."""
+
+    def attach(self, memory: str, words: int) -> None:
+        """Give it a new external memory of so many words from address 0."""
+
+    def place(self, memory: str, address: int, words: Data) -> None:
+        """Write words [count] to an external memory, [samples, count] where they depend on samples."""
+
+    def fetch(self, memory: str, address: int, count: int) -> Data:
+        """Return words of an external memory, [samples, count] on a device with samples."""
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        """Append one instruction to the stream."""
+
+    def wait(self) -> None:
+        """Run the stream, up to its interrupt."""
+
+
+def simulated_device(ila: Ila, *, reading: str = "arrays", strict: bool = True, samples: int = 0) -> SimulatedDevice | SimulatedStream:
+    """Return a device at the reset state that is a simulator of the model."""
+    if ila.externals:
+        return SimulatedStream(Stream(ila, reading=reading, strict=strict, samples=samples))
+    return SimulatedDevice(Simulator(ila, reading=reading, strict=strict, samples=samples))
+
+
+@dataclass(frozen=True)
+class SimulatedStream:
+    """A streamed device that is a simulator; external memory that depends on samples makes its data state carry the sample axis."""
+
+    sim: Stream
+    pending: list[int] = field(default_factory=list)
+
+    def attach(self, memory: str, words: int) -> None:
+        """Give it a new external memory."""
+        self.sim.give(memory, np.zeros(words, storage_dtype(self.sim.ila.externals[memory].leaf.interval)))
+
+    def place(self, memory: str, address: int, words: Data) -> None:
+        """Write words to an external memory."""
+        self.sim.place(memory, address, words)
+
+    def fetch(self, memory: str, address: int, count: int) -> Data:
+        """Return words of an external memory."""
+        found = self.sim.fetch(memory, address, count)
+        return found if self.sim.samples else found[0]
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        """Append one instruction to the stream."""
+        self.pending.append(assemble(self.sim.ila.instructions[instruction], **operands)[WORD])
+
+    def wait(self) -> None:
+        """Run the stream as the queues order it, and take the interrupt."""
+        stream = list(self.pending)
+        self.pending.clear()
+        self.sim.run(stream)
+        self.sim.wait_for_interrupt()
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ class Mapping:
     Several patterns may share an operation (a layer with and without an activation); `shared` are groups of tensors that
     the device keeps in one format, `whole` are dimensions that a call takes undivided; `trials` are the sizes at which the
     mapping is proved, the first symbolically (default: from the units and capacities); `search` are tensors whose format is
-    the candidate with the least error on calibration samples, because the device keeps inner state in it.
+    the candidate with the least error on calibration samples, because the device keeps inner state in it; `derived` are
+    formats that follow from those of other tensors, which they name as parameters.
     """
 
     target: str
@@ -96,6 +97,7 @@ class Mapping:
     codes: Callable[..., Any] | None = None
     capacities: Callable[..., Iterable[Limit]] | None = None
     search: MappingOf[str, Sequence[Format]] = field(default_factory=dict)
+    derived: MappingOf[str, Callable[..., Format]] = field(default_factory=dict)
     parameters: MappingOf[str, str] = field(default_factory=dict)  # of the configured target
 
     @property
@@ -123,7 +125,20 @@ class Mapping:
         joint = dict(largest)
         for group in self.shared:
             joint.update(dict.fromkeys(group, max(largest[n] for n in group)))
-        return {n: choose(joint[n]) for n, choose in self.format_choices.items()}
+        return self._with_derived({n: choose(joint[n]) for n, choose in self.format_choices.items()})
+
+    def _with_derived(self, formats: MappingOf[str, Format]) -> dict[str, Format]:
+        """Return formats with those that follow from others."""
+        return {**formats, **{n: f(**accepted(f, formats)) for n, f in self.derived.items()}}
+
+    def are_derived(self, formats: MappingOf[str, Format]) -> bool:
+        """Tell whether the formats that follow from others are what they must be."""
+        return self._with_derived(formats) == dict(formats)
+
+    @property
+    def format_names(self) -> tuple[str, ...]:
+        """The tensors that have a format."""
+        return (*self.format_choices, *self.derived)
 
     @property
     def format_choices(self) -> MappingOf[str, FormatFor]:
@@ -147,7 +162,7 @@ class Mapping:
     def with_format(self, formats: MappingOf[str, Format], name: str, format_: Format) -> dict[str, Format]:
         """Return formats with another one for a tensor and all that share it."""
         group = next((g for g in self.shared if name in g), (name,))
-        return {**formats, **dict.fromkeys(group, format_)}
+        return self._with_derived({**formats, **dict.fromkeys(group, format_)})
 
     def unit_sizes(self, sizes: MappingOf[str, int]) -> dict[str, int]:
         """Return the smallest tile: a unit of each dimension, all of a whole one."""
@@ -184,6 +199,7 @@ class Declared(TypedDict, total=False):
     whole: str
     trials: Sequence[MappingOf[str, Any]]
     search: MappingOf[str, Sequence[Format]]
+    derived: MappingOf[str, Callable[..., Format]]
 
 
 def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared]) -> Mapping:
@@ -214,6 +230,7 @@ def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared
         tuple(declared.get("whole", "").split()),
         tuple(declared.get("trials", ())),
         search=dict(declared.get("search", {})),
+        derived=dict(declared.get("derived", {})),
     )
 
 

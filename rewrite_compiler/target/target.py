@@ -32,7 +32,7 @@ class Target:
         `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `formats` choose each tensor's format; `units`
         are the sizes in which dimensions are divided, `whole` ("t h") those that are not; `shared` are groups of tensors
         ("h y") that the device keeps in one format; `trials` are the sizes of its proofs; `search` are tensors whose format
-        is tried out on calibration samples.
+        is tried out on calibration samples; `derived` are functions from the formats of others, by name, to a tensor's own.
         """
 
         def decorate(f: Callable[..., Any]) -> Mapping:
