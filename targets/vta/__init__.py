@@ -1,0 +1,6 @@
+"""VTA: which operations its tensor unit accelerates, in which formats, within which capacities, and by which instructions."""
+
+from . import dense
+from .base import target
+
+__all__ = ["dense", "target"]

@@ -1,0 +1,131 @@
+"""VTA as a target: its design parameters, its number format, and how tensors lie in its memories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila_models import vta as model
+from rewrite_compiler.ila_models.vta.config import ITERATION_BITS, Config
+from rewrite_compiler.ila_models.vta.fields import ENCODINGS
+from rewrite_compiler.lang import Fixed
+from rewrite_compiler.target import Limit, Target
+
+Codes = np.ndarray[Any, Any]
+MOST_ITERATIONS = (1 << ITERATION_BITS) - 1
+MOST_ELEMENTS = (1 << 16) - 1  # of one row of a LOAD or STORE
+UOP_BYTES = 4
+
+
+def _values(default: int, others: Iterable[int]) -> tuple[str, ...]:
+    return tuple(map(str, (default, *(n for n in others if n != default))))
+
+
+_DEFAULT = Config()
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "encoding": tuple(ENCODINGS),
+    "behaviour": model.BEHAVIOURS,
+    "log_batch": _values(_DEFAULT.log_batch, range(3)),
+    "log_block": _values(_DEFAULT.log_block, range(3, 6)),
+    "log_uop_buffer": _values(_DEFAULT.log_uop_buffer, range(10, 16)),
+    "log_inp_buffer": _values(_DEFAULT.log_inp_buffer, range(10, 19)),
+    "log_wgt_buffer": _values(_DEFAULT.log_wgt_buffer, range(12, 21)),
+    "log_acc_buffer": _values(_DEFAULT.log_acc_buffer, range(12, 20)),
+}
+
+
+def build(encoding: str, behaviour: str, **sizes: str) -> Ila:
+    """Return the model for parameter values as they are written."""
+    return model.build(encoding, behaviour, **{name: int(n) for name, n in sizes.items()})
+
+
+def config(p: Mapping[str, str]) -> Config:
+    """Return the sizes of a design from the target's parameters."""
+    return _config(tuple((name, int(n)) for name, n in p.items() if name.startswith("log_")))
+
+
+@lru_cache(maxsize=64)
+def _config(sizes: tuple[tuple[str, int], ...]) -> Config:
+    return Config(**dict(sizes))
+
+
+target = Target(
+    "vta",
+    build,
+    PARAMETERS,
+    "VTA, an int8 tensor accelerator: blocks of a matrix product, accumulated in 32 bits.",
+    (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
+)
+
+
+def int8(largest: float) -> Fixed:
+    """Return the 8-bit format with the finest power-of-two step in which `largest` does not saturate."""
+    if not largest > 0:
+        return Fixed(8, 7)
+    mantissa, exponent = math.frexp(largest)
+    return Fixed(8, 7 - exponent - (mantissa > 127 / 128))
+
+
+def accumulator(x: Fixed, w: Fixed) -> Fixed:
+    """Return the format of sums of products: a step is the product of both steps."""
+    return Fixed(32, x.fraction + w.fraction)
+
+
+def elements(size: int, extent: int) -> int:
+    """Return how many elements of so many rows or columns hold a size."""
+    return -(-size // extent)
+
+
+def to_elements(x: Codes, rows: int, columns: int) -> Codes:
+    """Return codes [(samples,) r, c] as elements of rows × columns, [(samples,) scalars]: rows outer, missing scalars 0."""
+    *lead, r, c = x.shape
+    down, across = elements(r, rows), elements(c, columns)
+    whole = np.zeros((*lead, down * rows, across * columns), x.dtype)
+    whole[..., :r, :c] = x
+    return whole.reshape(*lead, down, rows, across, columns).swapaxes(-3, -2).reshape(*lead, -1)
+
+
+def from_elements(scalars: Codes, shape: tuple[int, int], rows: int, columns: int) -> Codes:
+    """Return codes [(samples,) r, c] from scalars of elements of rows × columns."""
+    r, c = shape
+    down, across = elements(r, rows), elements(c, columns)
+    blocks = scalars.reshape(*scalars.shape[:-1], down, across, rows, columns).swapaxes(-3, -2)
+    return blocks.reshape(*scalars.shape[:-1], down * rows, across * columns)[..., :r, :c]
+
+
+def to_bytes(codes: Codes) -> Codes:
+    """Return 8-bit codes as the bytes of a DRAM image; codes may be terms of a proof."""
+    return codes % 256 if codes.dtype == object else (codes % 256).astype(np.uint8)
+
+
+def from_bytes(planes: Codes) -> Codes:
+    """Return signed words from their bytes [(samples,) bytes, n], lowest first; bytes may be terms of a proof."""
+    wide = planes if planes.dtype == object else planes.astype(np.int64)
+    count = planes.shape[-2]
+    word, half = wide[..., 0, :], 1 << 8 * count - 1
+    for n in range(1, count):
+        word = word + (1 << 8 * n) * wide[..., n, :]
+    return np.asarray((word + half) % (2 * half) - half)
+
+
+def micro_ops(words: Iterable[int]) -> Codes:
+    """Return micro-ops as bytes."""
+    return np.array(list(words), "<u4").view(np.uint8)
+
+
+def buffer_limits(c: Config, rows: int, inner: int, columns: int) -> Iterator[Limit]:
+    """Capacities of a product of so many elements along rows, inner dimension and columns that stays on chip (section 9)."""
+    for what, needs, sort in (
+        ("input elements", rows * inner, "inp"),
+        ("weight elements", columns * inner, "wgt"),
+        ("accumulator elements", rows * columns, "acc"),
+        ("micro-ops", inner, "uop"),
+    ):
+        yield Limit(what, needs, min(c.depth(sort), MOST_ELEMENTS))
+    yield Limit("iterations of a loop", max(rows, columns), MOST_ITERATIONS)
