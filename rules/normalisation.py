@@ -1,6 +1,6 @@
-"""Batch normalisation as a scale and a bias, which then fold into the weights before it."""
+"""Batch normalisation as a scale and a bias, which then fold into the weights before it; layer norm on rank 2."""
 
-from rewrite_compiler import Float, IsConstant, Law, Tensor, Where, rule
+from rewrite_compiler import Float, Int, IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
 
 
@@ -10,3 +10,12 @@ def batch_norm_as_scale_and_bias(x: Tensor, g: Tensor, b: Tensor, m: Tensor, v: 
     k = o.div(g, o.sqrt(o.add(v, o.full(v.shape, eps))))
     constant = Where(IsConstant(g), IsConstant(b), IsConstant(m), IsConstant(v))
     return o.batch_norm(x, g, b, m, v, eps), o.bias_add(o.scale(x, k, axis=1), o.sub(b, o.mul(m, k)), axis=1), constant
+
+
+@rule(grade="E")
+def flatten_layer_norm(x: Tensor, g: Tensor, b: Tensor, axis: Int, eps: Float) -> Law:
+    """layer_norm(x) = reshape(layer_norm(reshape(x, (rows, n)))), g and b flat"""
+    y = o.layer_norm(x, g, b, axis=axis, epsilon=eps)
+    n = g.size
+    rows = o.layer_norm(o.reshape(x, (x.size // n, n)), o.reshape(g, (n,)), o.reshape(b, (n,)), axis=1, epsilon=eps)
+    return y, o.reshape(rows, y.shape), Where(x.rank != 2, n > 0)

@@ -82,6 +82,7 @@ class HostProgram:
             if not different:
                 return Batching(places)
             why = f"value {self.program.names[different[0]]} has other bits in a batch of two"
+            self.sessions.pop(2)  # it carries the samples along these axes
         return Batching(None, why)
 
     def _choices(self) -> Iterator[dict[Value, Place]]:

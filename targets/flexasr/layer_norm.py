@@ -1,0 +1,104 @@
+"""FlexASR's layer norm: one engine of the global buffer, in place, one timestep after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from rewrite_compiler import Float, IsConstant, Tensor, Where
+from rewrite_compiler import ops as o
+from rewrite_compiler.ila_models.flexasr.numerics import INVSQRT, encode, fixed
+from rewrite_compiler.lang import Array, Expr, array, lift, reduce_sum, signed, trunc_div
+from rewrite_compiler.target import Device, Limit
+
+from .base import (
+    LANES,
+    MOST_VECTORS,
+    Codes,
+    Formats,
+    adaptivfloat,
+    large_buffer_limits,
+    load_timesteps,
+    store_timesteps,
+    target,
+    vectors,
+)  # fmt: skip
+
+
+@target.accelerates(
+    axes="x: t n; g: n; b: n; y: t n",
+    formats=dict.fromkeys("xgby", adaptivfloat),
+    shared=("x y",),  # normalised in place: one format
+    whole="n",
+    trials=tuple({"t": t, "n": n, "epsilon": 1e-5} for t, n in ((1, 16), (2, 48), (17, 256), (256, MOST_VECTORS * LANES))),
+)
+def layer_norm(x: Tensor, g: Tensor, b: Tensor, epsilon: Float) -> tuple[Tensor, Where]:
+    """Layer norm of every row: (x − μ) / √(σ² + ε) · g + b; the device has no ε and takes whole vectors only."""
+    # a padded row has another mean and another variance
+    return o.layer_norm(x, g, b, axis=1, epsilon=epsilon), Where(x.rank == 2, x.shape[1] % LANES == 0, IsConstant(g), IsConstant(b))
+
+
+@layer_norm.limits
+def layer_norm_limits(t: int, n: int) -> Iterator[Limit]:
+    """Capacities of one call (specification, section 8)."""
+    yield Limit("vectors of a timestep", vectors(n), MOST_VECTORS)
+    yield from large_buffer_limits(t, vectors(n))
+
+
+@layer_norm.numerics
+def layer_norm_codes(x: Array, g: Array, b: Array, f: Formats) -> Array:
+    """Sums wrap at 20 bits a vector and 24 bits a row; both divisions go toward zero; then four 20-bit operations and one rounding."""
+    t, n = (int(size) for size in x.shape)  # type: ignore[arg-type]
+    bias = f["x"].bias
+
+    def word(t: Expr, j: Expr) -> Expr:
+        return fixed(x[t, j], bias)
+
+    def mean_of(t: Expr, term: Callable[[Expr], Expr]) -> Expr:
+        def vector(v: Expr) -> Expr:
+            return signed(reduce_sum(lambda j: term(word(t, v * LANES + j)), LANES), 20)
+
+        return signed(trunc_div(signed(reduce_sum(vector, n // LANES), 24), n), 20)
+
+    mean = array(lambda t: mean_of(t, lambda a: a), (t,))
+    square = array(lambda t: mean_of(t, lambda a: signed((a * a) >> 14, 20)), (t,))
+    scale = array(lambda t: INVSQRT(signed(square[t] - signed((mean[t] * mean[t]) >> 14, 20), 20)), (t,))
+
+    def element(t: Expr, j: Expr) -> Expr:
+        y = signed((signed(word(t, j) - mean[t], 20) * scale[t]) >> 14, 20)
+        y = signed((y * fixed(g[j], f["g"].bias)) >> 14, 20)
+        return encode(signed(y + fixed(b[j], f["b"].bias), 20), lift(bias))
+
+    return array(element, (t, n))
+
+
+def is_usable(x: Codes, f: Formats) -> Codes:
+    """Tell of every row of codes x [(samples,) t, n] whether no sum wraps and the variance is at least 2^-10.
+
+    Of other rows the device returns what the numerics say, which has nothing to do with a layer norm (specification, 6.5).
+    """
+    words = np.asarray(f["x"].values_of(x) * (1 << 14)).astype(np.int64)
+    squares = (words * words) >> 14
+    sums, square_sums = (a.reshape(*a.shape[:-1], -1, LANES).sum(-1) for a in (words, squares))
+    mean, square = (a.sum(-1) // x.shape[-1] for a in (sums, square_sums))
+    inside = (np.abs(sums) < 1 << 19).all(-1) & (square_sums < 1 << 19).all(-1) & (squares < 1 << 19).all(-1)
+    return np.asarray(inside & (square_sums.sum(-1) < 1 << 23) & (square - ((mean * mean) >> 14) >= 16))
+
+
+@layer_norm.driver
+def drive_layer_norm(device: Device, x: Codes, g: Codes, b: Codes, f: Formats) -> Codes:
+    """Emit one call: x [(samples,) t, n], g and b [n] → y [(samples,) t, n], all codes."""
+    timesteps, count = x.shape[-2], vectors(x.shape[-1])
+    device.issue("config_gb_core_mem_mngr_large", num_vector_0=count, base_0=0)
+    device.issue("config_gb_core_mem_mngr_small", base_5=0, base_6=count)
+    for base, a in ((0, g), (count, b)):
+        device.store("gb_core_store_small", index=base + np.arange(count), vector=a.reshape(count, LANES))
+    store_timesteps(device, x, count)
+    device.issue(
+        "config_gb_layer_norm", is_valid=1, memory_index_1=0, num_vector_1=count, num_timestep_1=timesteps,
+        adpbias_1=f["x"].bias, adpbias_3=f["b"].bias, adpbias_4=f["g"].bias,
+    )  # fmt: skip
+    device.issue("gb_layer_norm_start")
+    device.wait()
+    return load_timesteps(device, timesteps, count, 0)
