@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..errors import AnswerNo
 from .common import emit_json, one_of, options, parser, plan_of, steering, whole_number
 from .output import is_live, say
 
@@ -32,7 +33,15 @@ def run(arguments: Sequence[str]) -> int:
     )
     emit_json(report.document, given.json)
     say(given, cosim_lines(report.document))
+    refuse_mismatches(report.document)
     return 0
+
+
+def refuse_mismatches(document: Mapping[str, Any]) -> None:
+    """Raise AnswerNo C104 when an audit found results that the oracle does not give."""
+    wrong, audited = (document["simulator"][key] for key in ("audit_mismatches", "audited"))
+    if wrong:
+        raise AnswerNo("C104", f"{wrong} of {audited} audited results differ from the oracle", help="this is a bug of flexmatch: report it")
 
 
 def simulation_options(made: argparse.ArgumentParser) -> None:
@@ -44,6 +53,7 @@ def simulation_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
     made.add_argument("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
     made.add_argument("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    made.add_argument("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
     tiers = one_of("arrays", "oracle")
     made.add_argument(
         "--tier", type=tiers, default="arrays", metavar="arrays|oracle", help="how simulators compute; the answers are the same"
@@ -54,7 +64,7 @@ def settings(given: argparse.Namespace) -> Settings:
     """Return the settings that the arguments describe."""
     from ..cosim import Settings
 
-    return Settings(given.metric, given.samples, given.batch, given.threads, given.tier)
+    return Settings(given.metric, given.samples, given.batch, given.threads, given.tier, given.audit)
 
 
 def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,8 @@ class Statistics:
     squared_reference: float = 0.0
     max_abs_error: float = 0.0
     compared: int = 0
+    audited: int = 0
+    audit_mismatches: int = 0
 
     def merge(self, other: Statistics) -> None:
         """Add what another run saw."""
@@ -36,10 +38,15 @@ class Statistics:
         self.squared_reference += other.squared_reference
         self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
         self.compared += other.compared
+        self.audited += other.audited
+        self.audit_mismatches += other.audit_mismatches
 
 
 def _hull(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
     return min(a[0], b[0]), max(a[1], b[1])
+
+
+Observer = Callable[[Mapping[str, Data], Mapping[str, slice], Mapping[str, Data], Statistics], None]
 
 
 @dataclass
@@ -53,8 +60,13 @@ class Prepared:
     def __post_init__(self) -> None:
         self.codes = {n: _encode(self.offload.formats[n], x) for n, x in self.constants.items()}
 
-    def run(self, device: Device | StreamedDevice, operands: Mapping[str, Data]) -> tuple[tuple[Data, ...], Statistics]:
-        """Return the results [samples, …] as float32 for moving operands [samples, …], and what was seen."""
+    def run(
+        self, device: Device | StreamedDevice, operands: Mapping[str, Data], observe: Observer | None = None
+    ) -> tuple[tuple[Data, ...], Statistics]:
+        """Return the results [samples, …] as float32 for moving operands [samples, …], and what was seen.
+
+        `observe` gets the codes of the operands, the tile and the result codes of every call.
+        """
         o = self.offload
         codes = {**self.codes, **{n: _encode(o.formats[n], x) for n, x in operands.items()}}
         samples = len(next(iter(operands.values())))
@@ -62,7 +74,10 @@ class Prepared:
         totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), np.float32) for n in axes.results}
         seen = Statistics(range_in=_range(operands.values()))
         for slices in o.tiling.slices():
-            for name, y in self.call(device, codes, slices).items():
+            results = self.call(device, codes, slices)
+            if observe is not None:
+                observe(codes, slices, results, seen)
+            for name, y in results.items():
                 part = o.formats[name].values_of(y).astype(np.float32)
                 totals[name][(slice(None), *(slices[d] for d in axes.of[name]))] += part
                 seen.saturated += int(np.count_nonzero(np.abs(part) >= np.float32(o.formats[name].largest)))

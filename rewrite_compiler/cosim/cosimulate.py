@@ -36,6 +36,7 @@ class Settings:
     batch: int = BATCH
     threads: int = 0  # 0: one for each core
     tier: str = "arrays"
+    audit: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def cosimulate(
     inputs = dataset.inputs
     reference, seconds = _reference(plan.source, inputs, s.batch)
     started, cpu = time.perf_counter(), time.process_time()
-    outcome = Engine(plan, reading=s.tier, threads=s.threads).run(inputs, batch=s.batch, progress=progress)
+    outcome = Engine(plan, reading=s.tier, threads=s.threads, audit=s.audit).run(inputs, batch=s.batch, progress=progress)
     run = {
         "wall_seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds_per_sample": round((time.process_time() - cpu) / dataset.count, 6),
@@ -140,7 +141,12 @@ def _document(plan: Plan, data: Dataset, metric: Metric, reference: Mapping[str,
         "accelerated": {"value": second},
         "paired": {**vars(found), "same_predictions": same},
         "offloads": [_offload(o.id, outcome.statistics[o.id]) for o in plan.offloads],
-        "simulator": {"tier": s.tier, "audited": 0, "audit_mismatches": 0, "instructions": outcome.instructions},
+        "simulator": {
+            "tier": s.tier,
+            "audited": sum(x.audited for x in outcome.statistics.values()),
+            "audit_mismatches": sum(x.audit_mismatches for x in outcome.statistics.values()),
+            "instructions": outcome.instructions,
+        },
         "compared_samples": min(COMPARED_SAMPLES, data.count),
         "notes": [*plan.notes, *(f"host part ran one sample at a time: {why}" for why in outcome.host_batching)],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
 from ..target import SimulatedDevice, SimulatedStream, body_of, simulated_device
+from .audit import Audit
 from .segments import Segment, segments
 
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -39,6 +41,7 @@ class Engine:
     plan: Plan
     reading: str = "arrays"
     threads: int = 1
+    audit: int = 0  # results of each offload computed again by the oracle
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
 
@@ -106,7 +109,9 @@ class Engine:
         self, o: Offload, device: SimulatedDevice | SimulatedStream, values: Mapping[Value, Data], compared: int
     ) -> tuple[tuple[Data, ...], Statistics]:
         moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
-        results, seen = self.prepared[o.id].run(device, moving)
+        prepared = self.prepared[o.id]
+        audit = Audit(self.audit, self.ilas[o.target.name]) if compared == COMPARED_SAMPLES and self.audit else None
+        results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
         self._compare(o, moving, [r[: max(compared, 0)] for r in results], seen)
         return results, seen
 

@@ -102,6 +102,12 @@ def table(rows: Iterable[Row]) -> list[str]:
     return lines
 
 
+def _audited(simulator: Mapping[str, Any]) -> str:
+    """Return how many results the oracle gave too."""
+    wrong = simulator["audit_mismatches"]
+    return f"{counted(simulator['audited'], 'result')} computed again by the oracle, {wrong} different"
+
+
 def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
     """Return a co-simulation for people: the metric on host and accelerator, the paired difference, the worst offloads."""
     reference, accelerated, metric = document["reference"]["value"], document["accelerated"]["value"], document["metric"]
@@ -113,6 +119,7 @@ def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
         (targets, f"{metric} {number(accelerated)}{change(document['paired'])}"),
         ("samples", f"{document['samples']}" + _agreement(document)),
         ("simulator", speed),
+        *([("audited", _audited(simulator))] if simulator["audited"] else []),
         *_labelled("worst", worst_texts(document["offloads"])),
         *(("note", text) for text in document["notes"]),
         ("next", following),
