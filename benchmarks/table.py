@@ -1,0 +1,46 @@
+"""The README's table of results, from the record of `applications.py`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+RECORD = Path(__file__).parent / "results" / "applications.json"
+TITLES = (
+    "application",
+    "offloads on FlexASR",
+    "as written",
+    "metric",
+    "float32",
+    "FlexASR",
+    "difference (95 %)",
+    "same answers",
+    "co-simulation",
+)
+HEAD = "| " + " | ".join(TITLES) + " |"
+
+
+def line(row: dict[str, object]) -> str:
+    """Return one application as a row of the table."""
+    cells = [str(row["name"]), str(row["operations"]), str(row["offloads_exact"])]
+    if "metric" not in row:
+        return "| " + " | ".join([*cells, *["–"] * 6]) + " |"
+    interval = row["interval"]
+    assert isinstance(interval, list)
+    digits = 2 if row["metric"] == "perplexity" else 4
+    low, high = (f"{x:+.{digits}f}" for x in interval)
+    same = "–" if row["same_predictions"] is None else f"{100 * float(str(row['same_predictions'])):.1f} %"
+    values = [f"{float(str(row[k])):.{digits}f}" for k in ("reference", "accelerated")]
+    difference = f"{float(str(row['difference'])):+.{digits}f} ({low} … {high})"
+    seconds = f"{float(str(row['cosim_wall_seconds'])):.0f} s for {row['samples']}"
+    return "| " + " | ".join([*cells, f"{row['metric']}", *values, difference, same, seconds]) + " |"
+
+
+def table() -> str:
+    """Return the whole table."""
+    rows = json.loads(RECORD.read_text("utf-8"))["rows"]
+    return "\n".join([HEAD, "|" + "---|" * len(TITLES), *map(line, rows)])
+
+
+if __name__ == "__main__":
+    print(table())
