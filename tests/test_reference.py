@@ -118,3 +118,8 @@ def test_a_key_that_no_page_describes_is_noticed() -> None:
     plan = {"counts": {"flexasr": {"linear": 1}}, "offloads": [{"id": "a"}, {"news": 1}], "empty": []}
     assert set(keys(plan)) == {"counts.TARGET.OPERATION", "offloads[].id", "offloads[].news", "empty"}
     assert "offloads[].news" not in documented("plan.md")
+
+
+def test_the_page_names_the_schema_of_every_document() -> None:
+    written = set(re.findall(r'"(flexmatch\.\w+/\d+)"', "\n".join(p.read_text("utf-8") for p in (ROOT / "rewrite_compiler").rglob("*.py"))))
+    assert {row[1].strip("`") for row in rows(section(COMMANDS, "## Documents"))} == written
