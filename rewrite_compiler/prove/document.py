@@ -10,7 +10,7 @@ from ..ila.check import Check, check
 from ..rewrite.rule import Rule
 from ..target import Target
 from .mappings import prove_mappings
-from .rules import prove_rules
+from .rules import COUNT, prove_rules
 from .verdict import Proof
 
 SCHEMA = "flexmatch.prove/1"
@@ -31,9 +31,14 @@ class Verdicts:
         return all(p.is_proved for p in (*self.rules, *self.mappings)) and all(c.is_good for c in self.ilas)
 
 
-def prove(rules: Iterable[Rule], targets: Sequence[Target], progress: Progress = lambda _: None) -> Verdicts:
-    """Judge rules, the mappings of targets, and the models they are built on."""
-    proved = tuple(_reported(prove_rules(rules), progress))
+def prove(
+    rules: Iterable[Rule], targets: Sequence[Target] = (), progress: Progress = lambda _: None, *, instances: int = COUNT
+) -> Verdicts:
+    """Judge rules, the mappings of targets, and the models they are built on.
+
+    A rule with more than `instances` small instances is judged on so many, drawn with a fixed seed; its strength says so.
+    """
+    proved = tuple(_reported(prove_rules(rules, count=instances), progress))
     mappings = tuple(p for t in targets for p in _reported(prove_mappings(t), progress))
     return Verdicts(proved, mappings, tuple(check(t.ila()) for t in targets))
 
