@@ -1,4 +1,4 @@
-"""The reference pages say what the program has: its options, codes and limits, and every key of its documents."""
+"""The reference pages say what the program has: options, codes, limits, schemas and every key of its documents; every page is listed."""
 
 from __future__ import annotations
 
@@ -123,3 +123,8 @@ def test_a_key_that_no_page_describes_is_noticed() -> None:
 def test_the_page_names_the_schema_of_every_document() -> None:
     written = set(re.findall(r'"(flexmatch\.\w+/\d+)"', "\n".join(p.read_text("utf-8") for p in (ROOT / "rewrite_compiler").rglob("*.py"))))
     assert {row[1].strip("`") for row in rows(section(COMMANDS, "## Documents"))} == written
+
+
+def test_every_page_is_listed() -> None:
+    listed = set(re.findall(r"\]\(([\w/-]+\.md)\)", (ROOT / "docs" / "README.md").read_text("utf-8")))
+    assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")} - {"README.md"}
