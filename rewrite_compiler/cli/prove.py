@@ -26,7 +26,8 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("--all", action="store_true", help="judge every small instance of each rule: minutes")
     made.add_argument("--no-rules", action="store_true", help="judge no rules")
     given = options(made, arguments)
-    from ..prove.document import COUNT, prove, to_json
+    from ..prove.document import prove, to_json
+    from ..prove.rules import COUNT
     from ..rewrite.ruleset import rules_at, shipped_rules
     from ..target import find_target, target_names
 

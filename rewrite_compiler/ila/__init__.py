@@ -3,7 +3,7 @@
 from ..callable_module import make_callable
 from .mmio import Bus, assemble, mmio
 from .model import CONTROL, DATA, Bits, External, Ila, Instruction, Match, Operand, Queue, State, Wait, lanes_of
-from .registry import ila, model_names
+from .registry import ila
 
 __all__ = [
     "CONTROL",
