@@ -162,8 +162,7 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
                 "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=str(path), help="compile the model again"
             )
         if formats and not o.mapping.are_derived(formats):
-            wrong = ", ".join(o.mapping.derived)
-            sentence = f"the format of {wrong} of {o.id} must be the one that follows from the other formats"
+            sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
             raise InputError("F220", sentence, place=str(path), help="compile the model again")
         offloads.append(replace(o, formats=formats))
     calibration = document.get("calibration")

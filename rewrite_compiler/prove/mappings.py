@@ -21,7 +21,8 @@ from ..lang.arrays import evaluate
 from ..lang.binders import Leaf
 from ..lang.formats import Format
 from ..lang.named import Data
-from ..lang.smt import Symbolic, prove_equal, symbols, within
+from ..lang.smt import Symbolic, symbols, within
+from ..lang.smt_shared import prove_equal_sharing
 from ..lang.smt_single import restored
 from ..target import Mapping, Target, simulated_device
 from .device import symbolic_device
@@ -107,7 +108,7 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     ranges = {str(v): formats[n].codes for n, a in operands.items() for v in a.flat}
     premises = [c for n, a in operands.items() for c in within(a, formats[n].codes)]
     pairs = list(zip(restored(left, ranges), right, strict=True))
-    return prove_equal(pairs, [*device.symbolic.axioms, *meaning.axioms, *premises], seconds), device.executed
+    return prove_equal_sharing(pairs, [*device.symbolic.axioms, *meaning.axioms, *premises], seconds), device.executed
 
 
 def _numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:

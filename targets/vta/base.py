@@ -99,9 +99,15 @@ def from_elements(scalars: Codes, shape: tuple[int, int], rows: int, columns: in
     return blocks.reshape(*scalars.shape[:-1], down * rows, across * columns)[..., :r, :c]
 
 
-def to_bytes(codes: Codes) -> Codes:
-    """Return 8-bit codes as the bytes of a DRAM image; codes may be terms of a proof."""
-    return codes % 256 if codes.dtype == object else (codes % 256).astype(np.uint8)
+def to_bytes(codes: Codes, count: int = 1) -> Codes:
+    """Return codes [(samples,) n] as bytes of a DRAM image, `count` a code, lowest first; codes may be terms of a proof."""
+    if codes.dtype != object:
+        return np.ascontiguousarray(codes, np.int64)[..., None].view(np.uint8)[..., :count].reshape(*codes.shape[:-1], -1)
+    parts = [codes % 256]
+    for _ in range(count - 1):
+        codes = (codes - codes % 256) / 256  # exact: a term has no floor division
+        parts.append(codes % 256)
+    return np.stack(parts, axis=-1).reshape(*codes.shape[:-1], -1)
 
 
 def from_bytes(planes: Codes) -> Codes:

@@ -1,14 +1,17 @@
-"""VTA's matrix product: int8 blocks, exact sums in 32 bits, of which STORE gives one byte at a time."""
+"""VTA's matrix product, with and without bias and ReLU: int8 blocks, sums in 32 bits, of which STORE gives one byte at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
-from rewrite_compiler.lang import Array, Expr, array, reduce_sum, signed
+from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, signed
 from rewrite_compiler.target import Limit, StreamedDevice
 
 from .base import (
@@ -38,6 +41,8 @@ class Blocks:
     rows: int
     inner: int
     columns: int
+    has_bias: bool = False
+    relu: bool = False
 
     @property
     def planes(self) -> int:
@@ -56,6 +61,7 @@ class Blocks:
             "wgt": (self.columns * self.inner, self.design.scalars("wgt")),
             "inp": (self.rows * self.inner, self.design.scalars("inp")),
             "out": (self.planes * self.results, self.design.scalars("inp")),
+            "acc": (self.columns, self.design.scalars("acc") * self.planes),
             "uop": (self.inner, UOP_BYTES),
         }
         found, at = {}, 0
@@ -65,51 +71,78 @@ class Blocks:
         return {**found, "end": at}
 
 
-@target.accelerates(
-    axes="x: t k; w: n k; y: t n",
-    formats={"x": int8, "w": int8},
-    derived={"y": accumulator},
-    units={"k": 16, "n": 16},
-)
+AXES, BIASED = "x: t k; w: n k; y: t n", "x: t k; w: n k; b: n; y: t n"
+INPUTS = {"x": int8, "w": int8}
+UNITS = {"k": 16, "n": 16}
+SUMS = {"y": accumulator}
+
+
+@target.accelerates(axes=AXES, formats=INPUTS, derived=SUMS, units=UNITS)
 def dense(x: Tensor, w: Tensor) -> tuple[Tensor, Where]:
     """A matrix product with constant weights: y[t, n] = Σ_k x[t, k] · w[n, k]."""
     return o.dense(x, w), Where(x.rank == 2, IsConstant(w))
 
 
-@dense.limits
+@target.accelerates(axes=AXES, formats=INPUTS, derived=SUMS, units=UNITS, operation="dense", whole="k")
+def dense_relu(x: Tensor, w: Tensor) -> tuple[Tensor, Where]:
+    """A matrix product and the larger of each sum and zero."""
+    return o.relu(o.dense(x, w)), Where(x.rank == 2, IsConstant(w))
+
+
+@target.accelerates(axes=BIASED, formats=INPUTS, derived={"b": accumulator, **SUMS}, units=UNITS, operation="dense")
+def dense_bias(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A matrix product on accumulators that start at the bias."""
+    return o.bias_add(o.dense(x, w), b, 1), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(axes=BIASED, formats=INPUTS, derived={"b": accumulator, **SUMS}, units=UNITS, operation="dense", whole="k")
+def dense_bias_relu(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A matrix product with bias and the larger of each sum and zero."""
+    return o.relu(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
+
+
 def dense_limits(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit]:
     """Capacities of one product that stays on chip (specification, section 9)."""
     b = _blocks(t, k, n, p)
     return buffer_limits(b.design, b.rows, b.inner, b.columns)
 
 
-@dense.numerics
-def dense_codes(x: Array, w: Array) -> Array:
-    """Products of codes, summed in 32 bits that wrap."""
+def dense_codes(x: Array, w: Array, b: Array | None = None, *, relu: bool = False) -> Array:
+    """Products of codes, summed in 32 bits that wrap from the bias on; then the larger of sum and zero."""
 
     def element(t: Expr, n: Expr) -> Expr:
-        return signed(reduce_sum(lambda k: x[t, k] * w[n, k], x.shape[1]), 32)
+        total = reduce_sum(lambda k: x[t, k] * w[n, k], x.shape[1])
+        word = signed(total if b is None else b[n] + total, 32)
+        return maximum(word, 0) if relu else word
 
     return array(element, (x.shape[0], w.shape[0]))
 
 
-@dense.driver
-def drive_dense(device: StreamedDevice, x: Codes, w: Codes, p: Mapping[str, str]) -> Codes:
-    """Emit one product: x [(samples,) t, k], w [n, k] → y [(samples,) t, n], all codes."""
-    b = _blocks(x.shape[-2], x.shape[-1], len(w), p)
-    c, at = b.design, b.places
+def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, p: Mapping[str, str], relu: bool = False) -> Codes:
+    """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
+    m = replace(_blocks(x.shape[-2], x.shape[-1], len(w), p), has_bias=b is not None, relu=relu)
+    c, at = m.design, m.places
     device.attach("dram", at["end"])
     device.place("dram", at["wgt"], to_bytes(to_elements(w, c.block, c.block)))
     device.place("dram", at["inp"], to_bytes(to_elements(x, c.batch, c.block)))
-    device.place("dram", at["uop"], micro_ops(c.micro_op(0, k, k) for k in range(b.inner)))
-    _load(device, b)
-    _multiply(device, b)
-    _store(device, b)
+    device.place("dram", at["uop"], micro_ops(c.micro_op(0, k, k) for k in range(m.inner)))
+    if b is not None:
+        rows = np.broadcast_to(b, (c.batch, len(b)))
+        device.place("dram", at["acc"], to_bytes(to_elements(rows, c.batch, c.block), m.planes))
+    _load(device, m)
+    _compute(device, m)
+    _store(device, m)
     device.wait()
-    size = b.results * c.scalars("acc")
-    found = device.fetch("dram", at["out"], b.planes * size)
-    words = from_bytes(found.reshape(*found.shape[:-1], b.planes, size))
+    size = m.results * c.scalars("acc")
+    found = device.fetch("dram", at["out"], m.planes * size)
+    words = from_bytes(found.reshape(*found.shape[:-1], m.planes, size))
     return from_elements(words, (x.shape[-2], len(w)), c.batch, c.block)
+
+
+for mapping, relu in ((dense, False), (dense_relu, True), (dense_bias, False), (dense_bias_relu, True)):
+    mapping.limits(dense_limits)
+    mapping.driver(partial(drive_dense, relu=relu))
+    mapping.numerics(partial(dense_codes, relu=relu))
 
 
 def _blocks(t: int, k: int, n: int, p: Mapping[str, str]) -> Blocks:
@@ -134,11 +167,18 @@ def _factors(name: str, outer: int, inner: int) -> dict[str, int]:
     return {f"{name}_factor_out": int(outer), f"{name}_factor_in": int(inner)}
 
 
-def _multiply(device: StreamedDevice, b: Blocks) -> None:
-    """Clear the accumulators, then add all blocks of the inner dimension."""
-    device.issue("gemm", reset=1, uop_end=1, **_grid(b), pop_prev=1)
+def _compute(device: StreamedDevice, b: Blocks) -> None:
+    """Start the accumulators at zero or at the bias, the same for every row; add all blocks; keep what is above zero."""
+    grid = _grid(b)
     sources = {**_factors("src", b.rows > 1 and b.inner, 0), **_factors("wgt", 0, b.columns > 1 and b.inner)}
-    device.issue("gemm", uop_end=b.inner, **_grid(b), **sources, push_next=1)
+    if b.has_bias:
+        first = b.places["acc"] // (b.design.scalars("acc") * b.planes)
+        device.issue("load_acc", dram_base=first, y_size=b.rows, x_size=b.columns, x_stride=0)
+    else:
+        device.issue("gemm", reset=1, uop_end=1, **grid, pop_prev=1)
+    device.issue("gemm", uop_end=b.inner, **grid, **sources, pop_prev=int(b.has_bias), push_next=int(not b.relu))
+    if b.relu:
+        device.issue("alu_max", uop_end=1, **grid, use_imm=1, imm=0, push_next=1)
 
 
 def _store(device: StreamedDevice, b: Blocks) -> None:

@@ -128,6 +128,29 @@ def test_bytes_and_back() -> None:
     assert np.array_equal(from_bytes(planes), words)
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    st.sampled_from(["dense_relu", "dense_bias", "dense_bias_relu"]),
+    st.sampled_from(DESIGNS),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(0, 99),
+)
+@example("dense_bias", "vta:log_batch=2,behaviour=hls", 5, 17, 33, 1)
+@example("dense_bias_relu", "vta:behaviour=ila,encoding=ila3", 1, 1, 1, 2)
+def test_bias_and_relu(name: str, text: str, t: int, k: int, n: int, seed: int) -> None:
+    """Sums that start at a bias of 32 bits and wrap; then the larger of sum and zero."""
+    _, ila = design(text)
+    m = find_target(text).mappings[name]
+    codes = random_codes(seed, t, k, n, samples=2)
+    expected = product(codes)
+    if "bias" in name:
+        codes["b"] = np.random.default_rng(seed).choice([-(2**31), -70_000, -1, 0, 5, 2**31 - 1], n)
+        expected = (expected + codes["b"] + 2**31) % 2**32 - 2**31
+    assert np.array_equal(driven(m, ila, codes, samples=2), np.maximum(expected, 0) if "relu" in name else expected)
+
+
 # -- formats
 
 
@@ -204,6 +227,12 @@ def test_the_shipped_driver_is_proved() -> None:
 SMALL = ({"t": 1, "k": 16, "n": 16}, {"t": 3, "k": 33, "n": 40})
 
 
+@pytest.mark.parametrize("name", ["dense_relu", "dense_bias", "dense_bias_relu"])
+def test_bias_and_relu_are_proved(name: str) -> None:
+    proof = prove_mapping(replace(find_target("vta").mappings[name], trials=SMALL), MODEL)
+    assert proof.is_proved, proof
+
+
 @pytest.mark.parametrize("text", DESIGNS[1:])
 def test_every_design_is_proved(text: str) -> None:
     m, ila = design(text)
@@ -248,7 +277,7 @@ def put(name: str, where: Operands | None = None, **fields: int) -> Change:
 def tampered(change: Change) -> Operation:
     drive = DENSE.drive
     assert drive is not None
-    return replace(DENSE, drive=lambda device, x, w: drive(Tampered(device, change), x, w, {}), trials=SMALL)
+    return replace(DENSE, drive=lambda device, x, w: drive(Tampered(device, change), x, w, p={}), trials=SMALL)
 
 
 # wrong driver → what it sends instead
@@ -340,15 +369,17 @@ def calibrated_mlp() -> Plan:
 
 def test_what_is_offloaded() -> None:
     assert mlp_plan().counts == mlp_plan().exact_counts == {"vta": {"dense": 3}}
+    assert [o.mapping.variant for o in mlp_plan().offloads] == ["dense_bias_relu", "dense_bias_relu", "dense_bias"]
 
 
 def by_hand(plan: Plan, x: Codes) -> Codes:
     """The first layer in integers: codes are rounded to even and saturate, sums are exact."""
     o = plan.offloads[0]
-    p = plan.program
-    w = p.constants[o.node.inputs[1]]
-    codes = [np.clip(np.rint(a.astype(np.float64) * 2.0 ** o.formats[n].fraction), -128, 127) for n, a in (("x", x), ("w", w))]  # type: ignore[attr-defined]
-    return np.asarray((codes[0] @ codes[1].T) * 2.0 ** -o.formats["y"].fraction)  # type: ignore[attr-defined]
+    fractions = {n: f.fraction for n, f in o.formats.items() if isinstance(f, Fixed)}
+    values = {"x": x, **dict(zip("wb", (plan.program.constants[v] for v in o.node.inputs[1:]), strict=True))}
+    codes = {n: np.rint(a.astype(np.float64) * 2.0 ** fractions[n]) for n, a in values.items()}
+    small = {n: np.clip(codes[n], -128, 127) for n in "xw"}
+    return np.asarray(np.maximum(small["x"] @ small["w"].T + codes["b"], 0) * 2.0 ** -fractions["y"])
 
 
 def test_an_offload_is_integer_arithmetic() -> None:
@@ -377,7 +408,7 @@ def test_a_plan_with_another_result_format_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(files.document))
     with pytest.raises(FlexmatchError) as refusal:
         read_plan(path)
-    assert refusal.value.problem.sentence == "the format of y of dense_0 must be the one that follows from the other formats"
+    assert refusal.value.problem.sentence == "dense_0 must have the formats of b, y that follow from the others"
 
 
 def simulated(*arguments: object) -> dict[str, Any]:
