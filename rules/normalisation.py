@@ -18,4 +18,4 @@ def flatten_layer_norm(x: Tensor, g: Tensor, b: Tensor, axis: Int, eps: Float) -
     y = o.layer_norm(x, g, b, axis=axis, epsilon=eps)
     n = g.size
     rows = o.layer_norm(o.reshape(x, (x.size // n, n)), o.reshape(g, (n,)), o.reshape(b, (n,)), axis=1, epsilon=eps)
-    return y, o.reshape(rows, y.shape), Where(x.rank != 2, n > 0)
+    return y, o.reshape(rows, y.shape), Where(x.rank > 3, n > 0)

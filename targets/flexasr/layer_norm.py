@@ -39,11 +39,30 @@ def layer_norm(x: Tensor, g: Tensor, b: Tensor, epsilon: Float) -> tuple[Tensor,
     return o.layer_norm(x, g, b, axis=1, epsilon=epsilon), Where(x.rank == 2, x.shape[1] % LANES == 0, IsConstant(g), IsConstant(b))
 
 
+@target.accelerates(
+    axes="x: s t n; g: n; b: n; y: s t n",
+    formats=dict.fromkeys("xgby", adaptivfloat),
+    shared=("x y",),
+    operation="layer_norm",
+    whole="n",
+    trials=tuple({"s": s, "t": t, "n": n, "epsilon": 1e-5} for s, t, n in ((1, 1, 16), (3, 7, 48))),
+)
+def layer_norm_of_batch(x: Tensor, g: Tensor, b: Tensor, epsilon: Float) -> tuple[Tensor, Where]:
+    """Layer norm of the rows of a batch of sequences, one after the other."""
+    return o.layer_norm(x, g, b, axis=2, epsilon=epsilon), Where(x.rank == 3, x.shape[2] % LANES == 0, IsConstant(g), IsConstant(b))
+
+
 @layer_norm.limits
 def layer_norm_limits(t: int, n: int) -> Iterator[Limit]:
     """Capacities of one call (specification, section 8)."""
     yield Limit("vectors of a timestep", vectors(n), MOST_VECTORS)
     yield from large_buffer_limits(t, vectors(n))
+
+
+@layer_norm_of_batch.limits
+def batch_limits(s: int, t: int, n: int) -> Iterator[Limit]:
+    """Capacities of one call on all rows of a batch."""
+    return layer_norm_limits(s * t, n)
 
 
 @layer_norm.numerics
@@ -79,11 +98,11 @@ def is_usable(x: Codes, f: Formats) -> Codes:
     Of other rows the device returns what the numerics say, which has nothing to do with a layer norm (specification, 6.5).
     """
     words = np.asarray(f["x"].values_of(x) * (1 << 14)).astype(np.int64)
-    squares = (words * words) >> 14
-    sums, square_sums = (a.reshape(*a.shape[:-1], -1, LANES).sum(-1) for a in (words, squares))
-    mean, square = (a.sum(-1) // x.shape[-1] for a in (sums, square_sums))
-    inside = (np.abs(sums) < 1 << 19).all(-1) & (square_sums < 1 << 19).all(-1) & (squares < 1 << 19).all(-1)
-    return np.asarray(inside & (square_sums.sum(-1) < 1 << 23) & (square - ((mean * mean) >> 14) >= 16))
+    squares = ((words * words) >> 14).reshape(*x.shape[:-1], -1, LANES).sum(-1)  # of a vector; they bound its sum too
+    total, square = words.sum(-1), squares.sum(-1)
+    mean = total // x.shape[-1]
+    variance = square // x.shape[-1] - ((mean * mean) >> 14)
+    return np.asarray((squares < 1 << 19).all(-1) & (square < 1 << 23) & (np.abs(total) < 1 << 23) & (variance >= 16))
 
 
 @layer_norm.driver
@@ -102,3 +121,18 @@ def drive_layer_norm(device: Device, x: Codes, g: Codes, b: Codes, f: Formats) -
     device.issue("gb_layer_norm_start")
     device.wait()
     return load_timesteps(device, timesteps, count, 0)
+
+
+@layer_norm_of_batch.numerics
+def batch_codes(x: Array, g: Array, b: Array, f: Formats) -> Array:
+    """The rows of all sequences as those of one."""
+    s, t, n = (int(size) for size in x.shape)  # type: ignore[arg-type]
+    rows = layer_norm_codes(array(lambda r, j: x[r // t, r % t, j], (s * t, n)), g, b, f)
+    return array(lambda i, k, j: rows[i * t + k, j], (s, t, n))
+
+
+@layer_norm_of_batch.driver
+def drive_batch(device: Device, x: Codes, g: Codes, b: Codes, f: Formats) -> Codes:
+    """Emit one call: x [(samples,) s, t, n], g and b [n] → y [(samples,) s, t, n], all codes."""
+    y = drive_layer_norm(device, x.reshape(*x.shape[:-3], -1, x.shape[-1]), g, b, f)
+    return y.reshape(*y.shape[:-2], *x.shape[-3:])
