@@ -62,7 +62,7 @@ def layer_norm_limits(t: int, n: int) -> Iterator[Limit]:
 @layer_norm_of_batch.limits
 def batch_limits(s: int, t: int, n: int) -> Iterator[Limit]:
     """Capacities of one call on all rows of a batch."""
-    return layer_norm_limits(s * t, n)
+    yield from layer_norm_limits(s * t, n)
 
 
 @layer_norm.numerics
@@ -134,5 +134,5 @@ def batch_codes(x: Array, g: Array, b: Array, f: Formats) -> Array:
 @layer_norm_of_batch.driver
 def drive_batch(device: Device, x: Codes, g: Codes, b: Codes, f: Formats) -> Codes:
     """Emit one call: x [(samples,) s, t, n], g and b [n] → y [(samples,) s, t, n], all codes."""
-    y = drive_layer_norm(device, x.reshape(*x.shape[:-3], -1, x.shape[-1]), g, b, f)
+    y: Codes = drive_layer_norm(device, x.reshape(*x.shape[:-3], -1, x.shape[-1]), g, b, f)
     return y.reshape(*y.shape[:-2], *x.shape[-3:])
