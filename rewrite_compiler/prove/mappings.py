@@ -39,7 +39,7 @@ def prove_mappings(target: Target) -> Iterator[Proof]:
         yield prove_mapping(m, ila)
 
 
-def prove_mapping(m: Mapping, ila: Ila, seconds: float = 20.0) -> Proof:
+def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
     """Prove that an operation's driver gives its numerics: on random codes, and symbolically at the first of its trials.
 
     Only codes refute: what the solver finds with tables it does not know may be impossible.

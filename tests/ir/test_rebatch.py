@@ -221,7 +221,7 @@ def test_any_operator_with_samples_anywhere(name: str) -> None:
                 accepted += 1
 
     right_or_refused()
-    assert accepted >= 5
+    assert accepted >= 3
 
 
 @pytest.mark.parametrize(
