@@ -119,7 +119,7 @@ def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
         (targets, f"{metric} {number(accelerated)}{change(document['paired'])}"),
         ("samples", f"{document['samples']}" + _agreement(document)),
         ("simulator", speed),
-        *([("audited", _audited(simulator))] if simulator.get("audited") else []),
+        *([("audited", _audited(simulator))] if simulator["audited"] else []),
         *_labelled("worst", worst_texts(document["offloads"])),
         *(("note", text) for text in document["notes"]),
         ("next", following),

@@ -48,7 +48,7 @@ COSIM: dict[str, Any] = {
         {"id": f"linear_{n}", "relative_error": e, "saturated": s, "range_in": [0.0, 1.0], "range_out": [-2.0, 2.5]}
         for n, (e, s) in enumerate([(0.011, 0.0), (0.052, 0.001), (None, 0.0), (0.03, 0.0), (0.002, 0.0)])
     ],
-    "simulator": {"tier": "arrays", "instructions": 63120}, "notes": [], "run": {"wall_seconds": 5.94},
+    "simulator": {"tier": "arrays", "instructions": 63120, "audited": 0, "audit_mismatches": 0}, "notes": [], "run": {"wall_seconds": 5.94},
 }  # fmt: skip
 
 
