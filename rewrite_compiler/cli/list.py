@@ -27,6 +27,7 @@ def run(arguments: Sequence[str]) -> int:
 def listing() -> dict[str, Any]:
     """Return everything by kind, each with its name, place and one line."""
     from ..apps import APPS
+    from ..rewrite.rule import short_place as at
     from ..rewrite.ruleset import shipped_rules
     from ..target import load_target, target_names
 
@@ -36,19 +37,11 @@ def listing() -> dict[str, Any]:
         "targets": [
             {"name": t.name, "about": ", ".join(t.mappings), "parameters": {k: list(v) for k, v in t.parameters.items()}} for t in targets
         ],
-        "mappings": [
-            {"name": m.name, "about": _first(m.rule.doc), "at": _short(m.rule.place)} for t in targets for m in t.mappings.values()
-        ],
-        "rules": [
-            {"name": r.name, "about": _first(r.doc), "at": _short(r.place), "grade": r.grade, "phase": r.phase} for r in shipped_rules()
-        ],
+        "mappings": [{"name": m.name, "about": _first(m.rule.doc), "at": at(m.rule.place)} for t in targets for m in t.mappings.values()],
+        "rules": [{"name": r.name, "about": _first(r.doc), "at": at(r.place), "grade": r.grade, "phase": r.phase} for r in shipped_rules()],
         "apps": [{"name": a.name, "about": a.about} for a in APPS],
     }
 
 
 def _first(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
-
-
-def _short(place: str) -> str:
-    return "/".join(place.split("/")[-2:])

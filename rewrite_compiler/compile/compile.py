@@ -18,12 +18,12 @@ from ..fit import Tiling
 from ..frontend.load import LoadedModel, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits
-from ..rewrite.rule import Rule
+from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .court import admitted
-from .match import LEVELS, Matched, fitting, match, spelling_rules
+from .match import LEVELS, Matched, case_of, match, spelling_rules
 from .plan import Offload, Plan, Reason
 from .why import HostReasons
 
@@ -58,7 +58,7 @@ def compile_model(path: str | Path, accel: Sequence[str | Target], options: Opti
     plan = _plan(model, targets, used, mappings, matched, exact, options)
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}}
-    return replace(_with_run(plan, run), notes=(*plan.notes, *court.notes))
+    return replace(plan, run=run, notes=(*plan.notes, *court.notes))
 
 
 def chosen_targets(accel: Sequence[str | Target]) -> tuple[Target, ...]:
@@ -93,7 +93,7 @@ def _plan(
     by_name = {m.name: m for m in mappings}
     devices = [n for n in matched.program.nodes if n.op in by_name]
     ids = _ids(devices, by_name)
-    reasons = HostReasons(matched.program, mappings, matched.fitted, matched.saturation.graph)
+    reasons = HostReasons(matched.program, mappings, matched.fitted)
     counted = account(model.program, matched.program, ids, reasons)
     because = _Because(matched, rules, mappings)
     offloads = tuple(
@@ -132,7 +132,7 @@ def _offload(
 ) -> Offload:
     types = [matched.program.types[v] for v in node.inputs]
     shapes = tuple(t.shape for t in types)
-    tiling = fitting(m, types, dict(node.attributes), dict(matched.fitted))
+    tiling = matched.fitted[case_of(m, types, node.attributes)]
     assert isinstance(tiling, Tiling)
     macs = total_macs(body_of(m, types, dict(node.attributes)))
     target = next(t for t in targets if t.name == m.target)
@@ -144,8 +144,8 @@ class _Because:
 
     def __init__(self, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> None:
         self.births = [
-            *(Reason(r.name, _place(r.place), r.grade) for r in rules),
-            *(Reason(m.name, _place(m.rule.place), "E") for m in mappings),
+            *(Reason(r.name, short_place(r.place), r.grade) for r in rules),
+            *(Reason(m.name, short_place(m.rule.place), "E") for m in mappings),
         ]
         self.choice = matched.extraction.choice
         self.e_nodes = matched.e_nodes
@@ -161,11 +161,6 @@ class _Because:
             found[here.birth] = None
             work.extend(self.choice[c] for c in here.children)
         return tuple(self.births[b] for b in found)
-
-
-def _place(place: str) -> str:
-    path, _, line = place.rpartition(":")
-    return f"{'/'.join(path.split('/')[-2:])}:{line}"
 
 
 def _counts(targets: Sequence[Target], p: Program, mappings: MappingOf[str, Mapping]) -> dict[str, dict[str, int]]:
@@ -214,10 +209,6 @@ def _limited(matched: Matched) -> tuple[str, ...]:
     if matched.extraction.status != "optimal":
         found.append(f"extraction is {matched.extraction.status}, gap {matched.extraction.gap:.4f}")
     return tuple(found)
-
-
-def _with_run(plan: Plan, run: MappingOf[str, Any]) -> Plan:
-    return replace(plan, run=run)
 
 
 __all__ = ["Options", "chosen_targets", "compile_model"]

@@ -25,7 +25,7 @@ from ..fit import Refusal, Tiling, tile
 from ..ir.program import Program, Value
 from ..ir.types import TensorType
 from ..limits import Limits
-from ..ops.op import ELEMENTWISE, LAYOUT, AttributeValue
+from ..ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ..rewrite.rule import Rule
 from ..target import Mapping, body_of
 
@@ -109,10 +109,12 @@ class Costs:
         fit = fitting(m, [t for t in types if t is not None], attributes, self.fitted)
         return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0, 0)
 
-    def host_cost(self, c: int, node: ENode) -> tuple[int, ...]:
-        """Return the cost of a host operator."""
+    def host_cost(self, c: int, node: ENode) -> tuple[int, ...] | None:
+        """Return the cost of a host operator, None for a stage of a larger form."""
         op = operator_named(node.op)
         assert op is not None
+        if op.kind == STAGE:
+            return None
         shapes = self.shapes(node)
         if op.kind == LAYOUT:
             t = self.graph.classes[c].type
@@ -129,7 +131,7 @@ def fitting(
     m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal]
 ) -> Tiling | Refusal:
     """Return how an operation on operands of these types fits its device, each case computed once."""
-    key = (m.name, tuple(types), tuple(attributes.items()))
+    key = case_of(m, types, attributes)
     if key not in known:
         body = body_of(m, types, attributes)
         results = dict(zip(m.axes.results, (body.types[v].shape for v in body.outputs), strict=True))
@@ -137,9 +139,11 @@ def fitting(
     return known[key]
 
 
+def case_of(m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> Case:
+    """Return the key of an operation on operands of these types."""
+    return m.name, tuple(types), tuple((name, attributes[name]) for name, _ in m.statics)
+
+
 def spelling_rules(rules: Iterable[Rule]) -> list[Rule]:
     """Return the rules that only give another spelling of one source operator: all that exact matching may use."""
     return [r for r in rules if "spelling" in r.marks]
-
-
-CostFunction = Callable[[int, ENode], tuple[int, ...] | None]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
 
-from ..egraph import EGraph
 from ..fit import Refusal
 from ..ir.program import OPAQUE, Node, Program
 from ..ops.op import ELEMENTWISE, LAYOUT
 from ..ops.static import Binding, Condition, HasType, IsConstant, Same, ShapeOf, Truth, holds, list_of
 from ..ops.term import Apply, Tensor, Variable, subterms
+from ..rewrite.rule import short_place
 from ..target import Mapping
 from .match import Fitted
 
@@ -18,8 +18,8 @@ from .match import Fitted
 class HostReasons:
     """Explains host nodes of one chosen program."""
 
-    def __init__(self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, graph: EGraph) -> None:
-        self.program, self.mappings, self.fitted, self.graph = program, mappings, fitted, graph
+    def __init__(self, program: Program, mappings: Sequence[Mapping], fitted: Fitted) -> None:
+        self.program, self.mappings, self.fitted = program, mappings, fitted
         self.producer = program.producer()
         self.offered: dict[str, list[Mapping]] = {}
         for m in mappings:
@@ -44,14 +44,14 @@ class HostReasons:
         bound: dict[int, int] = {}
         anchor = next((x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op), None)
         if anchor is None or not self.bind(anchor, node, bound):
-            return f"{m.name} ({_line(m)}): the operands of {node.op} do not have the form of its pattern"
+            return f"{m.name} ({short_place(m.rule.place)}): the operands of {node.op} do not have the form of its pattern"
         for condition in m.rule.where:
             if self.decidable(condition, bound) and not holds(condition, self.binding(bound)):
-                return f"{m.name} ({_line(m)}): {self.failed(condition, bound)}"
-        refused = self.refusal(m)
+                return f"{m.name} ({short_place(m.rule.place)}): {self.failed(condition, bound)}"
+        refused = self.refusal(m, bound)
         if refused is not None:
-            return f"{m.name} ({_line(m)}): {refused.limit}"
-        return f"{m.name} ({_line(m)}): the chosen program is no dearer with {node.op} on the host"
+            return f"{m.name} ({short_place(m.rule.place)}): {refused.limit}"
+        return f"{m.name} ({short_place(m.rule.place)}): the chosen program is no dearer with {node.op} on the host"
 
     def bind(self, pattern: Tensor, node: Node, bound: dict[int, int]) -> bool:
         """Match the pattern below a node of the chosen program, loosely: what is not there binds nothing."""
@@ -92,10 +92,13 @@ class HostReasons:
         shapes = ", ".join(f"{x.name} {self.program.types[bound[id(x)]].shape}" for x in _variables(condition) if id(x) in bound)
         return f"the guard on shapes fails with {shapes}" if shapes else "a guard fails"
 
-    def refusal(self, m: Mapping) -> Refusal | None:
-        """Return a capacity that refused this operation somewhere in the program."""
-        found = (fit for (name, *_), fit in self.fitted.items() if name == m.name and isinstance(fit, Refusal))
-        return next(found, None)
+    def refusal(self, m: Mapping, bound: MappingOf[int, int]) -> Refusal | None:
+        """Return the capacity that refused the mapping on operands of the bound ones' types."""
+        known = {n: self.program.types[bound[id(x)]] for n, x in enumerate(m.operands) if id(x) in bound}
+        for (name, types, _), fit in self.fitted.items():
+            if known and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in known.items()):
+                return fit
+        return None
 
 
 def _variables(condition: Truth) -> list[Variable]:
@@ -113,8 +116,3 @@ def root_of(m: Mapping) -> str:
 
 def _elementwise(m: Mapping) -> set[str]:
     return {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.kind == ELEMENTWISE}
-
-
-def _line(m: Mapping) -> str:
-    path, _, line = m.rule.place.rpartition(":")
-    return f"{'/'.join(path.split('/')[-2:])}:{line}"

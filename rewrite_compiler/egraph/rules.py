@@ -113,11 +113,7 @@ def query(t: _Text, pattern: Tensor) -> str:
     if pattern.op.outputs > 1:
         source = t.fresh("m")
         t.body.append(f"(= {name} (Result {source} {pattern.output}))")
-    operands = [query(t, x) for x in pattern.operands]
-    later: list[str] = []
-    attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
-    t.body.append(f"(= {source} ({op_constructor(pattern.op).name} {' '.join([*operands, *attributes])}))")
-    t.body.extend(later)
+    _query_operator(t, pattern, source)
     return name
 
 
@@ -127,12 +123,17 @@ def query_tuple(t: _Text, pattern: Tensor) -> str:
         raise t.refuse("a tuple that is not an operator's")
     name = t.names[id(pattern)] = t.fresh("m")
     t.keep.append(pattern)
+    _query_operator(t, pattern, name)
+    return name
+
+
+def _query_operator(t: _Text, pattern: Apply, name: str) -> None:
+    """Emit the atoms that match an operator's e-node in the class `name`, and those of its operands."""
     operands = [query(t, x) for x in pattern.operands]
     later: list[str] = []
     attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
     t.body.append(f"(= {name} ({op_constructor(pattern.op).name} {' '.join([*operands, *attributes])}))")
     t.body.extend(later)
-    return name
 
 
 def _matched(t: _Text, value: object, kind: str, later: list[str]) -> str:

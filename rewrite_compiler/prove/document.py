@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ila.check import Check, check
-from ..rewrite.rule import Rule
+from ..rewrite.rule import Rule, short_place
 from ..target import Target
 from .mappings import prove_mappings
 from .rules import COUNT, prove_rules
@@ -61,7 +61,7 @@ def to_json(verdicts: Verdicts) -> dict[str, Any]:
 
 def _proof(p: Proof) -> dict[str, Any]:
     return {
-        "name": p.name, "at": _place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence,
+        "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence,
         "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade, "seconds": round(p.seconds, 3),
     }  # fmt: skip
 
@@ -71,7 +71,3 @@ def _check(c: Check) -> dict[str, Any]:
         "name": c.name, "instructions": c.instructions, "decodes_disjoint": c.decodes_disjoint, "holes": [str(h) for h in c.holes],
         "holes_unknown": c.holes_unknown, "problems": [str(p) for p in c.problems],
     }  # fmt: skip
-
-
-def _place(place: str) -> str:
-    return "/".join(place.split("/")[-2:])

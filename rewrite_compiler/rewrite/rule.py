@@ -37,7 +37,7 @@ from ..ops.static import (
 )
 from ..ops.term import Apply, AttributeTerm, Tensor, Variable, subterms
 
-PHASES = ("ir", "late", "map")
+PHASES = ("ir", "fold", "late", "map")  # fold: to its end after every round of ir, for chains that grow by one step each time
 # how the two sides agree in floating point: bit for bit; up to the sign of zero on finite data; up to the order of
 # sums; as reals only
 GRADES = {"E": "exact", "Z": "zero-sign", "A": "reassociates", "F": "real"}
@@ -98,6 +98,11 @@ class Rule:
 
     def __str__(self) -> str:
         return self.name
+
+
+def short_place(place: str) -> str:
+    """Return the last two parts of a place: `rules/linear.py:12`, the same on every machine."""
+    return "/".join(place.split("/")[-2:])
 
 
 @overload
