@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from . import lang, ops, target
     from .compile.compile import compile_model as compile
     from .cosim.cosimulate import cosimulate
+    from .fit.traffic import traffic
     from .ila.registry import ila
     from .ops.static import Ints, IsConstant
     from .ops.term import Tensor
@@ -28,13 +29,14 @@ _NAMES = {
     "Where": "rewrite.rule",
     "cosimulate": "cosim.cosimulate",
     "rule": "rewrite.rule",
+    "traffic": "fit.traffic",
 }
 # packages that are namespaces, or called by their own name
 _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 
 __all__ = [
     "Float", "Int", "Ints", "IsConstant", "Law", "Rule", "Str", "Tensor", "Where", "compile", "cosimulate", "ila",
-    "lang", "ops", "prove", "rule", "target",
+    "lang", "ops", "prove", "rule", "target", "traffic",
 ]  # fmt: skip
 
 

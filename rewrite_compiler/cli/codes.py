@@ -48,6 +48,7 @@ CODES = {
     "F212": ("An offload does not fit and cannot be tiled", "make the layer smaller, or the capacity that the sentence names larger"),
     "F213": ("Fewer offloads than required were found", "ask flexmatch explain MODEL NODE why a node was not sent"),
     "F220": ("A plan cannot be used", "compile the model again"),
+    "F230": ("A loop nest is not legal", "correct the part of the problem or of the mapping that the sentence names"),
     "R100": ("A rule file cannot be imported", "correct the file at the line that the sentence names"),
     "R101": ("A rule is not well formed", "use only variables of the left side on the right side and in the guard"),
     "R102": ("A rule is false", "add a guard: the counter-example shows operands where the sides differ"),
@@ -78,5 +79,6 @@ CODES = {
     "C105": ("The accuracy is outside of the requested band", "look at the offloads with the largest errors in the report"),
     "C106": ("A resume file belongs to another plan", "delete it, or give the plan it was made with"),
     "C107": ("The host engine failed while running", "make the model run in onnxruntime by itself on these data first"),
+    "C108": ("A metric of one's own failed", "correct the function: it gets outputs and true values, and returns one number a sample"),
     "X100": ("Internal error", "this is a bug of flexmatch; run again with --debug and report what it prints"),
 }

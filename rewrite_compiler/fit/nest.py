@@ -1,0 +1,214 @@
+"""A loop nest: an operation as dimensions and projections, and the loops that cut it into tiles level by level of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+
+MOST_POSITIONS = 1 << 26  # along an axis whose elements have to be counted one by one
+Loop = tuple[str, int]
+Limits = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes of the loop dimensions, and for each tensor the dimensions along each axis with their coefficients."""
+
+    dimensions: Mapping[str, int]
+    tensors: Mapping[str, tuple[Mapping[str, int], ...]]
+    output: str
+
+
+@dataclass(frozen=True)
+class Level:
+    """A memory, the loops spread over the instances below it, and those that it runs through in time; innermost first."""
+
+    memory: str
+    spatial: tuple[Loop, ...]
+    temporal: tuple[Loop, ...]
+
+
+def problem_from(document: Any) -> Problem:
+    """Return the problem of a JSON document; InputError F230 names what is wrong with it."""
+    keys(document, "The problem", ("dimensions", "tensors", "output"))
+    dimensions = {d: positive(n, f"Dimension {d}") for d, n in table(document["dimensions"], "dimensions").items()}
+    tensors = {t: _axes(t, axes, dimensions) for t, axes in table(document["tensors"], "tensors").items()}
+    if document["output"] not in tensors:
+        raise InputError("F230", f'The output must be one of {", ".join(tensors)}, not "{document["output"]}"')
+    return Problem(dimensions, tensors, document["output"])
+
+
+def _axes(tensor: str, axes: Any, dimensions: Mapping[str, int]) -> tuple[Mapping[str, int], ...]:
+    found = []
+    seen: set[str] = set()
+    for axis in _list(axes, f"Tensor {tensor}"):
+        for d, coefficient in table(axis, f"an axis of tensor {tensor}").items():
+            _known(d, dimensions, f"Tensor {tensor}")
+            positive(coefficient, f"The coefficient of {d} in tensor {tensor}")
+            if d in seen:
+                raise InputError("F230", f"Dimension {d} must run along one axis of tensor {tensor}, not along two")
+            seen.add(d)
+        found.append(dict(axis))
+    return tuple(found)
+
+
+def levels_from(document: Any, problem: Problem) -> tuple[Level, ...]:
+    """Return the levels of a mapping, innermost first; InputError F230 when they are not a legal mapping of the problem."""
+    if not _list(document, "The mapping"):
+        raise InputError("F230", "The mapping must have at least one level, not none")
+    levels = tuple(_level(entry, problem) for entry in document)
+    names = [level.memory for level in levels]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError("F230", f'The memories of a mapping must differ, not be "{name}" twice')
+    for d, size in problem.dimensions.items():
+        covered = math.prod(n for level in levels for e, n in (*level.spatial, *level.temporal) if e == d)
+        if covered != size:
+            raise InputError("F230", f"The loops over {d} must cover its {size:,} steps exactly, not {covered:,}")
+    return levels
+
+
+def _level(entry: Any, problem: Problem) -> Level:
+    keys(entry, "A level of the mapping", ("memory",), ("spatial", "temporal"))
+    name = entry["memory"]
+    if not isinstance(name, str) or not name:
+        raise InputError("F230", f"The memory of a level must be a name, not {name!r}")
+    spatial, temporal = (_loops(entry.get(kind, []), name, kind, problem) for kind in ("spatial", "temporal"))
+    return Level(name, spatial, temporal)
+
+
+def _loops(entries: Any, memory: str, kind: str, problem: Problem) -> tuple[Loop, ...]:
+    found = []
+    for loop in _list(entries, f"The {kind} loops of {memory}"):
+        if not isinstance(loop, list | tuple) or len(loop) != 2:
+            raise InputError("F230", f"A {kind} loop of {memory} must be a dimension and a count, not {loop!r}")
+        _known(loop[0], problem.dimensions, f"A {kind} loop of {memory}")
+        found.append((loop[0], positive(loop[1], f"The {kind} loop of {memory} over {loop[0]}")))
+    return tuple(found)
+
+
+def keys(document: Any, what: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> None:
+    """Refuse what is not an object with these keys; InputError F230."""
+    if not isinstance(document, Mapping):
+        raise InputError("F230", f"{what} must be an object, not {document!r}")
+    for name in needed:
+        if name not in document:
+            raise InputError("F230", f'{what} must have the key "{name}"')
+    for name in document:
+        if name not in needed and name not in allowed:
+            raise InputError("F230", f'{what} has no key "{name}", only {", ".join((*needed, *allowed))}')
+
+
+def table(document: Any, what: str) -> Mapping[str, Any]:
+    """Return an object with names for keys; InputError F230 for anything else."""
+    if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
+        raise InputError("F230", f"{what[0].upper()}{what[1:]} must be an object of names, not {document!r}")
+    return document
+
+
+def positive(value: Any, what: str) -> int:
+    """Return a positive integer; InputError F230 for anything else."""
+    if type(value) is not int or value < 1:
+        raise InputError("F230", f"{what} must be a positive integer, not {value!r}")
+    return value
+
+
+def _list(document: Any, what: str) -> Sequence[Any]:
+    if not isinstance(document, list | tuple):
+        raise InputError("F230", f"{what} must be a list, not {document!r}")
+    return document
+
+
+def _known(d: Any, dimensions: Mapping[str, int], what: str) -> None:
+    if not isinstance(d, str) or d not in dimensions:
+        raise InputError("F230", f"{what} must use a dimension of the problem ({', '.join(dimensions)}), not {d!r}")
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a mapping, innermost first, and what is counted on them.
+
+    Within a level the spatial loops are inside of the temporal ones. Level −1 stands for the compute units.
+    """
+
+    problem: Problem
+    levels: tuple[Level, ...]
+
+    def tile(self, tensor: str, level: int) -> int:
+        """Return how many elements of a tensor one instance of a level holds."""
+        return self.touched(tensor, lambda at, kind: at <= level)
+
+    def gathered(self, tensor: str, level: int) -> int:
+        """Return how many different elements all instances below one instance of a level use at a time."""
+        return self.touched(tensor, lambda at, kind: at < level or (at == level and kind == "spatial"))
+
+    def partition(self, tensor: str, level: int) -> int:
+        """Return how many different elements one instance of a level sees in the whole run."""
+        return self.touched(tensor, lambda at, kind: at <= level or kind == "temporal")
+
+    def touched(self, tensor: str, chosen: Callable[[int, str], bool]) -> int:
+        """Return how many different elements the loops `chosen(level, kind)` run through."""
+        digits: dict[str, list[tuple[int, int]]] = {d: [] for d in self.problem.dimensions}
+        step = dict.fromkeys(self.problem.dimensions, 1)
+        for at, kind, d, n in self.loops():
+            if chosen(at, kind):
+                digits[d].append((step[d], n))
+            step[d] *= n
+        axes = self.problem.tensors[tensor]
+        return math.prod(distinct((c * s, n) for d, c in axis.items() for s, n in digits[d]) for axis in axes)
+
+    def loops(self) -> Iterable[tuple[int, str, str, int]]:
+        """Yield level, kind, dimension and count of every loop, innermost first."""
+        for at, level in enumerate(self.levels):
+            yield from ((at, "spatial", d, n) for d, n in level.spatial)
+            yield from ((at, "temporal", d, n) for d, n in level.temporal)
+
+    def instances(self, level: int) -> int:
+        """Return how many instances of a level work side by side."""
+        return math.prod(n for at, kind, _, n in self.loops() if kind == "spatial" and at > level)
+
+    def switches(self, tensor: str, level: int) -> int:
+        """Return how often an instance of a level gets another tile, the first included; a compute unit takes one each step.
+
+        Loops inside of the first one that moves the tile leave it where it is; every loop outside of that brings it back.
+        """
+        outer = [(d, n) for at, kind, d, n in self.loops() if kind == "temporal" and at > level and n > 1]
+        moves = {d for axis in self.problem.tensors[tensor] for d in axis}
+        if level >= 0:
+            while outer and outer[0][0] not in moves:
+                outer.pop(0)
+        return math.prod(n for _, n in outer)
+
+
+def distinct(digits: Iterable[tuple[int, int]]) -> int:
+    """Return how many different sums Σ step·i, 0 ≤ i < count, there are over (step, count) pairs."""
+    pairs = sorted((step, n) for step, n in digits if n > 1)
+    count, reach, is_dense = 1, 0, True  # sums so far, the largest, and whether all below it occur
+    for step, n in pairs:
+        if step > reach:
+            count, is_dense = count * n, is_dense and step == reach + 1
+        elif is_dense:
+            count = reach + step * (n - 1) + 1
+        else:
+            return _counted(pairs)
+        reach += step * (n - 1)
+    return count
+
+
+def _counted(pairs: Sequence[tuple[int, int]]) -> int:
+    """Count sums one by one, a bit each."""
+    reach = sum(step * (n - 1) for step, n in pairs)
+    if reach > MOST_POSITIONS:
+        raise InputError("F230", f"An axis with gaps must have at most {MOST_POSITIONS:,} positions, not {reach + 1:,}")
+    sums = 1
+    for step, n in pairs:
+        made = 1
+        while made < n:
+            more = min(made, n - made)
+            sums |= sums << step * more
+            made += more
+    return sums.bit_count()
