@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import UsageError, did_you_mean
+from .config import FLAG, read_configuration, settled
 from .files import check_outputs, write_whole
 from .output import document_bytes, print_json, show
 
@@ -25,8 +27,49 @@ SENTENCES = (
 )
 
 
+DESCRIBE = "\0describe"  # what no command line can hold
+
+
+class Described(Exception):
+    """The parser of a verb, given instead of running the verb."""
+
+    def __init__(self, parser: Parser) -> None:
+        super().__init__(parser.prog)
+        self.parser = parser
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are ours: one sentence, exit code 2."""
+    """A parser whose errors are ours (one sentence, exit code 2), whose help is short, and whose settings configuration may give."""
+
+    settings: dict[str, argparse.Action]
+    further: list[argparse.Action]
+
+    def __init__(self, **options: Any) -> None:
+        self.settings, self.further = {}, []
+        super().__init__(**options, add_help=False)
+        self.add_argument("-h", "--help", action="help", help="list the options that are used most, and leave")
+        self.add_argument("--help-all", action=_AllHelp, nargs=0, help="list every option, and leave")
+
+    def setting(self, *names: str, further: bool = False, **options: Any) -> None:
+        """Add an option that configuration may set, too; a further one is listed by --help-all only."""
+        action = self.add_argument(*names, **options)
+        self.settings[action.dest] = action
+        if further:
+            self.further.append(action)
+
+    def parse_settled(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Return the arguments, options without a flag as configuration says; `origins` tells where each came from."""
+        if list(arguments) == [DESCRIBE]:
+            raise Described(self)
+        defaults = {key: action.default for key, action in self.settings.items()}
+        for key, action in self.settings.items():
+            action.default = [] if isinstance(defaults[key], list) else argparse.SUPPRESS
+        given = vars(self.parse_args(arguments))
+        flagged = {key: value for key, value in given.items() if key not in defaults or value != []}
+        file = read_configuration(Path.cwd())
+        found = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
+        origins = {key: setting.origin for key, setting in found.items()}
+        return argparse.Namespace(**{**given, **{key: setting.value for key, setting in found.items()}}, origins=origins)
 
     def error(self, message: str) -> NoReturn:
         """Raise the problem instead of printing usage."""
@@ -47,23 +90,55 @@ class Parser(argparse.ArgumentParser):
         return " ".join(filter(None, (guess, listed)))
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help in what the terminal can show."""
-        show(self.format_help().rstrip())
+        """Print the help in what the terminal can show, without the further options."""
+        hidden = [(action, action.help) for action in self.further]
+        for action, _ in hidden:
+            action.help = argparse.SUPPRESS
+        text = self.full_help()
+        for action, words in hidden:
+            action.help = words
+        more = f"\n\n--help-all lists {len(hidden)} more options" if hidden else ""
+        show(text + more)
+
+    def every_option(self) -> list[argparse.Action]:
+        """Return the options of a verb."""
+        return [action for action in self._actions if action.option_strings]
+
+    def option_names(self) -> list[str]:
+        """Return the options of a verb as they are typed."""
+        return [name for action in self.every_option() for name in action.option_strings]
+
+    def full_help(self) -> str:
+        """Return the help with every option."""
+        needed = [f"{a.option_strings[-1]} {a.metavar}" for a in self.every_option() if a.required]
+        optional = {"?": "[{}]", "*": "[{} …]"}
+        words = [(optional.get(str(a.nargs), "{}"), str(a.metavar or a.dest)) for a in self._get_positional_actions()]
+        self.usage = " ".join([self.prog, *(form.format(word) for form, word in words), *needed, "[OPTION …]"]).replace("%", "%%")
+        return self.format_help().rstrip()
+
+
+class _AllHelp(argparse.Action):
+    """Print the help with every option and leave."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, Parser)
+        show(parser.full_help())
+        parser.exit()
 
 
 def parser(verb: str, about: str) -> Parser:
     """Return a verb's parser with the options every verb has."""
     made = Parser(prog=f"flexmatch {verb}", description=about, allow_abbrev=False)
     made.add_argument("--json", metavar="FILE|-", help="write the document there; - is standard output")
-    made.add_argument("-q", "--quiet", action="store_true", help="errors only")
-    made.add_argument("-v", "--verbose", action="store_true", help="more detail")
+    made.setting("-q", "--quiet", action="store_true", help="errors only")
+    made.setting("-v", "--verbose", action="store_true", help="more detail")
     made.add_argument("--debug", action="store_true", help="show a traceback when something fails")
     return made
 
 
 def options(made: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
     """Return the parsed arguments; refuses a --json file that cannot be written or is one of the `inputs` arguments."""
-    given = made.parse_args(arguments)
+    given = made.parse_settled(arguments)
     if given.json not in (None, "-"):
         check_outputs([Path(given.json)], input_files(given, inputs))
     return given
@@ -98,18 +173,18 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def steering(made: Parser) -> None:
     """Add the options that steer compilation."""
-    made.add_argument(
+    made.setting(
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
-    made.add_argument("--exact", action="store_true", help="match the program as written, no rewriting")
-    made.add_argument("--only", default="", metavar="MAPPING,…", help="use only these operations")
-    made.add_argument("--without", default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
+    made.setting("--exact", action="store_true", help="match the program as written, no rewriting")
+    made.setting("--only", further=True, default="", metavar="MAPPING,…", help="use only these operations")
+    made.setting("--without", further=True, default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
     made.add_argument(
         "--rules", action="append", default=[], type=Path, metavar="FILE.py", help="use these rules too, once they are proved"
     )
     made.add_argument("--trust-unproved", action="append", default=[], metavar="RULE", help="use this rule of --rules without a proof")
-    made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of an input")
-    made.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit")
+    made.setting("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of an input")
+    made.setting("--limits", further=True, action="append", default=[], metavar="KEY=VALUE", help="change a limit")
 
 
 def compile_options(given: argparse.Namespace) -> Options:
@@ -118,7 +193,7 @@ def compile_options(given: argparse.Namespace) -> Options:
     from ..limits import DEFAULT
 
     return Options(
-        exact=given.exact, shapes=dict(map(_shape, given.shape)), only=_names(given.only), without=_names(given.without),
+        exact=given.exact, shapes=shapes_of(given), only=_names(given.only), without=_names(given.without),
         rules=tuple(given.rules), trusted=tuple(given.trust_unproved),
         limits=DEFAULT.with_overrides(given.limits),
     )  # fmt: skip
@@ -133,9 +208,10 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
     if not is_plan(path):
         return compile_model(path, accelerators(given), compile_options(given))
     for name in ("exact", "only", "without", "shape"):
-        if vars(given)[name]:
+        if vars(given)[name] and given.origins[name] == FLAG:
             raise UsageError("F203", f"--{name} cannot change a plan that is already made", place=str(path), help="compile its model again")
-    return read_plan(path, accelerators(given), compile_options(given).limits, rules=given.rules)
+    named = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan
+    return read_plan(path, named, compile_options(given).limits, rules=given.rules)
 
 
 def accelerators(given: argparse.Namespace) -> list[str]:
@@ -148,6 +224,11 @@ def accelerators(given: argparse.Namespace) -> list[str]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def shapes_of(given: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that --shape binds."""
+    return dict(map(_shape, given.shape))
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo
-from .common import emit_json, one_of, options, parser, plan_of, steering, whole_number
+from .common import Parser, emit_json, one_of, options, parser, plan_of, steering, whole_number
 from .output import is_live, say
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ def refuse_mismatches(document: Mapping[str, Any]) -> None:
         raise AnswerNo("C104", f"{wrong} of {audited} audited results differ from the oracle", help="this is a bug of flexmatch: report it")
 
 
-def simulation_options(made: argparse.ArgumentParser) -> None:
+def simulation_options(made: Parser) -> None:
     """Add the options of a co-simulation."""
     count = whole_number(1)
-    made.add_argument(
+    made.setting(
         "--metric", default="", metavar="NAME", help="top1, top5, perplexity, mse, psnr, max-relative-error (default: by the data)"
     )
-    made.add_argument("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
-    made.add_argument("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
-    made.add_argument("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
-    made.add_argument("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
+    made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
+    made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
+    made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    made.setting("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
     tiers = one_of("arrays", "oracle")
-    made.add_argument(
+    made.setting(
         "--tier", type=tiers, default="arrays", metavar="arrays|oracle", help="how simulators compute; the answers are the same"
     )
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from ..errors import FlexmatchError, Problem, UsageError, did_you_mean
 from .codes import CODES
@@ -77,8 +78,12 @@ def _run(given: list[str]) -> int:
     verb = given[0] if given[0] in VERBS else "compile"
     if verb != given[0]:
         _check_verb(given)
-    module = importlib.import_module(f".{VERBS[verb].module}", __package__)
-    return int(module.run(given[1:] if given[0] in VERBS else given))
+    return int(verb_module(verb).run(given[1:] if given[0] in VERBS else given))
+
+
+def verb_module(verb: str) -> ModuleType:
+    """Return the module that runs a verb."""
+    return importlib.import_module(f".{VERBS[verb].module}", __package__)
 
 
 def _check_verb(given: Sequence[str]) -> None:

@@ -60,6 +60,12 @@ def fold(line: str) -> str:
     return "\n".join(folded)
 
 
+def show_raw(given: argparse.Namespace, text: str) -> None:
+    """Print text that must not be wrapped, unless JSON is on standard output or the run is quiet."""
+    if not given.quiet and given.json != "-":
+        show(text)
+
+
 def show(text: str) -> None:
     """Print text in what standard output can show."""
     if sys.stdout is None:

@@ -18,8 +18,12 @@ INPUTS = ("plan", "cosim")
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
-    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not.")
-    made.add_argument("plan", metavar="PLAN|MODEL")
+    if arguments and arguments[0] == "config":
+        from .show_config import run as show_config
+
+        return show_config(arguments[1:])
+    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or the configuration.")
+    made.add_argument("plan", metavar="PLAN|MODEL|config")
     steering(made)
     made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
     made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")

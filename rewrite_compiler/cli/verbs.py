@@ -19,8 +19,10 @@ VERBS = {
     "cosim": Verb("cosim", "PLAN or MODEL --data FILE: run the whole application, offloads bit-exactly"),
     "prove": Verb("prove", "judge rules, mappings and accelerator models"),
     "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
-    "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page"),
+    "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page; config: settings and origins"),
     "list": Verb("list", "accelerators, operations, rules, applications"),
+    "schema": Verb("schema", "DOCUMENT: the JSON schema of what --json writes"),
+    "completion": Verb("completion", "bash|zsh|fish: a script that completes verbs, options and names"),
 }
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import signal
+import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from ..errors import FlexmatchError, InputError, UsageError
+from ..limits import DEFAULT
 
 
 def module_at(path: Path, kind: str, code: str) -> ModuleType:
@@ -19,7 +24,8 @@ def module_at(path: Path, kind: str, code: str) -> ModuleType:
         raise UsageError(code, f"{path} is not a Python file", help=f"a {kind} file ends in .py")
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with _within(DEFAULT.import_seconds, path, kind):
+            spec.loader.exec_module(module)
     except FlexmatchError as error:
         raise error.at(str(path)) from None
     except Exception as error:
@@ -27,6 +33,29 @@ def module_at(path: Path, kind: str, code: str) -> ModuleType:
             "R100", f"the {kind} file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)
         ) from None
     return module
+
+
+@contextlib.contextmanager
+def _within(seconds: float, path: Path, kind: str) -> Iterator[None]:
+    """Stop the body after some seconds; only the main thread can be stopped, and only between two Python instructions."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code.co_filename != str(path.absolute()):
+            frame = frame.f_back
+        place = str(path) if frame is None else f"{path}:{frame.f_lineno}"
+        remedy = "move work out of module level"
+        raise InputError("R107", f"the {kind} file must be imported within {seconds:g} seconds", place=place, help=remedy)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _user_line(path: Path, error: Exception) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from command import flexmatch, refused
 
+from rewrite_compiler.cli.verbs import VERBS
+
 LISTED = "\n  help: flexmatch compile --help lists the options"
 SHAPE = "--shape must be NAME=1,3,32,32 with positive sizes, not"
 BIND = "\n  help: bind it with --shape NAME=1,3,224,224"
@@ -61,8 +63,8 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown verb": (
         ("compil", "app.onnx"),
-        'error[F203]: there is no verb "compil"\n  help: did you mean "compile"? verbs: compile, demo, cosim, prove, explain, show, list; '
-        "or give a model",
+        'error[F203]: there is no verb "compil"\n  help: did you mean "compile"? verbs: '
+        f"{', '.join(VERBS)}; or give a model",
     ),
     "unknown application": (
         ("demo", "nope"),

@@ -1,0 +1,138 @@
+"""The documents as tables: one line a value, its path, its kind, and the JSON schema that follows.
+
+A path is written as in the reference: `a.b`, `list[].b`, `by_name.*`. A `?` behind a name means that the value may be null,
+a `~` that the key may be absent. Kinds: text, flag, count (a whole number from 0 on), number, any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "text": {"type": "string"},
+    "flag": {"type": "boolean"},
+    "count": {"type": "integer", "minimum": 0},
+    "number": {"type": "number"},
+    "object": {"type": "object"},
+    "any": {},
+}
+
+PLAN = """
+model.path text | model.sha256 text | model.ops count | model.opset count
+targets[].name text | targets[].parameters.* text | targets[].sha256 text
+rules_sha256 text
+settings.exact flag | settings.shapes.*[] count | settings.only[] text | settings.without[] text
+settings.rules[] text | settings.trusted[] text | settings.objective text
+calibrated flag
+calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
+counts.*.* count | lowered_counts.*.* count | exact_counts.*.* count | device_calls.*.* count
+offloads[].id text | offloads[].target text | offloads[].operation text | offloads[].parts any
+offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
+offloads[].because[].rule text | offloads[].because[].at text | offloads[].because[].grade text
+offloads[].certificate any | offloads[].device_calls count | offloads[].tiles.* count | offloads[].formats.* object
+offloads[].resident any | offloads[].cost any
+host[].node text | host[].op text | host[].why_not text
+absorbed[].node text | absorbed[].by text
+inserted[].op text | inserted[].bytes count | inserted[].for[] text
+formats[].tensor text | formats[].target text | formats[].format text | formats[].parameters object | formats[].from text
+egraph.rounds count | egraph.e_nodes count | egraph.e_classes count | egraph.stop.reason text | egraph.stop.detail text
+extraction.objective text | extraction.cost.* number | extraction.bound.* number | extraction.gap? number | extraction.status text
+limited[] text | notes[] text
+plan_sha256~ text | onnx_sha256~ text
+run object
+"""
+
+COSIM = """
+model.path text | model.sha256 text
+targets[] text | metric text | samples count
+data.source text | data.sha256 text
+calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
+reference.value? number | accelerated.value? number
+paired.difference? number | paired.interval?[]? number | paired.method? text
+paired.better? count | paired.worse? count | paired.same? count | paired.same_predictions? number
+offloads[].id text | offloads[].relative_error? number | offloads[].max_abs_error? number | offloads[].saturated number
+offloads[].range_in[]? number | offloads[].range_out[]? number
+simulator.tier text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
+compared_samples count | notes[] text
+run.wall_seconds number | run.cpu_seconds_per_sample number | run.reference_cpu_seconds_per_sample number
+run.batch count | run.threads count
+"""
+
+PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "seconds number")
+PROVE = (
+    "\n".join(f"{kind}[].{row}" for kind in ("rules", "mappings") for row in PROOF)
+    + """
+ilas[].name text | ilas[].instructions count | ilas[].decodes_disjoint flag | ilas[].holes[] text
+ilas[].holes_unknown any | ilas[].problems[] text
+"""
+)
+
+EXPLAIN = """
+code~ text | means~ text | remedy~ text
+node~ text | place~ text | offload~ object | op~ text | why_not~ text | by~ text
+"""
+LIST = """
+targets[].name text | targets[].about text | targets[].parameters.*[] text
+mappings[].name text | mappings[].about text | mappings[].at text
+rules[].name text | rules[].about text | rules[].at text | rules[].grade text | rules[].phase text
+apps[].name text | apps[].about text
+"""
+CONFIG = "file? text | settings[].key text | settings[].value any | settings[].origin text"
+COMPLETION = "shell text | script text"
+SCHEMA = "name text | definition object"
+
+# the rows of each document by the name in its `schema`
+ROWS: Mapping[str, str] = {
+    "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
+    "config": CONFIG, "completion": COMPLETION, "schema": SCHEMA,
+}  # fmt: skip
+VERSION = 1
+Tree = dict[str, Any]
+
+
+def schema_of(name: str) -> Tree:
+    """Return the JSON schema of a document; the schemas of plan and report stand inside that of a demo."""
+    tree: Tree = {}
+    for row in ROWS[name].replace("\n", "|").split("|"):
+        if row.strip():
+            path, kind = row.split()
+            _place(tree, path.replace("[]", ".[]").replace(".[]?", ".?[]").split("."), kind)
+    made = _object(tree)
+    made["properties"] = {"schema": {"const": f"flexmatch.{name}/{VERSION}"}, **made["properties"]}
+    made["required"] = ["schema", *made.get("required", ())]
+    if name == "demo":
+        made["properties"].update({part: schema_of(part) for part in ("plan", "cosim")})
+    return {"$schema": DIALECT, "title": f"flexmatch.{name}/{VERSION}", **made}
+
+
+def _place(tree: Tree, steps: list[str], kind: str) -> None:
+    """Put a value into the tree of the object it belongs to."""
+    first, *rest = steps
+    if rest:
+        _place(tree.setdefault(first, {}), rest, kind)
+    else:
+        tree[first] = kind
+
+
+def _object(tree: Tree) -> Tree:
+    if set(tree) == {"*"}:
+        return {"type": "object", "additionalProperties": _value("*", tree["*"])}
+    properties = {step.rstrip("?~"): _value(step, below) for step, below in tree.items()}
+    required = [step.rstrip("?") for step in tree if not step.endswith("~")]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _value(step: str, below: Any) -> Tree:
+    """Return the schema of what stands at a step: a kind, the elements of a list, or an object."""
+    if isinstance(below, str):
+        found = dict(KINDS[below])
+    else:
+        (element,) = [s for s in below if s.endswith("[]")] or [""]
+        found = {"type": "array", "items": _element(element, below[element])} if element else _object(below)
+    return {"anyOf": [found, {"type": "null"}]} if step.endswith("?") else found
+
+
+def _element(step: str, below: Any) -> Tree:
+    return _value("?" if step.startswith("?") else "", below)
