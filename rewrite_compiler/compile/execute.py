@@ -58,7 +58,7 @@ class Prepared:
     codes: dict[str, Data] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.codes = {n: _encode(self.offload.formats[n], x) for n, x in self.constants.items()}
+        self.codes = {n: operand_codes(self.offload.formats[n], x) for n, x in self.constants.items()}
 
     def run(
         self, device: Device | StreamedDevice, operands: Mapping[str, Data], observe: Observer | None = None
@@ -68,7 +68,7 @@ class Prepared:
         `observe` gets the codes of the operands, the tile and the result codes of every call.
         """
         o = self.offload
-        codes = {**self.codes, **{n: _encode(o.formats[n], x) for n, x in operands.items()}}
+        codes = {**self.codes, **{n: operand_codes(o.formats[n], x) for n, x in operands.items()}}
         samples = len(next(iter(operands.values())))
         axes = o.mapping.axes
         totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), np.float32) for n in axes.results}
@@ -104,7 +104,8 @@ def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:
     return not split or bool(set(split) & set(o.mapping.axes.of[name]))
 
 
-def _encode(f: Format, x: Data) -> Data:
+def operand_codes(f: Format, x: Data) -> Data:
+    """Return the codes of an operand as drivers take them: bytes where codes are bit patterns of one, else 64-bit integers."""
     return f.codes_of(x).astype(np.uint8 if f.width <= 8 and f.codes[0] == 0 else np.int64)
 
 

@@ -53,9 +53,9 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return proof(UNPROVED, "", "it has no driver or no numerics", code="R103")
     try:
         sizes = m.trials[0] if m.trials else {d: m.units.get(d, 1) for d in _dimensions(m)}
-        tried = [sizes, *(at for at in _numeric_sizes(m) if at != sizes)]
+        tried = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
         for at in tried:
-            example = _numeric(m, ila, at)
+            example = code_difference(m, ila, at)
             if example is not None:
                 return proof(REFUTED, "", f"driver and numerics differ at {_shown(at)}", example, "I105")
         verdict, executed = _symbolic(m, ila, sizes, seconds)
@@ -111,7 +111,7 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     return prove_equal_sharing(pairs, [*device.symbolic.axioms, *meaning.axioms, *premises], seconds), device.executed
 
 
-def _numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
+def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
     """Yield the mapping's own trials; else a ragged size, and the largest tile along every dimension at one unit of the others."""
     if m.trials:
         yield from m.trials
@@ -124,9 +124,9 @@ def _numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
             yield {**units, d: fit.tile[d]}
 
 
-def _numeric(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Counterexample | None:
+def code_difference(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED) -> Counterexample | None:
     """Compare driver and numerics on random codes; return the first difference."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     formats = _formats(m, SCALES)
     leaves = _leaves(m, sizes, formats)
     codes: dict[str, Data] = {}
@@ -140,7 +140,7 @@ def _numeric(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Counterexample
         places = np.argwhere(np.asarray(found) != expected)
         if len(places):
             place = tuple(int(i) for i in places[0])
-            return Counterexample({"codes": f"seed {SEED}"}, dict(sizes), place, str(found[place]), str(expected[place]))
+            return Counterexample({"codes": f"seed {seed}"}, dict(sizes), place, str(found[place]), str(expected[place]))
     return None
 
 

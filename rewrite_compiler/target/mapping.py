@@ -18,6 +18,8 @@ from ..ops.op import INT, INTS
 from ..ops.static import Named
 from ..ops.term import Apply, Tensor, Variable
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
+from .cost import Cost
+from .resources import Resources
 
 FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
 FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], MappingOf[str, FormatFor]]  # fixed, or by parameters
@@ -78,7 +80,8 @@ class Mapping:
     the device keeps in one format, `whole` are dimensions that a call takes undivided; `trials` are the sizes at which the
     mapping is proved, the first symbolically (default: from the units and capacities); `search` are tensors whose format is
     the candidate with the least error on calibration samples, because the device keeps inner state in it; `derived` are
-    formats that follow from those of other tensors, which they name as parameters.
+    formats that follow from those of other tensors, which they name as parameters; `draws` are mean and deviation of the
+    random operands on which its accuracy is measured, where those of every operand will not do.
     """
 
     target: str
@@ -98,7 +101,9 @@ class Mapping:
     capacities: Callable[..., Iterable[Limit]] | None = None
     search: MappingOf[str, Sequence[Format]] = field(default_factory=dict)
     derived: MappingOf[str, Callable[..., Format]] = field(default_factory=dict)
+    price: Callable[..., Cost] | None = None
     parameters: MappingOf[str, str] = field(default_factory=dict)  # of the configured target
+    draws: MappingOf[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -119,6 +124,17 @@ class Mapping:
         """Take the function that lists what a tile of given dimension sizes needs: (**sizes) → Limits."""
         self.capacities = f
         return f
+
+    def costs(self, f: Callable[..., Cost]) -> Callable[..., Cost]:
+        """Take the function that prices one tile: (**sizes, static variables, resources=…, p=parameters) → Cost."""
+        self.price = f
+        return f
+
+    def cost(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources) -> Cost | None:
+        """Return what one tile costs, None when the mapping does not say."""
+        if self.price is None:
+            return None
+        return self.price(**accepted(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters}))
 
     def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
         """Return the format of every tensor from largest magnitudes by name."""
@@ -200,6 +216,7 @@ class Declared(TypedDict, total=False):
     trials: Sequence[MappingOf[str, Any]]
     search: MappingOf[str, Sequence[Format]]
     derived: MappingOf[str, Callable[..., Format]]
+    draws: MappingOf[str, tuple[float, float]]
 
 
 def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared]) -> Mapping:
@@ -231,6 +248,7 @@ def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared
         tuple(declared.get("trials", ())),
         search=dict(declared.get("search", {})),
         derived=dict(declared.get("derived", {})),
+        draws=dict(declared.get("draws", {})),
     )
 
 

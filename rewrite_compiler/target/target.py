@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from ..errors import UsageError
 from ..ila import Ila
 from .mapping import Declared, Mapping, make_mapping
+from .resources import Describe, Resources
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,7 @@ class Target:
     sources: tuple[Path, ...] = ()
     chosen: MappingOf[str, str] = field(default_factory=dict)
     mappings: dict[str, Mapping] = field(default_factory=dict)
+    describe: Describe | None = None  # its memories, units, links and clock
 
     def accelerates(self, **declared: Unpack[Declared]) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
@@ -32,7 +34,8 @@ class Target:
         `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `formats` choose each tensor's format; `units`
         are the sizes in which dimensions are divided, `whole` ("t h") those that are not; `shared` are groups of tensors
         ("h y") that the device keeps in one format; `trials` are the sizes of its proofs; `search` are tensors whose format
-        is tried out on calibration samples; `derived` are functions from the formats of others, by name, to a tensor's own.
+        is tried out on calibration samples; `derived` are functions from the formats of others, by name, to a tensor's own;
+        `draws` are mean and deviation of operands for which the usual random ones mean nothing.
         """
 
         def decorate(f: Callable[..., Any]) -> Mapping:
@@ -61,6 +64,10 @@ class Target:
     def ila(self) -> Ila:
         """Return the accelerator's model at these parameters."""
         return self.build(**self.values)
+
+    def resources(self) -> Resources | None:
+        """Return the architecture graph at these parameters, None when the target declares none."""
+        return None if self.describe is None else self.describe(self.ila(), self.values)
 
     @property
     def sha256(self) -> str:

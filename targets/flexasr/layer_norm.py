@@ -25,12 +25,15 @@ from .base import (
     vectors,
 )  # fmt: skip
 
+DRAWS = {"x": (0.0, 0.5), "g": (1.0, 0.1)}  # the squares of a vector must add up to less than 32 (specification, section 6.5)
+
 
 @target.accelerates(
     axes="x: t n; g: n; b: n; y: t n",
     formats=dict.fromkeys("xgby", adaptivfloat),
     shared=("x y",),  # normalised in place: one format
     whole="n",
+    draws=DRAWS,
     trials=tuple({"t": t, "n": n, "epsilon": 1e-5} for t, n in ((1, 16), (2, 48), (17, 256), (256, MOST_VECTORS * LANES))),
 )
 def layer_norm(x: Tensor, g: Tensor, b: Tensor, epsilon: Float) -> tuple[Tensor, Where]:
@@ -45,6 +48,7 @@ def layer_norm(x: Tensor, g: Tensor, b: Tensor, epsilon: Float) -> tuple[Tensor,
     shared=("x y",),
     operation="layer_norm",
     whole="n",
+    draws=DRAWS,
     trials=tuple({"s": s, "t": t, "n": n, "epsilon": 1e-5} for s, t, n in ((1, 1, 16), (3, 7, 48))),
 )
 def layer_norm_of_batch(x: Tensor, g: Tensor, b: Tensor, epsilon: Float) -> tuple[Tensor, Where]:

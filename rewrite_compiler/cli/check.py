@@ -1,0 +1,86 @@
+"""flexmatch check: everything that is wrong with a target, a model, a rule file or an accelerator model, in one go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .common import emit_json, options, parser, shapes_of, whole_number
+from .output import is_live, say
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
+    made.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), or a .py or .onnx file")
+    made.add_argument(
+        "--groups", type=whole_number(1), default=0, metavar="N", help="groups of ten random inputs an operation (default 10)"
+    )
+    made.add_argument("--seed", type=whole_number(0), default=-1, metavar="N", help="where the random inputs start (default 20262)")
+    made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of a model's input")
+    made.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit on models")
+    given = options(made, arguments, "subject")
+    from ..limits import DEFAULT
+    from ..study.accuracy import GROUPS, SEED
+    from ..study.check import check, to_json
+
+    found = check(
+        given.subject, groups=given.groups or GROUPS, seed=SEED if given.seed < 0 else given.seed, shapes=shapes_of(given),
+        limits=DEFAULT.with_overrides(given.limits), progress=_progress if is_live(given) else lambda _: None,
+    )  # fmt: skip
+    document = to_json(found)
+    emit_json(document, given.json)
+    say(given, lines(document, verbose=given.verbose))
+    for p in found.problems:
+        print(p, file=sys.stderr)
+    return 0 if found.is_good else 1
+
+
+def _progress(name: str) -> None:
+    print(f"\r\x1b[K{name}", end="", file=sys.stderr, flush=True)
+
+
+def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
+    """Return what was checked for people: model, golden vectors, errors of every operation, how many problems."""
+    found = []
+    if document["ila"] is not None:
+        c = document["ila"]
+        found.append(f"model     {c['instructions']} instructions, decodes {'disjoint' if c['decodes_disjoint'] else 'overlap'}")
+    if document["kind"] == "target":
+        found.append(f"golden    {_golden(document['golden'])}")
+        found += _accuracies(document["mappings"], verbose=verbose)
+    if document["kind"] == "rules":
+        found.append(f"rules     {len(document['rules'])} judged")
+    count = len(document["problems"])
+    return [*found, f"problems  {count or 'none'}"]
+
+
+def _golden(g: Mapping[str, Any] | None) -> str:
+    if g is None:
+        return "no vectors beside the target"
+    others = f"; {g['of_other_designs']} are of other designs" if g["of_other_designs"] else ""
+    return f"{g['equal']} of {g['run']} vectors equal{others}"
+
+
+def _accuracies(mappings: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
+    """Return the table of relative errors: operands as drawn, as the formats hold them, and the reference rounded, too."""
+    if not mappings:
+        return []
+    width = max(len(m["name"]) for m in mappings)
+    inputs = mappings[0]["inputs"]
+    found = [
+        f"accuracy  relative error (Frobenius) in %, mean ± deviation over {inputs} inputs",
+        f"          {'operation':<{width}}  {'as drawn':^15}  {'operands held':^15}  {'result rounded':^15}",
+    ]
+    for m in mappings:
+        e = m["relative_error"]
+        found.append(f"          {m['name']:<{width}}  " + "  ".join(_percent(e[kind]) for kind in ("drawn", "held", "rounded")))
+        if verbose:
+            sizes = ", ".join(f"{d}={n}" for d, n in m["sizes"].items())
+            found.append(f"            {sizes}; " + ", ".join(f"{n} ~ {d}" for n, d in m["operands"].items()))
+    return found
+
+
+def _percent(e: Mapping[str, float]) -> str:
+    return f"{100 * e['mean']:>6.2f} ± {100 * e['deviation']:<6.2f}"

@@ -1,0 +1,201 @@
+"""Accuracy: how far an operation on the device is from its meaning, on seeded random inputs.
+
+The error of one input is ‖device − meaning‖ / ‖meaning‖: Frobenius norms, the meaning in 64-bit floats. It is told twice:
+against the meaning of the operands as they were drawn, and against that of the operands as the device's formats hold them,
+which is the error of the operation alone. Inputs come in groups that share weights and formats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..compile.execute import operand_codes
+from ..ila import Ila
+from ..ir.evaluate import run
+from ..ir.program import Data
+from ..ir.types import TensorType
+from ..lang.formats import Format
+from ..ops.static import IsConstant
+from ..ops.term import Variable
+from ..target import Mapping, body_of, simulated_device
+
+SEED, GROUPS, INPUTS_IN_GROUP = 20_262, 10, 10
+VECTOR_DEVIATION = 0.25
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Normal numbers of a mean and a standard deviation."""
+
+    mean: float
+    deviation: float
+
+    def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
+        """Return float32 numbers."""
+        return random.normal(self.mean, self.deviation, shape).astype(np.float32)
+
+    def __str__(self) -> str:
+        return f"N({self.mean:g}, {self.deviation:.3g}²)"
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors, one an input."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean over the inputs."""
+        return math.fsum(self.values) / len(self.values)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation over the inputs."""
+        return math.sqrt(math.fsum((e - self.mean) ** 2 for e in self.values) / len(self.values))
+
+    @property
+    def worst(self) -> float:
+        """The largest."""
+        return max(self.values)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The errors of one operation at one size.
+
+    `drawn` is against the meaning of the operands as drawn, `held` of the operands as the formats hold them; `rounded` is
+    `held` with the meaning's result rounded to the result's format, too.
+    """
+
+    name: str
+    sizes: MappingOf[str, Any]
+    inputs: MappingOf[str, str]  # distribution of every operand
+    drawn: Errors
+    held: Errors
+    rounded: Errors
+
+
+def accuracy(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED) -> Accuracy:
+    """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning."""
+    distributions = operand_distributions(m, sizes)
+    found: list[tuple[float, float, float]] = []
+    searched: dict[str, Format] = {}
+    for group in range(groups):
+        found += _group(m, ila, sizes, distributions, np.random.default_rng([seed, group]), searched)
+    shown = {n: str(d) for n, d in distributions.items()}
+    return Accuracy(m.name, dict(sizes), shown, *(Errors(column) for column in zip(*found, strict=True)))
+
+
+def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Distribution]:
+    """Return what operands are drawn from: as the mapping says; else N(0, 1), weights by fan-in, constant vectors N(0, ¼²)."""
+    return {v.name: _distribution(m, v, sizes) for v in m.operands}
+
+
+def _distribution(m: Mapping, v: Variable, sizes: MappingOf[str, Any]) -> Distribution:
+    if v.name in m.draws:
+        return Distribution(*m.draws[v.name])
+    if v.name not in constant_operands(m):
+        return Distribution(0, 1)
+    fan_in = math.prod(sizes[d] for d in m.axes.of[v.name][1:])
+    return Distribution(0, VECTOR_DEVIATION if len(m.axes.of[v.name]) < 2 else fan_in**-0.5)
+
+
+def constant_operands(m: Mapping) -> set[str]:
+    """Return the operands that the guard wants known at compile time."""
+    return {c.tensor.name for c in m.rule.where if isinstance(c, IsConstant) and isinstance(c.tensor, Variable)}
+
+
+def accuracy_sizes(m: Mapping) -> MappingOf[str, Any]:
+    """Return the size at which an operation is measured: its second trial, else a ragged one of a few units."""
+    if m.trials:
+        return m.trials[min(1, len(m.trials) - 1)]
+    dimensions = dict.fromkeys(d for dims in m.axes.of.values() for d in dims)
+    return {d: 3 * u + (u > 1) for d in dimensions for u in (m.units.get(d, 1),)}
+
+
+def _group(
+    m: Mapping,
+    ila: Ila,
+    sizes: MappingOf[str, Any],
+    distributions: MappingOf[str, Distribution],
+    random: np.random.Generator,
+    searched: dict[str, Format],
+) -> list[tuple[float, float, float]]:
+    """Return the errors of ten inputs with the same constants, in formats chosen for all of them."""
+    constants = constant_operands(m)
+    operands = {}
+    for v in m.operands:
+        shape = tuple(sizes[d] for d in m.axes.of[v.name])
+        operands[v.name] = distributions[v.name].draw(random, shape if v.name in constants else (INPUTS_IN_GROUP, *shape))
+    attributes = {name: sizes[name] for name, _ in m.statics}
+    expected = _meanings(m, operands, constants, attributes)
+    formats = _formats(m, ila, operands, expected, attributes, searched)
+    codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
+    found = _on_device(m, ila, codes, formats, attributes)
+    exact = _meanings(m, {n: formats[n].values_of(c) for n, c in codes.items()}, constants, attributes)
+    result = formats[m.axes.result]
+    rounded = np.asarray(result.values_of(result.codes_of(exact[0])))
+    return list(zip(_errors(found, expected[0]), _errors(found, exact[0]), _errors(found, rounded), strict=True))
+
+
+def _meanings(m: Mapping, operands: MappingOf[str, Data], constants: set[str], attributes: MappingOf[str, Any]) -> tuple[Data, ...]:
+    """Return every result of the meaning [inputs, …]."""
+    types = [TensorType((x if n in constants else x[0]).shape, "float32") for n, x in operands.items()]
+    body = body_of(m, types, attributes)
+    rows = []
+    for k in range(INPUTS_IN_GROUP):
+        given = [x if n in constants else x[k] for n, x in operands.items()]
+        values = run(body, dict(zip(body.inputs, (x.astype(np.float64) for x in given), strict=True)), real=np.float64)
+        rows.append([values[v] for v in body.outputs])
+    return tuple(np.stack(column) for column in zip(*rows, strict=True))
+
+
+def _formats(
+    m: Mapping,
+    ila: Ila,
+    operands: MappingOf[str, Data],
+    expected: tuple[Data, ...],
+    attributes: MappingOf[str, Any],
+    searched: dict[str, Format],
+) -> dict[str, Format]:
+    """Return formats calibrated on the group, as `calibrate` chooses them; those that are tried out, on the first group."""
+    tensors = {**operands, **dict(zip(m.axes.results, expected, strict=True))}
+    formats = m.formats_for({n: float(np.max(np.abs(tensors[n]), initial=0)) for n in m.format_choices})
+    for name, candidates in m.search.items():
+        if name not in searched:
+            searched[name] = min(candidates, key=lambda f: _error(m, ila, operands, expected, attributes, m.with_format(formats, name, f)))
+        formats = m.with_format(formats, name, searched[name])
+    return formats
+
+
+def _error(
+    m: Mapping,
+    ila: Ila,
+    operands: MappingOf[str, Data],
+    expected: tuple[Data, ...],
+    attributes: MappingOf[str, Any],
+    formats: MappingOf[str, Format],
+) -> float:
+    codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
+    return math.fsum(_errors(_on_device(m, ila, codes, formats, attributes), expected[0]))
+
+
+def _on_device(m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Data:
+    """Return the first result [inputs, …] that the driver brings back from a simulator."""
+    device = simulated_device(ila, samples=INPUTS_IN_GROUP)
+    results = m.run_driver(device, codes, formats, attributes)
+    first = results[0] if isinstance(results, tuple) else results
+    return np.asarray(formats[m.axes.result].values_of(np.asarray(first)))
+
+
+def _errors(found: Data, expected: Data) -> list[float]:
+    want = expected.reshape(INPUTS_IN_GROUP, -1)
+    got = np.broadcast_to(found, expected.shape).reshape(INPUTS_IN_GROUP, -1)
+    norms = np.maximum(np.linalg.norm(want, axis=1), np.finfo(np.float64).tiny)
+    return [float(e) for e in np.linalg.norm(got - want, axis=1) / norms]

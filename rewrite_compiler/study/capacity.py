@@ -1,0 +1,41 @@
+"""Capacities: what a mapping's limits admit must run on the device under strict simulation.
+
+The sizes of a mapping's proofs, among them the largest tile along every dimension, are driven with codes of zero. A command
+that does not fit the model, or a diagnostic, means that the limits contradict the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
+from typing import Any
+
+import numpy as np
+
+from ..errors import FlexmatchError, Problem
+from ..ila import Ila
+from ..prove.mappings import numeric_sizes
+from ..target import Mapping, simulated_device
+
+
+def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
+    """Yield every edge at which the limits admit what the device refuses."""
+    for sizes in numeric_sizes(m):
+        attributes = {name: sizes[name] for name, _ in m.statics}
+        violated = m.violated({d: n for d, n in sizes.items() if d not in attributes}, attributes)
+        if violated is not None:
+            sentence = f"{m.name} is tried at {shown(sizes)}, which its own limits refuse: {violated}"
+            yield Problem("I106", sentence, m.rule.place, "give trials within the limits")
+            continue
+        formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
+        codes = {v.name: np.zeros([sizes[d] for d in m.axes.of[v.name]], np.int64) for v in m.operands}
+        try:
+            m.run_driver(simulated_device(ila), codes, formats, attributes)
+        except FlexmatchError as error:
+            sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {error.problem.sentence}"
+            yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
+
+
+def shown(sizes: MappingOf[str, Any]) -> str:
+    """Return sizes as `t=3, k=16`."""
+    return ", ".join(f"{d}={n}" for d, n in sizes.items())

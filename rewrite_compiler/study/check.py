@@ -1,0 +1,192 @@
+"""check: everything that is wrong with a target, a rule file, an accelerator model or a model, in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any
+
+from ..errors import FlexmatchError, Problem, UsageError
+from ..ila import Ila
+from ..ila.check import Check
+from ..ila.check import check as check_ila
+from ..limits import DEFAULT, Limits
+from ..prove.mappings import code_difference
+from ..prove.rules import prove_rule
+from ..rewrite.rule import Rule
+from ..rewrite.ruleset import rules_in
+from ..rewrite.userfile import module_at
+from ..target import Mapping, Target, find_target
+from .accuracy import GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
+from .capacity import contradictions, shown
+from .golden import Replayed, replay
+from .model_problems import model_problems
+
+Progress = Callable[[str], None]
+SCHEMA = "flexmatch.check/1"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was looked at, what it is, and everything that is wrong with it."""
+
+    subject: str
+    kind: str  # target, rules, ila or model
+    problems: tuple[Problem, ...]
+    ila: Check | None = None
+    golden: Replayed | None = None
+    accuracies: tuple[Accuracy, ...] = ()
+    rules: tuple[str, ...] = ()
+    parameters: dict[str, str] = field(default_factory=dict)
+    seed: int | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return not self.problems
+
+
+def check(
+    subject: str,
+    *,
+    groups: int = GROUPS,
+    seed: int = SEED,
+    shapes: dict[str, tuple[int, ...]] | None = None,
+    limits: Limits = DEFAULT,
+    progress: Progress = lambda _: None,
+) -> Checked:
+    """Check a target by name, or a Python or ONNX file; each operation on `groups` times ten random inputs."""
+    name, _, _ = subject.partition(":")
+    path = Path(name)
+    if path.suffix == ".py":
+        return _file(subject, path, groups, seed, progress)
+    if "/" in name or path.exists():
+        return Checked(name, "model", tuple(model_problems(path, shapes, limits)))
+    return check_target(find_target(subject), groups=groups, seed=seed, progress=progress)
+
+
+def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) -> Checked:
+    """Check what a Python file defines: a target, else rules, else accelerator models."""
+    try:
+        module = module_at(path, "target", "F101")
+    except UsageError:
+        raise
+    except FlexmatchError as error:
+        return Checked(subject, "rules", (error.problem,))
+    values = list(vars(module).values())
+    if any(isinstance(v, Target) for v in values):
+        return check_target(find_target(subject), path, groups=groups, seed=seed, progress=progress)
+    rules = tuple(rules_in(module))
+    if rules:
+        return check_rules(subject, rules, progress)
+    models = [check_ila(v) for v in values if isinstance(v, Ila)]
+    if models:
+        return Checked(subject, "ila", tuple(p for c in models for p in c.problems), models[0])
+    raise UsageError("F203", f"{path} defines no target, no rule and no accelerator model", help="flexmatch check NAME_OR_PATH")
+
+
+def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lambda _: None) -> Checked:
+    """Judge every rule, and that their names differ."""
+    problems = []
+    names: dict[str, Rule] = {}
+    for r in rules:
+        progress(r.name)
+        first = names.setdefault(r.name, r)
+        if first is not r:
+            problems.append(Problem("R104", f'there are two rules called "{r.name}"', r.place, f"the first is at {first.place}"))
+        problem = prove_rule(r).problem
+        problems += [problem] if problem is not None else []
+    return Checked(subject, "rules", tuple(problems), rules=tuple(names))
+
+
+def check_target(
+    target: Target, path: Path | None = None, *, groups: int = GROUPS, seed: int = SEED, progress: Progress = lambda _: None
+) -> Checked:
+    """Check decodes, widths and binding times of a target's model, its golden vectors, and every mapping."""
+    if path is not None and not target.sources:
+        target = changed(target, sources=(path,))
+    target = target.configured({})
+    progress("decodes")
+    try:
+        ila = target.ila()
+    except FlexmatchError as error:
+        return Checked(target.name, "target", (error.problem,), parameters=target.values, seed=seed)
+    verdict = check_ila(ila)
+    problems = list(verdict.problems)
+    progress("golden vectors")
+    golden = replay(target, ila)
+    if golden is not None:
+        problems += [Problem("I110", f"vector {n} of {target.name}: {why}", str(golden.folder)) for n, why in golden.differs.items()]
+    accuracies = []
+    for m in target.mappings.values():
+        progress(m.name)
+        wrong = list(_mapping_problems(m, ila))
+        problems += wrong
+        try:
+            accuracies += [accuracy(m, ila, accuracy_sizes(m), groups=groups, seed=seed)] if m.drive else []
+        except FlexmatchError as error:
+            problems += [] if wrong else [error.at(m.rule.place).problem]
+    return Checked(target.name, "target", tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+
+
+def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
+    """Yield what is wrong with one mapping: parts that are missing, capacities, codes that differ from the numerics."""
+    for part, what in ((m.drive, "driver"), (m.codes, "numerics")):
+        if part is None:
+            yield Problem("I104", f"{m.name} has no {what}", m.rule.place, f"decorate a function with @{m.variant}.{what}")
+    if m.drive is None or m.codes is None:
+        return
+    refused = list(contradictions(m, ila))
+    yield from refused
+    sizes = accuracy_sizes(m)
+    if refused:
+        return
+    try:
+        example = code_difference(m, ila, sizes)
+    except FlexmatchError as error:
+        yield error.at(m.rule.place).problem
+        return
+    if example is not None:
+        sentence = f"driver and numerics of {m.name} differ at {shown(sizes)}: {example}"
+        yield Problem("I105", sentence, m.rule.place)
+
+
+def to_json(found: Checked) -> dict[str, Any]:
+    """Return the document of a check."""
+    return {
+        "schema": SCHEMA,
+        "subject": found.subject,
+        "kind": found.kind,
+        "parameters": found.parameters,
+        "good": found.is_good,
+        "problems": [vars(p) for p in found.problems],
+        "ila": None if found.ila is None else _decodes(found.ila),
+        "golden": None if found.golden is None else _golden(found.golden),
+        "mappings": [_accuracy(a) for a in found.accuracies],
+        "rules": list(found.rules),
+        "seed": found.seed,
+    }
+
+
+def _decodes(c: Check) -> dict[str, Any]:
+    return {"instructions": c.instructions, "decodes_disjoint": c.decodes_disjoint, "undecoded_ranges": len(c.holes)}
+
+
+def _golden(g: Replayed) -> dict[str, Any]:
+    return {"run": len(g.run), "equal": len(g.run) - len(g.differs), "of_other_designs": g.others}
+
+
+def _accuracy(a: Accuracy) -> dict[str, Any]:
+    figures = {
+        kind: {"mean": e.mean, "deviation": e.deviation, "largest": e.worst}
+        for kind, e in (("drawn", a.drawn), ("held", a.held), ("rounded", a.rounded))
+    }
+    return {
+        "name": a.name,
+        "sizes": {n: list(v) if isinstance(v, tuple) else v for n, v in a.sizes.items()},
+        "operands": dict(a.inputs),
+        "inputs": len(a.drawn.values),
+        "relative_error": figures,
+    }

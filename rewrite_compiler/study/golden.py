@@ -1,0 +1,160 @@
+"""Golden vectors: what a real design computed, replayed on its model.
+
+They lie in `golden/NAME` or `tests/golden/NAME` beside the target's files or up to two folders above: `traces.json` (or
+`.json.xz`), a list of records, and `*.npz` files with their arrays. A record is one of
+
+* `commands`: [["W", address, data], ["R", address], ["I"]] (write, read, wait for the interrupt; numbers in hexadecimal),
+  with `reads` or `reads_hw`, [[address, data]], what the reads gave;
+* `trace`: [["W" | "R", address, data, virtual]], with arrays `NAME.STATE_after`, the first words of a state afterwards;
+* `instructions_hex` on the image `NAME.dram_before` at `phys_base`, with `NAME.dram_after` (`…_after_VALUE` for a design
+  whose parameters have that value).
+
+`design` limits a record to targets that have a parameter of that value.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import FlexmatchError, InputError
+from ..ila import Ila
+from ..ila.simulate import Simulator
+from ..ir.program import Data
+from ..target import Target
+
+FILES = ("traces.json", "traces.json.xz")
+ABOVE = 3
+Record = MappingOf[str, Any]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How a model did on the vectors of a folder: names that ran, what differs, how many are of other designs."""
+
+    folder: Path
+    run: tuple[str, ...]
+    differs: MappingOf[str, str]
+    others: int
+
+
+def golden_folder(target: Target) -> Path | None:
+    """Return where a target's vectors lie; None when there are none."""
+    for source in target.sources[:1]:
+        for base in list(source.resolve().parents)[:ABOVE]:
+            for folder in (base / "golden" / target.name, base / "tests" / "golden" / target.name):
+                if any((folder / f).is_file() for f in FILES):
+                    return folder
+    return None
+
+
+def replay(target: Target, ila: Ila) -> Replayed | None:
+    """Run every vector that the target's parameters fit; None when it has none."""
+    folder = golden_folder(target)
+    if folder is None:
+        return None
+    records, arrays = _records(folder), _arrays(folder)
+    run, differs, others = [], dict[str, str](), 0
+    for record in records:
+        compare = next((f for key, f in KINDS.items() if key in record), None)
+        if compare is None or not _fits(record, target, arrays):
+            others += 1
+            continue
+        run.append(str(record["name"]))
+        try:
+            wrong = compare(ila, record, arrays, target)
+        except FlexmatchError as error:
+            wrong = error.problem.sentence
+        if wrong:
+            differs[str(record["name"])] = wrong
+    return Replayed(folder, tuple(run), differs, others)
+
+
+def _records(folder: Path) -> list[Record]:
+    path = next(folder / f for f in FILES if (folder / f).is_file())
+    try:
+        data = path.read_bytes()
+        found = json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
+    except (ValueError, lzma.LZMAError):
+        raise InputError("C100", "golden vectors must be a list of records in JSON", place=str(path)) from None
+    if not isinstance(found, list) or any(not isinstance(r, dict) or "name" not in r for r in found):
+        raise InputError("C100", "golden vectors must be a list of records, each with a name", place=str(path))
+    return found
+
+
+def _arrays(folder: Path) -> dict[str, Data]:
+    found: dict[str, Data] = {}
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as data:
+            found |= {k: data[k] for k in data.files}
+    return found
+
+
+def _fits(record: Record, target: Target, arrays: MappingOf[str, Data]) -> bool:
+    if record.get("design", next(iter(target.values.values()), None)) not in target.values.values() and "design" in record:
+        return False
+    return "instructions_hex" not in record or _image(record, target, arrays) is not None
+
+
+def _image(record: Record, target: Target, arrays: MappingOf[str, Data]) -> Data | None:
+    """Return the image after a program on this design; None when it is not recorded."""
+    name = record["name"]
+    special = [f"{name}.dram_after_{v}" for v in target.values.values()]
+    return next((arrays[k] for k in (*special, f"{name}.dram_after") if k in arrays), None)
+
+
+def _commands(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+    sim = Simulator(ila)
+    reads = iter(record.get("reads", record.get("reads_hw", ())))
+    for kind, *rest in record["commands"]:
+        if kind == "W":
+            sim.write(int(rest[0], 16), int(rest[1], 16))
+        elif kind == "R":
+            address, want = next(reads)
+            found = sim.read(int(rest[0], 16))
+            if found != int(want, 16):
+                return f"a read of {address} gives {found:#x}, the design gave {int(want, 16):#x}"
+        else:
+            sim.wait_for_interrupt()
+    return ""
+
+
+def _states(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+    sim = Simulator(ila)
+    for mode, address, data, virtual in record["trace"]:
+        if mode == "W":
+            sim.write(int(address, 16), int(data, 16), virtual=virtual)
+        else:
+            sim.read(int(address, 16), virtual=virtual)
+    for key, want in arrays.items():
+        name, _, state = key.rpartition(".")
+        if name == record["name"] and state.endswith("_after"):
+            expected = np.ascontiguousarray(want).view(np.uint8).reshape(-1)
+            found = np.ascontiguousarray(sim.state(state.removesuffix("_after"))).view(np.uint8).reshape(-1)[: len(expected)]
+            for n in np.flatnonzero(found != expected)[:1]:
+                return f"byte {n} of {state.removesuffix('_after')} is {found[n]}, the design gave {expected[n]}"
+    return ""
+
+
+def _stream(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+    image = bytearray(arrays[f"{record['name']}.dram_before"].tobytes())
+    ila.simulator(dram=image, base=record["phys_base"]).run([int(w, 16) for w in record["instructions_hex"]])
+    found, want = np.frombuffer(image, np.uint8), _image(record, target, arrays)
+    assert want is not None
+    for n in np.flatnonzero(found != want)[:1]:
+        return f"byte {n} of the image is {found[n]}, the design gave {want[n]}"
+    return ""
+
+
+KINDS: dict[str, Callable[[Ila, Record, MappingOf[str, Data], Target], str]] = {
+    "commands": _commands,
+    "trace": _states,
+    "instructions_hex": _stream,
+}

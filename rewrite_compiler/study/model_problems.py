@@ -1,0 +1,52 @@
+"""Problems of a model: all that do not follow from one another.
+
+After each refusal at a node, the node and all that depends on it are left out and the rest is read again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import FlexmatchError, Problem
+from ..frontend.load import import_model
+from ..frontend.read import read_model
+from ..limits import DEFAULT, Limits
+
+MOST = 100
+
+
+def model_problems(path: Path, shapes: dict[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> list[Problem]:
+    """Return the independent problems of a model, at most 100; a missing file raises."""
+    model, digest = read_model(path, limits)
+    for number, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
+    found: list[Problem] = []
+    while len(found) < MOST:
+        try:
+            import_model(model, path, digest, shapes or {}, limits)
+        except FlexmatchError as error:
+            placed = error.at(str(path)).problem
+            found.append(placed)
+            if not _without(model.graph, placed.place):
+                break
+            continue
+        break
+    return found
+
+
+def _without(graph: Any, place: str) -> bool:
+    """Remove the nodes that a place names and everything that depends on them; False when it names none, or none are left."""
+    bad = {n for n, node in enumerate(graph.node) if place.endswith(f':node "{node.name}"')}
+    if not bad:
+        return False
+    gone = {name for n in bad for name in graph.node[n].output if name}
+    while more := {n for n, node in enumerate(graph.node) if n not in bad and gone.intersection(node.input)}:
+        bad |= more
+        gone |= {name for n in more for name in graph.node[n].output if name}
+    for n in sorted(bad, reverse=True):
+        del graph.node[n]
+    for n in reversed(range(len(graph.output))):
+        if graph.output[n].name in gone:
+            del graph.output[n]
+    return bool(graph.output) and bool(graph.node)

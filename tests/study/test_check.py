@@ -1,0 +1,243 @@
+"""check: everything that is wrong with a target, a rule file or a model, in one go; how far operations are from their meaning."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from command import flexmatch, onnx_model, perceptron
+from onnx import helper
+from pages import ROOT
+
+from rewrite_compiler.apps import named
+from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.study.accuracy import accuracy, accuracy_sizes, operand_distributions
+from rewrite_compiler.study.check import check
+from rewrite_compiler.study.golden import golden_folder, replay
+from rewrite_compiler.target import find_target
+
+TOY = re.search(r"```python file=toy.py\n(.*?)```", (ROOT / "docs/tutorial/first-accelerator.md").read_text(), re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def toy(folder: Path) -> Callable[..., str]:
+    """Return a function that writes the tutorial's target with words replaced, and gives its path."""
+
+    def write(**changes: str) -> str:
+        assert TOY is not None
+        text = TOY[1]
+        for before, after in zip(changes["before"].split("|"), changes["after"].split("|"), strict=True) if changes else ():
+            assert text.count(before) >= 1, before
+            text = text.replace(before, after)
+        path = folder / f"toy{len(list(folder.glob('toy*.py')))}.py"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+# -- accuracy
+
+
+def test_exact_hardware_has_no_error_on_operands_it_holds() -> None:
+    """VTA sums exactly: all of its error is the rounding of operands. Another seed gives other figures, the same one the same."""
+    m = find_target("vta").mappings["dense"]
+    ila = find_target("vta").ila()
+    found = accuracy(m, ila, accuracy_sizes(m), groups=1)
+    assert found.held.values == (0.0,) * 10
+    assert found.rounded.values == (0.0,) * 10
+    assert 0.005 < found.drawn.mean < 0.03
+    assert found.drawn.deviation < found.drawn.mean < found.drawn.worst
+    assert accuracy(m, ila, accuracy_sizes(m), groups=1) == found
+    assert accuracy(m, ila, accuracy_sizes(m), groups=1, seed=1).drawn != found.drawn
+
+
+def test_mean_and_deviation_are_those_of_the_errors() -> None:
+    m = find_target("flexasr").mappings["mean_pool"]
+    found = accuracy(m, find_target("flexasr").ila(), {"u": 2, "w": 2, "n": 16}, groups=2).held
+    assert len(found.values) == 20
+    assert found.mean == pytest.approx(np.mean(found.values))
+    assert found.deviation == pytest.approx(np.std(found.values))
+    assert 0.003 < found.mean < 0.03  # one rounding to four bits of mantissa
+
+
+def test_operands_are_drawn_as_the_mapping_says_else_by_their_role() -> None:
+    """Activations N(0, 1), weights by fan-in, constant vectors N(0, ¼²); layer norm says its own."""
+    flexasr, hlscnn = find_target("flexasr").mappings, find_target("hlscnn").mappings["conv2d"]
+    linear = operand_distributions(flexasr["linear"], {"t": 1, "k": 64, "n": 2})
+    assert {n: str(d) for n, d in linear.items()} == {"x": "N(0, 1²)", "w": "N(0, 0.125²)", "b": "N(0, 0.25²)"}
+    conv = operand_distributions(hlscnn, {"b": 1, "n": 3, "c": 4, "i": 5, "j": 5, "r": 2, "s": 2})
+    assert str(conv["w"]) == "N(0, 0.25²)"
+    norm = operand_distributions(flexasr["layer_norm"], {"t": 1, "n": 16})
+    assert {n: str(d) for n, d in norm.items()} == {"x": "N(0, 0.5²)", "g": "N(1, 0.1²)", "b": "N(0, 0.25²)"}
+
+
+# -- targets
+
+
+def test_a_good_target_has_figures_and_no_problems(toy: Callable[..., str]) -> None:
+    found = check(toy(), groups=1)
+    assert found.is_good, found.problems
+    assert [a.name for a in found.accuracies] == ["toy.dense"]
+    assert found.golden is None
+    assert found.ila is not None
+    assert found.ila.decodes_disjoint
+
+
+# what is wrong with the target → what is said
+WRONG = {
+    "a shift that drops a bit": ("shift=shift_of(f))", "shift=shift_of(f) + 1)", "I105 driver and numerics of toy.dense differ at"),
+    "more weights than there are": (
+        "n * vectors, WEIGHTS)|(512, 8)", "n * vectors, 2 * WEIGHTS)|(512, 9)",
+        "I106 the limits of toy.dense admit t=1, k=512, n=9, which the device refuses:",
+    ),
+    "a trial beyond the limits": ("(512, 8)", "(520, 8)", "I106 toy.dense is tried at t=1, k=520, n=8, which its own limits refuse:"),
+    "no driver": ("@dense.driver", "", "I104 toy.dense has no driver"),
+    "no numerics": ("@dense.numerics", "", "I104 toy.dense has no numerics"),
+    "a result too wide": ("wrap(code, 8, False)", "code", "I102 y holds values in 0…255, not -128…127"),
+    "two decodes of one address": ("bus.write(0x0010)", "bus.write(0x0000)", "I100 config and dot of toy both decode"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_with_a_target_is_found(what: str, toy: Callable[..., str]) -> None:
+    before, after, said = WRONG[what]
+    problems = check(toy(before=before, after=after), groups=1).problems
+    assert f"{problems[0].code} {problems[0].sentence}".startswith(said), problems
+
+
+def test_independent_problems_are_found_together(toy: Callable[..., str]) -> None:
+    path = toy(before="shift=shift_of(f))|return assign(y, wrap", after="shift=shift_of(f) + 1)|return assign(y, wrap")
+    text = Path(path).read_text() + "\nmax8 = target.accelerates(axes='x: n; y: n', formats=dict.fromkeys('xy', fixed8))\n"
+    Path(path).write_text(text + "@max8\ndef relu(x: Tensor):\n    '''The larger of x and zero.'''\n    return o.relu(x), Where()\n")
+    assert [p.code for p in check(path, groups=1).problems] == ["I105", "I104", "I104"]
+
+
+def test_vectors_beside_a_target_are_replayed(toy: Callable[..., str], folder: Path) -> None:
+    path = toy()
+    records = [
+        {
+            "name": f"byte_{n}",
+            "commands": [
+                ["W", "0x0", hex(1 | n << 8)],
+                ["W", "0x1000", "0x05"],
+                ["W", "0x2000", "0x03"],
+                ["W", "0x10", "0"],
+                ["R", "0x4000"],
+            ],
+            "reads": [["0x4000", "0x0f"]],
+        }
+        for n in (0, 1)
+    ]
+    (folder / "golden" / "toy").mkdir(parents=True)
+    (folder / "golden" / "toy" / "traces.json").write_text(json.dumps(records))
+    found = check(path, groups=1)
+    assert found.golden is not None
+    assert found.golden.run == ("byte_0", "byte_1")
+    assert [p.sentence for p in found.problems] == ["vector byte_1 of toy: a read of 0x4000 gives 0x8, the design gave 0xf"]
+    (folder / "golden" / "toy" / "traces.json").write_text("{}")
+    answer = flexmatch("check", path)
+    assert (answer.code, "golden vectors must be a list of records" in answer.err) == (3, True)
+
+
+def test_shipped_vectors_are_found_and_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one revision of HLSCNN; a simulator that returns wrong bytes is noticed."""
+    target = find_target("hlscnn:revision=orig")
+    assert golden_folder(target) == ROOT / "tests" / "golden" / "hlscnn"
+    found = replay(target, target.ila())
+    assert found is not None
+    assert (len(found.run), found.differs, found.others) == (8, {}, 36)
+    state = Simulator.state
+    monkeypatch.setattr(Simulator, "state", lambda sim, name: state(sim, name) ^ 1)
+    wrong = replay(target, target.ila())
+    assert wrong is not None
+    assert len(wrong.differs) == 8
+
+
+# -- rules and models
+
+RULES = '''from rewrite_compiler import Law, Tensor, rule
+from rewrite_compiler import ops as o
+
+@rule(grade="E")
+def relu_over_add(x: Tensor, y: Tensor) -> Law:
+    """relu(x + y) = relu(x) + relu(y)"""
+    return o.relu(o.add(x, y)), o.add(o.relu(x), o.relu(y))
+
+@rule(grade="E")
+def relu_twice(x: Tensor) -> Law:
+    """relu(relu(x)) = relu(x)"""
+    return o.relu(o.relu(x)), o.relu(x)
+
+@rule(grade="E")
+def relu_is_neg(x: Tensor) -> Law:
+    """relu(x) = −x"""
+    return o.relu(x), o.neg(x)
+'''
+
+
+def test_every_false_rule_of_a_file_is_found() -> None:
+    Path("mine.py").write_text(RULES)
+    answer = flexmatch("check", "mine.py")
+    assert (answer.code, answer.out) == (1, "rules     3 judged\nproblems  2\n")
+    assert [Path(line.split(" is ")[0]).name for line in answer.err.splitlines() if "error" in line] == [
+        "mine.py:4: error[R102]: rule relu-over-add", "mine.py:14: error[R102]: rule relu-is-neg",
+    ]  # fmt: skip
+
+
+def test_all_independent_problems_of_a_model_are_found() -> None:
+    """Two nodes are wrong; what depends on them is not judged, what does not is."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="fine"),
+        helper.make_node("Softmax", ["a"], ["b"], name="first", axis=9),
+        helper.make_node("Relu", ["b"], ["c"], name="after_first"),
+        helper.make_node("Transpose", ["x"], ["d"], perm=[0, 0]),
+    ]
+    onnx.save(onnx_model(nodes, {"x": [2, 3]}, ["a", "c", "d"]), "bad.onnx")
+    found = check("bad.onnx")
+    assert [p.place for p in found.problems] == ['bad.onnx:node "first"', 'bad.onnx:node "Transpose_3"']
+    onnx.save(perceptron((4, 3)), "good.onnx")
+    assert check("good.onnx").is_good
+
+
+def test_a_model_that_cannot_be_read_has_one_problem_or_is_refused() -> None:
+    Path("broken.onnx").write_bytes(b"\x08\x08" + b"\xff" * 30)
+    assert flexmatch("check", "broken.onnx").code == 3
+    assert flexmatch("check", "missing.onnx").code == 2
+    shutil.copy(named("digits_mlp").model, "app.onnx")
+    assert flexmatch("check", "app.onnx", "-q").code == 0
+
+
+# -- the command
+
+
+def test_the_document_has_every_figure_and_the_seed() -> None:
+    answer = flexmatch("check", "vta", "--groups", "1", "--seed", "3", "--json", "-")
+    assert answer.code == 0
+    document = json.loads(answer.out)
+    assert document["schema"] == "flexmatch.check/1"
+    assert (document["good"], document["seed"], document["kind"]) == (True, 3, "target")
+    assert document["golden"] == {"run": 55, "equal": 55, "of_other_designs": 1}
+    dense = next(m for m in document["mappings"] if m["name"] == "vta.dense")
+    assert dense["inputs"] == 10
+    assert dense["relative_error"]["held"] == {"mean": 0.0, "deviation": 0.0, "largest": 0.0}
+    assert dense["operands"]["x"] == "N(0, 1²)"
+
+
+def test_what_is_no_subject_is_refused() -> None:
+    Path("nothing.py").write_text("x = 1\n")
+    for subject, code in (("nothing.py", "F203"), ("nobody", "F201"), ("absent.py", "F101")):
+        answer = flexmatch("check", subject)
+        assert (answer.code, f"error[{code}]" in answer.err) == (2, True), subject
