@@ -1,4 +1,4 @@
-"""Whole applications with their data, small enough to ship: what `flexmatch demo` runs."""
+"""Whole applications with their data, small enough to ship, and architectures without data: what `flexmatch demo` runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rewrite_compiler.errors import UsageError
+
+from .gallery import GALLERY, Architecture
 
 _HERE = Path(__file__).parent
 
@@ -33,9 +35,12 @@ APPS = (
 )
 
 
-def named(name: str) -> App:
-    """Return the application called `name`; UsageError lists the known ones."""
-    known = {app.name: app for app in APPS}
+def named(name: str) -> App | Architecture:
+    """Return the application or architecture called `name`; UsageError lists the known ones."""
+    known: dict[str, App | Architecture] = {a.name: a for a in (*APPS, *GALLERY)}
     if name not in known:
         raise UsageError("F203", f'there is no application called "{name}"', help=f"known applications: {', '.join(known)}")
     return known[name]
+
+
+__all__ = ["APPS", "GALLERY", "App", "Architecture", "named"]

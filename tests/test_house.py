@@ -24,6 +24,7 @@ LAYERS = (
     ("study",),
     ("emit", "cosim"),
     ("compile",),
+    ("data",),
     ("prove",),
     ("fit",),
     ("target",),
@@ -46,7 +47,7 @@ BUILDS_ON = {"targets": {"ila_models"}}
 HEAVY = {
     "z3": ("rewrite_compiler/lang/smt",),
     "egglog": ("rewrite_compiler/egraph/",),
-    "onnx": ("rewrite_compiler/frontend/", "apps/digits/export.py"),  # the trainer's script writes its model with onnx
+    "onnx": ("rewrite_compiler/frontend/", "apps/digits/export.py", "apps/gallery/"),  # applications write their models with onnx
     "onnxruntime": ("rewrite_compiler/hostrun/",),
     "llvmlite": ("rewrite_compiler/lang/native",),
     "sklearn": ("apps/digits/data.py",),  # an extra; only the trainer's script reads the bundled images

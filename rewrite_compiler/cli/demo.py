@@ -1,35 +1,82 @@
-"""flexmatch demo: compile and co-simulate a shipped application, and say what came out."""
+"""flexmatch demo: compile and co-simulate a shipped application, or compile an architecture, and say what came out."""
 
 from __future__ import annotations
 
+import argparse
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .common import accelerators, emit_json, options, parser
 from .cosim import progress, settings, simulation_options
+from .files import check_outputs, write_whole
 from .output import say
+
+if TYPE_CHECKING:
+    from ..apps import App
+    from ..apps.gallery import Architecture
+    from ..compile import Plan
+
+SCHEMA = "flexmatch.demo/1"
+UNTRAINED = "note      the weights are drawn: there is no accuracy to compare, so nothing is co-simulated"
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
-    made = parser("demo", "Compile and co-simulate a shipped application.")
+    made = parser("demo", "Compile and co-simulate a shipped application, or compile an architecture of the gallery.")
     made.add_argument("app", nargs="?", default="digits_cnn", metavar="APP", help="an application of `flexmatch list` (default digits_cnn)")
     made.add_argument("--accel", action="append", default=[], metavar="NAME", help="accelerator (default flexasr)")
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there too")
     simulation_options(made)
     given = options(made, arguments)
-    from ..apps import named
-    from ..compile import compile_model, plan_files
-    from ..compile.verify import check_plan
-    from ..cosim import cosimulate
-    from ..report.terminal import cosim_lines, plan_lines
+    from ..apps import App, named
 
     app = named(given.app)
-    plan = compile_model(app.model, accelerators(given) or ["flexasr"])
-    files = plan_files(plan)
-    check_plan(plan, files.onnx, app.model)
-    say(given, [f"{app.name}: {app.about}", *plan_lines(files.document, verbose=given.verbose)])
+    if given.output:
+        check_outputs([given.output])
+    return _application(app, given) if isinstance(app, App) else _architecture(app, given)
+
+
+def _application(app: App, given: argparse.Namespace) -> int:
+    """Compile a model and co-simulate it on its data."""
+    from ..cosim import cosimulate
+    from ..report.terminal import cosim_lines
+
+    if given.output:
+        write_whole({given.output: app.model.read_bytes()})
+    plan, document = _compiled(app, app.model, given)
     report = cosimulate(
         plan, app.data, calibrate=app.calibration, settings=settings(given), metric=given.metric or app.metric, progress=progress(given)
     )
-    emit_json({"schema": "flexmatch.demo/1", "plan": files.document, "cosim": report.document}, given.json)
+    emit_json({"schema": SCHEMA, "plan": document, "cosim": report.document}, given.json)
     say(given, ["", *cosim_lines(report.document)])
     return 0
+
+
+def _architecture(app: Architecture, given: argparse.Namespace) -> int:
+    """Build a model and compile it."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / f"{app.name}.onnx"
+        model.write_bytes(app.build().SerializeToString())
+        _, document = _compiled(app, model, given)
+        if given.output:
+            write_whole({given.output: model.read_bytes()})
+    emit_json({"schema": SCHEMA, "plan": document, "cosim": None}, given.json)
+    say(given, [UNTRAINED, *([f"wrote     {given.output}"] if given.output else [])])
+    return 0
+
+
+def _compiled(app: App | Architecture, model: Path, given: argparse.Namespace) -> tuple[Plan, dict[str, Any]]:
+    """Compile, check and show a model; return the plan and its document."""
+    from ..compile import compile_model, plan_files
+    from ..compile.verify import check_plan
+    from ..report.terminal import plan_lines
+
+    plan = compile_model(model, accelerators(given) or ["flexasr"])
+    plan = replace(plan, model={**plan.model, "path": str(given.output or model.name)})  # no temporary or installed folder
+    files = plan_files(plan)
+    check_plan(plan, files.onnx, model)
+    say(given, [f"{app.name}: {app.about}", *plan_lines(files.document, verbose=given.verbose)])
+    return plan, files.document

@@ -26,7 +26,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def listing() -> dict[str, Any]:
     """Return everything by kind, each with its name, place and one line."""
-    from ..apps import APPS
+    from ..apps import APPS, GALLERY
     from ..rewrite.rule import short_place as at
     from ..rewrite.ruleset import shipped_rules
     from ..target import load_target, target_names
@@ -39,7 +39,7 @@ def listing() -> dict[str, Any]:
         ],
         "mappings": [{"name": m.name, "about": _first(m.rule.doc), "at": at(m.rule.place)} for t in targets for m in t.mappings.values()],
         "rules": [{"name": r.name, "about": _first(r.doc), "at": at(r.place), "grade": r.grade, "phase": r.phase} for r in shipped_rules()],
-        "apps": [{"name": a.name, "about": a.about} for a in APPS],
+        "apps": [{"name": a.name, "about": a.about} for a in (*APPS, *GALLERY)],
     }
 
 
