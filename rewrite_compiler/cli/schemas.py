@@ -27,6 +27,8 @@ settings.exact flag | settings.shapes.*[] count | settings.only[] text | setting
 settings.rules[] text | settings.trusted[] text | settings.objective text
 calibrated flag
 calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
+calibration?.tensors[].offload text | calibration?.tensors[].tensor text | calibration?.tensors[].method text
+calibration?.tensors[].magnitude number | calibration?.tensors[].largest number
 counts.*.* count | lowered_counts.*.* count | exact_counts.*.* count | device_calls.*.* count
 offloads[].id text | offloads[].target text | offloads[].operation text | offloads[].parts any
 offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
@@ -46,18 +48,24 @@ run object
 
 COSIM = """
 model.path text | model.sha256 text
-targets[] text | metric text | samples count
+targets[] text | metric text | lower_is_better flag | samples count
 data.source text | data.sha256 text
 calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
 reference.value? number | accelerated.value? number
 paired.difference? number | paired.interval?[]? number | paired.method? text
 paired.better? count | paired.worse? count | paired.same? count | paired.same_predictions? number
-offloads[].id text | offloads[].relative_error? number | offloads[].max_abs_error? number | offloads[].saturated number
-offloads[].range_in[]? number | offloads[].range_out[]? number
+paired.mcnemar?.p_value number | paired.mcnemar?.interval[] number
+offloads[].id text | offloads[].relative_error? number | offloads[].cumulative_error? number | offloads[].max_abs_error? number
+offloads[].saturated number | offloads[].range_in[]? number | offloads[].range_out[]? number
+offloads[].tensors[].tensor text | offloads[].tensors[].format text | offloads[].tensors[].values count
+offloads[].tensors[].zeros count | offloads[].tensors[].saturated count | offloads[].tensors[].underflowed count
+offloads[].tensors[].range[]? number | offloads[].tensors[].largest number | offloads[].tensors[].relative_error? number
+offloads[].tensors[].histogram.first_exponent? number | offloads[].tensors[].histogram.counts[] count
+first_diverging?.offload text | first_diverging?.relative_error number | first_diverging?.threshold number
 simulator.tier text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
-compared_samples count | notes[] text
-run.wall_seconds number | run.cpu_seconds_per_sample number | run.reference_cpu_seconds_per_sample number
-run.batch count | run.threads count
+compared_samples count | warnings[] text | notes[] text
+run.wall_seconds number | run.cpu_seconds_per_sample? number | run.reference_cpu_seconds_per_sample? number
+run.batch count | run.threads count | run.resumed_samples count
 """
 
 PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "seconds number")
@@ -80,13 +88,43 @@ rules[].name text | rules[].about text | rules[].at text | rules[].grade text | 
 apps[].name text | apps[].about text
 """
 CONFIG = "file? text | settings[].key text | settings[].value any | settings[].origin text"
+EMIT = """
+what text | files[].path text | files[].bytes count | files[].sha256 text
+traces~[].target text | traces~[].commands count | traces~[].phases[].offload text | traces~[].phases[].phase text
+traces~[].phases[].constant flag | traces~[].phases[].commands count | traces~[].phases[].bytes count
+replay~.target text | replay~.target_changed flag | replay~.commands count | replay~.compared count | replay~.different count
+replay~.differences[].number count | replay~.differences[].command text | replay~.differences[].recorded text
+replay~.differences[].found text | replay~.differences[].section text
+"""
+OFFLOAD = """
+id text | target text | operation text | program[] text | call count | calls count
+commands[].phase text | commands[].assembly text | commands[].mmio text | commands[].times count
+"""
+MEMORY = ("name text", "width_bits count", "banks count", "depth count", "instances count", "element_bytes count", "row_bytes count")
+TARGET = (
+    """
+name text | parameters.* text | sha256 text
+operations[].name text | operations[].operation text | operations[].units.* count | operations[].priced flag
+resources?.clock_hertz count | resources?.clock_source text | resources?.notes[] text
+"""
+    + "\n".join(f"resources?.memories[].{row}" for row in MEMORY)
+    + """
+resources?.memories[].capacity_bytes count | resources?.memories[].read_energy any | resources?.memories[].write_energy any
+resources?.units[].name text | resources?.units[].operations[] text | resources?.units[].types[] text | resources?.units[].step.* count
+resources?.units[].instances count | resources?.units[].per_cycle count | resources?.units[].energy any
+resources?.links[].source text | resources?.links[].sink text | resources?.links[].width_bytes count
+resources?.links[].cycles count | resources?.links[].latency_cycles count
+"""
+)
+TRACE = "target text | parameters.* text | sha256 text | about object"
 COMPLETION = "shell text | script text"
 SCHEMA = "name text | definition object"
 
 # the rows of each document by the name in its `schema`
 ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
-    "config": CONFIG, "completion": COMPLETION, "schema": SCHEMA,
+    "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
+    "config": CONFIG, "completion": COMPLETION, "schema": SCHEMA, "target": TARGET,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

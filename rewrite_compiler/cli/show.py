@@ -22,8 +22,16 @@ def run(arguments: Sequence[str]) -> int:
         from .show_config import run as show_config
 
         return show_config(arguments[1:])
-    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or the configuration.")
-    made.add_argument("plan", metavar="PLAN|MODEL|config")
+    if arguments and arguments[0] == "target":
+        from .show_target import run as show_target
+
+        return show_target(arguments[1:])
+    if arguments and arguments[0] == "offload":
+        from .show_offload import run as show_offload
+
+        return show_offload(arguments[1:])
+    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or one offload; the configuration; or a target.")
+    made.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|config")
     steering(made)
     made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
     made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")

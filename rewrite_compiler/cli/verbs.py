@@ -20,7 +20,7 @@ VERBS = {
     "prove": Verb("prove", "judge rules, mappings and accelerator models"),
     "check": Verb("check", "NAME or FILE: everything that is wrong with a target, model, rule file; accuracy of operations"),
     "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
-    "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page; config: settings and origins"),
+    "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page; config; target NAME: resources"),
     "emit": Verb("emit", "trace PLAN: the commands of an inference; check TRACE: replay them on the simulator"),
     "list": Verb("list", "accelerators, operations, rules, applications"),
     "schema": Verb("schema", "DOCUMENT: the JSON schema of what --json writes"),

@@ -1,25 +1,36 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
+from .cost import Cost
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
 from .mapping import Axes, FormatFor, Limit, Mapping
 from .meaning import body_of, inlined
+from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
 from .target import Target
 
 __all__ = [
     "Axes",
+    "Clock",
+    "Cost",
     "Device",
+    "Energy",
     "FormatFor",
     "Limit",
+    "Link",
     "Mapping",
+    "Memory",
+    "Resources",
     "SimulatedDevice",
     "SimulatedStream",
     "StreamedDevice",
     "Target",
+    "Unit",
     "body_of",
     "find_target",
     "inlined",
     "load_target",
+    "resource_document",
     "simulated_device",
+    "state_memory",
     "target_names",
 ]

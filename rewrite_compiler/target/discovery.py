@@ -20,7 +20,7 @@ GROUP = "rewrite_compiler.targets"
 def target_names() -> list[str]:
     """Return the names of shipped and installed targets."""
     package = importlib.import_module(SHIPPED)
-    shipped = {m.name for m in pkgutil.iter_modules(package.__path__)}
+    shipped = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
     return sorted(shipped | {e.name for e in entry_points(group=GROUP)})
 
 

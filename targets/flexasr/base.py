@@ -10,12 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from rewrite_compiler.ila_models import flexasr as model
+from rewrite_compiler.ila_models.flexasr import buffers, config
 from rewrite_compiler.lang import AdaptivFloat
 from rewrite_compiler.target import Device, Limit, Target
 
-PES, LANES = 4, 16
+from .resources import resources
+
+PES, LANES = config.PES, buffers.LANES
+LARGE, WEIGHT, INPUT, ACT = buffers.LARGE, buffers.WEIGHT, buffers.INPUT, buffers.ACT  # vectors
 BLOCK = 16  # timesteps of one vector that lie next to each other in the large buffer
-LARGE, WEIGHT, INPUT, ACT = 1 << 16, 1 << 16, 1 << 8, 1 << 5  # vectors
 MOST_VECTORS, MOST_TIMESTEPS = 255, 65_535
 Formats = Mapping[str, AdaptivFloat]
 Codes = np.ndarray
@@ -26,6 +29,7 @@ target = Target(
     {"behaviour": model.BEHAVIOURS, "sigmoid": model.SIGMOIDS},
     "FlexASR, a speech and language accelerator: linear and recurrent layers, layer norm, pooling in 8-bit AdaptivFloat.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
+    describe=resources,
 )
 
 

@@ -17,6 +17,8 @@ from rewrite_compiler.ila_models.vta.fields import ENCODINGS
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import Limit, Target
 
+from .resources import resources
+
 Codes = np.ndarray[Any, Any]
 MOST_ITERATIONS = (1 << ITERATION_BITS) - 1
 MOST_ELEMENTS = (1 << 16) - 1  # of one row of a LOAD or STORE
@@ -61,6 +63,7 @@ target = Target(
     PARAMETERS,
     "VTA, an int8 tensor accelerator: blocks of a matrix product, accumulated in 32 bits.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
+    describe=resources,
 )
 
 

@@ -21,6 +21,7 @@ EVERY = [
     ("prove", "--only", "add-zero-bias"),
     ("show", "ready.json"),
     ("show", "config"),
+    ("show", "target", "vta"),
     ("schema", "list"),
     ("completion", "bash"),
 ]

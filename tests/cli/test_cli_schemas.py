@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain node": ("explain", "ready.json", "gemm0"),
     "list": ("list",),
     "config": ("show", "config"),
+    "target": ("show", "target", "flexasr"),
     "schema": ("schema", "plan"),
     "completion": ("completion", "fish"),
 }

@@ -1,0 +1,43 @@
+"""Cost: what one call of a device takes, in cycles and in bytes that cross its links to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cycles of a compute unit and of the links, one after the other, and the bytes each tensor moves.
+
+    `commands` are the bytes of the instructions themselves. `estimated` tells that the cycles follow from units and links
+    alone; otherwise they were compared with a measurement of the design.
+    """
+
+    unit: str
+    compute_cycles: int
+    transfer_cycles: int
+    moved: Mapping[str, int]
+    estimated: bool = True
+
+    @property
+    def cycles(self) -> int:
+        """All cycles."""
+        return self.compute_cycles + self.transfer_cycles
+
+    @property
+    def bytes(self) -> int:
+        """All bytes, commands included."""
+        return sum(self.moved.values())
+
+    def times(self, calls: int) -> Cost:
+        """Return the cost of so many calls."""
+        moved = {name: calls * n for name, n in self.moved.items()}
+        return Cost(self.unit, calls * self.compute_cycles, calls * self.transfer_cycles, moved, self.estimated)
+
+    def plus(self, other: Cost) -> Cost:
+        """Return the cost of both, one after the other; of the same unit."""
+        names = dict.fromkeys((*self.moved, *other.moved))
+        moved = {name: self.moved.get(name, 0) + other.moved.get(name, 0) for name in names}
+        compute, transfer = self.compute_cycles + other.compute_cycles, self.transfer_cycles + other.transfer_cycles
+        return Cost(self.unit, compute, transfer, moved, self.estimated or other.estimated)

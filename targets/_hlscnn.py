@@ -1,0 +1,91 @@
+"""HLSCNN's resources and costs: memories from the model's state; unit, links and clock as data, cycles estimated from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila_models import hlscnn as model
+from rewrite_compiler.target import Clock, Cost, Link, Resources, Unit, state_memory
+
+LANES, VECTOR, BANKS = 8, 16, 4
+REGISTERS, FILL, TRIGGER = 7, 3, 1  # commands of one convolution (specification, section 9)
+
+
+def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
+    """Return the architecture graph: SoC memory, two scratchpads of four banks, one unit of eight lanes."""
+    weights = model.REVISIONS[parameters["revision"]].weight_bits
+    return Resources(
+        Clock(500_000_000, "assumed: the specification gives no frequency"),
+        (
+            state_memory(ila, "soc", "depth", word=VECTOR),
+            state_memory(ila, "spad0", "depth", word=VECTOR, banks=BANKS),
+            state_memory(ila, "spad1", "depth", word=VECTOR, banks=BANKS),
+        ),
+        (Unit("conv", ("conv2d",), ("fixed16", f"fixed{weights}"), {"c": LANES}),),
+        (
+            Link("host", "soc", VECTOR),
+            Link("soc", "spad0", VECTOR),
+            Link("soc", "spad1", VECTOR),
+            Link("soc", "conv", VECTOR),
+            Link("spad1", "host", VECTOR),
+        ),
+        ("assumed: one 128-bit word a cycle on every link",),
+    )
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Words that one pass of one image moves, by tensor; words that fill the scratchpads; steps of the unit."""
+
+    words: Mapping[str, int]
+    filled: int
+    steps: int
+
+
+def pass_of(
+    image: tuple[int, int, int, int], kernel: int, region: int, revision: model.Revision, *, start: int = 0, is_loaded: bool = False
+) -> Pass:
+    """Return what one pass takes: `image` is filters, channels, rows and columns, `start` the vectors that outputs start at."""
+    n, c, rows, cols = image
+    blocks = -(-c // LANES)
+    acts, weights = blocks * rows * cols, -(-n * blocks * kernel * LANES * revision.weight_bits // (8 * VECTOR))
+    weights = 0 if is_loaded else weights
+    shared = acts if revision.act_source == "spad1" else 0
+    fills = sum(bool(x) for x in (weights, shared, start))
+    words = {"x": acts, "w": weights, "b": start, "commands": REGISTERS + FILL * fills + TRIGGER}
+    return Pass(words, weights + shared + start, n * region * blocks * kernel)
+
+
+def conv2d_cost(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, u: int, v: int, strides: tuple[int, ...], pads: tuple[int, ...],
+    p: Mapping[str, str], resources: Resources, *, split: Callable[..., Sequence[int]], starts: bool,
+) -> Cost:  # fmt: skip
+    """The convolutions of a batch: a step for every filter, result, channel block and tap; what crosses the SoC memory.
+
+    `split` gives the channels of each pass. Weights of a single pass stay from image to image.
+    """
+    revision = model.REVISIONS[p["revision"]]
+    rows, cols = i + pads[0] + pads[2], j + pads[1] + pads[3]
+    region = u * v if revision.grouped_output else rows * cols
+    outputs = -(-n // LANES) * u * v if revision.grouped_output else n * rows * cols
+    parts = split(c, i, j, n, r, s, strides, pads, p, starts)
+    made = [
+        pass_of(
+            (n, channels, rows, cols),
+            r * s,
+            region,
+            revision,
+            start=0 if at or not starts else outputs,
+            is_loaded=bool(k) and len(parts) == 1,
+        )
+        for k in range(b)
+        for at, channels in enumerate(parts)
+    ]
+    words = {name: sum(one.words[name] for one in made) for name in ("x", "w", "b", "commands")}
+    words["y"] = b * (outputs if revision.grouped_output else n * u * v)
+    inside = resources.link("soc", "spad0").cycles_for(sum(one.filled for one in made) * VECTOR)
+    crossing = resources.link("host", "soc").cycles_for(sum(words.values()) * VECTOR)
+    moved = {name: count * VECTOR for name, count in words.items() if count}
+    return Cost("conv", sum(one.steps for one in made), inside + crossing, moved)

@@ -1,0 +1,111 @@
+"""FlexASR's costs: the specification's measured formulas from trigger to interrupt, and every word that crosses the AXI port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from rewrite_compiler.target import Cost, Resources
+
+from .base import LANES, PES, vectors
+from .gru import gru, rnn
+from .layer_norm import layer_norm, layer_norm_of_batch
+from .linear import ACTIVATIONS
+from .pooling import max_pool, mean_pool
+from .recurrent import lstm
+
+SETUP = 3  # configuration of the large buffer and of the control engine, trigger
+Words = Mapping[str, int]  # 16-byte words by tensor
+
+
+def transfer(resources: Resources, unit: str, cycles: int, words: Words, *, estimated: bool = False) -> Cost:
+    """Return the cost of a call with these compute cycles and words over the port."""
+    link = resources.link("host", "large")
+    moved = {name: n * link.width_bytes for name, n in words.items()}
+    return Cost(unit, cycles, link.cycles_for(sum(moved.values())), moved, estimated)
+
+
+def linear_cycles(t: int, inputs: int, per_pe: int, extra: int = 0) -> int:
+    """Cycles of a linear layer over t timesteps, with `extra` activation instructions (specification, section 10)."""
+    return t * (31 + 3 * inputs + per_pe * (inputs + 4) + extra)
+
+
+def recurrent_cycles(t: int, inputs: int, hidden: int, per_pe: int, gates: int) -> int:
+    """Cycles of a recurrent layer over t timesteps; measured for four gates (specification, section 10)."""
+    return t * (34 + 3 * (inputs + hidden) + gates * per_pe * (inputs + hidden + 8))
+
+
+def pooling_cycles(timesteps: int, count: int) -> int:
+    """Cycles of one run that halves the timesteps (specification, section 10)."""
+    return 1 + 3 * count * timesteps // 2
+
+
+def norm_cycles(t: int, count: int) -> int:
+    """Cycles of a layer norm (specification, section 10)."""
+    return t * (2 + 13 * count)
+
+
+def attention_cycles(t: int, count: int) -> int:
+    """Cycles of attention over t timesteps (specification, section 10; four points, four unknowns)."""
+    blocks = -(-t // LANES)
+    return 1 + 30 * blocks + 12 * count * blocks + 2 * count
+
+
+def padding_cycles(t: int, count: int) -> int:
+    """Cycles of zero padding (specification, section 10)."""
+    return t * (count + 1)
+
+
+def linear_cost(t: int, k: int, n: int, resources: Resources, extra: int = 0) -> Cost:
+    """One linear call: four elements with sizing, manager, activation manager and program."""
+    inputs, per_pe = vectors(k), -(-n // (PES * LANES))
+    out = PES * per_pe
+    words = {"x": t * inputs, "w": out * LANES * inputs, "b": out, "y": t * out, "commands": 4 * PES + SETUP}
+    return transfer(resources, "core", linear_cycles(t, inputs, per_pe, extra), words)
+
+
+def recurrent_cost(t: int, i: int, h: int, resources: Resources, gates: int, program_words: int, kept: str = "", last: str = "") -> Cost:
+    """One sequence: every element gets the whole state; `kept` also fills the activation buffers, `last` is read from them."""
+    inputs, per_pe = vectors(i), -(-h // (PES * LANES))
+    hidden = PES * per_pe
+    rows = gates * hidden * LANES
+    words = {
+        "x": t * inputs, "w": rows * inputs, "r": rows * hidden, "b": 2 * gates * hidden, "h": PES * hidden,
+        "y": t * hidden, "commands": PES * (4 + program_words) + SETUP,
+    }  # fmt: skip
+    if kept:
+        words[kept] = words.get(kept, 0) + hidden
+    if last:
+        words[last] = hidden
+    cycles = recurrent_cycles(t, inputs, hidden, per_pe, gates)
+    return transfer(resources, "core", cycles, words, estimated=gates != 4)
+
+
+def norm_cost(t: int, n: int, resources: Resources) -> Cost:
+    """One layer norm of t rows in place: managers of both buffers, engine, trigger."""
+    count = vectors(n)
+    words = {"x": t * count, "g": count, "b": count, "y": t * count, "commands": 4}
+    return transfer(resources, "global", norm_cycles(t, count), words)
+
+
+def norm_of_batch_cost(s: int, t: int, n: int, resources: Resources) -> Cost:
+    """One layer norm of all rows of a batch."""
+    return norm_cost(s * t, n, resources)
+
+
+def pooling_cost(u: int, w: int, n: int, resources: Resources) -> Cost:
+    """One pooling call: a run of the engine for every halving of the windows."""
+    count, runs = vectors(n), w.bit_length() - 1
+    cycles = sum(pooling_cycles(u * (w >> k), count) for k in range(runs))
+    return transfer(resources, "global", cycles, {"x": u * w * count, "y": u * count, "commands": 1 + 2 * runs})
+
+
+for layer, instruction, _ in ACTIVATIONS:
+    layer.costs(partial(linear_cost, extra=int(instruction != 0)))
+lstm.costs(partial(recurrent_cost, gates=4, program_words=2, kept="c", last="cn"))
+gru.costs(partial(recurrent_cost, gates=3, program_words=2, kept="h"))
+rnn.costs(partial(recurrent_cost, gates=1, program_words=1))
+layer_norm.costs(norm_cost)
+layer_norm_of_batch.costs(norm_of_batch_cost)
+for pooling in (max_pool, mean_pool):
+    pooling.costs(pooling_cost)
