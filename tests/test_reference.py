@@ -19,13 +19,13 @@ from rewrite_compiler.errors import BUDGET, DONE, INTERNAL, INTERRUPTED, NO, REF
 from rewrite_compiler.limits import Limits
 
 REFERENCE = ROOT / "docs" / "reference"
-STEERED = ("compile", "cosim", "explain", "show")
+STEERED = ("compile", "cosim", "emit", "explain", "show")
 # objects whose keys are names of the run, by the path of the object; what they hold is described once
 NAMED = {
     "counts": "TARGET", "counts.TARGET": "OPERATION", "lowered_counts": "TARGET", "lowered_counts.TARGET": "OPERATION",
     "exact_counts": "TARGET", "exact_counts.TARGET": "OPERATION", "device_calls": "TARGET", "device_calls.TARGET": "OPERATION",
     "targets[].parameters": "PARAMETER", "settings.shapes": "INPUT", "offloads[].shape": "DIMENSION", "offloads[].tiles": "DIMENSION",
-    "offloads[].formats": "TENSOR", "offloads[].formats.TENSOR": "PARAMETER", "formats[].parameters": "PARAMETER",
+    "offloads[].cost.traffic": "TENSOR", "offloads[].formats": "TENSOR", "offloads[].formats.TENSOR": "PARAMETER", "formats[].parameters": "PARAMETER",
     "extraction.cost": "LEVEL", "extraction.bound": "LEVEL",
 }  # fmt: skip
 

@@ -72,7 +72,7 @@ CODES = {
     "I108": ("A token between queues is given and never taken", "let an instruction take the token, or do not give it"),
     "I109": ("A specification's control reads data", "compute decodes, addresses and bounds from control state only"),
     "I110": ("A model differs from a golden vector", "compare the instruction that writes what differs with the specification"),
-    "I110": ("A trace does not replay", "emit the trace again; if the device gave these reads, its model is wrong"),
+    "I111": ("A trace does not replay", "emit the trace again; if the device gave these reads, its model is wrong"),
     "C100": ("Data do not fit the model", "correct the data as the sentence says"),
     "C101": ("Data are refused", "save plain arrays with numpy.savez, without objects, within the limit"),
     "C102": ("Data are not finite", "remove NaN and infinity"),

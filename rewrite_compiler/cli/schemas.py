@@ -34,7 +34,11 @@ offloads[].id text | offloads[].target text | offloads[].operation text | offloa
 offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
 offloads[].because[].rule text | offloads[].because[].at text | offloads[].because[].grade text
 offloads[].certificate any | offloads[].device_calls count | offloads[].tiles.* count | offloads[].formats.* object
-offloads[].resident any | offloads[].cost any
+offloads[].resident any
+offloads[].cost?.cycles count | offloads[].cost?.compute_cycles count | offloads[].cost?.transfer_cycles count
+offloads[].cost?.clock_hertz count | offloads[].cost?.nanoseconds count | offloads[].cost?.host_nanoseconds count
+offloads[].cost?.bytes count | offloads[].cost?.traffic.* count | offloads[].cost?.added_elements count | offloads[].cost?.unit text
+offloads[].cost?.utilisation? number | offloads[].cost?.bound text | offloads[].cost?.estimated flag
 host[].node text | host[].op text | host[].why_not text
 absorbed[].node text | absorbed[].by text
 inserted[].op text | inserted[].bytes count | inserted[].for[] text

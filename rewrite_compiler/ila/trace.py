@@ -40,8 +40,12 @@ class Header:
 
 @dataclass(frozen=True)
 class Section:
-    """What follows: commands of one phase of a call of an offload; `constant` ones do not depend on the inputs."""
+    """What follows: commands of one phase of a call of an offload; `constant` ones do not depend on the inputs.
 
+    `part` is its place in the whole trace, so that traces of constant and of moving parts can be joined again.
+    """
+
+    part: int
     offload: str
     call: int
     phase: str

@@ -20,7 +20,7 @@ from .trace_write import CHUNK, COMMANDS, COUNT, END, KEYS, MAGIC, OTHER, WORDS
 AGAIN = "emit the trace again"
 ITEMS: dict[str, type[Section | Wait | Attach]] = {"section": Section, "wait": Wait, "attach": Attach}
 FIELDS: dict[type, dict[str, type]] = {
-    Section: {"offload": str, "call": int, "phase": str, "constant": bool},
+    Section: {"part": int, "offload": str, "call": int, "phase": str, "constant": bool},
     Wait: {},
     Attach: {"memory": str, "words": int},
     Place: {"memory": str, "address": int, "words": str},

@@ -82,7 +82,7 @@ def whole_trace(name: str) -> tuple[Ila, Trace]:
     commands = [assemble(i, **random_operands(i, draw)) for i in m.instructions.values()]
     gives = np.arange(16 * len(commands), dtype=np.uint8).reshape(-1, 16)
     items: list[Item] = [
-        Section("linear_1", 0, "weights", True),
+        Section(3, "linear_1", 0, "weights", True),
         Commands(columns_of(m, commands)),
         Wait(),
         Commands(columns_of(m, commands), gives),
@@ -173,7 +173,8 @@ WRONG_LINES = {
     "wr": ("F103", 'a line of a trace must be a JSON object, not "wr"'),
     '{"section":{"offload":"a"}}': (
         "F103",
-        "section must have offload (a text), call (a whole number from 0 on), phase (a text), constant (true or false)",
+        "section must have part (a whole number from 0 on), offload (a text), call (a whole number from 0 on), phase (a text), "
+        "constant (true or false)",
     ),
     '{"place":{"memory":"dram","address":0,"words":"00"}}': ("F103", 'toy has no external memory "dram"'),
     '{"end":"x"}': ("F103", "the end of a trace must give its number of commands, not 'x'"),
