@@ -140,7 +140,9 @@ class _Decoder:
             raise AssertionError(f"{node.op} is not a constant")
         attributes = dict(zip((a.name for a in op.attributes), node.attributes, strict=True))
         self.check(c, node, op, [self.type_of(d) for d in node.children])
-        return run_op(op, [self.folded[d] for d in node.children], attributes, np.float64)[0]
+        operands = [self.folded[d] for d in node.children]
+        moves = op.kind == LAYOUT and len({x.dtype for x in operands}) == 1  # and so rounds nothing
+        return run_op(op, operands, attributes, None if moves else np.float64)[0]
 
     def build(self, c: ClassId) -> None:
         """Add the operation that a class has chosen."""

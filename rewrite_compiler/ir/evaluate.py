@@ -26,11 +26,12 @@ def run_op(operator: Op, operands: Sequence[Data], attributes: Mapping[str, Attr
         own = bool(operands) and (real is None or not np.issubdtype(operands[0].dtype, np.floating))
         return [np.zeros(shape, operands[0].dtype if own else compute) for shape in shapes]
     leaves = [_leaf(n, x) for n, x in enumerate(operands)]
-    values = {leaf: x.astype(compute) if leaf.real else x for leaf, x in zip(leaves, operands, strict=True)}
+    values = {leaf: x.astype(compute, copy=False) if leaf.real else x for leaf, x in zip(leaves, operands, strict=True)}
     meaning = operator.meaning(*leaves, **attributes)
     arrays = meaning if isinstance(meaning, tuple) else (meaning,)
     dtype = operands[0].dtype if operands else np.dtype(np.float32)
-    return [np.asarray(evaluate_array(a, values, compute)).astype(dtype if real is None else compute if a.real else dtype) for a in arrays]
+    own = dtype if real is None else compute
+    return [np.asarray(evaluate_array(a, values, compute)).astype(own if a.real else dtype, copy=False) for a in arrays]
 
 
 def _leaf(n: int, x: Data) -> Leaf:
