@@ -27,6 +27,7 @@ class Limits:
     extraction_seconds: int = 60
     solver_seconds: int = 5
     import_seconds: int = 10
+    host_seconds: int = 60
     data_bytes: int = 8 * GIB
 
     def with_overrides(self, pairs: list[str]) -> Limits:

@@ -86,7 +86,7 @@ def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mappi
     path = os.path.relpath(plan.model["path"], stem.parent)
     plan = replace(plan, model={**plan.model, "path": path})
     files = plan_files(plan)
-    checked = check_plan(plan, files.onnx, Path(given.model))
+    checked = check_plan(plan, files.onnx, Path(given.model), compile_options(given).limits)
     files.document["run"].update({"check": vars(checked), "check_seconds": round(time.perf_counter() - started, 3)})
     onnx, document = plan_names(stem)
     write_whole({onnx: files.onnx, document: document_bytes(files.document), **json_files(files.document, given.json)})

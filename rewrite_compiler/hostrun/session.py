@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, UsageError
+from ..errors import BudgetError, InputError, UsageError
 from ..ir.program import Data
 
 # onnxruntime's names of element types → ours
@@ -22,7 +23,8 @@ KINDS = {
     **{n: n for n in ("float16", "bfloat16", "float8e5m2", "bool", "string", "int4", "uint4")},
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-NO_WARNINGS = 3
+NO_WARNINGS, FATAL = 3, 4
+SLOWER = "give it more with --limits host_seconds=N"
 # the first turns float weights between a DequantizeLinear and a QuantizeLinear into 8-bit ones, so results change; the
 # second moves an int8 QuantizeLinear over a Slice with a uint8 zero point, and the model is then refused (1.31.1)
 LEFT_OUT = ["WeightBiasQuantization", "QDQPropagationTransformer"]
@@ -70,12 +72,15 @@ class Session:
         self.inputs = tuple(_port(i) for i in self._session.get_inputs())
         self.outputs = tuple(_port(o) for o in self._session.get_outputs())
 
-    def run(self, inputs: Mapping[str, Data], outputs: Sequence[str] | None = None) -> dict[str, Data]:
-        """Return outputs (all, or those named) by name; InputError names an input that is missing, unknown or of a wrong type."""
+    def run(self, inputs: Mapping[str, Data], outputs: Sequence[str] | None = None, *, seconds: float = 0) -> dict[str, Data]:
+        """Return outputs (all, or those named) by name; InputError names an input that is missing, unknown or of a wrong type.
+
+        With `seconds`, BudgetError when the run takes longer; 0 is no limit.
+        """
         wanted = [o.name for o in self.outputs] if outputs is None else list(outputs)
         self._check(inputs, wanted)
-        with translated("C107", f"{self.name} failed on the host"):
-            found = self._session.run(wanted, dict(inputs))
+        with translated("C107", f"{self.name} failed on the host"), _within(seconds, self.name) as options:
+            found = self._session.run(wanted, dict(inputs), options)
         return dict(zip(wanted, found, strict=True))
 
     def _check(self, inputs: Mapping[str, Data], outputs: Sequence[str]) -> None:
@@ -109,11 +114,34 @@ def _port(info: Any) -> Port:
 
 
 @contextmanager
+def _within(seconds: float, name: str) -> Iterator[Any]:
+    """Give options of a run that ends after some seconds, between two operators."""
+    if not seconds:
+        yield None
+        return
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = FATAL
+    late = threading.Timer(seconds, lambda: setattr(options, "terminate", True))
+    late.daemon = True
+    late.start()
+    try:
+        yield options
+    except Exception:
+        if options.terminate:
+            raise BudgetError("C107", f"{name} must run on the host within {seconds:g} seconds", help=SLOWER) from None
+        raise
+    finally:
+        late.cancel()
+
+
+@contextmanager
 def translated(code: str, sentence: str) -> Iterator[None]:
     """Turn whatever onnxruntime raises into a refusal of one sentence."""
     try:
         yield
-    except (MemoryError, ImportError):
+    except (MemoryError, ImportError, BudgetError):
         raise
     except Exception as error:  # onnxruntime's own kinds share no base class but Exception
         raise InputError(code, f"{sentence}: {_said(error)}") from None

@@ -22,13 +22,23 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         *_labelled("tiled", tiled_texts(document["offloads"])),
         *_labelled("not sent", reason_texts(document["host"])),
         *(("limited", text) for text in document["limited"]),
-        *(("note", text) for text in document["notes"]),
+        *(("note", text) for text in (*document["notes"], *_unchecked(document.get("run", {})))),
         *_labelled("rules", rule_texts(document["offloads"]) if verbose else ()),
         ("wrote", ", ".join(written)),
         ("next", following),
     ]
     title = f"{model['path'].rsplit('/', 1)[-1]}  {counted(model['ops'], 'op')} · opset {model['opset']}"
     return [*textwrap.wrap(title, WIDTH), *table(rows)]
+
+
+def _unchecked(run: Mapping[str, Any]) -> list[str]:
+    """Return what a reader should know of the check of a plan against its model."""
+    against = run.get("check", {}).get("against", "model")
+    told = {
+        "model": [],
+        "imported program": ["the host cannot run the model as it is written; the plan was checked against the program imported from it"],
+    }
+    return told.get(against, [against])
 
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
@@ -34,9 +35,21 @@ def shipped_rules() -> tuple[Rule, ...]:
 def rules_at(path: Path) -> tuple[Rule, ...]:
     """Return the rules that a user's file defines; InputError R101 when it defines none."""
     found = tuple(rules_in(module_at(path, "rule", "F101")))
+    _check_functions(path)
     if not found:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
     return found
+
+
+def _check_functions(path: Path) -> None:
+    """Refuse a file in which a decorated function takes the place of another, which Python would say nothing of."""
+    first: dict[str, int] = {}
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            if node.name in first:
+                place, before = f"{path}:{node.lineno}", f"the first is at line {first[node.name]}"
+                raise SpecError("R104", f'there are two rules called "{node.name}"', place=place, help=before)
+            first[node.name] = node.lineno
 
 
 def collect(rules: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -28,7 +28,7 @@ def module_at(path: Path, kind: str, code: str) -> ModuleType:
             spec.loader.exec_module(module)
     except FlexmatchError as error:
         raise error.at(str(path)) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             "R100", f"the {kind} file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)
         ) from None
@@ -58,7 +58,7 @@ def _within(seconds: float, path: Path, kind: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _user_line(path: Path, error: Exception) -> str:
+def _user_line(path: Path, error: BaseException) -> str:
     """Return the last line of the user's file that an exception went through."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"{path}:{error.lineno}"
