@@ -14,12 +14,14 @@ from typing import Any
 from ..errors import BudgetError
 from .graph import ClassId, EGraph, ENode
 from .prune import Candidate, Candidates, Cost, CostOf, candidates, components
+from .settle import Key, key_of, settled
 from .split import Part, parts
 
 SPARE = 0.5  # between the two values of a choice
 EXACT = 1 << 30  # the solver tells sums of costs up to here apart
 STATUSES = ("greedy", "limited", "optimal")
 DIGIT = 1 << 10  # larger sums are compared digit by digit in this base
+Known = dict[Key, tuple[dict[int, int], Cost, str]]  # parts of one form are solved once: candidate of each class, bound, status
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     if any(r not in options and r not in constants for r in roots):
         raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
     moving = [r for r in roots if r not in constants]
-    choice, bound, status = _solved(options, moving, time.monotonic() + seconds)
+    choice, bound, status = _solved(options, moving, time.monotonic() + seconds, {})
     whole = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
     used = reached({**constants, **whole}, roots)
     cost = _total(used, roots, len(next(iter(used.values())).cost))
@@ -58,25 +60,44 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     return Extraction({c: o.node for c, o in used.items()}, cost, tuple(min(b, c) for b, c in zip(bound, cost, strict=True)), status)
 
 
-def _solved(options: Candidates, roots: Sequence[ClassId], deadline: float) -> tuple[dict[ClassId, Candidate], Cost, str]:
-    """Return the choice, a bound and the worst status over all parts of the problem."""
+def _solved(
+    options: Candidates, roots: Sequence[ClassId], deadline: float, known: Known, first: int = 0
+) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    """Return the choice, a bound and the worst status over all parts of the problem; levels before `first` are settled."""
     choice: dict[ClassId, Candidate] = {}
     bounds: list[Cost] = []
     statuses = {"optimal"}
     for part in parts(options, roots):
-        found, bound, status = _solved_part(part, deadline)
+        found, bound, status = _solved_part(part, deadline, known, first)
         choice.update(found)
         bounds.append(bound)
         statuses.add(status)
     return choice, tuple(map(sum, zip(*bounds, strict=True))), next(s for s in STATUSES if s in statuses)
 
 
-def _solved_part(part: Part, deadline: float) -> tuple[dict[ClassId, Candidate], Cost, str]:
+def _solved_part(part: Part, deadline: float, known: Known, first: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
     levels = len(next(iter(part.options.values()))[0].cost)
     if all(len(found) == 1 for found in part.options.values()):
         choice = {c: found[0] for c, found in part.options.items()}
         return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), "optimal"
-    solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(levels, deadline)
+    options, open_level = settled(part.options, part.roots, first, levels)
+    if open_level == levels:
+        choice = cheapest_trees(options)
+        return choice, _total(choice, part.roots, levels), "optimal"
+    if open_level > first:
+        return _solved(options, part.roots, deadline, known, open_level)
+    key = key_of(part, first)
+    if key not in known:
+        found, bound, status = _searched(part, deadline, first, levels)
+        known[key] = {n: part.options[c].index(found[c]) for n, c in enumerate(part.options) if c in found}, bound[first:], status
+    taken, bound, status = known[key]
+    choice = {c: found[taken[n]] for n, (c, found) in enumerate(part.options.items()) if n in taken}
+    return choice, (*_total(choice, part.roots, levels)[:first], *bound), status
+
+
+def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    """Return what the solver finds for the levels from `first` on, the cheapest trees if those are better."""
+    solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(first, levels, deadline)
     if status == "optimal" and solved is not None:
         return solved, bound, status
     trees = cheapest_trees(part.options)
@@ -202,8 +223,8 @@ class _Problem:
                 found.setdefault(d, []).append(n)
         return found
 
-    def solve(self, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, str]:
-        """Return the choice, a bound for each level, and a status.
+    def solve(self, first: int, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, str]:
+        """Return the choice, a bound for each level from `first` on (0 before), and a status.
 
         A level is joined to the levels before by a weight that its incumbent's cost justifies: whoever spends one more
         unit before can save less here. Constraints for earlier levels instead make HiGHS slower; they are used only where
@@ -211,8 +232,8 @@ class _Problem:
         """
         weighted = [0] * len(self.flat)
         solution: list[float] | None = None
-        best: list[int] = []
-        for level in range(levels):
+        best: list[int] = [0] * first
+        for level in range(first, levels):
             costs = [o.cost[level] for _, o in self.flat]
             unit = math.gcd(*costs)
             if not unit:

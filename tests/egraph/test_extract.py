@@ -12,6 +12,7 @@ from small_graphs import acyclic_choices, cheapest, cost_of, random_graph, total
 
 from rewrite_compiler.egraph import EClass, EGraph, ENode, extract, prune
 from rewrite_compiler.egraph.extract import Extraction, _Problem, cheapest_trees
+from rewrite_compiler.egraph.graph import PROGRAM
 from rewrite_compiler.egraph.prune import Candidate, Candidates, CostOf
 from rewrite_compiler.egraph.split import Part, needed_classes, parts
 from rewrite_compiler.errors import BudgetError
@@ -127,9 +128,9 @@ def test_a_solver_that_loses_count_is_not_believed(monkeypatch: pytest.MonkeyPat
     """What a choice costs is summed again in integers: a bound that differs is no proof."""
     solve = _Problem.solve
 
-    def one_less(self: _Problem, levels: int, deadline: float) -> tuple[Any, tuple[int, ...], str]:
-        choice, bound, status = solve(self, levels, deadline)
-        return choice, (bound[0] - 1, *bound[1:]), status
+    def one_less(self: _Problem, first: int, levels: int, deadline: float) -> tuple[Any, tuple[int, ...], str]:
+        choice, bound, status = solve(self, first, levels, deadline)
+        return choice, (*bound[:first], bound[first] - 1, *bound[first + 1 :]), status
 
     monkeypatch.setattr(_Problem, "solve", one_less)
     statuses = {x.status for seed in range(150) if (x := found(*random_graph(seed))) is not None and x.gap}
@@ -161,6 +162,32 @@ def reached_by(choice: Mapping[int, ENode], roots: Iterable[int]) -> list[int]:
             done.append(c)
             work.extend(choice[c].children)
     return done
+
+
+def test_parts_of_one_form_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer computes its result from a shared half or from two halves of its own; which is cheaper needs the solver."""
+    solve, solved = _Problem.solve, []
+    monkeypatch.setattr(_Problem, "solve", lambda self, *rest: solved.append(self) or solve(self, *rest))
+    layers, nodes = 5, {0: [ENode("leaf", (), (0,), PROGRAM, frozenset())]}
+    for n in range(layers):
+        top, left, right, shared = (4 * n + k for k in (4, 1, 2, 3))
+        below = [((shared,), 1), ((4 * n,), 2)]
+        for c, ways in {top: [((left, right), 1)], left: below, right: below, shared: [((4 * n,), 1)]}.items():
+            nodes[c] = [ENode(f"{k}", children, (cost,), PROGRAM, frozenset()) for k, (children, cost) in enumerate(ways)]
+    graph = EGraph({c: EClass(TensorType(()), False, tuple(ways)) for c, ways in nodes.items()}, {})
+    extraction = extract(graph, (4 * layers,), cost_of(graph))
+    assert (extraction.cost, extraction.bound, extraction.status) == ((4 * layers,), (4 * layers,), "optimal")
+    assert len(solved) == 1
+
+
+def test_what_costs_nothing_more_than_it_must_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Problem, "solve", lambda *_: pytest.fail("the solver is asked"))
+    leaf, dear = ENode("leaf", (), (0, 1), PROGRAM, frozenset()), ENode("dear", (0,), (7, 0), PROGRAM, frozenset())
+    free, top = ENode("free", (0,), (0, 3), PROGRAM, frozenset()), ENode("top", (1, 2), (2, 1), PROGRAM, frozenset())
+    ways = {0: (leaf,), 1: (dear, free), 2: (ENode("other", (1,), (0, 9), PROGRAM, frozenset()), dear), 3: (top,)}
+    graph = EGraph({c: EClass(TensorType(()), False, nodes) for c, nodes in ways.items()}, {})
+    extraction = extract(graph, (3,), cost_of(graph))
+    assert (extraction.cost, extraction.bound, extraction.status) == ((2, 14), (2, 14), "optimal")
 
 
 def test_trees_pay_for_shared_parts_each_time() -> None:
