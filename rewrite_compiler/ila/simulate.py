@@ -7,7 +7,7 @@ bits. Instructions that touch only control state run as generated Python in ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import AnswerNo, SpecError, UsageError
 from ..lang.binders import Leaf, index_variable, static_shape
 from ..lang.expr import Expr, const, var
+from ..lang.kernels import Kernels
 from ..lang.machine import Machine
 from ..lang.memory import Memory
 from ..lang.named import Axis, Data, Store, axis_of, storage_dtype
@@ -43,8 +44,6 @@ class Simulator:
         """Start at the reset state. With `samples`, operands and results may carry a leading sample axis."""
         if reading not in READINGS:
             raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
-        if reading == "native" and samples:
-            raise UsageError("F203", "the reading native runs one sample at a time", help="leave samples out, or use reading arrays")
         if reading == "oracle" and samples > 1:
             raise UsageError(
                 "F203", "the reading oracle runs one sample at a time", help="make one simulator a sample, or use reading arrays"
@@ -57,7 +56,8 @@ class Simulator:
             shape = (0,) if state.name in ila.externals else static_shape(state.leaf)
             kind = storage_dtype(state.leaf.interval)
             self._place(state.leaf, np.full(shape, state.reset, kind) if state.reset else np.zeros(shape, kind))  # zeros cost no pages
-        self.machine = Machine(self.memories, strict=strict)
+        self.by_arrays = reading == "arrays" or (reading == "native" and samples > 0)
+        self.machine = Machine(self.memories, strict=strict, kernels=_kernels(self) if reading == "native" and samples else None)
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
         self.executed = 0
@@ -145,6 +145,10 @@ class Simulator:
 _SAMPLE = var("sample", (0, None))
 
 
+def _kernels(sim: Simulator) -> Kernels | None:
+    return Kernels()
+
+
 @lru_cache(maxsize=16)
 def _decoder(ila: Ila, _: int) -> _Decoder:
     """Return the decoder of a model with this number of instructions: simulators of one model share it."""
@@ -212,7 +216,7 @@ class _Executable:
     def run_one(self, operands: Mapping[str, Any]) -> Data | None:
         if self.sim.reading == "oracle" or self.is_control:
             self._oracle(operands)
-        elif self.sim.reading == "native":
+        elif not self.sim.by_arrays:
             self._native(operands)
         else:
             self.bind(operands)
@@ -255,7 +259,7 @@ class _Executable:
             self.sim.machine.bind(leaf, store)
 
     def run_block(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str]) -> Data | None:
-        if self.sim.reading != "arrays":
+        if not self.sim.by_arrays:
             return self._one_by_one(count, operands)
         if count == 1 and not sampled and self.instruction.result is None:
             self.run_one({k: np.asarray(v)[0] for k, v in operands.items()})
@@ -278,7 +282,7 @@ class _Executable:
     def _one_by_one(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
         rows = []
         for n in range(count):
-            if self.sim.reading != "arrays" or not sampled:
+            if not self.sim.by_arrays or not sampled:
                 result = self.run_one({k: np.asarray(v)[n] for k, v in operands.items()})
                 rows.append(result)
                 continue
@@ -333,6 +337,3 @@ def _flat_view(data: Data) -> MutableSequence[Any]:
 
 def _shown(command: Command) -> str:
     return ", ".join(f"{k}={v:#x}" for k, v in command.items())
-
-
-Runner = Callable[[Command], int | None]

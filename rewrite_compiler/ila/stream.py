@@ -69,7 +69,7 @@ class Stream(Simulator):
         batch = (self.sample_axis,) if words.ndim == 2 else ()
         if batch and len(words) != max(self.samples, 1):
             raise UsageError("F203", f"{name} must be given for {max(self.samples, 1)} samples, not {len(words)}")
-        if self.reading != "arrays" and batch:  # generated code sees the attached memory only
+        if not self.by_arrays and batch:  # generated code sees the attached memory only
             words, batch = words[0], ()
         contents = words.astype(memory.data.dtype)
         if not memory.overlay([first], contents, batch):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..errors import SpecError
 from . import intervals as iv
 from .ahead import Nest, ahead_of, at_step
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table, entries_of
-from .elementwise import ELEMENTWISE
+from .elementwise import ELEMENTWISE, wrapped
 from .expr import Expr, lift
 from .named import (
     Affine,
@@ -38,6 +38,9 @@ from .named import (
     storage_dtype,
     strided,
 )
+
+if TYPE_CHECKING:
+    from .kernels import Kernels
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
 PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
@@ -67,6 +70,8 @@ class Evaluator:
         self.memories = memories
         self.axes = axes or Axes()
         self.real = real
+        self.kernels: Kernels | None = None  # machine code, where it is wanted
+        self.modular = False  # whether the sum that is computed now may wrap at 32 bits
         self.scope = Scope(None)
         self.kinds: dict[Expr, Any] = {}
         self.nests: dict[Fold, Nest] = {}
@@ -91,6 +96,11 @@ class Evaluator:
             return Named(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
         found: Named = self._within(e.free, lambda: self._term(e))
         return found
+
+    def whole(self, e: Expr, order: Sequence[Axis] = ()) -> Named:
+        """Return the value of a term that no other term needs: by machine code where there is some, laid out in `order`."""
+        found = None if self.kernels is None else self.kernels.value(self, e, order)
+        return self.value(e) if found is None else found
 
     def number(self, e: Expr) -> int:
         """Return the value of an integer term that is the same along every axis; SpecError when it is not."""
@@ -177,7 +187,7 @@ class Evaluator:
 
     def _filled(self, a: Comprehension, own: tuple[Axis, ...]) -> Store:
         with Opened(self, Scope(self.scope, None, a.variables)):
-            body = self.value(a.body)
+            body = self.whole(a.body, own)
             batch = tuple(x for x in body.axes if x not in own)
             order = self.axes.union(batch, own)
             data = self.axes.full(body, order).transpose([order.index(x) for x in (*batch, *own)])
@@ -185,17 +195,18 @@ class Evaluator:
 
     def _piece(self, a: Comprehension, extents: Sequence[int]) -> int | None:
         """Return how much of its longest variable a large array of folds is computed for at once; None for all."""
-        if not extents or 0 in extents or not a.has_folds:
+        if not extents or 0 in extents or not a.has_folds or self.kernels is not None:
             return None
         elements = math.prod(extents) * self.elements(a.free, a.reads)
         return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
 
     def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
         """Return over how many elements a term with these variables and leaves is spread, variables of its own aside."""
-        around = {axis_of(v) for v in free if self.is_axis(v)}.union(*(self._batch(leaf) for leaf in reads))
+        around = {axis_of(v) for v in free if self.is_axis(v)}.union(*(self.batch_of(leaf) for leaf in reads))
         return math.prod(self.axes.shape(tuple(around)))
 
-    def _batch(self, leaf: Leaf) -> set[Axis]:
+    def batch_of(self, leaf: Leaf) -> set[Axis]:
+        """Return the batch axes of any part of a leaf."""
         store = self.store_of(leaf)
         return set(store.batch).union(*(r.store.batch for r in getattr(store, "regions", ())))
 
@@ -213,6 +224,9 @@ class Evaluator:
 
     def _fold(self, f: Fold, history: bool) -> list[Store]:
         """Return the accumulators after the last step, or those after every step."""
+        compiled = None if self.kernels is None or history else self.kernels.fold(self, f)
+        if compiled is not None:
+            return compiled
         current = [self.store_of(first) for first in f.initial]
         kept: list[list[Store]] = []
         with ahead_of(self, f):
@@ -238,7 +252,7 @@ class Evaluator:
         store = self.store_of(e.data)
         if any(n == 0 for n in store.own):
             return Named(np.zeros((), store.data.dtype), ())
-        indices = [self._affine(i) for i in e.args]
+        indices = [self.affine(i) for i in e.args]
         known = [i for i in indices if i is not None]
         if len(known) == len(indices):
             box = [reach(i, self.axes) for i in known]
@@ -249,7 +263,7 @@ class Evaluator:
                 return self.axes.ordered(view, names) if names else Named(view[()], ())
         return self._gathered(store, [self.value(i) for i in e.args])
 
-    def _affine(self, e: Expr) -> Affine | None:
+    def affine(self, e: Expr) -> Affine | None:
         """Return an index as an affine function of the axes that are bound now, or None."""
         form = linear(e)
         factors = [] if form is None else [self.value(c) for c in (form[0], *(c for _, c in form[1]))]
@@ -297,6 +311,19 @@ class Evaluator:
         where = np.asarray(self.axes.align(condition, axes), bool)
         return Named(np.where(where, self.axes.align(Named(x, a.axes), axes), self.axes.align(Named(y, b.axes), axes)), axes)
 
+    def wrap(self, e: Expr) -> Named:
+        """Return a value modulo 2^n; a sum of products in words of 32 bits where n is at most 32."""
+        total = e.args[0]
+        if self.kernels is None or total.op != "reduce" or e.data[0] > 32 or total in self.scope.terms:
+            return ELEMENTWISE["wrap"](self, e)
+        self.modular, before = True, self.modular
+        try:
+            found = self.reduce(total)
+        finally:
+            self.modular = before
+        wide = Named(np.asarray(found.data).astype(np.int64), found.axes) if found.axes else found
+        return Named(wrapped(e, wide.data), wide.axes)
+
     def reduce(self, e: Expr) -> Named:
         """Return the sum, maximum or minimum over the bound variables."""
         monoid, variables = e.data
@@ -323,7 +350,10 @@ class Evaluator:
         return total
 
     def _contracted(self, e: Expr, pair: Sequence[Expr], over: Sequence[Axis], count: int) -> Named:
-        a, b = (self.value(f) for f in pair)
+        modular, self.modular = self.modular, False
+        a, b = (self.whole(f) for f in pair)
+        if self.kernels is not None and (compiled := self.kernels.product(self, e, pair, (a, b), over, modular=modular)) is not None:
+            return compiled
         limit = [None if e.real else self._limit(f) for f in pair]
         bound = None if limit[0] is None or limit[1] is None else limit[0] * limit[1] * count
         total = contract(self._spread(a), self._spread(b), over, self.axes, bound, e.real)
@@ -471,4 +501,5 @@ RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
     "table": Evaluator.table,
     "select": Evaluator.select,
     "reduce": Evaluator.reduce,
+    "wrap": Evaluator.wrap,
 }

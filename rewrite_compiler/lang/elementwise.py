@@ -54,7 +54,8 @@ def _is_power_of_two(y: Any) -> bool:
     return isinstance(y, int) and y > 0 and y & y - 1 == 0
 
 
-def _wrap(e: Expr, x: Any) -> Any:
+def wrapped(e: Expr, x: Any) -> Any:
+    """Return a number or an array modulo 2^n, in the range of the word."""
     bits, signed = e.data
     if isinstance(x, np.ndarray) and signed and bits in (8, 16, 32) and x.dtype != object:
         return x.astype(f"int{bits}").astype(dtype_of(e.interval), copy=False)
@@ -167,7 +168,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "lt": _compare(lambda x, y: x < y),
     "le": _compare(lambda x, y: x <= y),
     "extract": _elementwise(lambda e, x: (x >> e.data[0]) & ((1 << e.data[1]) - 1)),
-    "wrap": _elementwise(_wrap),
+    "wrap": _elementwise(wrapped),
     "clz": _elementwise(_clz),
     "call": _elementwise(_call),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ from .accumulate import Accumulation, Form, accumulation, form_of
 from .arrays import Evaluator, NotUniform, Opened, Scope
 from .binders import Array, Fold, Leaf
 from .expr import Expr
+from .kernels import Kernels
 from .memory import Memory
-from .named import Affine, Axis, Named, Store, affine, axis_of, reach, scatter, strided
+from .named import Affine, Axes, Axis, Named, Store, affine, axis_of, reach, scatter, strided
 from .parallel import is_parallel
 from .python import diagnostic
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
@@ -24,11 +26,12 @@ CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops a
 class Machine:
     """State memories and the axes they depend on; `run` executes a step."""
 
-    def __init__(self, memories: Mapping[Leaf, Memory], *, strict: bool = False) -> None:
-        """Take the memories by reference; with `strict`, diagnostics are raised."""
+    def __init__(self, memories: Mapping[Leaf, Memory], *, strict: bool = False, kernels: Kernels | None = None) -> None:
+        """Take the memories by reference; with `strict`, diagnostics are raised; with `kernels`, machine code is used."""
         self.memories: dict[Leaf, Store] = dict(memories)
         self.strict = strict
         self.evaluator = Evaluator(self.memories)
+        self.evaluator.kernels = kernels
         self.axes = self.evaluator.axes
         self.forms: dict[Loop, Form | None] = {}
         self.vectorised = 0
@@ -82,11 +85,18 @@ class Machine:
 
     def _value(self, u: Update) -> Named:
         with self._grid(u):
-            return self.evaluator.value(u.value)
+            return self.evaluator.whole(u.value, self._order(u))
 
     def _grid(self, u: Update) -> Any:
         extents = self._extents(u)
         return self.evaluator.inner({v: 0 for v, n in extents if n == 1}, [(v, n) for v, n in extents if n != 1])
+
+    def _order(self, u: Update) -> list[Axis]:
+        """Return the axes of an update as they lie in its memory, as far as its address tells."""
+        if self.evaluator.kernels is None:
+            return []
+        known = [self.evaluator.affine(a) for a in u.address]
+        return [axis for i in known if i is not None for axis, _ in sorted(i.terms, key=lambda term: -abs(term[1]))]
 
     def _extents(self, u: Update) -> list[tuple[Expr, int]]:
         return [(v, self.evaluator.number(n)) for v, n in zip(u.variables, u.extents, strict=True)]
@@ -120,20 +130,18 @@ class Machine:
             self._put_scattered(u, memory, [ev.value(a) for a in u.address], value, own)
 
     def _overlaid(self, memory: Memory, known: Sequence[Affine], value: Named, own: frozenset[Axis], batch: tuple[Axis, ...]) -> bool:
-        """Write a whole box whose contents depend on batch axes without copying the rest of the memory."""
-        order: list[Axis | None] = []
-        for i in known:
-            if len(i.terms) > 1 or any(c != 1 for _, c in i.terms):
-                return False
-            order.append(i.terms[0][0] if i.terms else None)
-        named = [a for a in order if a is not None]
-        if not batch or set(named) != own or len(set(named)) != len(named):
+        """Write a whole box without copying the rest of the memory, where its contents depend on batch axes or regions lie there."""
+        order = [_dense(i, self.axes) for i in known]
+        named = [a for dimension in order for a in dimension or ()]
+        if None in order or not own <= set(named) or len(set(named)) != len(named) or not (batch or memory.regions):
             return False
         grid = (*batch, *named)
-        full = self.axes.full(value, self.axes.union(grid))
-        data = full.transpose([self.axes.union(grid).index(a) for a in grid])
-        shape = (*self.axes.shape(batch), *(1 if a is None else self.axes.extent[a] for a in order))
-        contents = np.ascontiguousarray(data).reshape(shape).astype(memory.data.dtype)
+        every = self.axes.union(grid)
+        data = self.axes.full(value, every).transpose([every.index(a) for a in grid])
+        shape = (*self.axes.shape(batch), *(math.prod(self.axes.shape(dimension or ())) for dimension in order))
+        contents = np.ascontiguousarray(data, memory.data.dtype).reshape(shape)
+        if np.may_share_memory(contents, value.data):
+            contents = contents.copy()
         return memory.overlay([i.constant for i in known], contents, batch)
 
     def _put_strided(
@@ -241,6 +249,17 @@ class Machine:
                 for k in [k for k in values if not reads(k).isdisjoint(written)]:
                     del values[k]
             scope = scope.parent
+
+
+def _dense(i: Affine, axes: Axes) -> tuple[Axis, ...] | None:
+    """Return the axes of an index that runs through consecutive places in row-major order; None for another one."""
+    order = sorted(i.terms, key=lambda term: -term[1])
+    size = 1
+    for axis, step in reversed(order):
+        if step != size:
+            return None
+        size *= axes.extent[axis]
+    return tuple(axis for axis, _ in order)
 
 
 def _detached(value: Named, store: Store) -> Named:

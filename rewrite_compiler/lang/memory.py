@@ -13,6 +13,7 @@ import numpy as np
 
 from .named import Axes, Axis, Data, Store
 
+REGIONS = 64  # beyond, regions are joined instead of cut
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # first and last element, both inside
 
 
@@ -65,12 +66,14 @@ class Memory(Store):
         return met[0].store, met[0].low
 
     def overlay(self, low: Sequence[int], value: Data, batch: tuple[Axis, ...]) -> bool:
-        """Lay `value` over exactly one box, whatever it held before; False when the box cuts a region."""
+        """Lay `value` over exactly one box, whatever it held before; False when what is left of a region is no box."""
         made = Region(tuple(low), Store(value, batch))
         met = [r for r in self.regions if r.meets(made.low, made.high)]
-        if any(not made.holds(r.low, r.high) for r in met):
+        rest = [_without(r, made) for r in met]
+        left = [part for parts in rest if parts is not None for part in parts]
+        if any(parts is None for parts in rest) or len(self.regions) + len(left) > REGIONS:
             return False
-        self.regions = [r for r in self.regions if all(r is not m for m in met)]
+        self.regions = [r for r in self.regions if all(r is not m for m in met)] + left
         if batch:
             self.regions.append(made)
         else:
@@ -113,6 +116,20 @@ class Memory(Store):
         made = Region(low, Store(data, all_axes))
         self.regions.append(made)
         return made
+
+
+def _without(r: Region, box: Region) -> list[Region] | None:
+    """Return what is left of a region without a box, as views of it; None when that is not at most two boxes."""
+    cut = [n for n, (a, b) in enumerate(zip(box.low, r.low, strict=True)) if a > b or box.high[n] < r.high[n]]
+    if len(cut) > 1:
+        return None
+    parts = []
+    for n in cut:
+        for first, last in ((r.low[n], box.low[n] - 1), (box.high[n] + 1, r.high[n])):
+            if first <= last:
+                key = (*[slice(None)] * (len(r.store.batch) + n), slice(first - r.low[n], last + 1 - r.low[n]))
+                parts.append(Region((*r.low[:n], first, *r.low[n + 1 :]), Store(r.store.data[key], r.store.batch)))
+    return parts
 
 
 def samples_of(stores: Iterable[Store], axes: Axes) -> int:

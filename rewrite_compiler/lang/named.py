@@ -7,7 +7,7 @@ strided view where the indices are affine and by numpy's advanced indexing elsew
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -185,9 +185,8 @@ class Affine:
 def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable[[Expr], Named]) -> Affine | None:
     """Return `e` as an affine function of axis positions, or None; other subterms are evaluated by `value`."""
     along = [v for v in e.free if is_axis(v)]
-    if not along:
-        known = value(e)
-        return Affine(int(known.data), ()) if known.axes == () else None
+    if not along and value(e).axes == ():
+        return Affine(int(value(e).data), ())
     if e.op == "var":
         return Affine(axes.start[axis_of(e)], ((axis_of(e), 1),))
     if e.op in ("add", "sub"):
@@ -197,7 +196,7 @@ def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable
         return _scaled([affine(a, axes, is_axis, value) for a in e.args])
     if e.op == "mod" and e.args[1].value is not None:
         return _in_one_period(affine(e.args[0], axes, is_axis, value), int(e.args[1].value), axes)
-    return _progression(value(e)) if len(along) == 1 else None
+    return _progression(value(e)) if len(along) <= 1 else None
 
 
 def _in_one_period(a: Affine | None, modulus: int, axes: Axes) -> Affine | None:
@@ -274,7 +273,7 @@ def gather(store: Store, origin: Sequence[int], indices: Sequence[Named], axes: 
     alone = tuple(b for b in store.batch if b not in reads)
     order = [store.batch.index(b) for b in (*alone, *joint)] + list(range(len(store.batch), store.data.ndim))
     keys: list[Any] = [axes.position(b, reads) for b in joint]
-    keys.extend(np.asarray(axes.align(i, reads)) - o if o else axes.align(i, reads) for i, o in zip(indices, origin, strict=True))
+    keys.extend(np.asarray(axes.align(i, reads), np.intp) - o if o else axes.align(i, reads) for i, o in zip(indices, origin, strict=True))
     picked = store.data.transpose(order)[(*[slice(None)] * len(alone), *_plain_last(keys, indices, reads))]
     return axes.ordered(picked, (*alone, *reads))
 
@@ -296,9 +295,18 @@ def _plain_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ..
 
 def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value: Named, axes: Axes) -> None:
     """store[indices] := value by advanced indexing; the indices are inside the store."""
+    reads = axes.union(*(i.axes for i in indices))
+    alone = tuple(b for b in store.batch if b not in reads)
+    if store.batch == alone and set(value.axes) <= {*alone, *reads}:  # numpy copies whole runs of the batch axes and of a plain last one
+        keys: list[Any] = [np.asarray(axes.align(i, reads), np.intp) - o for i, o in zip(indices, origin, strict=True)]
+        grid = axes.union(alone, reads)
+        order = [grid.index(a) for a in (*alone, *reads)]
+        data = axes.full(value, grid).transpose(order)
+        store.data[(*[slice(None)] * len(alone), *_plain_last(keys, indices, reads))] = data
+        return
     grid = axes.union(value.axes, store.batch, *(i.axes for i in indices))
-    keys: list[Any] = [axes.position(b, grid) for b in store.batch]
-    keys.extend(np.asarray(axes.align(i, grid)) - o for i, o in zip(indices, origin, strict=True))
+    keys = [axes.position(b, grid) for b in store.batch]
+    keys.extend(np.asarray(axes.align(i, grid), np.intp) - o for i, o in zip(indices, origin, strict=True))
     store.data[tuple(keys)] = axes.align(value, grid)
 
 
@@ -358,11 +366,3 @@ def _exact_types(a: Data, b: Data, count: int, bound: int | None) -> tuple[Any, 
 
 def _largest(x: Data) -> int:
     return max(int(x.max()), -int(x.min()), 1)
-
-
-def axes_of(extents: Mapping[Axis, int]) -> Axes:
-    """Return axes with the given extents, bound in order."""
-    made = Axes()
-    for v, n in extents.items():
-        made.add(v, n)
-    return made

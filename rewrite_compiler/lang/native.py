@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
@@ -23,13 +22,14 @@ from .binders import Leaf
 from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from .loops import lower_step
 from .named import Data, storage_dtype
+from .native_jit import compiled
 from .python import diagnostic
 from .step import Step
 
 WORD, BIT = ir.IntType(64), ir.IntType(1)
 WORD_RANGE = iv.of_width(64, True)
 ON_STACK, STATIC = 1 << 10, 1 << 31
-LARGE_TEXT = 1 << 20  # characters: beyond, optimising takes seconds (attention of FlexASR: 8 s of 2.4 MB, 0.3 s without)
+CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 OUTSIDE, DIVISION, SHIFT, MEMORY = -1, -2, -3, -4
 FAILURES = {
     OUTSIDE: ("I103", "an index lies outside of its array"),
@@ -60,7 +60,8 @@ class NativeFunction:
         printer = _Printer(routine)
         self.raises = printer.raises
         self.tables = [_table(t) for t in routine.tables.values()]
-        self._engine, self._run = _compiled(str(printer.module))
+        self._engine, address = compiled(str(printer.module))
+        self._run = CALL(address)
         self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
 
     def __call__(self, memories: Sequence[Data]) -> None:
@@ -386,30 +387,3 @@ STATEMENTS: dict[type, Callable[[_Printer, Any], None]] = {
     If: _Printer.choose,
     Raise: _Printer.fail,
 }
-
-
-# -- machine code
-
-
-@lru_cache(maxsize=1)
-def _target() -> tuple[Any, dict[str, Any]]:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features().flatten()
-    return llvm.Target.from_default_triple(), {"cpu": llvm.get_host_cpu_name(), "features": features}
-
-
-@lru_cache(maxsize=1024)
-def _compiled(text: str) -> tuple[Any, Any]:
-    """Return the engine, which owns the code, and the function; the same text is compiled once."""
-    target, settings = _target()
-    level = 2 if len(text) < LARGE_TEXT else 0
-    machine = target.create_target_machine(opt=level, **settings)
-    module = llvm.parse_assembly(text)
-    module.verify()
-    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(level))
-    passes.getModulePassManager().run(module, passes)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    return engine, kind(engine.get_function_address("run"))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from vectors import replay, traces
 
-from rewrite_compiler.errors import UsageError
 from rewrite_compiler.ila import Ila, mmio
 from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.ila_models.flexasr import build
@@ -57,6 +54,11 @@ def test_what_words_cannot_hold_runs_on_the_oracle_and_is_named() -> None:
     assert "more than a word of 64 bits holds" in sim.not_native["run"]
 
 
-def test_one_sample_at_a_time(flexasr: Ila) -> None:
-    with pytest.raises(UsageError, match=re.escape("the reading native runs one sample at a time")):
-        Simulator(flexasr, reading="native", samples=3)
+def test_blocks_with_samples(flexasr: Ila) -> None:
+    rows = np.random.default_rng(6).integers(0, 256, (7, 3, 16))
+    operands = {"index": np.arange(3, 10), "vector": rows}
+    native, arrays = (Simulator(flexasr, reading=r, samples=3) for r in ("native", "arrays"))
+    for sim in (native, arrays):
+        sim.block("gb_core_store_large", 7, operands, frozenset(("vector",)))
+    assert (native.state("large") == arrays.state("large")).all()
+    assert native.state("large").shape[0] == 3

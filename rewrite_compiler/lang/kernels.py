@@ -1,0 +1,266 @@
+"""Kernels: terms of the arrays reading that machine code computes, over all axes at once; the others stay with numpy.
+
+A term is traced to straight-line code. What it reads through affine indices is given as strided arrays, what is the same
+on the whole grid as numbers, and what machine words cannot hold or machine code cannot do is evaluated by numpy first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import SpecError
+from .binders import Fold, Table
+from .expr import Expr
+from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
+from .straight import Op, TooWide, Tracer, bits_of, is_operator
+
+if TYPE_CHECKING:
+    from .arrays import Evaluator
+    from .native_grid import Shape
+
+LEAST_ELEMENTS = 1 << 9  # below, a call costs more than numpy's own
+UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: a choice that is the same everywhere costs nothing
+UNROLLED, NEAR = 8, 16
+Strides = dict[Axis, int]
+
+
+@dataclass
+class Operand:
+    """An array read by a kernel: the first element, strides in elements, and the first value when it is an index."""
+
+    data: Data
+    strides: Strides
+    start: int | None = None
+
+
+@dataclass
+class Trace:
+    """The code of one term, and its operands."""
+
+    ev: Evaluator
+    operands: list[Operand] = field(default_factory=list)
+    tables: list[Data] = field(default_factory=list)
+    scalars: list[int] = field(default_factory=list)
+    axes: set[Axis] = field(default_factory=set)
+    work: int = 0  # operators and tables
+    moved: dict[Expr, bool] = field(default_factory=dict)
+
+    def leaf(self, e: Expr) -> Op | Expr | None:
+        """Return how a term is given to the code; None when it is an operator of it."""
+        if not self.varies(e):
+            return self._scalar(e)
+        if e in self.ev.ahead or (e.op == "wrap" and e.args[0].op == "reduce"):
+            return self._array(e, self.ev.value(e))
+        if e.op == "var":
+            return self._index(e)
+        if e.op == "load":
+            return self._load(e)
+        if e.op == "select" and (chosen := self._chosen(e)) is not None:
+            return chosen
+        if is_operator(e):
+            self.work += 1
+            return None
+        return self._array(e, self.ev.value(e))
+
+    def varies(self, e: Expr) -> bool:
+        """Tell whether a term may differ between the elements of the grid."""
+        found = self.moved.get(e)
+        if found is None:
+            ev = self.ev
+            found = self.moved[e] = any(ev.is_axis(v) for v in e.free) or any(ev.batch_of(leaf) for leaf in e.reads)
+        return found
+
+    def table(self, e: Expr, at: int) -> Op:
+        """Return the operator that reads the entries of a table."""
+        from .arrays import table_data
+
+        table: Table = e.data
+        entries = table_data(table)
+        number = next((n for n, known in enumerate(self.tables) if known is entries), len(self.tables))
+        if number == len(self.tables):
+            self.tables.append(entries)
+        self.work += 1
+        return Op("table", (at,), number, bits_of(e))
+
+    def _scalar(self, e: Expr) -> Op:
+        value = self.ev.value(e)
+        if value.axes:
+            return self._array(e, value)
+        self.scalars.append(int(value.data))
+        return Op("scalar", (), len(self.scalars) - 1, bits_of(e))
+
+    def _chosen(self, e: Expr) -> Expr | None:
+        condition = e.args[0]
+        if not self.varies(condition):
+            return e.args[1] if self.ev.number(condition) else e.args[2]
+        around = [axis_of(v) for v in condition.free if self.ev.is_axis(v)]
+        if any(self.ev.batch_of(leaf) for leaf in condition.reads) or math.prod(self.ev.axes.shape(around)) > UNIFORM_ELEMENTS:
+            return None
+        data = np.asarray(self.ev.value(condition).data)
+        if data.size and (data == data.flat[0]).all():
+            return e.args[1] if data.flat[0] else e.args[2]
+        return None
+
+    def _index(self, e: Expr) -> Op:
+        axis = axis_of(e)
+        start, count = self.ev.axes.start[axis], self.ev.axes.extent[axis]
+        return self._operand(e, np.arange(start, start + count, dtype=np.int32 if bits_of(e) == 32 else np.int64), {axis: 1}, start)
+
+    def _load(self, e: Expr) -> Op:
+        ev = self.ev
+        bits_of(e)
+        store = ev.store_of(e.data)
+        known = [ev.affine(i) for i in e.args]
+        if store.data.dtype.kind not in "iu" or 0 in store.own or None in known:
+            return self._array(e, ev.value(e))
+        indices = [moving(i) for i in known if i is not None]
+        box = [reach(i, ev.axes) for i in indices]
+        if any(low < 0 or high >= n for (low, high), n in zip(box, store.own, strict=True)):
+            return self._array(e, ev.value(e))
+        window, origin = store.window([b[0] for b in box], [b[1] for b in box], ev.axes)
+        view, names = strided(window, origin, indices, ev.axes)
+        return self._strided(e, view, names)
+
+    def _array(self, e: Expr, x: Named) -> Op:
+        if not x.axes:
+            self.scalars.append(int(x.data))
+            return Op("scalar", (), len(self.scalars) - 1, bits_of(e))
+        return self._strided(e, x.data, x.axes)
+
+    def _strided(self, e: Expr, data: Data, axes: Sequence[Axis]) -> Op:
+        if data.dtype.kind not in "iu" or data.dtype == np.uint64 or any(s % data.itemsize for s in data.strides):
+            raise TooWide
+        strides = {a: s // data.itemsize for a, s, n in zip(axes, data.strides, data.shape, strict=True) if n != 1}
+        self.axes.update(axes)
+        return self._operand(e, data, strides)
+
+    def _operand(self, e: Expr, data: Data, strides: Strides, start: int | None = None) -> Op:
+        self.axes.update(strides)
+        for n, known in enumerate(self.operands):
+            apart = data.ctypes.data - known.data.ctypes.data
+            is_near = abs(apart) < NEAR * data.itemsize and apart % data.itemsize == 0
+            if is_near and known.data.dtype == data.dtype and known.strides == strides and start is known.start is None:
+                return Op("array", (), (n, apart // data.itemsize), bits_of(e))
+        self.operands.append(Operand(data, strides, start))
+        return Op("array", (), (len(self.operands) - 1, 0), bits_of(e))
+
+
+class GridTracer(Tracer):
+    """The tracer of a grid: tables are operators of it."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        """Read operands through `ev`."""
+        self.found = Trace(ev)
+        super().__init__(self._leaf)
+
+    def _leaf(self, e: Expr) -> Op | Expr | None:
+        if e.op != "table" or e.real or not self.found.varies(e):
+            return self.found.leaf(e)
+        flat: Expr | None = None
+        for x, n, d in zip(e.args, e.data.shape, e.data.domains, strict=True):
+            place = x - (d[0] or 0)
+            flat = place if flat is None else flat * n + place
+        assert flat is not None
+        return self.found.table(e, self.trace(flat))
+
+
+class Kernels:
+    """The machine code of an evaluator, and what it has done."""
+
+    def __init__(self) -> None:
+        """Start with counts of 0."""
+        self.grids = 0
+        self.products = 0
+        self.folds = 0
+
+    def value(self, ev: Evaluator, e: Expr, order: Sequence[Axis] = ()) -> Named | None:
+        """Return the value of a term over its axes, those of `order` innermost; None when numpy has to compute it."""
+        if e.op in ("const", "var", "load") or e.real:
+            return None
+        tracer = GridTracer(ev)
+        try:
+            if not tracer.found.varies(e) or self._is_small(ev, e):
+                return None
+            last = tracer.trace(e)
+        except (TooWide, SpecError):
+            return None
+        found = tracer.found
+        axes = ev.axes.union(tuple(found.axes))
+        if not found.work or not axes or 0 in ev.axes.shape(axes):
+            return None
+        code = tracer.code if last == len(tracer.code) - 1 else [*tracer.code, Op("wrap", (last,), (64, True), bits_of(e), 64)]
+        self.grids += 1
+        return _run(found, tuple(code), _loop_order(axes, order), np.dtype(storage_dtype(e.interval)))
+
+    def fold(self, ev: Evaluator, f: Fold) -> list[Store] | None:
+        """Return the accumulator after the last step of a blocked fold; None when numpy has to compute it."""
+        from .blocked import folded
+
+        found = folded(ev, f)
+        if found is None:
+            return None
+        self.folds += 1
+        return [found]
+
+    def product(
+        self, ev: Evaluator, e: Expr, pair: Sequence[Expr], values: tuple[Named, Named], over: Sequence[Axis], *, modular: bool
+    ) -> Named | None:
+        """Return Σ over a·b, modulo 2^32 when `modular`; None when numpy has to compute it."""
+        from .products import is_exact, product
+
+        if not is_exact(e, pair, modular=modular) or not all(isinstance(x.data, np.ndarray) for x in values):
+            return None
+        found = product(*values, over, ev.axes)
+        self.products += found is not None
+        return found
+
+    def _is_small(self, ev: Evaluator, e: Expr) -> bool:
+        return ev.elements(e.free, e.reads) < LEAST_ELEMENTS
+
+
+def _run(found: Trace, code: tuple[Op, ...], order: list[Axis], kind: np.dtype[np.generic]) -> Named:
+    """Compute the grid into a new array with its axes in `order`."""
+    from .native_grid import ANY_STRIDE, Shape, Side, grid_function
+
+    extent = found.ev.axes.extent
+    shape = tuple(extent[a] for a in order)
+    out = np.empty(shape, kind)
+    result = Operand(out, {a: s // out.itemsize for a, s in zip(order, out.strides, strict=True)})
+    sides = [result, *found.operands]
+    loops = _merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
+    unroll, steps = 1, [0] * len(sides)
+    if len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
+        unroll, steps = loops.pop()
+    kinds = []
+    for n, o in enumerate(sides):
+        inner = loops[-1][1][n] if loops else 0
+        is_fixed = o.start is not None and unroll > 1 and not any(s[n] for _, s in loops)
+        kinds.append(Side(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
+    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), tuple(t.dtype.str for t in found.tables), len(loops), unroll)
+    numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops] + found.scalars
+    given = np.array(numbers or [0], np.int64)
+    _, run = grid_function(key)
+    run(out.ctypes.data, *(o.data.ctypes.data for o in found.operands), *(t.ctypes.data for t in found.tables), given.ctypes.data)
+    return found.ev.axes.ordered(out, order)
+
+
+def _loop_order(axes: tuple[Axis, ...], order: Sequence[Axis]) -> list[Axis]:
+    """Return the axes from the outermost loop to the innermost: those of `order` in it, after the others."""
+    inner = [a for a in order if a in axes]
+    return [*(a for a in axes if a not in inner), *inner]
+
+
+def _merged(loops: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
+    """Join loops that are one progression in every array."""
+    found: list[tuple[int, list[int]]] = []
+    for extent, strides in loops:
+        if found and all(a == b * extent for a, b in zip(found[-1][1], strides, strict=True)):
+            found[-1] = (found[-1][0] * extent, strides)
+        else:
+            found.append((extent, strides))
+    return found

@@ -1,0 +1,138 @@
+"""Machine code of a term over a grid: one loop nest, every operand an array with a stride for each loop.
+
+Extents, strides and numbers are arguments; the code depends on the operators, on element types, and on which operands
+are contiguous along the innermost loop. Loops are left to LLVM to vectorise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from .native_jit import compiled
+from .native_ops import Words, resized
+from .straight import Code, Op
+
+WORD = ir.IntType(64)
+ANY_STRIDE = 1 << 40
+
+
+@dataclass(frozen=True)
+class Side:
+    """How code sees one array: its element type, its stride along the innermost and the unrolled loop, its first value if an index."""
+
+    kind: str
+    inner: int = ANY_STRIDE
+    unrolled: int = 0
+    start: int | None = None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Everything that the code of a grid depends on."""
+
+    code: Code
+    out: Side
+    sides: tuple[Side, ...]
+    tables: tuple[str, ...]
+    loops: int
+    unroll: int = 1
+
+
+@lru_cache(maxsize=4096)
+def grid_function(shape: Shape) -> tuple[Any, Any]:
+    """Return the engine and the function of (out, arrays …, tables …, numbers)."""
+    count = 2 + len(shape.sides) + len(shape.tables)
+    engine, address = compiled(str(_Grid(shape).module), 3)
+    return engine, ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(address)
+
+
+def element_type(kind: str) -> ir.IntType:
+    """Return the type of an element of a numpy type."""
+    return ir.IntType(8 * np.dtype(kind).itemsize)
+
+
+class _Grid:
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.module = ir.Module("grid")
+        kinds = [shape.out.kind, *(s.kind for s in shape.sides), *shape.tables, "<i8"]
+        arguments = [element_type(k).as_pointer() for k in kinds]
+        self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), arguments), "run")
+        for a in self.function.args:
+            a.add_attribute("noalias")
+        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.words = Words(self.b)
+        self.numbers = self.function.args[-1]
+        sides = (shape.out, *shape.sides)
+        loops = shape.loops
+        self.extents = [self.number(n) for n in range(loops)]
+        self.strides = [[self.number(loops + loops * k + n) for n in range(loops)] for k in range(len(sides))]
+        for k, s in enumerate(sides):
+            if loops and s.inner != ANY_STRIDE:
+                self.strides[k][-1] = ir.Constant(WORD, s.inner)
+        first = loops + loops * len(sides)
+        self.scalars = [self.number(first + n) for n in range(sum(op.name == "scalar" for op in shape.code))]
+        self.nest(0, [ir.Constant(WORD, 0)] * len(sides))
+        self.b.ret_void()
+
+    def number(self, n: int) -> ir.Value:
+        return self.b.load(self.b.gep(self.numbers, [ir.Constant(WORD, n)]))
+
+    def nest(self, level: int, places: list[ir.Value]) -> None:
+        if level == self.shape.loops:
+            for u in range(self.shape.unroll):
+                self.element(places, u)
+            return
+        before = self.b.block
+        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        counter = self.b.phi(WORD)
+        counter.add_incoming(ir.Constant(WORD, 0), before)
+        self.b.cbranch(self.b.icmp_signed("<", counter, self.extents[level]), body, after)
+        self.b.position_at_end(body)
+        self.nest(level + 1, [self.b.add(p, self.b.mul(counter, s[level])) for p, s in zip(places, self.strides, strict=True)])
+        counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1), flags=("nsw",)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    def element(self, places: list[ir.Value], u: int) -> None:
+        values: list[ir.Value] = []
+        for op in self.shape.code:
+            values.append(self.operand(op, values, places, u))
+        kind = element_type(self.shape.out.kind)
+        at = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
+        self.b.store(resized(self.b, values[-1], kind), self.b.gep(self.function.args[0], [at]))
+
+    def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int) -> ir.Value:
+        if op.name == "scalar":
+            return self.words.fit(self.scalars[op.data], op.bits)
+        if op.name == "array":
+            return self.loaded(op, places, u)
+        if op.name == "table":
+            at = self.words.fit(values[op.args[0]], 64)
+            number = 1 + len(self.shape.sides) + op.data
+            return self.widened(self.b.load(self.b.gep(self.function.args[number], [at])), self.shape.tables[op.data], op.bits)
+        if op.name == "const":
+            return self.words.const(op.data, op.bits)
+        return self.words.one(op, values)
+
+    def loaded(self, op: Op, places: list[ir.Value], u: int) -> ir.Value:
+        number, delta = op.data
+        side = self.shape.sides[number]
+        if side.start is not None:
+            return self.words.const(side.start + u, op.bits)
+        at = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
+        return self.widened(self.b.load(self.b.gep(self.function.args[1 + number], [at])), side.kind, op.bits)
+
+    def widened(self, value: ir.Value, kind: str, bits: int) -> ir.Value:
+        wanted = ir.IntType(bits)
+        if np.dtype(kind).kind == "u" and value.type.width < bits:
+            return self.b.zext(value, wanted)
+        return resized(self.b, value, wanted)

@@ -1,0 +1,150 @@
+"""Machine code from LLVM text: compiled for the processor it runs on, the objects kept on disk between runs.
+
+An object file is code, so the folder is private (FLEXMATCH_CACHE, else flexmatch in the user's cache folder), an entry
+carries a digest of its key and contents, and an entry that does not match is compiled again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+MAGIC = b"flexmatch object 1\n"
+DIGEST = hashlib.sha256().digest_size
+LARGE_TEXT = 1 << 20  # characters: beyond, optimising takes seconds (attention of FlexASR: 8 s of 2.4 MB, 0.3 s without)
+EMPTY = 'source_filename = "loaded"\n'
+
+
+@dataclass
+class Counts:
+    """How many modules were compiled, and how many came from the cache, in this process."""
+
+    compiled: int = 0
+    loaded: int = 0
+    rebuilt: int = 0  # entries that were there and could not be trusted
+
+
+counts = Counts()
+
+
+@lru_cache(maxsize=1)
+def host() -> tuple[str, frozenset[str]]:
+    """Return the processor's name and its features."""
+    found = llvm.get_host_cpu_features()
+    return llvm.get_host_cpu_name(), frozenset(name for name, is_there in found.items() if is_there)
+
+
+def _machine(level: int) -> Any:
+    """Return a new target machine: an engine owns the one it is given."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_default_triple().create_target_machine(cpu=host()[0], features=features, opt=level)
+
+
+@lru_cache(maxsize=4096)
+def compiled(text: str, level: int = 2) -> tuple[Any, int]:
+    """Return the engine, which owns the code, and the address of `run`; the same text is compiled once."""
+    level = level if len(text) < LARGE_TEXT else 0
+    key = _key(text, level)
+    place = _entry(key)
+    stored = None if place is None else _stored(place, key)
+    if stored is None:
+        counts.compiled += 1
+        stored = _object(text, level)
+        if place is not None:
+            _keep(place, key, stored)
+    else:
+        counts.loaded += 1
+    return _loaded(stored, level)
+
+
+def _key(text: str, level: int) -> bytes:
+    """Return the digest of everything that the object depends on."""
+    name, features = host()
+    parts = (
+        llvmlite.__version__,
+        str(llvm.llvm_version_info),
+        llvm.get_default_triple(),
+        name,
+        ",".join(sorted(features)),
+        str(level),
+        text,
+    )
+    return hashlib.sha256("\0".join(parts).encode()).digest()
+
+
+def _object(text: str, level: int) -> bytes:
+    machine = _machine(level)
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(level)
+    options.loop_vectorization = options.slp_vectorization = level > 1
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return bytes(machine.emit_object(module))
+
+
+def _loaded(stored: bytes, level: int) -> tuple[Any, int]:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(EMPTY), _machine(level))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
+    engine.finalize_object()
+    return engine, int(engine.get_function_address("run"))
+
+
+# -- the folder
+
+
+def cache_folder() -> Path | None:
+    """Return the private folder of compiled objects, made where it is missing; None when there cannot be one."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("FLEXMATCH_CACHE") or Path(home) / "flexmatch") / "objects"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError:
+        return None
+    is_private = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return folder if is_private and is_own else None
+
+
+def _entry(key: bytes) -> Path | None:
+    folder = cache_folder()
+    return None if folder is None else folder / f"{key.hex()}.o"
+
+
+def _stored(place: Path, key: bytes) -> bytes | None:
+    """Return a kept object; None when there is none or it is not what was kept."""
+    try:
+        data = place.read_bytes()
+    except OSError:
+        return None
+    head, digest, stored = data[: len(MAGIC)], data[len(MAGIC) : len(MAGIC) + DIGEST], data[len(MAGIC) + DIGEST :]
+    if head == MAGIC and digest == hashlib.sha256(key + stored).digest():
+        return stored
+    counts.rebuilt += 1
+    return None
+
+
+def _keep(place: Path, key: bytes, stored: bytes) -> None:
+    """Write an entry in one step; a full disk or a folder that cannot be written costs the entry only."""
+    with contextlib.suppress(OSError):
+        handle, name = tempfile.mkstemp(dir=place.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(MAGIC + hashlib.sha256(key + stored).digest() + stored)
+            Path(name).replace(place)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise

@@ -1,0 +1,162 @@
+"""Machine code on whole grids, folds and products: random steps and terms with samples, extremes, every form of the kernel."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from terms import contents_of
+from test_readings import problems as terms
+from test_readings import walked as walked_term
+from test_steps import Contents, Problem, memory_of, problems, walked
+
+from rewrite_compiler.lang import Array, Expr, Leaf, Step, array, fold, kernels, native_fold, native_jit, products, reduce_sum, sat, select
+from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.arith import shift_right
+from rewrite_compiler.lang.arrays import Evaluator, evaluate
+from rewrite_compiler.lang.binders import index_variable
+from rewrite_compiler.lang.expr import wrap
+from rewrite_compiler.lang.kernels import Kernels
+from rewrite_compiler.lang.machine import Machine
+from rewrite_compiler.lang.named import Store, axis_of, storage_dtype
+
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+INT8, INT16 = iv.of_width(8, True), iv.of_width(16, True)
+FORMS = [form for form in native_fold.FORMS if not form or form in native_jit.host()[1]]
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Give small grids to machine code too, and keep objects out of the user's folder."""
+    monkeypatch.setattr(kernels, "LEAST_ELEMENTS", 1)
+    monkeypatch.setattr(products, "LEAST_WORK", 1)
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def run_with_samples(step: Step, every: list[Contents], sampled: list[Leaf]) -> list[Contents]:
+    """Return the memories after the step for each sample, run side by side by machine code."""
+    machine = Machine({leaf: memory_of(leaf, x) for leaf, x in every[0].items()}, kernels=Kernels())
+    sample = axis_of(index_variable("sample", len(every)))
+    machine.axes.add(sample, len(every))
+    for leaf in sampled:
+        stacked = np.stack([memory_of(leaf, contents[leaf]).data for contents in every])
+        assert machine.memories[leaf].overlay([0] * leaf.rank, stacked, (sample,))  # type: ignore[attr-defined]
+    machine.run(step)
+    found: list[Contents] = []
+    for n in range(len(every)):
+        after = {}
+        for leaf in every[0]:
+            store = machine.memories[leaf].full(machine.axes)  # type: ignore[attr-defined]
+            after[leaf] = (store.data[n] if sample in store.batch else store.data).reshape(-1).tolist()
+        found.append(after)
+    return found
+
+
+@FEW
+@given(st.data())
+def test_random_steps_with_samples(data: st.DataObject) -> None:
+    p: Problem = data.draw(problems())
+    sampled = [m for m in p.memories if m is not p.control and m.rank and data.draw(st.booleans())]
+    every = [{**p.contents, **{m: contents_of(data.draw, m) for m in sampled}} for _ in range(3)]
+    expected = [walked(p, contents) for contents in every]
+    if None not in expected:
+        assert run_with_samples(p.step, every, sampled) == expected
+
+
+@FEW
+@given(terms())
+def test_random_terms(problem: tuple[Array, list[Leaf], Contents]) -> None:
+    term, leaves, contents = problem
+    expected = walked_term(term, contents)
+    if expected is None:
+        return
+    shapes = {leaf: tuple(n for n in leaf.shape if isinstance(n, int)) for leaf in leaves}
+    ev = Evaluator({leaf: Store(np.array(contents[leaf], storage_dtype(leaf.interval)).reshape(shapes[leaf])) for leaf in leaves})
+    ev.kernels = Kernels()
+    with np.errstate(all="ignore"):
+        assert np.asarray(ev.store_of(term).data).reshape(-1).tolist() == expected
+
+
+# -- blocked folds
+
+
+def by_machine_code(term: Array, given: dict[Leaf, np.ndarray[Any, Any]]) -> tuple[np.ndarray[Any, Any], Kernels]:
+    ev = Evaluator({leaf: Store(x) for leaf, x in given.items()})
+    ev.kernels = Kernels()
+    with np.errstate(all="ignore"):
+        return ev.store_of(term).data, ev.kernels
+
+
+def filled(random: np.random.Generator, leaf: Leaf, how: str) -> np.ndarray[Any, Any]:
+    low, high = leaf.interval[0] or 0, leaf.interval[1] or 0
+    shape = tuple(n for n in leaf.shape if isinstance(n, int))
+    kind = storage_dtype(leaf.interval)
+    if how == "random":
+        return random.integers(low, high, shape, kind, endpoint=True)
+    return random.choice(np.array([low, high] if how == "extremes" else [low], kind), shape)
+
+
+def blocks(x: Leaf, w: Leaf, lost: int) -> Array:
+    """A convolution that rounds and saturates each block of eight lanes; with `lost`, each product is cut first."""
+
+    def element(f: Expr, i: Expr, j: Expr) -> Expr:
+        def tap(b: Expr, r: Expr, total: Expr) -> Expr:
+            lanes = [(w[f, b, r, k], x[b, i * 2 + r, j, k]) for k in range(8)]
+            if lost:
+                found = lanes[0][0] * lanes[0][1] >> lost
+                for p, q in lanes[1:]:
+                    found = found + (p * q >> lost)
+            else:
+                found = reduce_sum(lambda k: w[f, b, r, k] * x[b, i * 2 + r, j, k], 8)
+            return sat(total + sat(shift_right(found, 9 - lost, "half_up"), 16), 16)
+
+        return fold(3, select(i == 1, f - 4, 0), lambda b, a: fold(2, a, lambda r, acc: tap(b, r, acc), INT16), INT16)
+
+    return array(element, (11, 3, 5))
+
+
+@pytest.mark.parametrize(("form", "lost", "how"), list(itertools.product(FORMS, (0, 4), ("random", "extremes", "least"))))
+def test_blocked_fold(form: str, lost: int, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_fold, "best_form", lambda: form)
+    x, w = Leaf((3, 6, 5, 8), INT16, False, "x"), Leaf((11, 3, 2, 8), INT16 if lost else INT8, False, "w")
+    term = blocks(x, w, lost)
+    random = np.random.default_rng(3)
+    operands = {leaf: filled(random, leaf, how) for leaf in (x, w)}
+    found, used = by_machine_code(term, operands)
+    assert used.folds == 1
+    assert (found == evaluate(term, operands)).all()
+
+
+def test_blocks_that_could_leave_a_word_are_not_given_to_machine_code() -> None:
+    """Eight products of 16 bits reach 2^33: the sum of pairs would wrap."""
+    x, w = Leaf((3, 6, 5, 8), INT16, False, "x"), Leaf((11, 3, 2, 8), INT16, False, "w")
+    operands = {leaf: filled(np.random.default_rng(3), leaf, "least") for leaf in (x, w)}
+    found, used = by_machine_code(blocks(x, w, 0), operands)
+    assert used.folds == 0
+    assert (found == evaluate(blocks(x, w, 0), operands)).all()
+
+
+@pytest.mark.parametrize(("form", "how", "bits"), list(itertools.product(FORMS, ("random", "extremes", "least"), (20, 32))))
+def test_product_modulo_a_word(form: str, how: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_fold, "best_form", lambda: form)
+    x, y = Leaf((2, 9, 21), INT16, False, "x"), Leaf((2, 21, 5), INT16, False, "y")
+    term = array(lambda b, i, j: wrap(reduce_sum(lambda k: x[b, i, k] * y[b, k, j], 21), bits), (2, 9, 5))
+    operands = {leaf: filled(np.random.default_rng(4), leaf, how) for leaf in (x, y)}
+    found, used = by_machine_code(term, operands)
+    assert used.products == 1
+    exact = np.einsum("bik,bkj->bij", *(operands[leaf].astype(object) for leaf in (x, y)))
+    half = 1 << bits - 1
+    assert (found == (exact + half) % (2 * half) - half).all()
+
+
+def test_product_that_may_leave_a_word_is_not_given_to_machine_code() -> None:
+    x, y = Leaf((8, 16), INT16, False, "x"), Leaf((8, 16), INT16, False, "y")
+    term = array(lambda i, j: reduce_sum(lambda k: x[i, k] * y[j, k], 16), (8, 8))
+    operands = {leaf: np.full((8, 16), -(1 << 15), np.int16) for leaf in (x, y)}
+    found, used = by_machine_code(term, operands)
+    assert used.products == 0
+    assert (found == 1 << 34).all()
