@@ -11,8 +11,6 @@ from ..errors import UsageError, did_you_mean
 from .common import accelerators, emit_json, options, parser, whole_number
 from .output import is_live, say
 
-EVERY = 1 << 30
-
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
@@ -21,13 +19,17 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model")
     made.add_argument("--only", default="", metavar="RULE,…", help="judge only these rules")
     made.add_argument(
-        "--instances", type=whole_number(1), default=0, metavar="N", help="small instances judged for each rule (default 100)"
+        "--instances",
+        type=whole_number(1),
+        default=0,
+        metavar="N",
+        help="judge so many drawn instances of each rule instead of every shape",
     )
-    made.add_argument("--all", action="store_true", help="judge every small instance of each rule: minutes")
+    made.add_argument("--all", action="store_true", help="judge every value of the attributes at every shape: up to hours")
     made.add_argument("--no-rules", action="store_true", help="judge no rules")
     given = options(made, arguments)
     from ..prove.document import prove, to_json
-    from ..prove.rules import COUNT
+    from ..prove.instances import ALL
     from ..rewrite.ruleset import rules_at, shipped_rules
     from ..target import find_target, target_names
 
@@ -39,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         if n not in known:
             raise UsageError("F203", f'there is no rule called "{n}"', help=did_you_mean(n, known) or "`flexmatch list` shows the names")
     rules = [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted]
-    count = EVERY if given.all else given.instances or COUNT
+    count = ALL if given.all else given.instances or None
     verdicts = prove(rules, [find_target(n) for n in names], _progress if is_live(given) else lambda _: None, instances=count)
     document = to_json(verdicts)
     emit_json(document, given.json)

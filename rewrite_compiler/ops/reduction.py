@@ -55,6 +55,8 @@ def average_pool(x: Array, *, kernel: Shape, strides: Shape, pads: Shape, dilati
             inside: Expr = lift(1)
             for place, size in zip(places, extents, strict=True):
                 inside = inside & (place >= 0) & (place < size)
+            if inside.value == 0:  # every window lies in the padding: there is no element to name
+                return as_real(lift(0)) if x.real else lift(0)
             return select(inside, x[(n, c, *places)], 0)
 
         def counted(*k: Expr) -> Expr:

@@ -10,7 +10,7 @@ from ..ila.check import Check, check
 from ..rewrite.rule import Rule, short_place
 from ..target import Target
 from .mappings import prove_mappings
-from .rules import COUNT, prove_rules
+from .rules import prove_rules
 from .verdict import Proof
 
 SCHEMA = "flexmatch.prove/1"
@@ -32,11 +32,11 @@ class Verdicts:
 
 
 def prove(
-    rules: Iterable[Rule], targets: Sequence[Target] = (), progress: Progress = lambda _: None, *, instances: int = COUNT
+    rules: Iterable[Rule], targets: Sequence[Target] = (), progress: Progress = lambda _: None, *, instances: int | None = None
 ) -> Verdicts:
     """Judge rules, the mappings of targets, and the models they are built on.
 
-    A rule with more than `instances` small instances is judged on so many, drawn with a fixed seed; its strength says so.
+    Rules are judged at every shape with extents up to 2, or on so many drawn `instances`; the strength says which.
     """
     proved = tuple(_reported(prove_rules(rules, count=instances), progress))
     mappings = tuple(p for t in targets for p in _reported(prove_mappings(t), progress))

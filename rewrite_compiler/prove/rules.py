@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SpecError
 from ..ops.op import ShapeError
 from ..rewrite.rule import Rule
+from . import nodes
+from .elements import Unreadable, symbols
 from .grades import broken_grade
+from .instances import Instances, instances_of
 from .numeric import difference
-from .shapes import Instance, Instances, instances_of
+from .shapes import Instance
 from .sides import Side, leaves_of, right_shape
 from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
 
 if TYPE_CHECKING:
     from ..lang.smt import Verdict
 
-COUNT = 100
-INTEGER_COUNT = 30  # instances on which a mark is checked
 NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
@@ -62,14 +63,14 @@ class _Failed(Exception):
         self.proof = proof
 
 
-def prove_rules(rules: Iterable[Rule], limit: int = 2, timeout: float = 5.0, count: int = COUNT) -> Iterator[Proof]:
+def prove_rules(rules: Iterable[Rule], limit: int = 2, timeout: float = 5.0, count: int | None = None) -> Iterator[Proof]:
     """Yield the proof of each rule, in the order given."""
     for r in rules:
         yield prove_rule(r, limit, timeout, count)
 
 
-def prove_rule(rule: Rule, limit: int = 2, timeout: float = 5.0, count: int = COUNT) -> Proof:
-    """Judge one rule at its instances with extents up to `limit`; `timeout` bounds each question to z3, in seconds."""
+def prove_rule(rule: Rule, limit: int = 2, timeout: float = 5.0, count: int | None = None) -> Proof:
+    """Judge one rule at every shape with extents up to `limit`, or at `count` drawn instances; `timeout` bounds a question to z3."""
     start = time.perf_counter()
     try:
         proof = _judged(rule, limit, timeout, count)
@@ -80,21 +81,30 @@ def prove_rule(rule: Rule, limit: int = 2, timeout: float = 5.0, count: int = CO
     return replace(proof, seconds=time.perf_counter() - start)
 
 
-def _judged(rule: Rule, limit: int, timeout: float, count: int) -> Proof:
-    found = instances_of(rule, limit, count)
+def _judged(rule: Rule, limit: int, timeout: float, count: int | None) -> Proof:
+    def look(some: Instances) -> None:
+        _checked(rule, some, timeout, _failure(rule, some))
+
+    found = instances_of(rule, limit, count, look)
     fail = _failure(rule, found)
     if not found.chosen:
         raise fail(UNPROVED, "R103", f"no operands with extents 1…{limit} satisfy its left side and guard")
-    for instance in (*found.chosen, *found.empty):
-        _check_types(rule, instance, fail)
-    evidence = _Evidence()
-    for instance in found.chosen:
-        _check_meaning(rule, instance, timeout, evidence, fail)
+    evidence = _checked(rule, found, timeout, fail)
     _check_marks(rule, found, evidence, fail)
     broken = broken_grade(rule, found.chosen, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
     if broken is not None:
         raise fail(REFUTED, "R102", *broken)
     return Proof(rule.name, rule.place, PROVED, found.strength, evidence.sentence, rule.grade)
+
+
+def _checked(rule: Rule, found: Instances, timeout: float, fail: Any) -> _Evidence:
+    """Compare both sides at all instances: first their shapes, then their elements."""
+    for instance in (*found.chosen, *found.empty):
+        _check_types(rule, instance, fail)
+    evidence = _Evidence()
+    for instance in found.chosen:
+        _check_meaning(rule, instance, timeout, evidence, fail)
+    return evidence
 
 
 def _failure(rule: Rule, found: Instances) -> Any:
@@ -123,35 +133,60 @@ def _types(instance: Instance, left: str, right: str) -> Counterexample:
     return Counterexample(operands, instance.attributes, None, left, right)
 
 
-def _elements(rule: Rule, instance: Instance, real: bool) -> Iterator[tuple[Any, Any]]:
-    """Yield the elements of both sides as z3 terms over symbolic operands."""
+def _nodes(rule: Rule, instance: Instance, real: bool) -> list[tuple[Any, Any]]:
+    """Return the elements of both sides as nodes; Unreadable where an operator is not read as nodes."""
+    nodes.forget()
+    side = Side(instance)
+    operands = {name: symbols(name, shape, real=real) for name, shape in instance.operands.items()}
+    sides = [(side.elements(left, operands).data, side.elements(right, operands).data) for left, right in rule.pairs]
+    return [pair for a, b in sides for pair in zip(a.flat, b.flat, strict=True)]
+
+
+def _terms(rule: Rule, instance: Instance, real: bool) -> list[tuple[Any, Any]]:
+    """Return the elements of both sides as z3 terms over symbolic operands."""
     from ..lang.smt import Symbolic, symbols
 
     leaves = leaves_of(instance, real=real)
     reading = Symbolic({x: symbols(name, instance.operands[name], real=real) for name, x in leaves.items()})
     side = Side(instance)
-    for left, right in rule.pairs:
-        a, b = (reading.array(side.term(t, leaves)) for t in (left, right))
-        yield from zip(a.flat, b.flat, strict=True)
+    sides = [(reading.array(side.term(left, leaves)), reading.array(side.term(right, leaves))) for left, right in rule.pairs]
+    return [pair for a, b in sides for pair in zip(a.flat, b.flat, strict=True)]
+
+
+def _elements(rule: Rule, instance: Instance, real: bool) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return the elements of both sides and the module that compares them: as nodes if possible, else as z3 terms."""
+    try:
+        return _nodes(rule, instance, real), nodes
+    except Unreadable:
+        from ..lang import smt_forms
+
+        return _terms(rule, instance, real), smt_forms
 
 
 def _check_meaning(rule: Rule, instance: Instance, timeout: float, evidence: _Evidence, fail: Any) -> None:
-    from ..lang.smt import prove_equal
-    from ..lang.smt_forms import identical, normal_forms_agree, renamed, same_operations
-
     evidence.instances += 1
-    different = [(a, b) for a, b in _elements(rule, instance, real=True) if not identical(a, b)]
+    pairs, forms = _elements(rule, instance, real=True)
+    different = [n for n, (a, b) in enumerate(pairs) if not forms.identical(a, b)]
     if not different:
         return
     evidence.literal = False
-    different = [(a, b) for a, b in different if not same_operations(a, b)]
+    different = [n for n in different if not forms.same_operations(*pairs[n])]
     if not different:
         return
     evidence.identical = False
-    evidence.up_to_zeros &= all(same_operations(a, b, drop_zeros=True) for a, b in different)
-    questions = [renamed(a, b) for a, b in different if not normal_forms_agree(a, b)]
-    if not questions:
-        return
+    evidence.up_to_zeros &= all(forms.same_operations(*pairs[n], drop_zeros=True) for n in different)
+    open_places = [n for n in different if not forms.normal_forms_agree(*pairs[n])]
+    if open_places:
+        _solve(rule, instance, open_places, timeout, evidence, fail)
+
+
+def _solve(rule: Rule, instance: Instance, places: list[int], timeout: float, evidence: _Evidence, fail: Any) -> None:
+    """Ask z3 about the elements that normal forms leave open; a difference on data refutes."""
+    from ..lang.smt import prove_equal
+    from ..lang.smt_forms import renamed
+
+    terms = _terms(rule, instance, real=True)
+    questions = [renamed(*terms[n]) for n in places]
     evidence.solved += 1
     new = {key: q for q in questions if (key := _key(q)) not in evidence.proved}
     example = difference(rule.pairs, instance) if new else None
@@ -176,24 +211,25 @@ def _open_question(verdict: Verdict, instance: Instance) -> str:
 
 
 def _check_marks(rule: Rule, found: Instances, evidence: _Evidence, fail: Any) -> None:
-    from ..lang.smt_forms import identical, is_ring_term, normal_forms_agree
-
     if not rule.marks & INTEGER_MARKS:
         return
     if "any_dtype" in rule.marks and not evidence.literal:
         raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides are not the same elements")
-    step = max(1, len(found.chosen) // INTEGER_COUNT)
-    for instance in found.chosen[::step]:
-        for a, b in _integer_elements(rule, instance, fail):
-            if "any_dtype" in rule.marks and not identical(a, b):
-                raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides differ on integers")
-            if "ring" in rule.marks and not (is_ring_term(a) and is_ring_term(b) and normal_forms_agree(a, b)):
-                raise fail(REFUTED, "R102", "it is marked ring, but its sides are not one polynomial in sums and products")
+    for instance in found.by_shape:
+        pairs, forms = _integer_elements(rule, instance, fail)
+        if "any_dtype" in rule.marks and not all(forms.identical(a, b) for a, b in pairs):
+            raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides differ on integers")
+        if "ring" in rule.marks and not all(_is_polynomial(a, b, forms) for a, b in pairs):
+            raise fail(REFUTED, "R102", "it is marked ring, but its sides are not one polynomial in sums and products")
 
 
-def _integer_elements(rule: Rule, instance: Instance, fail: Any) -> list[tuple[Any, Any]]:
+def _is_polynomial(a: Any, b: Any, forms: Any) -> bool:
+    return bool(forms.is_ring_term(a) and forms.is_ring_term(b) and (forms.identical(a, b) or forms.normal_forms_agree(a, b)))
+
+
+def _integer_elements(rule: Rule, instance: Instance, fail: Any) -> tuple[list[tuple[Any, Any]], Any]:
     try:
-        return list(_elements(rule, instance, real=False))
+        return _elements(rule, instance, real=False)
     except SpecError as e:
         marks = " and ".join(sorted(rule.marks & INTEGER_MARKS))
         raise fail(REFUTED, "R102", f"it is marked {marks}, but has no meaning on integers: {e.problem.sentence}") from None

@@ -1,7 +1,7 @@
-"""Instances of a rule: shapes and attributes, extents up to a limit, for which its left sides are typed and its guard holds.
+"""The search for instances of a rule: shapes and attributes for which its left sides are typed and its guard holds.
 
-Every shape of the operands and every value of the attributes within the bounds is tried, operands first. When there are
-too many to try, instances are drawn with a fixed seed, and the count of instances says so.
+Every shape of the operands and every value of the attributes within the bounds is a candidate, operands first; what a
+search leaves out it is told to leave out (`choose`, pins, operands that are finished).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -19,15 +19,15 @@ from ..errors import SpecError
 from ..lang.expr import Expr
 from ..ops.op import AttributeValue, Op, Shape, ShapeError
 from ..ops.recurrent import GATES
-from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, holds, list_of, value_of
-from ..ops.term import Apply, Tensor, Variable
-from ..rewrite.rule import Float, Rule, name_of
+from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, ShapeOf, holds, list_of, value_of
+from ..ops.term import Apply, Tensor, Variable, subterms
+from ..rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
 
-RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
-TRIED = 20_000  # candidates tried before instances are drawn instead
 DRAWS = 10  # draws for each instance wanted
 TRIED_IN_A_DRAW = 1_000
-EMPTY = 20  # instances drawn with extents 0 and 1
+Operands = tuple[tuple[str, Shape], ...]
+Component = tuple[str, int]  # the name of an attribute, and the place in its list (0 of a number or of a whole list)
+WHOLE = frozenset({"shape", "perm", "axes"})  # attributes whose elements do not vary one by one
 FLOATS: dict[str, tuple[float, ...]] = {
     "epsilon": (0.5, 0.0),
     "value": (0.0, 1.0),
@@ -53,7 +53,7 @@ class Instance:
     @property
     def attributes(self) -> dict[str, Any]:
         """The values of the attributes by name."""
-        return {name_of(k) if isinstance(k, Expr) else str(k): v for k, v in self.values.items()}
+        return {label(k): v for k, v in self.values.items()}
 
     def binding(self) -> Binding:
         """Return the instance as the match that guards and attributes are evaluated under."""
@@ -62,83 +62,53 @@ class Instance:
         )
 
 
-@dataclass(frozen=True)
-class Instances:
-    """The instances to judge, how many there are (None: more than were tried) and the bounds."""
-
-    chosen: tuple[Instance, ...]
-    total: int | None
-    limit: int
-    rank: int
-    empty: tuple[Instance, ...] = ()  # some with an operand without elements: only their types can be judged
-
-    @property
-    def strength(self) -> str:
-        """The bounds of the certificate in words."""
-        bounds = f"extents 1…{self.limit}, ranks 0…{self.rank}"
-        if self.total == len(self.chosen):
-            return f"all {self.total} instances with {bounds}"
-        known = f"{self.total}" if self.total is not None else f"more than {len(self.chosen)}"
-        return f"{len(self.chosen)} of {known} instances with {bounds}, drawn with seed 0"
+def _conditions(rule: Rule) -> dict[str, list[Condition]]:
+    """Return the conditions of a guard by the variables that they use; those on typed terms under no name."""
+    found: dict[str, list[Condition]] = {}
+    for c in rule.where:
+        names = {name_of(v) for v in condition_variables(c)}
+        for name in {"", *names} if _reads_terms(c) else names:
+            found.setdefault(name, []).append(c)
+    return found
 
 
-def instances_of(rule: Rule, limit: int = 2, count: int = 100) -> Instances:
-    """Return the instances of a rule, at most `count` of them."""
-    for rank in RANKS:
-        found = _within(rule, limit, rank, count)
-        if found.chosen:
-            break
-    empty = [i for i in drawn(rule, range(2), found.rank, EMPTY) if any(0 in shape for shape in i.operands.values())]
-    return replace(found, empty=tuple(_by_size(empty)))
+def _reads_terms(c: Condition) -> bool:
+    """Tell whether a condition uses the shape of something that is not a variable."""
+    return any(isinstance(a, ShapeOf | HasType) and isinstance(a.tensor, Apply) for a in condition_atoms(c))
 
 
-def _within(rule: Rule, limit: int, rank: int, count: int) -> Instances:
-    try:
-        every = list(_Search(rule, range(1, limit + 1), rank, lambda candidates: candidates, TRIED).instances())
-    except _TooMany:
-        return Instances(tuple(_by_size(drawn(rule, range(1, limit + 1), rank, count))), None, limit, rank)
-    if len(every) <= count:
-        return Instances(tuple(_by_size(every)), len(every), limit, rank)
-    return Instances(tuple(_by_size(random.Random(0).sample(every, count))), len(every), limit, rank)
+def label(key: Any) -> str:
+    """Return the name of an attribute from the key that a match binds it under."""
+    return name_of(key) if isinstance(key, Expr) else str(key)
 
 
-def drawn(rule: Rule, extents: range, rank: int, count: int, seed: int = 0) -> list[Instance]:
-    """Return at most `count` different random instances whose operands have these extents and at most `rank` axes."""
-    source = random.Random(seed)
-    found: dict[tuple[Any, ...], Instance] = {}
-    for _ in range(count * DRAWS):
-        search = _Search(rule, extents, rank, lambda c: source.sample(c, len(c)), TRIED_IN_A_DRAW)
-        with suppress(_TooMany):
-            for instance in itertools.islice(search.instances(), 1):
-                found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
-        if len(found) == count:
-            break
-    return list(found.values())
-
-
-def _by_size(found: Sequence[Instance]) -> list[Instance]:
-    return sorted(found, key=lambda i: i.size)
-
-
-class _TooMany(Exception):
+class TooMany(Exception):
     """There are more candidates than are tried."""
 
 
 @dataclass(frozen=True)
-class _State:
+class State:
+    """What a search has bound so far."""
+
     shapes: Mapping[int, Shape]
     values: Mapping[Any, Any]
     operands: Mapping[str, Shape]
 
-    def typed(self, t: Tensor, shape: Shape) -> _State:
-        return _State({**self.shapes, id(t): shape}, self.values, self.operands)
+    def typed(self, t: Tensor, shape: Shape) -> State:
+        """Return the state with the shape of a term."""
+        return State({**self.shapes, id(t): shape}, self.values, self.operands)
 
-    def valued(self, key: Any, value: Any) -> _State:
-        return _State(self.shapes, {**self.values, key: value}, self.operands)
+    def valued(self, key: Any, value: Any) -> State:
+        """Return the state with the value of an attribute."""
+        return State(self.shapes, {**self.values, key: value}, self.operands)
 
 
-class _Search:
-    """Binds the variables of the left sides one after the other; `choose` says which candidates are followed."""
+class Search:
+    """Binds the variables of the left sides one after the other; `choose` says which candidates are followed.
+
+    `fixed` are the only shapes of operands, `pins` the only values of components of attributes that are followed, nothing
+    is yielded for operands that are `finished`.
+    """
 
     def __init__(self, rule: Rule, extents: range, rank: int, choose: Callable[[Sequence[Any]], Sequence[Any]], budget: int) -> None:
         self.rule = rule
@@ -146,40 +116,56 @@ class _Search:
         self.rank = rank
         self.choose = choose
         self.budget = budget
+        self.fixed: Mapping[str, Shape] = {}
+        self.pins: Mapping[Component, Any] = {}
+        self.finished: set[Operands] = set()
+        self.domains: dict[Component, set[Any]] = {}  # values of components that were candidates
+        self.noted: set[tuple[str, int]] = set()
+        self.whole: set[str] = set()  # attributes of one component
+        self.conditions = _conditions(rule)
+        self.names = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
         self.dtypes = {name_of(c.tensor): c.dtypes[0] for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
 
     def instances(self) -> Iterator[Instance]:
-        for state in self.terms([left for left, _ in self.rule.pairs], _State({}, {}, {}), lambda _: None):
+        """Yield the instances in the order of the candidates."""
+        for state in self.terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
             made = self.made(state)
             if all(holds(c, made.binding()) for c in self.rule.where):
                 yield made
 
-    def made(self, state: _State) -> Instance:
+    def made(self, state: State) -> Instance:
+        """Return a state as an instance."""
         return Instance(state.shapes, state.values, state.operands, self.dtypes)
 
-    def is_excluded(self, instance: Instance) -> bool:
-        """Tell whether a condition whose variables are all bound fails already."""
-        return any(_fails(c, instance.binding()) for c in self.rule.where)
+    def is_excluded(self, state: State, name: str = "") -> bool:
+        """Tell whether a condition on a variable that was bound now, or on a term that was typed, fails already."""
+        conditions = self.conditions.get(name, ())
+        if not conditions:
+            return False
+        binding = self.made(state).binding()
+        return any(_fails(c, binding) for c in conditions)
 
-    def terms(self, ts: Sequence[Tensor], state: _State, hint: Callable[[list[Shape]], Sequence[Shape] | None]) -> Iterator[_State]:
+    def terms(self, ts: Sequence[Tensor], state: State, hint: Callable[[list[Shape]], Sequence[Shape] | None]) -> Iterator[State]:
         """Yield the states in which all of `ts` are typed, one after the other."""
-        states: Iterator[_State] = iter([state])
+        states: Iterator[State] = iter([state])
         for n in range(len(ts)):
             states = self.extended(states, ts, n, hint)
         return states
 
-    def extended(self, states: Iterator[_State], ts: Sequence[Tensor], n: int, hint: Callable[[list[Shape]], Any]) -> Iterator[_State]:
+    def extended(self, states: Iterator[State], ts: Sequence[Tensor], n: int, hint: Callable[[list[Shape]], Any]) -> Iterator[State]:
+        """Yield the states in which one more of `ts` is typed; `hint` narrows what follows the first."""
         for state in states:
             before = [state.shapes[id(t)] for t in ts[:n]]
             yield from self.term(ts[n], state, hint(before) if before else None)
 
-    def term(self, t: Tensor, state: _State, candidates: Sequence[Shape] | None) -> Iterator[_State]:
+    def term(self, t: Tensor, state: State, candidates: Sequence[Shape] | None) -> Iterator[State]:
+        """Yield the states in which a term is typed."""
         if id(t) in state.shapes:
             yield state
         elif isinstance(t, Variable):
-            for shape in self.choose(all_shapes(self.extents, self.rank) if candidates is None else candidates):
-                following = _State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
-                if not self.is_excluded(self.made(following)):
+            for shape in self.choose(self.allowed(t.name, all_shapes(self.extents, self.rank) if candidates is None else candidates)):
+                following = State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
+                if not self.is_finished(following) and not self.is_excluded(following, t.name):
                     yield following
         elif isinstance(t, Apply):
             follow = OPERANDS.get(t.op.name)
@@ -187,32 +173,91 @@ class _Search:
                 for complete in self.attributes(t, with_operands):
                     yield from self.checked(t, complete)
 
-    def attributes(self, t: Apply, state: _State) -> Iterator[_State]:
-        states: Iterator[_State] = iter([state])
+    def allowed(self, name: str, candidates: Sequence[Shape]) -> Sequence[Shape]:
+        """Return the shapes that an operand may have."""
+        fixed = self.fixed.get(name)
+        return candidates if fixed is None else [fixed] if fixed in candidates else []
+
+    def is_finished(self, state: State) -> bool:
+        """Tell whether all operands are bound to shapes that need no more instances."""
+        return bool(self.finished) and len(state.operands) == len(self.names) and operands_key(state.operands) in self.finished
+
+    def attributes(self, t: Apply, state: State) -> Iterator[State]:
+        """Yield the states in which the attributes of an application are bound."""
+        states: Iterator[State] = iter([state])
         for a in t.op.attributes:
             key = free_attribute(t.attributes[a.name])
             if key is not None and key not in state.values:
                 states = self.bound(states, t, a.name, key)
         return states
 
-    def bound(self, states: Iterator[_State], t: Apply, name: str, key: Any) -> Iterator[_State]:
+    def bound(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
+        """Yield the states in which one attribute is bound."""
         for state in states:
-            shapes = [state.shapes[id(x)] for x in t.operands]
-            for value in self.choose(candidates_for(t.op, name, shapes, self.extents, self.rank)):
-                yield state.valued(key, value)
+            shapes = tuple(state.shapes[id(x)] for x in t.operands)
+            candidates = candidates_for(t.op, name, shapes, self.extents, self.rank)
+            self.note(key, name in WHOLE, candidates)
+            for value in self.choose([c for c in candidates if self.follows(key, c)] if self.pins else candidates):
+                following = state.valued(key, value)
+                if not self.is_finished(state) and not self.is_excluded(following, label(key)):
+                    yield following
 
-    def checked(self, t: Apply, state: _State) -> Iterator[_State]:
+    def note(self, key: Any, is_whole: bool, candidates: Sequence[Any]) -> None:
+        """Remember which values the components of an attribute can have; lists of candidates are kept, so their ids are theirs."""
+        if (label(key), id(candidates)) in self.noted:
+            return
+        self.noted.add((label(key), id(candidates)))
+        if is_whole:
+            self.whole.add(label(key))
+        for value in candidates:
+            for component, part in self.parts(key, value):
+                self.domains.setdefault(component, set()).add(part)
+
+    def parts(self, key: Any, value: Any) -> list[tuple[Component, Any]]:
+        """Return the components of a value of an attribute."""
+        name = label(key)
+        if isinstance(value, tuple) and name not in self.whole:
+            return [((name, n), part) for n, part in enumerate(value)]
+        return [((name, 0), value)]
+
+    def follows(self, key: Any, value: Any) -> bool:
+        """Tell whether a value agrees with the pins."""
+        return all(self.pins.get(component, part) == part for component, part in self.parts(key, value))
+
+    def checked(self, t: Apply, state: State) -> Iterator[State]:
+        """Yield the state in which an application is typed, if it has a meaning."""
         self.budget -= 1
         if self.budget < 0:
-            raise _TooMany
+            raise TooMany
+        if self.is_finished(state):
+            return
         made = self.made(state)
         try:
             shapes = t.op.shapes([state.shapes[id(x)] for x in t.operands], attributes_of(t, made.binding()))
         except (ShapeError, IndexError):
             return
         following = state.typed(t, shapes[t.output])
-        if not self.is_excluded(self.made(following)):
+        if not self.is_excluded(following):
             yield following
+
+
+def operands_key(operands: Mapping[str, Shape]) -> Operands:
+    """Return the shapes of operands as a key."""
+    return tuple(sorted(operands.items()))
+
+
+def drawn(rule: Rule, extents: range, rank: int, count: int, seed: int = 0, draws: int = DRAWS) -> list[Instance]:
+    """Return at most `count` different random instances, of `draws` for each, whose operands have these extents and at most `rank` axes."""
+    source = random.Random(seed)
+    found: dict[tuple[Any, ...], Instance] = {}
+    for _ in range(count * draws):
+        search = Search(rule, extents, rank, lambda c: source.sample(c, len(c)), TRIED_IN_A_DRAW)
+        with suppress(TooMany):
+            for instance in itertools.islice(search.instances(), 1):
+                found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
+        if len(found) == count:
+            break
+    return list(found.values())
 
 
 def _fails(c: Condition, binding: Binding) -> bool:
@@ -273,23 +318,23 @@ def factorings(size: int, rank: int) -> tuple[Shape, ...]:
 # -- candidates of operands that an operator's shape rule narrows to few; others would be refused there
 
 
-def _vector_along_axis(shapes: list[Shape], _: _Search) -> Sequence[Shape]:
+def _vector_along_axis(shapes: list[Shape], _: Search) -> Sequence[Shape]:
     return sorted({(n,) for n in shapes[0]})
 
 
-def _channel_vector(shapes: list[Shape], _: _Search) -> Sequence[Shape]:
+def _channel_vector(shapes: list[Shape], _: Search) -> Sequence[Shape]:
     return [shapes[0][1:2]] if len(shapes[0]) > 1 else []
 
 
-def _filters(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
+def _filters(shapes: list[Shape], search: Search) -> Sequence[Shape]:
     x, extents = shapes[0], search.extents
     if len(x) < 3:
         return []
     return list(itertools.product(extents, [c for c in range(x[1] + 1) if c == x[1] or (c and x[1] % c == 0)], *[extents for _ in x[2:]]))
 
 
-def _recurrent(gates: int) -> Callable[[list[Shape], _Search], Sequence[Shape]]:
-    def follow(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
+def _recurrent(gates: int) -> Callable[[list[Shape], Search], Sequence[Shape]]:
+    def follow(shapes: list[Shape], search: Search) -> Sequence[Shape]:
         x, *others = shapes
         if len(x) != 3:
             return []
@@ -302,20 +347,31 @@ def _recurrent(gates: int) -> Callable[[list[Shape], _Search], Sequence[Shape]]:
     return follow
 
 
-def _weight(shapes: list[Shape], search: _Search) -> Sequence[Shape]:
+def _gate_sum(shapes: list[Shape], search: Search) -> Sequence[Shape]:
+    x, *others = shapes
+    if len(x) != 2:
+        return []
+    if len(others) < 2:
+        return [(x[0], n) for n in search.extents] if not others else [(n, x[1]) for n in search.extents]
+    rows = others[1][0]
+    return [(rows, others[0][1])] if len(others) == 2 else [(rows,)]
+
+
+def _weight(shapes: list[Shape], search: Search) -> Sequence[Shape]:
     return [(n, shapes[0][-1]) for n in search.extents] if shapes[0] else []
 
 
-def _trailing(shapes: list[Shape], _: _Search) -> Sequence[Shape]:
+def _trailing(shapes: list[Shape], _: Search) -> Sequence[Shape]:
     return sorted({shapes[0][a:] for a in range(len(shapes[0]))})
 
 
-OPERANDS: dict[str, Callable[[list[Shape], _Search], Sequence[Shape]]] = {
+OPERANDS: dict[str, Callable[[list[Shape], Search], Sequence[Shape]]] = {
     "bias_add": _vector_along_axis,
     "scale": _vector_along_axis,
     "batch_norm": _channel_vector,
     "conv": _filters,
     "dense": _weight,
+    "gate_sum": _gate_sum,
     "layer_norm": _trailing,
     **{name: _recurrent(gates) for name, gates in GATES.items()},
 }
@@ -328,6 +384,14 @@ def _each(values: Sequence[int], count: int) -> list[tuple[int, ...]]:
     return list(itertools.product(values, repeat=count))
 
 
+def _groups(shapes: Sequence[Shape], extents: range) -> Sequence[int]:
+    """The channels say how many groups there are; any other number would be refused."""
+    x, w = shapes
+    if len(x) < 2 or len(w) < 2:
+        return range(1, extents.stop)
+    return range(1, extents.stop) if 0 in (x[1], w[1]) else [x[1] // w[1]] if x[1] % w[1] == 0 else []
+
+
 def _spatial(shape: Shape) -> int:
     return max(len(shape) - 2, 0)
 
@@ -337,7 +401,8 @@ def _subsets(shape: Shape) -> list[tuple[int, ...]]:
     return [c for n in range(1, len(shape) + 1) for c in itertools.combinations(axes, n)]
 
 
-def candidates_for(op: Op, name: str, shapes: Sequence[Shape], extents: range, rank: int) -> Sequence[Any]:
+@cache
+def candidates_for(op: Op, name: str, shapes: tuple[Shape, ...], extents: range, rank: int) -> Sequence[Any]:
     """Return the values tried for a free attribute of an operator on operands of these shapes."""
     x = shapes[0] if shapes else ()
     table: dict[str, Callable[[], Sequence[Any]]] = {
@@ -349,7 +414,7 @@ def candidates_for(op: Op, name: str, shapes: Sequence[Shape], extents: range, r
         "dilations": lambda: _each((1, 2), _spatial(x)),
         "kernel": lambda: _each((1, 2), _spatial(x)),
         "pads": lambda: _each((0, 1), 2 * (len(x) if op.name == "pad" else _spatial(x))),
-        "group": lambda: range(1, extents.stop),
+        "group": lambda: _groups(shapes, extents),
         "start": lambda: range(max(x, default=0) + 1),
         "stop": lambda: range(max(x, default=0) + 1),
         "step": lambda: (1, 2),

@@ -16,6 +16,7 @@ from ..lang.binders import Array, Leaf
 from ..ops.op import Shape
 from ..ops.static import Binding
 from ..ops.term import Apply, Tensor, Variable
+from .elements import Elements, applied
 from .shapes import Instance, attributes_of
 
 LARGEST_DENOMINATOR = 64
@@ -51,6 +52,11 @@ class Side:
     def term(self, t: Tensor, leaves: Mapping[str, Leaf]) -> Array:
         """Return the meaning of a pattern over leaves."""
         built: Array = self._built(t, leaves, lambda a, xs: a.op.meaning(*xs, **attributes_of(a, self.binding)))
+        return built
+
+    def elements(self, t: Tensor, operands: Mapping[str, Elements]) -> Elements:
+        """Return the elements of a pattern over symbolic operands."""
+        built: Elements = self._built(t, operands, lambda a, xs: applied(a.op, xs, attributes_of(a, self.binding)))
         return built
 
     def data(self, t: Tensor, operands: Mapping[str, Data], real: Any) -> Data:

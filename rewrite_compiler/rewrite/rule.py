@@ -228,33 +228,50 @@ def attribute_variables(value: AttributeTerm | Float) -> Iterator[object]:
 
 def condition_variables(c: Condition) -> Iterator[object]:
     """Yield the variables of a guard."""
+    for atom in condition_atoms(c):
+        yield from variables_of(atom.tensor) if isinstance(atom, ShapeOf | IsConstant | HasType) else (atom,)
+
+
+def condition_atoms(c: Condition) -> Iterator[Any]:
+    """Yield what a guard reads: attribute variables, shapes (ShapeOf), and the condition itself where it is one on a tensor."""
     if isinstance(c, Same):
-        yield from _list_variables(c.left)
-        yield from _list_variables(c.right)
+        yield from _list_atoms(c.left)
+        yield from _list_atoms(c.right)
     elif isinstance(c, Truth):
-        yield from _scalar_variables(c.term)
+        yield from _scalar_atoms(c.term)
     elif isinstance(c, IsConstant | HasType):
-        yield from variables_of(c.tensor)
+        yield c
 
 
 def _scalar_variables(e: Expr) -> Iterator[object]:
+    return _expanded(_scalar_atoms(e))
+
+
+def _list_variables(x: Ints) -> Iterator[object]:
+    return _expanded(_list_atoms(x))
+
+
+def _expanded(atoms: Iterator[Any]) -> Iterator[object]:
+    for atom in atoms:
+        yield from variables_of(atom.tensor) if isinstance(atom, ShapeOf) else (atom,)
+
+
+def _scalar_atoms(e: Expr) -> Iterator[Any]:
     for v in e.free:
         known = ELEMENTS.get(v)
         if known is None:
             yield v
             continue
-        yield from _list_variables(known.base)
+        yield from _list_atoms(known.base)
         if known.index is not None:
-            yield from _scalar_variables(known.index)
+            yield from _scalar_atoms(known.index)
 
 
-def _list_variables(x: Ints) -> Iterator[object]:
-    if isinstance(x, Named):
+def _list_atoms(x: Ints) -> Iterator[Any]:
+    if isinstance(x, Named | ShapeOf):
         yield x
-    elif isinstance(x, ShapeOf):
-        yield from variables_of(x.tensor)
     for part in _parts_of(x):
-        yield from _scalar_variables(part) if isinstance(part, Expr) else _list_variables(part)
+        yield from _scalar_atoms(part) if isinstance(part, Expr) else _list_atoms(part)
 
 
 def _parts_of(x: Ints) -> tuple[Ints | Expr, ...]:

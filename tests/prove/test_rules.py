@@ -10,9 +10,10 @@ import pytest
 
 from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.prove import shapes
+from rewrite_compiler.prove import instances, shapes
+from rewrite_compiler.prove.instances import Instances, instances_of
 from rewrite_compiler.prove.rules import prove_rule, prove_rules
-from rewrite_compiler.prove.shapes import drawn, instances_of
+from rewrite_compiler.prove.shapes import drawn
 
 
 @rule(grade="F")
@@ -31,6 +32,12 @@ def impossible(x: Tensor) -> Law:
 def relu_twice(x: Tensor) -> Law:
     """relu(relu(x)) = relu(x)"""
     return o.relu(o.relu(x)), o.relu(x)
+
+
+@rule
+def magnitude_of_relu(x: Tensor) -> Law:
+    """|relu(x)| = relu(x)"""
+    return o.abs_(o.relu(x)), o.relu(x)
 
 
 @rule
@@ -94,9 +101,13 @@ def test_a_rule_without_instances_is_not_proved() -> None:
 
 
 def test_what_normal_forms_leave_open_goes_to_the_solver() -> None:
-    proof = prove_rule(relu_twice)
+    proof = prove_rule(magnitude_of_relu)
     assert (proof.verdict, proof.strength) == ("proved", "all 31 instances with extents 1…2, ranks 0…4")
     assert proof.evidence == "z3 proved 31 of 31 instances, the others have the same normal form"
+
+
+def test_a_maximum_is_a_set_of_operands() -> None:
+    assert prove_rule(relu_twice).evidence == "both sides have the same normal form"
 
 
 def test_every_result_is_compared() -> None:
@@ -108,7 +119,7 @@ def test_a_solver_without_time_proves_nothing(monkeypatch: pytest.MonkeyPatch) -
     from rewrite_compiler.lang import smt
 
     monkeypatch.setattr(smt, "refute", lambda constraints, seconds: smt.Verdict("unknown", reason="canceled"))
-    proof = prove_rule(relu_twice)
+    proof = prove_rule(magnitude_of_relu)
     assert (proof.verdict, proof.evidence) == ("unproved", "z3 gave no answer at x [] (canceled)")
 
 
@@ -123,7 +134,7 @@ def test_a_sample_says_that_it_is_one() -> None:
 
 
 def test_too_many_candidates_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "TRIED", 50)
+    monkeypatch.setattr(instances, "TRIED", 50)
     found = instances_of(scale_into_bias, count=5)
     assert (
         found.strength == f"{len(found.chosen)} of more than {len(found.chosen)} instances with extents 1…2, ranks 0…4, drawn with seed 0"
@@ -151,12 +162,35 @@ def normalised(x: Tensor, g: Tensor, b: Tensor) -> Law:
 
 @pytest.mark.parametrize("r", [scale_into_bias, conv_of_lines, normalised], ids=str)
 def test_narrowed_candidates_leave_no_instance_out(r: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "EMPTY", 0)
+    monkeypatch.setattr(instances, "EMPTY", 0)
     narrowed = names(r, 1) | names(r, 2) if r is not conv_of_lines else names(r, 1)
     monkeypatch.setattr(shapes, "OPERANDS", {})
-    monkeypatch.setattr(shapes, "TRIED", 10_000_000)
+    monkeypatch.setattr(instances, "TRIED", 10_000_000)
+    monkeypatch.setattr(instances, "EVERY", 10_000_000)
     every = names(r, 1) | names(r, 2) if r is not conv_of_lines else names(r, 1)
     assert narrowed == every
+
+
+@pytest.mark.parametrize("each", [0, 12])
+def test_a_covering_set_has_every_shape_and_every_two_values(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = instances_of(conv_of_lines)
+    monkeypatch.setattr(instances, "EVERY", 10)
+    monkeypatch.setattr(instances, "EACH", each)
+    some = instances_of(conv_of_lines)
+    assert (len(some.chosen) < len(every.chosen), pairs_by_shape(some) == pairs_by_shape(every)) == (True, True)
+    combinations = len({tuple(i.operands.items()) for i in every.chosen})
+    assert some.strength == (
+        f"{len(some.chosen)} instances with extents 1…2, ranks 0…4: all {combinations} combinations of operand shapes, "
+        "each with every two values of attributes that occur together"
+    )
+
+
+def pairs_by_shape(found: Instances) -> set[tuple[object, ...]]:
+    pairs: set[tuple[object, ...]] = set()
+    for i in found.chosen:
+        parts = [(name, n, v) for name, value in i.attributes.items() for n, v in enumerate(value)]
+        pairs |= {(*i.operands.items(), p) for p in itertools.combinations(parts, 2)}
+    return pairs
 
 
 def test_drawn_instances_satisfy_the_guard() -> None:

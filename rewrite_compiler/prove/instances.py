@@ -1,0 +1,184 @@
+"""The instances a rule is judged at: every shape within the bounds, with every value of the attributes or a covering set.
+
+Where shapes and attributes multiply to too many instances, each combination of operand shapes keeps its own set in which
+every two values of attributes that can occur together do: pads, strides and dilations count axis by axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..rewrite.rule import Rule
+from .shapes import Component, Instance, Operands, Search, TooMany, drawn, operands_key
+
+RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
+TRIED = 60_000  # candidates tried for all instances, before sets are drawn for each combination of shapes
+ALL = 1 << 30  # as a count of instances: every one, however long the search
+EVERY = 15_000  # instances beyond which sets are drawn
+COMBINATIONS = 5_000  # combinations of operand shapes that are covered
+EACH = 32  # instances of one combination that are all judged
+DRAWN = 16  # instances drawn for one combination before what they lack is searched for
+TRIED_FOR_A_PAIR = 4_000
+FIRST = 40  # instances drawn before a covering set is searched for: a false rule mostly shows there
+EMPTY = 20  # instances drawn with extents 0 and 1
+Pair = frozenset[tuple[Component, Any]]
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The instances to judge, how they were chosen in words, and the bounds."""
+
+    chosen: tuple[Instance, ...]
+    choice: str
+    limit: int
+    rank: int
+    empty: tuple[Instance, ...] = ()  # some with an operand without elements: only their types can be judged
+
+    @property
+    def by_shape(self) -> tuple[Instance, ...]:
+        """One instance for each combination of operand shapes, the largest."""
+        return tuple({operands_key(i.operands): i for i in self.chosen}.values())
+
+    @property
+    def strength(self) -> str:
+        """The bounds of the certificate in words."""
+        return self.choice.format(f"extents 1…{self.limit}, ranks 0…{self.rank}")
+
+
+Look = Callable[[Instances], None]
+
+
+def instances_of(rule: Rule, limit: int = 2, count: int | None = None, look: Look = lambda _: None) -> Instances:
+    """Return the instances of a rule: at every shape, or at most `count` of all; `look` sees some before many are searched for."""
+    for rank in RANKS:
+        found = _within(rule, limit, rank, count, look)
+        if found.chosen:
+            break
+    empty = [i for i in drawn(rule, range(2), found.rank, EMPTY, draws=2) if any(0 in shape for shape in i.operands.values())]
+    return replace(found, empty=tuple(_by_size(empty)))
+
+
+def _within(rule: Rule, limit: int, rank: int, count: int | None, look: Look) -> Instances:
+    def made(chosen: Sequence[Instance], choice: str) -> Instances:
+        return Instances(tuple(_by_size(chosen)), choice, limit, rank)
+
+    every = _every(rule, limit, rank, ALL if count == ALL else TRIED)
+    wanted = EVERY if count is None else count
+    if every is not None and len(every) <= wanted:
+        return made(every, f"all {len(every)} instances with {{}}")
+    if count is None:
+        first = drawn(rule, range(1, limit + 1), rank, FIRST, draws=2)
+        look(made(first, f"{len(first)} instances with {{}}, drawn with seed 0"))
+        covering = _covering(rule, limit, rank)
+        if covering is not None:
+            return made(*covering)
+    some = random.Random(0).sample(every, wanted) if every else drawn(rule, range(1, limit + 1), rank, count or COMBINATIONS)
+    known = f"{len(every)}" if every else f"more than {len(some)}"
+    return made(some, f"{len(some)} of {known} instances with {{}}, drawn with seed 0")
+
+
+def _every(rule: Rule, limit: int, rank: int, budget: int) -> list[Instance] | None:
+    """Return all instances, None when there are too many candidates."""
+    with suppress(TooMany):
+        return list(Search(rule, range(1, limit + 1), rank, _all, budget).instances())
+    return None
+
+
+def _all(candidates: Sequence[Any]) -> Sequence[Any]:
+    return candidates
+
+
+def _by_size(found: Sequence[Instance]) -> list[Instance]:
+    return sorted(found, key=lambda i: i.size)
+
+
+# -- covering sets
+
+
+def _covering(rule: Rule, limit: int, rank: int) -> tuple[list[Instance], str] | None:
+    """Return instances for every combination of operand shapes and the words for them, None when there are too many."""
+    found: list[Instance] = []
+    count = undecided = 0
+    try:
+        for operands in _combinations(rule, limit, rank):
+            covered = _Cover(rule, limit, rank, operands)
+            found += covered.instances()
+            undecided += covered.undecided
+            count += 1
+    except TooMany:
+        return None
+    words = f"{len(found)} instances with {{}}: all {count} combinations of operand shapes, each with every two values of attributes"
+    return found, words + (f" but {undecided} pairs of values that were not decided" if undecided else " that occur together")
+
+
+def _combinations(rule: Rule, limit: int, rank: int) -> Iterator[Operands]:
+    """Yield the shapes of operands that have an instance; TooMany beyond the bound."""
+    search = Search(rule, range(1, limit + 1), rank, _all, COMBINATIONS * 100)
+    for instance in search.instances():
+        key = operands_key(instance.operands)
+        search.finished.add(key)
+        if len(search.finished) > COMBINATIONS:
+            raise TooMany
+        yield key
+
+
+class _Cover:
+    """Chooses instances of one combination of shapes so that all pairs of values of attributes occur."""
+
+    def __init__(self, rule: Rule, limit: int, rank: int, operands: Operands) -> None:
+        self.source = random.Random(0)
+        self.rule, self.extents, self.rank, self.operands = rule, range(1, limit + 1), rank, dict(operands)
+        self.domains: dict[Component, set[Any]] = {}
+        self.whole: set[str] = set()
+        self.noted: set[tuple[str, int]] = set()
+        self.covered: set[Pair] = set()
+        self.kept: list[Instance] = []
+        self.undecided = 0
+
+    def instances(self) -> list[Instance]:
+        """Return all instances where they are few, else the covering set."""
+        with suppress(TooMany):
+            few = list(itertools.islice(self._search(_all, EACH * 10).instances(), EACH + 1))
+            if len(few) <= EACH:
+                return few
+        for _ in range(DRAWN):
+            self._found({})
+        values = [(c, v) for c, domain in self.domains.items() for v in sorted(domain, key=str)]
+        possible = [x for x in values if self._has(frozenset([x]))]
+        for a, b in itertools.combinations(possible, 2):
+            if a[0] != b[0]:
+                self._has(frozenset((a, b)))
+        return self.kept
+
+    def _search(self, choose: Any, budget: int) -> Search:
+        search = Search(self.rule, self.extents, self.rank, choose, budget)
+        search.fixed, search.domains, search.whole, search.noted = self.operands, self.domains, self.whole, self.noted
+        return search
+
+    def _has(self, pair: Pair) -> bool:
+        """Tell whether values occur together; keep an instance that shows it."""
+        if pair in self.covered:
+            return True
+        try:
+            return self._found(dict(pair))
+        except TooMany:
+            self.undecided += 1
+            return False
+
+    def _found(self, pins: dict[Component, Any]) -> bool:
+        search = self._search(lambda c: self.source.sample(c, len(c)), TRIED_FOR_A_PAIR)
+        search.pins = pins
+        instance = next(search.instances(), None)
+        if instance is None:
+            return False
+        parts = [part for key, value in instance.values.items() for part in search.parts(key, value)]
+        new = {frozenset(p) for n in (1, 2) for p in itertools.combinations(parts, n)} - self.covered
+        if new:
+            self.covered |= new
+            self.kept.append(instance)
+        return True
