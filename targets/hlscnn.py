@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models import hlscnn as model
 from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, finished, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
-from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select
+from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
 from rewrite_compiler.target import Device, Limit, Target
+
+from ._hlscnn import conv2d_cost, resources
 
 LANES, VECTOR = 8, 16  # 16-bit words and bytes of a vector
 INT16 = (-(1 << 15), (1 << 15) - 1)
@@ -27,7 +30,7 @@ Command = tuple[str, Mapping[str, Any]]
 
 target = Target(
     "hlscnn", model.build, {"revision": (model.DEFAULT, *(r for r in model.REVISIONS if r != model.DEFAULT))}, __doc__ or "",
-    (Path(__file__), *sorted(Path(model.__file__).parent.glob("*.py"))),
+    (Path(__file__), Path(__file__).parent / "_hlscnn.py", *sorted(Path(model.__file__).parent.glob("*.py"))), describe=resources,
 )  # fmt: skip
 
 
@@ -48,6 +51,7 @@ class Geometry:
     bias: int | None = None
     relu: bool = False
     accumulate: bool = False
+    outputs_at: int | None = None  # first vector of outputs where activations share SPAD1; default: behind the activations
 
     @property
     def blocks(self) -> int:
@@ -78,8 +82,8 @@ def formats(revision: model.Revision) -> dict[str, Fixed]:
     return {"x": activation, "w": Fixed(revision.weight_bits, revision.weight_fraction, "floor"), "y": activation}
 
 
-def limits(g: Geometry, revision: model.Revision) -> Iterator[Limit]:
-    """Capacities of one convolution (specification, section 7)."""
+def limits(g: Geometry, revision: model.Revision, *, starts: bool = False) -> Iterator[Limit]:
+    """Capacities of one convolution (specification, section 7); one that `starts` at given outputs has them in SoC memory, too."""
     for what, size, most in (
         ("input channels", g.channels, (1 << revision.channel_bits) - 1),
         ("filters", g.filters, (1 << revision.filter_bits) - 1),
@@ -88,12 +92,23 @@ def limits(g: Geometry, revision: model.Revision) -> Iterator[Limit]:
         ("stride", max(g.strides), MOST_STRIDE),
     ):
         yield Limit(what, size, most)
-    outputs, weights = VECTOR * _output_vectors(g, revision), _weight_bytes(g, revision)
-    if _is_unified(revision):
-        outputs += VECTOR * g.act_vectors
+    results, weights = VECTOR * _output_vectors(g, revision), _weight_bytes(g, revision)
+    outputs = results + (VECTOR * g.act_vectors if _is_unified(revision) else 0)
     yield Limit("bytes of SPAD0", weights, revision.spad_bytes)
     yield Limit("bytes of SPAD1", outputs, revision.spad_bytes)
-    yield Limit("bytes of SoC memory", _weight_offset(g) + -(-weights // VECTOR) * VECTOR, revision.soc_bytes)
+    yield Limit("bytes of SoC memory", _start_offset(g, revision) + (results if starts else 0), revision.soc_bytes)
+
+
+def passes(g: Geometry, revision: model.Revision, *, starts: bool = False) -> list[slice]:
+    """Return the input channels of each pass: the fewest passes of whole blocks that fit; later ones add to earlier ones.
+
+    Blocks are the outermost loop of an output and partial sums are words of SPAD1, so that passes give the bits of one run.
+    """
+    for count in range(1, g.blocks + 1):
+        each = -(-g.blocks // count) * LANES
+        if all(x.holds for x in limits(replace(g, channels=min(each, g.channels)), revision, starts=starts)):
+            return [slice(at, min(at + each, g.channels)) for at in range(0, g.channels, each)]
+    return []
 
 
 def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, before: Array | None = None) -> Array:
@@ -129,28 +144,52 @@ def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, befo
     return array(element, (g.filters, *g.out))
 
 
-def commands(x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> list[Command]:
+def commands(
+    x: Codes, w: Codes, g: Geometry, revision: model.Revision, start: Codes | None = None, *, is_loaded: bool = False
+) -> list[Command]:
     """Return the instructions of one convolution on x [(samples,) channels, rows, cols] and w [filters, channels, …], codes.
 
     Operands that are arrays stand for one instruction a row ([(samples,) rows, lanes] for data). The results are read by
-    `reads` and put in order by `results`.
+    `reads` and put in order by `results`. `start` [filters] is what an accumulating convolution finds in its outputs;
+    weights that are `is_loaded` are in SPAD0 already.
     """
-    acts, weights, offset = act_vectors(x, g), weight_vectors(w, revision), _weight_offset(g)
+    acts = act_vectors(x, g)
     return [
         ("vir_mem_wr", {"offset": VECTOR * np.arange(acts.shape[-2]), "vector": acts}),
-        ("vir_mem_wr", {"offset": offset + VECTOR * np.arange(len(weights)), "vector": weights}),
-        *_fill("spad0_data_wr", offset, len(weights)),
+        *(() if is_loaded else _placed("spad0_data_wr", _weight_offset(g), weight_vectors(w, revision))),
         *(_fill("spad1_data_wr", 0, g.act_vectors) if _is_unified(revision) else ()),
+        *(() if start is None else _started(start, g, revision)),
         *_configuration(g, revision),
         ("accel_conv_trigger", {}),
     ]
+
+
+def _placed(fill: str, offset: int, vectors: Codes, to: int = 0) -> list[Command]:
+    """Write vectors to the SoC memory, and fill a scratchpad with them from byte `to` on."""
+    return [
+        ("vir_mem_wr", {"offset": offset + VECTOR * np.arange(len(vectors)), "vector": vectors}),
+        *_fill(fill, offset, len(vectors), to),
+    ]
+
+
+def _started(start: Codes, g: Geometry, revision: model.Revision) -> list[Command]:
+    """Fill the output vectors with one word a filter."""
+    if revision.grouped_output:
+        whole = np.zeros(-(-g.filters // LANES) * LANES, start.dtype)
+        whole[: g.filters] = start
+        words = np.broadcast_to(whole.reshape(-1, 1, LANES), (len(whole) // LANES, math.prod(g.out), LANES))
+    else:
+        words = np.zeros((g.filters, g.rows * g.cols, LANES), start.dtype)
+        words[..., (g.filters - 1) % LANES] = start[:, None]
+    first = VECTOR * _first_output(g, revision)
+    return _placed("spad1_data_wr", _start_offset(g, revision), _bytes(words.reshape(-1, LANES), 2), first)
 
 
 def reads(g: Geometry, revision: model.Revision) -> Command:
     """Return the reads of the vectors that hold the results."""
     rows, cols = g.out
     if revision.grouped_output:
-        first = g.act_vectors if _is_unified(revision) else 0
+        first = _first_output(g, revision)
         return "spad1_data_rd", {"offset": VECTOR * (first + np.arange(_output_vectors(g, revision)))}
     row = np.arange(rows)[:, None] * g.strides[0] + g.kernel[0] // 2
     col = np.arange(cols) * g.strides[1] + g.kernel[1] // 2
@@ -170,12 +209,21 @@ def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
 
 def drive_conv2d(device: Device, x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> Codes:
     """Run one convolution on a device and return its result codes [(samples,) filters, rows, cols]."""
-    for name, operands in commands(x, w, g, revision):
+    _run(device, commands(x, w, g, revision))
+    return _loaded(device, g, revision)
+
+
+def _run(device: Device, sent: Iterable[Command]) -> None:
+    """Send the instructions of one convolution and wait for its end."""
+    for name, operands in sent:
         if any(isinstance(v, np.ndarray) for v in operands.values()):
             device.store(name, **operands)
         else:
             device.issue(name, **operands)
     device.wait()
+
+
+def _loaded(device: Device, g: Geometry, revision: model.Revision) -> Codes:
     name, operands = reads(g, revision)
     return results(device.load(name, **operands), g, revision)
 
@@ -224,7 +272,7 @@ _HIGH = np.frompyfunc(_high, 1, 1)
 
 def _configuration(g: Geometry, revision: model.Revision) -> list[Command]:
     """The registers of one convolution; base addresses as the published driver writes them."""
-    outputs = revision.spad1 + (VECTOR * g.act_vectors if _is_unified(revision) else 0)
+    outputs = revision.spad1 + VECTOR * _first_output(g, revision)
     return [
         ("cfg_wr_conv_act_base", {"base": revision.spad1 if _is_unified(revision) else 0}),
         ("cfg_wr_conv_weight_base", {"base": SPAD0_BASE}),
@@ -248,17 +296,29 @@ def _configuration(g: Geometry, revision: model.Revision) -> list[Command]:
     ]
 
 
-def _fill(name: str, source: int, vectors: int) -> list[Command]:
-    return [("cfg_wr_soc_mem_base", {"base": source}), ("cfg_wr_soc_mem_length", {"length": vectors}), (name, {"offset": 0})]
+def _fill(name: str, source: int, vectors: int, to: int = 0) -> list[Command]:
+    return [("cfg_wr_soc_mem_base", {"base": source}), ("cfg_wr_soc_mem_length", {"length": vectors}), (name, {"offset": to})]
 
 
 def _is_unified(revision: model.Revision) -> bool:
     return revision.act_source == "spad1"
 
 
+def _first_output(g: Geometry, revision: model.Revision) -> int:
+    """The vector of SPAD1 at which outputs begin."""
+    if not _is_unified(revision):
+        return 0
+    return g.act_vectors if g.outputs_at is None else g.outputs_at
+
+
 def _weight_offset(g: Geometry) -> int:
     """Where weights lie in SoC memory: behind the activations, on the next multiple of 256 bytes, as the published driver has it."""
     return (g.act_vectors // 16 + 1) * 256
+
+
+def _start_offset(g: Geometry, revision: model.Revision) -> int:
+    """Where the words at which outputs start lie in SoC memory: behind the weights."""
+    return _weight_offset(g) + -(-_weight_bytes(g, revision) // VECTOR) * VECTOR
 
 
 def _weight_bytes(g: Geometry, revision: model.Revision) -> int:
@@ -277,67 +337,142 @@ def operands_of(g: Geometry, revision: model.Revision) -> tuple[Leaf, Leaf]:
     return x, Leaf((g.filters, g.channels, *g.kernel), f["w"].codes, False, "w")
 
 
-# -- the mapping
+# -- the mappings
 
 
-def _choices(p: Mapping[str, str]) -> dict[str, Any]:
-    """Return how formats are chosen: a revision has one format for each role, whatever the values."""
-    return {name: lambda _, f=f: f for name, f in formats(model.REVISIONS[p["revision"]]).items()}
+def _choices(*names: str) -> Callable[[Mapping[str, str]], dict[str, Any]]:
+    """Return how formats are chosen: a revision has one format for each role, whatever the values; outputs start at a bias."""
+
+    def choose(p: Mapping[str, str]) -> dict[str, Any]:
+        found = formats(model.REVISIONS[p["revision"]])
+        return {n: lambda _, f=f: f for n, f in ({**found, "b": found["y"]}).items() if n in names}
+
+    return choose
 
 
-def _geometry(shape: tuple[int, ...], filters: int, kernel: tuple[int, int], strides: tuple[int, ...], pads: tuple[int, ...]) -> Geometry:
+def _geometry(
+    shape: Sequence[int], filters: int, kernel: tuple[int, int], strides: tuple[int, ...], pads: tuple[int, ...], *, relu: bool = False
+) -> Geometry:
     """Return the geometry of a convolution whose input [c, i, j] the driver pads."""
     channels, rows, cols = shape[-3:]
-    return Geometry(channels, rows + pads[0] + pads[2], cols + pads[1] + pads[3], filters, kernel, (strides[0], strides[1]))
+    rows, cols = rows + pads[0] + pads[2], cols + pads[1] + pads[3]
+    return Geometry(channels, rows, cols, filters, kernel, (strides[0], strides[1]), relu=relu)
 
 
-def _trial(n: int, c: int, size: int, kernel: int, stride: int, pad: int) -> dict[str, Any]:
+def _trial(n: int, c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1) -> dict[str, Any]:
     out = (size + 2 * pad - kernel) // stride + 1
     return {
-        "b": 1, "n": n, "c": c, "i": size, "j": size, "r": kernel, "s": kernel, "u": out, "v": out,
+        "b": batch, "n": n, "c": c, "i": size, "j": size, "r": kernel, "s": kernel, "u": out, "v": out,
         "strides": (stride, stride), "pads": (pad,) * 4,
     }  # fmt: skip
 
 
-@target.accelerates(
-    axes="x: b c i j; w: n c r s; y: b n u v",
-    formats=_choices,
-    units={"c": LANES},
-    whole="b i j r s u v",
-    trials=(_trial(2, 8, 2, 1, 1, 0), _trial(3, 11, 7, 3, 2, 1), _trial(9, 16, 5, 3, 1, 1), _trial(1, 3, 8, 2, 2, 0)),
+AXES, BIASED = "x: b c i j; w: n c r s; y: b n u v", "x: b c i j; w: n c r s; b: n; y: b n u v"
+UNITS, WHOLE = {"c": LANES}, "b c i j r s u v"
+TRIALS = (
+    _trial(2, 8, 2, 1, 1, 0),
+    _trial(3, 11, 7, 3, 2, 1, 2),
+    _trial(9, 16, 5, 3, 1, 1),
+    _trial(1, 3, 8, 2, 2, 0),
+    _trial(18, 2040, 3, 3, 1, 0),
 )
+
+
+@target.accelerates(axes=AXES, formats=_choices("x", "w", "y"), units=UNITS, whole=WHOLE, trials=TRIALS)
 def conv2d(x: Tensor, w: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
-    """A 2-D convolution of one image without groups or dilation; the driver stores the zeros around the image."""
-    return o.conv(x, w, strides, pads, (1, 1), group=1), Where(x.rank == 4, x.shape[0] == 1, IsConstant(w))
+    """A 2-D convolution without groups or dilation, image by image; the driver stores the zeros around an image."""
+    return o.conv(x, w, strides, pads, (1, 1), group=1), Where(x.rank == 4, IsConstant(w))
 
 
-@conv2d.limits
+@target.accelerates(axes=AXES, formats=_choices("x", "w", "y"), units=UNITS, whole=WHOLE, trials=TRIALS, operation="conv2d")
+def conv2d_relu(x: Tensor, w: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution whose last step keeps the larger of output and zero."""
+    return o.relu(o.conv(x, w, strides, pads, (1, 1), group=1)), Where(x.rank == 4, IsConstant(w))
+
+
+@target.accelerates(axes=BIASED, formats=_choices("x", "w", "b", "y"), units=UNITS, whole=WHOLE, trials=TRIALS, operation="conv2d")
+def conv2d_bias(x: Tensor, w: Tensor, b: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution whose outputs start at the filter's bias: the device's own bias register holds one value for all filters."""
+    y = o.conv(x, w, strides, pads, (1, 1), group=1)
+    return o.bias_add(y, b, 1), Where(x.rank == 4, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(axes=BIASED, formats=_choices("x", "w", "b", "y"), units=UNITS, whole=WHOLE, trials=TRIALS, operation="conv2d")
+def conv2d_bias_relu(x: Tensor, w: Tensor, b: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution with bias, and the larger of output and zero."""
+    y = o.conv(x, w, strides, pads, (1, 1), group=1)
+    return o.relu(o.bias_add(y, b, 1)), Where(x.rank == 4, IsConstant(w), IsConstant(b))
+
+
 def conv2d_limits(
-    n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]
+    n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str], *, starts: bool
 ) -> Iterator[Limit]:
-    """Capacities of one convolution (specification, section 7)."""
-    return limits(_geometry((c, i, j), n, (r, s), strides, pads), model.REVISIONS[p["revision"]])
+    """Capacities of one image (specification, section 7), its channels in as many passes as it takes."""
+    g = _geometry((c, i, j), n, (r, s), strides, pads)
+    return limits(replace(g, channels=min(c, LANES)), model.REVISIONS[p["revision"]], starts=starts)
 
 
-@conv2d.numerics
-def conv2d_result(x: Array, w: Array, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Array:
-    """The codes of one convolution on the padded image."""
-    shape, kernel = [int(n) for n in x.shape], [int(n) for n in w.shape]  # type: ignore[arg-type]
-    g = _geometry(tuple(shape), kernel[0], (kernel[2], kernel[3]), strides, pads)
+def conv2d_result(
+    x: Array, w: Array, b: Array | None = None, *, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str], relu: bool
+) -> Array:
+    """The codes of every image: padded with zeros, outputs that start at zero or at the bias."""
+    batch, *shape = (int(n) for n in x.shape)  # type: ignore[arg-type]
+    filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
+    g = _geometry(shape, filters, (kernel[0], kernel[1]), strides, pads, relu=relu)
+    before = None if b is None else array(lambda n, i, j: b[n], (filters, *g.out))
 
-    def around(c: Expr, i: Expr, j: Expr) -> Expr:
-        row, col = i - pads[0], j - pads[1]
-        inside = (row >= 0) & (row < shape[2]) & (col >= 0) & (col < shape[3])
-        return select(inside, x[0, c, row, col], 0)
+    def image(k: int) -> Array:
+        def around(c: Expr, i: Expr, j: Expr) -> Expr:
+            row, col = i - pads[0], j - pads[1]
+            inside = (row >= 0) & (row < shape[1]) & (col >= 0) & (col < shape[2])
+            return select(inside, x[k, c, row, col], 0)
 
-    codes = conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, model.REVISIONS[p["revision"]])
-    return array(lambda _, n, i, j: codes[n, i, j], (1, g.filters, *g.out))
+        return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, model.REVISIONS[p["revision"]], before)
+
+    images = [image(k) for k in range(batch)]
+    return array(lambda k, n, i, j: switch(k, *(codes[n, i, j] for codes in images)), (batch, filters, *g.out))
 
 
-@conv2d.driver
-def drive_image(device: Device, x: Codes, w: Codes, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Codes:
-    """Emit one convolution: x [(samples,) 1, c, i, j], w [n, c, r, s] → y [(samples,) 1, n, u, v], all codes."""
+def drive_images(
+    device: Device,
+    x: Codes,
+    w: Codes,
+    b: Codes | None = None,
+    *,
+    strides: tuple[int, ...],
+    pads: tuple[int, ...],
+    p: Mapping[str, str],
+    relu: bool,
+) -> Codes:
+    """Emit the convolutions of a batch: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
+    revision = model.REVISIONS[p["revision"]]
     g = _geometry(x.shape[-3:], len(w), (w.shape[2], w.shape[3]), strides, pads)
-    around = [(0, 0)] * (x.ndim - 3) + [(pads[0], pads[2]), (pads[1], pads[3])]
-    image = np.pad(x[..., 0, :, :, :], around)
-    return drive_conv2d(device, image, w, g, model.REVISIONS[p["revision"]])[..., None, :, :, :]
+    around = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    whole = np.pad(x, around)
+    parts = passes(g, revision, starts=b is not None)
+    g = replace(g, outputs_at=replace(g, channels=parts[0].stop).act_vectors)
+    made = []
+    for k in range(x.shape[-4]):
+        for n, part in enumerate(parts):
+            step = replace(
+                g, channels=part.stop - part.start, accumulate=bool(n) or b is not None, relu=relu and n == len(parts) - 1,
+            )  # fmt: skip
+            start, is_loaded = (None if n else b), bool(k) and len(parts) == 1
+            _run(device, commands(whole[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded))
+        made.append(_loaded(device, g, revision))
+    return np.stack(made, axis=-4)
+
+
+def _channels(
+    c: int, i: int, j: int, n: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str], starts: bool
+) -> list[int]:
+    """Return the channels of each pass of an image."""
+    parts = passes(_geometry((c, i, j), n, (r, s), strides, pads), model.REVISIONS[p["revision"]], starts=starts)
+    return [part.stop - part.start for part in parts]
+
+
+for mapping, has_bias, has_relu in ((conv2d, 0, 0), (conv2d_relu, 0, 1), (conv2d_bias, 1, 0), (conv2d_bias_relu, 1, 1)):
+    mapping.limits(partial(conv2d_limits, starts=bool(has_bias)))
+    mapping.numerics(partial(conv2d_result, relu=bool(has_relu)))
+    mapping.driver(partial(drive_images, relu=bool(has_relu)))
+    mapping.costs(partial(conv2d_cost, split=_channels, starts=bool(has_bias)))

@@ -1,6 +1,6 @@
 """VTA: which operations its tensor unit accelerates, in which formats, within which capacities, and by which instructions."""
 
-from . import cost, dense
+from . import conv2d, cost, dense
 from .base import target
 
-__all__ = ["cost", "dense", "target"]
+__all__ = ["conv2d", "cost", "dense", "target"]

@@ -21,7 +21,6 @@ from .base import (
     buffer_limits,
     config,
     elements,
-    from_bytes,
     from_elements,
     int8,
     micro_ops,
@@ -29,8 +28,7 @@ from .base import (
     to_bytes,
     to_elements,
 )  # fmt: skip
-
-BYTE = 8
+from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Blocks:
     @property
     def planes(self) -> int:
         """Bytes of an accumulator."""
-        return self.design.width("acc") // BYTE
+        return planes(self.design)
 
     @property
     def results(self) -> int:
@@ -133,10 +131,7 @@ def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = No
     _compute(device, m)
     _store(device, m)
     device.wait()
-    size = m.results * c.scalars("acc")
-    found = device.fetch("dram", at["out"], m.planes * size)
-    words = from_bytes(found.reshape(*found.shape[:-1], m.planes, size))
-    return from_elements(words, (x.shape[-2], len(w)), c.batch, c.block)
+    return from_elements(fetch_words(device, c, at["out"], m.results), (x.shape[-2], len(w)), c.batch, c.block)
 
 
 for mapping, relu in ((dense, False), (dense_relu, True), (dense_bias, False), (dense_bias_relu, True)):
@@ -158,34 +153,20 @@ def _load(device: StreamedDevice, b: Blocks) -> None:
     device.issue("load_inp", dram_base=at["inp"] // c.scalars("inp"), y_size=1, x_size=b.rows * b.inner, push_next=1)
 
 
-def _grid(b: Blocks) -> dict[str, int]:
-    """The loops over result elements, rows outer; a loop of one iteration needs no factor."""
-    return {"iter_out": b.rows, "iter_in": b.columns, **_factors("dst", b.rows > 1 and b.columns, b.columns > 1)}
-
-
-def _factors(name: str, outer: int, inner: int) -> dict[str, int]:
-    return {f"{name}_factor_out": int(outer), f"{name}_factor_in": int(inner)}
-
-
 def _compute(device: StreamedDevice, b: Blocks) -> None:
     """Start the accumulators at zero or at the bias, the same for every row; add all blocks; keep what is above zero."""
-    grid = _grid(b)
-    sources = {**_factors("src", b.rows > 1 and b.inner, 0), **_factors("wgt", 0, b.columns > 1 and b.inner)}
+    loops = grid(b.rows, b.columns)
+    sources = {**factors("src", b.rows > 1 and b.inner, 0), **factors("wgt", 0, b.columns > 1 and b.inner)}
     if b.has_bias:
         first = b.places["acc"] // (b.design.scalars("acc") * b.planes)
         device.issue("load_acc", dram_base=first, y_size=b.rows, x_size=b.columns, x_stride=0)
     else:
-        device.issue("gemm", reset=1, uop_end=1, **grid, pop_prev=1)
-    device.issue("gemm", uop_end=b.inner, **grid, **sources, pop_prev=int(b.has_bias), push_next=int(not b.relu))
+        device.issue("gemm", reset=1, uop_end=1, **loops, pop_prev=1)
+    device.issue("gemm", uop_end=b.inner, **loops, **sources, pop_prev=int(b.has_bias), push_next=int(not b.relu))
     if b.relu:
-        device.issue("alu_max", uop_end=1, **grid, use_imm=1, imm=0, push_next=1)
+        device.issue("alu_max", uop_end=1, **loops, use_imm=1, imm=0, push_next=1)
 
 
 def _store(device: StreamedDevice, b: Blocks) -> None:
-    """Store the lowest byte of every accumulator, shift the next one down, and so on."""
     first = b.places["out"] // b.design.scalars("inp")
-    for plane in range(b.planes):
-        if plane:
-            device.issue("alu_shr", uop_end=1, **_grid(b), use_imm=1, imm=BYTE, pop_next=1, push_next=1)
-        device.issue("store", dram_base=first + plane * b.results, y_size=1, x_size=b.results, pop_prev=1, push_prev=1)
-    device.issue("finish", pop_next=1)
+    store_bytes(device, b.design, Region(1, b.results, first, 0), grid(b.rows, b.columns), b.results)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from command import onnx_model
+from onnx import helper, numpy_helper
 from vectors import arrays, traces
 
+from rewrite_compiler.compile import compile_model
+from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila_models.hlscnn import REVISIONS
 from rewrite_compiler.lang import leaf
 from rewrite_compiler.lang.arrays import evaluate
+from rewrite_compiler.prove.mappings import code_difference
 from rewrite_compiler.target import SimulatedDevice
 from rewrite_compiler.targets.hlscnn import (
     Geometry,
@@ -24,6 +31,7 @@ from rewrite_compiler.targets.hlscnn import (
     formats,
     limits,
     operands_of,
+    passes,
     target,
     weight_vectors,
 )
@@ -216,3 +224,64 @@ def test_largest_number_of_filters_that_fits_runs(revision: str) -> None:
 def test_weights_that_do_not_fill_a_vector() -> None:
     w = np.arange(-4, 4).reshape(1, 8, 1, 1)
     assert weight_vectors(w, REVISIONS["ext8"]).tolist() == [[252, 253, 254, 255, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0]]
+
+
+# -- mappings: bias, ReLU, batch, channels in passes
+
+VARIANTS = ("conv2d", "conv2d_relu", "conv2d_bias", "conv2d_bias_relu")
+
+
+def trial(n: int, c: int, size: int, kernel: int, batch: int = 1) -> dict[str, Any]:
+    out = size - kernel + 3
+    return {
+        "b": batch, "n": n, "c": c, "i": size, "j": size, "r": kernel, "s": kernel, "u": out, "v": out,
+        "strides": (1, 1), "pads": (1, 1, 1, 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_mapping_gives_its_numerics(variant: str, revision: str) -> None:
+    chosen = target.configured({"revision": revision}).mappings[variant]
+    assert code_difference(chosen, model(revision), trial(9, 11, 5, 3, batch=2)) is None
+
+
+# channels in passes: the weights of one do not fit the scratchpad, or the register of channels is too narrow
+IN_PASSES = {"orig": (72, 280, 3, 3), "uni16": (40, 240, 3, 3), "ext8": (1, 2056, 2, 1)}
+
+
+@pytest.mark.parametrize("revision", IN_PASSES)
+def test_channels_take_as_many_passes_as_fit(revision: str) -> None:
+    n, c, size, kernel = IN_PASSES[revision]
+    chosen = target.configured({"revision": revision}).mappings["conv2d_bias_relu"]
+    g = Geometry(c, size + 2, size + 2, n, (kernel, kernel))
+    parts = passes(g, REVISIONS[revision], starts=True)
+    assert (len(parts), parts[0].start, parts[0].stop, parts[1].stop) == (2, 0, parts[1].start, c)
+    assert any(not x.holds for x in limits(g, REVISIONS[revision]))
+    assert code_difference(chosen, model(revision), trial(n, c, size, kernel)) is None
+
+
+def test_outputs_start_at_the_bias_of_their_filter() -> None:
+    """Not at another filter's, and not after a rounding: the bias is a word of the activations."""
+    chosen = target.configured({}).mappings["conv2d_bias"]
+    made = chosen.formats_for(dict.fromkeys(chosen.format_choices, 1.0))
+    x, w, b = np.zeros((1, 8, 2, 2), np.int64), np.ones((10, 8, 1, 1), np.int64), np.arange(10) * 1000 - 5000
+    found = chosen.run_driver(device("ext8"), {"x": x, "w": w, "b": b}, made, {"strides": (1, 1), "pads": (0, 0, 0, 0)})
+    assert np.array_equal(found, np.broadcast_to(b[None, :, None, None], (1, 10, 2, 2)))
+    assert made["b"] == made["y"]
+
+
+def test_a_layer_with_bias_and_relu_is_one_offload(tmp_path: Path) -> None:
+    """Of a batch of three images, too; its results are within what the formats cost."""
+    random = np.random.default_rng(3)
+    constants = [
+        numpy_helper.from_array(random.normal(0, 0.2, (5, 4, 3, 3)).astype(np.float32), "w"),
+        numpy_helper.from_array(random.normal(0, 1, 5).astype(np.float32), "b"),
+    ]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]), helper.make_node("Relu", ["c"], ["y"])]
+    onnx.save(onnx_model(nodes, {"x": [3, 4, 7, 7]}, ["y"], constants), tmp_path / "layer.onnx")
+    plan = compile_model(tmp_path / "layer.onnx", ["hlscnn:revision=ext16"])
+    assert [(o.mapping.name, o.tiling.calls) for o in plan.offloads] == [("hlscnn.conv2d_bias_relu", 1)]
+    np.savez(tmp_path / "x.npz", x=random.normal(0, 1, (4, 3, 4, 7, 7)).astype(np.float32))
+    report = cosimulate(plan, tmp_path / "x.npz", calibrate=tmp_path / "x.npz")
+    assert all(o["relative_error"] < 0.02 for o in report.document["offloads"])

@@ -442,14 +442,22 @@ COUNTS = {
 }
 
 
+def _product(operation: str, n: Mapping[str, int]) -> tuple[int, int, int]:
+    """Return rows, inner dimension and columns of an offload; of a convolution those of its im2col form."""
+    if operation == "dense":
+        return n["t"], n["k"], n["n"]
+    return n["b"] * n["u"] * n["v"], n["c"] * n["r"] * n["s"], n["n"]
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize("name", COUNTS)
 def test_published_counts(name: str, shared_dir: Path, tmp_path: Path) -> None:
     model = tmp_path / f"{name}.onnx"
     model.write_bytes(lzma.decompress((shared_dir / "models" / "arch" / f"{name}.onnx.xz").read_bytes()))
     plan = compile_model(model, ["vta"])
-    whole = [o for o in plan.offloads if all(n % 16 == 0 for n in o.tiling.sizes.values())]
-    assert (plan.counts["vta"]["dense"], len(whole)) == COUNTS[name]
+    products = [_product(o.mapping.operation, o.tiling.sizes) for o in plan.offloads if o.mapping.operation in ("dense", "conv2d")]
+    whole = [sizes for sizes in products if all(n % 16 == 0 for n in sizes)]
+    assert (len(products), len(whole)) == COUNTS[name]
     assert (plan.extraction["status"], plan.extraction["gap"]) == ("optimal", 0.0)
 
 

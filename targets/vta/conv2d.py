@@ -1,0 +1,371 @@
+"""VTA's convolution in its native blocked form: channels in blocks, taps as micro-ops, rows and columns as GEMM's two loops.
+
+Bands of output rows and passes over input channels keep every part on chip; sums stay in the accumulators between passes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from rewrite_compiler import Ints, IsConstant, Tensor, Where
+from rewrite_compiler import ops as o
+from rewrite_compiler.ila_models.vta.config import Config
+from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, select, signed
+from rewrite_compiler.target import Limit, StreamedDevice
+
+from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target, to_bytes
+from .results import Region, factors, fetch_words, grid, planes, store_bytes
+
+MOST_PAD = 15
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution in elements, on a design; `pads` are top, left, bottom, right, and rows and columns those without them."""
+
+    design: Config
+    images: int
+    channels: int
+    rows: int
+    cols: int
+    filters: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    has_bias: bool = False
+    relu: bool = False
+
+    @property
+    def taps(self) -> int:
+        """Weight elements of one block of filters and one of channels."""
+        return math.prod(self.kernel)
+
+    @property
+    def width(self) -> int:
+        """Columns with padding."""
+        return self.cols + self.pads[1] + self.pads[3]
+
+    @property
+    def out(self) -> tuple[int, int]:
+        """Rows and columns of the result."""
+        height = self.rows + self.pads[0] + self.pads[2]
+        return (height - self.kernel[0]) // self.strides[0] + 1, (self.width - self.kernel[1]) // self.strides[1] + 1
+
+    def rows_for(self, results: int) -> int:
+        """Return how many rows of padded input so many rows of results need."""
+        return (results - 1) * self.strides[0] + self.kernel[0]
+
+    @cached_property
+    def cut(self) -> tuple[int, int]:
+        """Rows of results in a band, and blocks of channels in a pass: of those that fit, the ones with the fewest runs."""
+        c = self.design
+        most = min(c.depth("wgt"), c.depth("uop")) // (self.filters * self.taps)
+        found = []
+        for rows in range(1, min(self.out[0], c.depth("acc") // (self.filters * self.out[1])) + 1):
+            blocks = min(self.channels, most, c.depth("inp") // (self.rows_for(rows) * self.width))
+            if blocks:
+                runs = elements(self.out[0], rows) * elements(self.channels, blocks)
+                found.append((runs, -rows, rows, blocks))
+        return min(found)[2:]
+
+    @property
+    def bands(self) -> list[range]:
+        """Rows of results of each band."""
+        return _parts(self.out[0], self.cut[0])
+
+    @property
+    def passes(self) -> list[range]:
+        """Blocks of channels of each pass."""
+        return _parts(self.channels, self.cut[1])
+
+    def uops(self, band: int, blocks: int) -> list[int]:
+        """Return the micro-ops of a pass over `blocks` blocks for `band` rows of results: filters, blocks, kernel rows, columns."""
+        rows, cols = self.kernel
+        height, area = self.rows_for(band), band * self.out[1]
+        return [
+            self.design.micro_op(
+                n * area, (k * height + i) * self.width + j, ((n * blocks + k) * rows + i) * cols + j
+            )
+            for n in range(self.filters) for k in range(blocks) for i in range(rows) for j in range(cols)
+        ]  # fmt: skip
+
+    @cached_property
+    def programs(self) -> dict[tuple[int, int], list[int]]:
+        """The micro-ops of every kind of pass: rows of results and blocks of channels → words."""
+        kinds = {(len(band), len(blocks)) for band in self.bands for blocks in self.passes}
+        return {kind: self.uops(*kind) for kind in sorted(kinds)}
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The first byte of each part of the image, at a multiple of its element, and the end."""
+        c, results = self.design, self.images * self.filters * math.prod(self.out)
+        sizes = {
+            "wgt": (self.filters * self.channels * self.taps, c.scalars("wgt")),
+            "inp": (self.images * self.channels * self.rows * self.cols, c.scalars("inp")),
+            "out": (planes(c) * results, c.scalars("inp")),
+            "acc": (self.filters, c.scalars("acc") * planes(c)),
+            "uop": (sum(map(len, self.programs.values())), UOP_BYTES),
+        }
+        found, at = {}, 0
+        for name, (count, size) in sizes.items():
+            found[name] = elements(at, size) * size
+            at = found[name] + count * size
+        return {**found, "end": at}
+
+    def first(self, part: str, size: int) -> int:
+        """Return the number of the first element of a part whose elements have so many bytes."""
+        return self.places[part] // size
+
+
+def _parts(total: int, each: int) -> list[range]:
+    return [range(at, min(at + each, total)) for at in range(0, total, each)]
+
+
+# -- the mappings
+
+
+def _trial(n: int, c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1) -> dict[str, Any]:
+    """Return the sizes of a square layer."""
+    out = (size + 2 * pad - kernel) // stride + 1
+    sizes = dict(zip("bncijrsuv", (batch, n, c, size, size, kernel, kernel, out, out), strict=True))
+    return {**sizes, "strides": (stride, stride), "pads": (pad,) * 4}
+
+
+AXES, BIASED = "x: b c i j; w: n c r s; y: b n u v", "x: b c i j; w: n c r s; b: n; y: b n u v"
+INPUTS = {"x": int8, "w": int8}
+UNITS, WHOLE = {"n": 16}, "b c i j r s u v"
+# one tap of one block; ragged, strided and padded; several bands; several passes
+TRIALS = (_trial(16, 16, 1, 1, 1, 0), _trial(19, 21, 7, 3, 2, 1, 2), _trial(16, 5, 50, 3, 1, 1), _trial(40, 400, 6, 3, 1, 1))
+
+
+@target.accelerates(axes=AXES, formats=INPUTS, derived={"y": accumulator}, units=UNITS, whole=WHOLE, trials=TRIALS)
+def conv2d(x: Tensor, w: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution without groups or dilation, as a blocked product."""
+    return o.conv(x, w, strides, pads, (1, 1), group=1), Where(x.rank == 4, IsConstant(w))
+
+
+@target.accelerates(
+    axes=AXES, formats=INPUTS, derived={"y": accumulator}, units=UNITS, whole=WHOLE, trials=TRIALS, operation="conv2d"
+)  # fmt: skip
+def conv2d_relu(x: Tensor, w: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution and the larger of each sum and zero."""
+    return o.relu(o.conv(x, w, strides, pads, (1, 1), group=1)), Where(x.rank == 4, IsConstant(w))
+
+
+@target.accelerates(
+    axes=BIASED, formats=INPUTS, derived={"b": accumulator, "y": accumulator}, units=UNITS, whole=WHOLE, trials=TRIALS,
+    operation="conv2d",
+)  # fmt: skip
+def conv2d_bias(x: Tensor, w: Tensor, b: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution on accumulators that start at the filter's bias."""
+    y = o.conv(x, w, strides, pads, (1, 1), group=1)
+    return o.bias_add(y, b, 1), Where(x.rank == 4, IsConstant(w), IsConstant(b))
+
+
+@target.accelerates(
+    axes=BIASED, formats=INPUTS, derived={"b": accumulator, "y": accumulator}, units=UNITS, whole=WHOLE, trials=TRIALS,
+    operation="conv2d",
+)  # fmt: skip
+def conv2d_bias_relu(x: Tensor, w: Tensor, b: Tensor, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+    """A 2-D convolution with bias, and the larger of each sum and zero."""
+    y = o.conv(x, w, strides, pads, (1, 1), group=1)
+    return o.relu(o.bias_add(y, b, 1)), Where(x.rank == 4, IsConstant(w), IsConstant(b))
+
+
+def _layer(
+    shape: Sequence[int], filters: int, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], p: Mapping[str, str]
+) -> Layer:
+    """Return the layer on a batch [b, c, i, j]; zeros that the device cannot add are the host's, and count as rows and columns."""
+    c = config(p)
+    images, channels, rows, cols = shape
+    top, left, bottom, right = pads
+    if not _pads(pads, p):
+        rows, cols, top, left, bottom, right = rows + top + bottom, cols + left + right, 0, 0, 0, 0
+    blocks = (elements(images, c.batch), elements(channels, c.block)), elements(filters, c.block)
+    (groups, deep), wide = blocks
+    return Layer(c, groups, deep, rows, cols, wide, (kernel[0], kernel[1]), (strides[0], strides[1]), (top, left, bottom, right))
+
+
+def _pads(pads: Sequence[int], p: Mapping[str, str]) -> bool:
+    """Tell whether LOAD adds the zeros: four bits a side, and not as the published ILA does it."""
+    return max(pads) <= MOST_PAD and p["behaviour"] != "ila"
+
+
+def conv2d_limits(
+    n: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]
+) -> Iterator[Limit]:
+    """Capacities of one band of one row in passes of one block (specification, section 9)."""
+    m = _layer((1, 1, i, j), n, (r, s), strides, pads, p)
+    for what, needs, sort in (
+        ("input elements of a band", m.rows_for(1) * m.width, "inp"),
+        ("weight elements of a pass", m.filters * m.taps, "wgt"),
+        ("accumulator elements of a band", m.filters * m.out[1], "acc"),
+        ("micro-ops of a pass", m.filters * m.taps, "uop"),
+    ):
+        yield Limit(what, needs, m.design.depth(sort))
+    yield Limit("iterations of a loop", max(m.out[1], m.filters), MOST_ITERATIONS)
+
+
+def conv2d_codes(
+    x: Array, w: Array, b: Array | None = None, *, strides: tuple[int, ...], pads: tuple[int, ...], relu: bool = False
+) -> Array:
+    """Products of codes around which there are zeros, summed in 32 bits that wrap from the bias on; then the larger of sum and zero."""
+    batch, channels, *size = (int(n) for n in x.shape)  # type: ignore[arg-type]
+    filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
+    out = [(n + pads[a] + pads[a + 2] - kernel[a]) // strides[a] + 1 for a, n in enumerate(size)]
+
+    def code(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
+        row, col = i - pads[0], j - pads[1]
+        inside = (row >= 0) & (row < size[0]) & (col >= 0) & (col < size[1])
+        return select(inside, x[k, c, row, col], 0)
+
+    padded = array(code, (batch, channels, size[0] + pads[0] + pads[2], size[1] + pads[1] + pads[3]))
+
+    def element(k: Expr, n: Expr, u: Expr, v: Expr) -> Expr:
+        def product(c: Expr, r: Expr, s: Expr) -> Expr:
+            return padded[k, c, u * strides[0] + r, v * strides[1] + s] * w[n, c, r, s]
+
+        total = reduce_sum(product, (channels, *kernel))
+        word = signed(total if b is None else b[n] + total, 32)
+        return maximum(word, 0) if relu else word
+
+    return array(element, (batch, filters, *out))
+
+
+def drive_conv2d(
+    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, relu: bool = False,
+    strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str],
+) -> Codes:  # fmt: skip
+    """Emit one layer: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
+    if not _pads(pads, p):
+        x = np.pad(x, [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])])
+        pads = (0, 0, 0, 0)
+    m = replace(_layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p), has_bias=b is not None, relu=relu)
+    _place(device, m, x, w, b)
+    for image in range(m.images):
+        for band in m.bands:
+            for blocks in m.passes:
+                _pass(device, m, image, band, blocks)
+    words = fetch_words(device, m.design, m.places["out"], m.images * m.filters * math.prod(m.out))
+    return _unblocked(words, m)[..., : x.shape[-4], : len(w), :, :]
+
+
+for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False), (conv2d_bias_relu, True)):
+    mapping.limits(conv2d_limits)
+    mapping.driver(partial(drive_conv2d, relu=relu))
+    mapping.numerics(partial(conv2d_codes, relu=relu))
+
+
+# -- layouts
+
+
+def _blocked(x: Codes, rows: int, columns: int) -> Codes:
+    """Return codes [(samples,) r, c, …] in elements, [(samples,) blocks of r, blocks of c, …, rows, columns]; missing ones 0."""
+    lead = x.ndim - 4
+    missing = [-x.shape[lead] % rows, -x.shape[lead + 1] % columns]
+    whole = np.pad(x, [*[(0, 0)] * lead, (0, missing[0]), (0, missing[1]), (0, 0), (0, 0)])
+    r, c, i, j = whole.shape[lead:]
+    split = whole.reshape(*whole.shape[:lead], r // rows, rows, c // columns, columns, i, j)
+    return np.moveaxis(split, (lead + 1, lead + 3), (-2, -1))
+
+
+def _unblocked(words: Codes, m: Layer) -> Codes:
+    """Return codes [(samples,) images, filters, rows, cols] from accumulators in elements."""
+    c, lead = m.design, words.ndim - 1
+    split = words.reshape(*words.shape[:-1], m.images, m.filters, *m.out, c.batch, c.block)
+    whole = np.moveaxis(split, (-2, -1), (lead + 1, lead + 3))
+    return whole.reshape(*words.shape[:-1], m.images * c.batch, m.filters * c.block, *m.out)
+
+
+def _flat(x: Codes, lead: int) -> Codes:
+    return x.reshape(*x.shape[:lead], -1)
+
+
+def _place(device: StreamedDevice, m: Layer, x: Codes, w: Codes, b: Codes | None) -> None:
+    """Lay weights, images, biases and micro-ops out in DRAM."""
+    c, at = m.design, m.places
+    device.attach("dram", at["end"])
+    device.place("dram", at["wgt"], to_bytes(_flat(_blocked(w, c.block, c.block), 0)))
+    device.place("dram", at["inp"], to_bytes(_flat(_blocked(x, c.batch, c.block), x.ndim - 4)))
+    device.place("dram", at["uop"], micro_ops(word for words in m.programs.values() for word in words))
+    if b is not None:
+        rows = np.zeros((m.filters, 1, c.block), b.dtype)
+        rows.reshape(-1)[: len(b)] = b
+        device.place("dram", at["acc"], to_bytes(np.repeat(rows, c.batch, axis=1).reshape(-1), planes(c)))
+
+
+# -- instructions
+
+
+def _pass(device: StreamedDevice, m: Layer, image: int, band: range, blocks: range) -> None:
+    """Add the products of some channels to a band of one group of images; the first pass starts the band, the last one stores it."""
+    _load(device, m, image, band, blocks)
+    area = grid(m.filters * len(band), m.out[1])
+    is_first, is_last = blocks.start == 0, blocks.stop == m.channels
+    if is_first and m.has_bias:
+        _start_at_bias(device, m, band)
+    elif is_first:
+        device.issue("gemm", reset=1, uop_end=1, **area, pop_prev=1)
+    sources = factors("src", len(band) > 1 and m.strides[0] * m.width, m.out[1] > 1 and m.strides[1])
+    loops = {**grid(len(band), m.out[1]), **sources, **factors("wgt", 0, 0)}
+    waits = int(not is_first or m.has_bias)
+    device.issue("gemm", uop_end=len(m.programs[len(band), len(blocks)]), **loops, pop_prev=waits, push_next=int(is_last and not m.relu))
+    if is_last and m.relu:
+        device.issue("alu_max", uop_end=1, **area, use_imm=1, imm=0, push_next=1)
+    if is_last:
+        store_bytes(device, m.design, _region(m, image, band), area, m.images * m.filters * math.prod(m.out))
+    else:
+        device.issue("finish")
+    device.wait()
+
+
+def _region(m: Layer, image: int, band: range) -> Region:
+    """The accumulators of a band, one row for each block of filters."""
+    whole = math.prod(m.out)
+    first = m.first("out", m.design.scalars("inp")) + image * m.filters * whole + band.start * m.out[1]
+    return Region(m.filters, len(band) * m.out[1], first, whole)
+
+
+def _load(device: StreamedDevice, m: Layer, image: int, band: range, blocks: range) -> None:
+    """Load the micro-ops of a pass, its weights, and the rows of its channels with the zeros around them."""
+    c, count = m.design, len(blocks)
+    device.issue("load_uop", dram_base=_program(m, band, blocks), y_size=1, x_size=len(m.programs[len(band), count]))
+    device.issue(
+        "load_wgt", dram_base=m.first("wgt", c.scalars("wgt")) + blocks.start * m.taps, y_size=m.filters, x_size=count * m.taps,
+        x_stride=m.channels * m.taps,
+    )  # fmt: skip
+    top, left, _, right = m.pads
+    begin = band.start * m.strides[0] - top
+    end = begin + m.rows_for(len(band))
+    inside = range(max(begin, 0), max(min(end, m.rows), 0))
+    for n, block in enumerate(blocks):
+        row = (image * m.channels + block) * m.rows + min(inside.start, m.rows - 1)
+        device.issue(
+            "load_inp", sram_base=n * m.rows_for(len(band)) * m.width, dram_base=m.first("inp", c.scalars("inp")) + row * m.cols,
+            y_size=len(inside), x_size=m.cols, x_stride=m.cols, y_pad_0=max(-begin, 0) if inside else end - begin,
+            y_pad_1=max(end - m.rows, 0) if inside else 0, x_pad_0=left, x_pad_1=right, push_next=int(n == count - 1),
+        )  # fmt: skip
+
+
+def _program(m: Layer, band: range, blocks: range) -> int:
+    """Return the number of the first micro-op of a kind of pass."""
+    at = m.first("uop", UOP_BYTES)
+    for kind, words in m.programs.items():
+        if kind == (len(band), len(blocks)):
+            return at
+        at += len(words)
+    raise KeyError((band, blocks))
+
+
+def _start_at_bias(device: StreamedDevice, m: Layer, band: range) -> None:
+    """Load each block's bias into all of its accumulators."""
+    area = len(band) * m.out[1]
+    first = m.first("acc", m.design.scalars("acc") * planes(m.design))
+    for n in range(m.filters):
+        device.issue("load_acc", sram_base=n * area, dram_base=first + n, y_size=area, x_size=1, x_stride=0)
