@@ -35,21 +35,36 @@ def run(arguments: Sequence[str]) -> int:
     steering(made)
     made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
     made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
+    made.add_argument("--open", action="store_true", help="write the page (default: NAME.html here) and open it in a browser")
     given = options(made, arguments, *INPUTS)
+    if given.open and given.html is None:
+        given.html = f"{Path(given.plan).stem}.html"
     if given.html is not None:
         check_outputs([Path(given.html)], input_files(given, INPUTS))
     from ..compile import to_json
+    from ..report.graph import graph_of
     from ..report.html import page
     from ..report.terminal import cosim_lines, plan_lines
 
-    plan = to_json(plan_of(given, Path(given.plan)))
+    made_plan = plan_of(given, Path(given.plan))
+    plan = to_json(made_plan)
     cosim = None if given.cosim is None else read_cosim(Path(given.cosim), plan)
     emit_json(plan, given.json)
     if given.html is not None:
-        write_whole({Path(given.html): page(plan, cosim).encode("utf-8", "backslashreplace")})
+        text = page(plan, cosim, graph_of(made_plan, plan, cosim))
+        write_whole({Path(given.html): text.encode("utf-8", "backslashreplace")})
         say(given, [f"wrote     {given.html}"])
-        return 0
+        return _opened(Path(given.html)) if given.open else 0
     say(given, [*plan_lines(plan, verbose=given.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
+    return 0
+
+
+def _opened(path: Path) -> int:
+    """Open a page in the browser of this machine; UsageError when there is none."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise UsageError("F100", f"{path} was written, and no browser could be started", help="open the file yourself")
     return 0
 
 

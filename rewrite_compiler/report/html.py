@@ -1,40 +1,69 @@
-"""The report as one HTML page: no script, no network; every name from the model is escaped."""
+"""The report as one HTML page: one script of our own, no network; every name from the model is escaped, and no attribute holds one."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from .graph import Graph, details, svg
 from .terminal import change, counted, number, offload_texts, rule_table, share
 
-STYLE = """
-:root { color-scheme: light dark; --line: #8886; --bar: #4a90d9 }
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-table { border-collapse: collapse; width: 100% } caption { text-align: left; padding: .3rem 0; opacity: .8 }
-th, td { text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0 }
-th, td { border-bottom: 1px solid var(--line); overflow-wrap: anywhere }
-.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-dt { font-weight: 600; float: left; clear: left; width: 9rem } dd { margin-left: 9.5rem; overflow-wrap: anywhere }
-.bar { display: block; height: .5rem; background: var(--bar); min-width: 1px }
-@media print { body { max-width: none; font-size: 11px } a { color: inherit } }
-"""
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+HERE = Path(__file__).parent
+HINT = "Click a node to see why it went where it did; drag to move, turn the wheel to zoom."
 Cell = tuple[str, str]  # class, markup
 
 
-def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None) -> str:
-    """Return the page of a plan, with the accuracy of a co-simulation when there is one."""
+def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph: Graph | None = None) -> str:
+    """Return the page of a plan, with the accuracy of a co-simulation and the graph of the model when they are given."""
     name = plan["model"]["path"].rsplit("/", 1)[-1]
     title = f"{name} on {', '.join(t['name'] for t in plan['targets'])}"
     accuracy = "" if cosim is None else _accuracy(cosim)
-    parts = [_summary(plan), accuracy, _offloads(plan), _host(plan), _absorbed(plan), _rules(plan), _origin(plan)]
+    drawing = "" if graph is None else _graph(graph, [t["name"] for t in plan["targets"]])
+    parts = [
+        _summary(plan), _tools(), accuracy, drawing, _offloads(plan), _host(plan), _absorbed(plan), _rules(plan), _origin(plan), _again(plan),
+    ]  # fmt: skip
+    style, script = ((HERE / file).read_text("utf-8") for file in ("page.css", "page.js"))
     return "\n".join([
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">', f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        '<meta name="viewport" content="width=device-width">', f"<title>{escape(title)}</title><style>{STYLE}</style></head>",
-        f"<body><h1>{escape(title)}</h1>", *filter(None, parts), "</body></html>\n",
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">',
+        '<meta name="viewport" content="width=device-width">', f"<title>{escape(title)}</title><style>{style}</style></head>",
+        f"<body><h1>{escape(title)}</h1>", *filter(None, parts), f"<script>{script}</script></body></html>\n",
     ])  # fmt: skip
+
+
+def _policy(style: str, script: str) -> str:
+    """Return the policy under which nothing is loaded and only our own script runs."""
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
+
+
+def _tools() -> str:
+    return '<div class="tools"><input id="filter" type="search" placeholder="filter tables"><button id="theme">light / dark</button></div>'
+
+
+def _graph(graph: Graph, targets: Sequence[str]) -> str:
+    keys = [(f"t{n % 4}", t) for n, t in enumerate(targets)] + [("host", "host"), ("absorbed", "absorbed")]
+    legend = " ".join(f'<span><i class="{kind}"></i> {escape(name)}</span>' for kind, name in keys)
+    buttons = '<button id="in">+</button><button id="out">−</button><button id="fit">whole</button>'
+    search = '<input id="search" type="search" placeholder="search nodes"><span id="hits"></span>'
+    panel = f'<div id="panel"><p id="hint">{HINT}</p>{details(graph)}</div>'
+    return section("Model", f'<div class="tools">{search}{buttons}{legend}</div><div class="map">{svg(graph, targets)}{panel}</div>')
+
+
+def _again(plan: Mapping[str, Any]) -> str:
+    """Say how to make this again."""
+    model = plan["model"]["path"]
+    accel = " ".join(f"--accel {t['name']}{_given(t['parameters'])}" for t in plan["targets"])
+    steered = "".join(f" --shape {n}={','.join(map(str, s))}" for n, s in plan.get("settings", {}).get("shapes", {}).items())
+    return section("How to make this again", f"<p><code>{escape(f'flexmatch {model} {accel}{steered}')}</code></p>")
+
+
+def _given(parameters: Mapping[str, str]) -> str:
+    return f":{','.join(f'{k}={v}' for k, v in parameters.items())}" if parameters else ""
 
 
 def _summary(plan: Mapping[str, Any]) -> str:

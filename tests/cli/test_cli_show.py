@@ -34,6 +34,19 @@ def test_a_plan_as_text_and_as_a_page(report: Path) -> None:
     assert flexmatch("show", "app.onnx", "--accel", "flexasr").code == 0
 
 
+def test_a_page_is_opened_in_a_browser(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: not opened.append(url))
+    answer = flexmatch("show", "ready.json", "--open")
+    assert (answer.code, answer.err, answer.new) == (0, "", ("ready.html",))
+    assert opened == [(folder / "ready.html").as_uri()]
+    assert '<svg id="graph"' in Path("ready.html").read_text("utf-8")
+    monkeypatch.setattr("webbrowser.open", lambda url: False)
+    said = "error[F100]: ready.html was written, and no browser could be started\n  help: open the file yourself\n"
+    again = flexmatch("show", "ready.json", "--open", "-q")
+    assert (again.code, again.err) == (2, said)
+
+
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "another document": (lambda r: {**r, "schema": "flexmatch.plan/1"}, 'Schema of a report must be "flexmatch.cosim/1"'),
     "a list": (lambda r: [r], 'Schema of a report must be "flexmatch.cosim/1"'),

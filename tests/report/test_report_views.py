@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rewrite_compiler.report.graph import ABSORBED, HOST, OFFLOAD, Box, Graph, layers_of
 from rewrite_compiler.report.html import page
 from rewrite_compiler.report.terminal import WIDTH, cosim_lines, plan_lines, rule_texts, table
 
@@ -116,7 +117,7 @@ class Strict(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes.update((k, v or "") for k, v in attrs)
-        if tag != "meta":
+        if tag not in ("meta", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -135,13 +136,19 @@ def parsed(text: str) -> Strict:
 
 
 KNOWN = {
-    "html", "head", "meta", "title", "style", "body", "h1", "h2", "section", "table", "caption", "thead", "tbody", "tr", "th", "td", "dl",
-    "dt", "dd", "span",
+    "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "section", "table", "caption", "thead", "tbody", "tr", "th", "td",
+    "dl", "dt", "dd", "span", "div", "p", "i", "input", "button", "code", "script", "svg", "g", "path", "rect", "text",
 }  # fmt: skip
 HOSTILE = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</table></html>", "' onload='x", "&lt;b&gt;", "<!--", "`${x}`",
     "]]>", "javascript:alert(1)", "http://example.org/x", "\u202eabc", "\ud800",
 ]  # fmt: skip
+
+
+def drawn(name: str) -> Graph:
+    """Return a graph with a name in every place."""
+    boxes = [Box(name, name, place, name, ((name, name), ("shape", name))) for place in (OFFLOAD, HOST, ABSORBED)]
+    return Graph(tuple(boxes), ((0, 1),))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -155,7 +162,10 @@ def test_no_name_becomes_markup(name: str) -> None:
     plan["notes"] = plan["limited"] = [name]
     cosim["metric"] = cosim["data"]["source"] = cosim["offloads"][0]["id"] = name
     cosim["targets"] = [name]
-    found, plain = parsed(page(plan, cosim)), parsed(page(PLAN, COSIM))
+    found, plain = (
+        parsed(page(plan, cosim, drawn(name))),
+        parsed(page({**PLAN, "targets": [{**PLAN["targets"][0], "name": "a"}]}, COSIM, drawn("a"))),
+    )
     assert found.tags == plain.tags <= KNOWN
     assert found.attributes == plain.attributes
     assert sum(name in words for words in found.words) >= 10
@@ -184,4 +194,18 @@ def test_the_page_asks_for_nothing_and_shows_the_figures() -> None:
 
 def test_a_thousand_nodes_stay_below_two_megabytes() -> None:
     plan = {**PLAN, "offloads": [offload(n, because=[REASON, LINEAR]) for n in range(1000)], "host": PLAN["host"] * 300}
-    assert len(page(plan).encode("utf-8")) < 2_000_000
+    box = Box("a/rather/long/name/of/a/node", "Conv", OFFLOAD, "flexasr", tuple(("because", LINEAR["at"] * 3) for _ in range(8)))
+    graph = Graph((box,) * 1000, tuple((n, m) for n in range(999) for m in (n + 1, min(n + 7, 999))))
+    assert len(page(plan, COSIM, graph).encode("utf-8")) < 2_000_000
+
+
+def test_layers_follow_the_edges_and_leave_nothing_out() -> None:
+    box = Box("n", "Relu", HOST, "", ())
+    graph = Graph((box,) * 7, ((0, 2), (1, 2), (2, 3), (0, 3), (5, 4)))
+    layers = layers_of(graph)
+    depth = {n: k for k, layer in enumerate(layers) for n in layer}
+    assert sorted(depth) == list(range(7))
+    assert all(depth[a] < depth[b] for a, b in graph.edges)
+    assert layers[-1] == [6]
+    around = Graph((box,) * 3, ((0, 1), (1, 2), (2, 1)))
+    assert sorted(n for layer in layers_of(around) for n in layer) == [0, 1, 2]

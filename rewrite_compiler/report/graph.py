@@ -1,0 +1,190 @@
+"""Graph: the nodes of a model with what they read, laid out in layers, and drawn as SVG in which no name is an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ..compile import Plan
+from ..ir.program import Program
+
+WIDTH, HEIGHT, GAP_X, GAP_Y = 172, 40, 18, 34
+SHOWN = 22  # characters of a name inside a box; the whole name is in the panel
+SWEEPS = 4
+OFFLOAD, HOST, ABSORBED = "offload", "host", "absorbed"
+
+
+@dataclass(frozen=True)
+class Box:
+    """One source node: its name, operator, where it went, and rows of what there is to say about it."""
+
+    name: str
+    op: str
+    place: str
+    target: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Boxes in the order of the model, and edges from producer to reader by their numbers."""
+
+    boxes: tuple[Box, ...]
+    edges: tuple[tuple[int, int], ...]
+
+
+def graph_of(plan: Plan, document: Mapping[str, Any], cosim: Mapping[str, Any] | None = None) -> Graph:
+    """Return the graph of a plan's source model, with what the documents of plan and co-simulation say of each node."""
+    errors = {} if cosim is None else {o["id"]: o["relative_error"] for o in cosim["offloads"]}
+    places = _places(document, errors)
+    shapes = _shapes(plan.source)
+    boxes = []
+    for number, source in enumerate(plan.source.sources):
+        place, target, rows = places[source.name]
+        shape = [("gives", shapes[number])] if number in shapes else []
+        boxes.append(Box(source.name, source.op_type, place, target, (*shape, *rows)))
+    return Graph(tuple(boxes), tuple(sorted(_edges(plan.source))))
+
+
+def _places(document: Mapping[str, Any], errors: Mapping[str, float | None]) -> dict[str, tuple[str, str, list[tuple[str, str]]]]:
+    """Return place, target and rows of every source node by its name."""
+    found: dict[str, tuple[str, str, list[tuple[str, str]]]] = {}
+    for o in document["offloads"]:
+        rows = list(_offload_rows(o, errors.get(o["id"])))
+        found.update((name, (OFFLOAD, o["target"], rows)) for name in o["nodes"])
+    for h in document["host"]:
+        found[h["node"]] = (HOST, "", [("on the host", h["why_not"])])
+    for a in document["absorbed"]:
+        found[a["node"]] = (ABSORBED, "", [("absorbed", a["by"])])
+    return found
+
+
+def _offload_rows(o: Mapping[str, Any], error: float | None) -> Iterable[tuple[str, str]]:
+    yield "offload", f"{o['id']}: {o['operation']} on {o['target']}, stands for {', '.join(o['nodes'])}"
+    yield "shape", ", ".join(f"{d}={n}" for d, n in o["shape"].items())
+    calls = f"{o['device_calls']:,} device call{'' if o['device_calls'] == 1 else 's'}"
+    yield "tiles", f"{calls}, each at most {', '.join(f'{d}={n}' for d, n in o['tiles'].items())}"
+    yield "work", f"{o['macs']:,} multiply-accumulates"
+    if o.get("cost"):
+        yield (
+            "cost",
+            ", ".join(f"{key} {value:,}" for key, value in o["cost"].items() if isinstance(value, int) and not isinstance(value, bool)),
+        )
+    if error is not None:
+        yield "error", f"{100 * error:.3g}% of its meaning's values"
+    for r in o["because"]:
+        yield "because", f"{r['rule']} ({r['at']}), grade {r['grade']}"
+
+
+def _shapes(p: Program) -> dict[int, str]:
+    """Return the type of the last result of each source node."""
+    return {origin: str(p.types[n.outputs[0]]) for n in p.nodes for origin in n.origins}
+
+
+def _edges(p: Program) -> set[tuple[int, int]]:
+    producer = p.producer()
+    found = set()
+    for n in p.nodes:
+        for v in n.inputs:
+            before = producer[v].origins if v in producer else frozenset()
+            found |= {(a, b) for a in before - n.origins for b in n.origins - before}
+    return found
+
+
+def layers_of(graph: Graph) -> list[list[int]]:
+    """Return the boxes by depth, those of a layer ordered near what they read; the last layer holds boxes without edges."""
+    before: dict[int, list[int]] = {}
+    for a, b in graph.edges:
+        before.setdefault(b, []).append(a)
+    joined = {n for edge in graph.edges for n in edge}
+    depth: dict[int, int] = {}
+    for n in _sorted(joined, graph.edges):
+        depth[n] = max((depth.get(a, -1) + 1 for a in before.get(n, ())), default=0)
+    layers: list[list[int]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for n in sorted(depth):
+        layers[depth[n]].append(n)
+    _order(layers, before)
+    alone = [n for n in range(len(graph.boxes)) if n not in joined]
+    return [*layers, *_rows(alone)]
+
+
+def _sorted(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> list[int]:
+    """Return nodes so that edges point forwards; those of a cycle, which fused nodes can form, come last in model order."""
+    missing = dict.fromkeys(sorted(nodes), 0)
+    after: dict[int, list[int]] = {}
+    for a, b in edges:
+        missing[b] += 1
+        after.setdefault(a, []).append(b)
+    ready = [n for n, count in missing.items() if not count]
+    for n in ready:
+        for b in after.get(n, ()):
+            missing[b] -= 1
+            if not missing[b]:
+                ready.append(b)
+    return [*ready, *(n for n, count in missing.items() if count > 0)]
+
+
+def _order(layers: Sequence[list[int]], before: Mapping[int, Sequence[int]]) -> None:
+    place: dict[int, float] = {}
+    for _ in range(SWEEPS):
+        for layer in layers:
+            centre = {n: _mean([place[a] for a in before.get(n, ()) if a in place], len(place)) for n in layer}
+            layer.sort(key=lambda n: (centre[n], n))
+            place.update((n, k - len(layer) / 2) for k, n in enumerate(layer))
+
+
+def _mean(values: Sequence[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
+
+
+def _rows(nodes: Sequence[int], wide: int = 8) -> list[list[int]]:
+    return [list(nodes[k : k + wide]) for k in range(0, len(nodes), wide)]
+
+
+def svg(graph: Graph, targets: Sequence[str]) -> str:
+    """Return the drawing; box n has the id n and a class by where it went."""
+    layers = layers_of(graph)
+    at = _positions(layers)
+    wide = max((len(layer) for layer in layers), default=1) * (WIDTH + GAP_X)
+    tall = max(len(layers), 1) * (HEIGHT + GAP_Y)
+    edges = "".join(_edge(at[a], at[b]) for a, b in graph.edges if a in at and b in at)
+    boxes = "".join(_box(n, box, at[n], targets) for n, box in enumerate(graph.boxes) if n in at)
+    title = f"<title>The model: {len(graph.boxes)} nodes</title>"
+    return f'<svg id="graph" viewBox="{-wide // 2} -10 {wide} {tall}" role="group">{title}<g id="view">{edges}{boxes}</g></svg>'
+
+
+def _positions(layers: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
+    """Return the left upper corner of every box."""
+    found = {}
+    for y, layer in enumerate(layers):
+        left = -len(layer) * (WIDTH + GAP_X) // 2
+        found.update((n, (left + x * (WIDTH + GAP_X), y * (HEIGHT + GAP_Y))) for x, n in enumerate(layer))
+    return found
+
+
+def _edge(a: tuple[int, int], b: tuple[int, int]) -> str:
+    x, y, u, v = a[0] + WIDTH // 2, a[1] + HEIGHT, b[0] + WIDTH // 2, b[1]
+    return f'<path d="M{x} {y}C{x} {y + GAP_Y} {u} {v - GAP_Y} {u} {v}"></path>'
+
+
+def _box(n: int, box: Box, at: tuple[int, int], targets: Sequence[str]) -> str:
+    colour = f"t{targets.index(box.target) % 4}" if box.target in targets else box.place
+    words = f"<text x='6' y='16'>{escape(_short(box.op))}</text><text class='s' x='6' y='32'>{escape(_short(box.name))}</text>"
+    shape = f"<rect width='{WIDTH}' height='{HEIGHT}' rx='5'></rect>"
+    return f"<g class='box {colour}' id='n{n}' tabindex='0' role='button' transform='translate({at[0]} {at[1]})'>{shape}{words}</g>"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"
+
+
+def details(graph: Graph) -> str:
+    """Return what there is to say about every box, hidden until the page's script shows it."""
+    return "".join(
+        f'<div class="detail" id="d{n}" hidden><h3>{escape(box.name)}</h3><p>{escape(box.op)}</p><dl>'
+        + "".join(f"<dt>{escape(label)}</dt><dd>{escape(words)}</dd>" for label, words in box.rows)
+        + "</dl></div>"
+        for n, box in enumerate(graph.boxes)
+    )
