@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import lang, ops, target
     from .compile.compile import compile_model as compile
-    from .cosim.cosimulate import cosimulate
+    from .cosim.cosimulate import Settings, cosimulate
     from .fit.traffic import traffic
     from .ila.registry import ila
     from .ops.static import Ints, IsConstant
@@ -24,6 +24,7 @@ _NAMES = {
     "IsConstant": "ops.static",
     "Law": "rewrite.rule",
     "Rule": "rewrite.rule",
+    "Settings": "cosim.cosimulate",
     "Str": "rewrite.rule",
     "Tensor": "ops.term",
     "Where": "rewrite.rule",
@@ -35,7 +36,7 @@ _NAMES = {
 _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 
 __all__ = [
-    "Float", "Int", "Ints", "IsConstant", "Law", "Rule", "Str", "Tensor", "Where", "compile", "cosimulate", "ila",
+    "Float", "Int", "Ints", "IsConstant", "Law", "Rule", "Settings", "Str", "Tensor", "Where", "compile", "cosimulate", "ila",
     "lang", "ops", "prove", "rule", "target", "traffic",
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo
 from .common import accelerators, compile_options, json_files, options, parser, steering, whole_number
+from .cosim import method_option
 from .files import check_outputs, write_whole
 from .output import document_bytes, print_json, say
 
@@ -26,6 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("model", metavar="MODEL.onnx")
     steering(made)
     made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
+    method_option(made)
     made.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
     made.add_argument("--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found")
     given = options(made, arguments, "model", "calibrate")
@@ -64,17 +66,8 @@ def compiled(given: argparse.Namespace, targets: Sequence[Target]) -> Plan:
     """Return the plan that the arguments describe, calibrated when they say with what."""
     from ..compile import compile_model
 
-    plan = compile_model(given.model, targets, compile_options(given))
-    return plan if given.calibrate is None else calibrate_from(plan, Path(given.calibrate))
-
-
-def calibrate_from(plan: Plan, path: Path) -> Plan:
-    """Return the plan calibrated on a data file."""
-    from ..compile import calibrated
-    from ..cosim.cosimulate import dataset_for
-
-    data = dataset_for(plan, path)
-    return calibrated(plan, data.inputs, path.name, data.sha256)
+    chosen = compile_options(given)
+    return compile_model(given.model, targets, chosen, calibrate=given.calibrate, calibration_method=given.calibration_method)
 
 
 def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo
-from .common import Parser, emit_json, one_of, options, parser, plan_of, steering, whole_number
+from .common import Parser, emit_json, input_files, one_of, options, parser, plan_of, steering, whole_number
+from .files import check_outputs
 from .output import is_live, say
 
 if TYPE_CHECKING:
+    from ..cosim.band import Band
     from ..cosim import Settings
 
 
@@ -22,19 +26,59 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("plan", metavar="PLAN|MODEL")
     steering(made)
     made.add_argument("--data", required=True, metavar="FILE", help="samples: .npz, a folder of them, or a .toml that describes them")
-    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats (default: the first 32 of --data)")
+    calibration_options(made)
     simulation_options(made)
-    given = options(made, arguments, "plan", "data", "calibrate")
+    made.add_argument("--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)")
+    made.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
+    given = options(made, arguments, "plan", "data", "calibrate", "log")
     from ..cosim import cosimulate
+    from ..cosim.band import band_of
     from ..report.terminal import cosim_lines
 
-    report = cosimulate(
-        plan_of(given, Path(given.plan)), given.data, calibrate=given.calibrate, settings=settings(given), progress=progress(given)
-    )
+    band = None if given.within is None else band_of(given.within)
+    chosen = replace(settings(given), **log_of(given), keep_outputs=False, calibration_method=given.calibration_method)
+    plan = plan_of(given, Path(given.plan))
+    report = cosimulate(plan, given.data, calibrate=given.calibrate, settings=chosen, progress=progress(given))
     emit_json(report.document, given.json)
+    if chosen.log is not None and given.log is None:
+        chosen.log.unlink(missing_ok=True)
     say(given, cosim_lines(report.document))
     refuse_mismatches(report.document)
+    refuse_loss(report.document, band)
     return 0
+
+
+def log_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Return where finished samples are kept: the file of --log, or one beside the report until that is written."""
+    if given.log is not None:
+        check_outputs([Path(given.log)], input_files(given, ("plan", "data", "calibrate", "json")))
+        return {"log": Path(given.log)}
+    return {} if given.json in (None, "-") else {"log": Path(f"{given.json}.log")}
+
+
+def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
+    """Raise AnswerNo C105 when the metric loses more than is allowed; judged on the value, told with its interval."""
+    if band is None:
+        return
+    reference, accelerated = (document[side]["value"] for side in ("reference", "accelerated"))
+    loss = (accelerated - reference) * (1 if document["lower_is_better"] else -1)
+    if not band.holds(loss, reference):
+        ends = document["paired"]["interval"]
+        shown = "" if ends is None else f" (95% interval of the difference {ends[0]:+.4g} … {ends[1]:+.4g})"
+        raise AnswerNo("C105", f"{document['metric']} may lose at most {band.text}, not {loss:.4g}{shown}")
+
+
+def calibration_options(made: Parser) -> None:
+    """Add the options that choose number formats."""
+    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats (default: the first 32 of --data)")
+    method_option(made)
+
+
+def method_option(made: Parser) -> None:
+    """Add the option that chooses how magnitudes become formats."""
+    made.add_argument(
+        "--calibration-method", default="", metavar="METHOD", help="max (default), percentile, mse, entropy; OFFLOAD.TENSOR=METHOD for one"
+    )
 
 
 def refuse_mismatches(document: Mapping[str, Any]) -> None:
@@ -48,16 +92,17 @@ def simulation_options(made: Parser) -> None:
     """Add the options of a co-simulation."""
     count = whole_number(1)
     made.setting(
-        "--metric", default="", metavar="NAME", help="top1, top5, perplexity, mse, psnr, max-relative-error (default: by the data)"
+        "--metric",
+        default="",
+        metavar="NAME",
+        help="top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error or MODULE:FUNCTION (default: by the data)",
     )
     made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
     made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
     made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
     made.setting("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
     tiers = one_of("arrays", "oracle")
-    made.setting(
-        "--tier", type=tiers, default="arrays", metavar="arrays|oracle", help="how simulators compute; the answers are the same"
-    )
+    made.setting("--tier", type=tiers, default="arrays", metavar="arrays|oracle", help="how simulators compute; the answers are the same")
 
 
 def settings(given: argparse.Namespace) -> Settings:
@@ -72,7 +117,15 @@ def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:
     if not is_live(given):
         return None
 
+    started = time.monotonic()
+    first: list[int] = []
+
     def show(done: int, total: int) -> None:
-        print(f"\r\x1b[Kcosim     {done}/{total} samples", end="" if done < total else "\r\x1b[K", file=sys.stderr, flush=True)
+        first.append(done) if not first else None
+        seconds = time.monotonic() - started
+        rate = (done - first[0]) / seconds if done > first[0] and seconds else 0.0
+        left = f" · {rate:.1f}/s · {(total - done) / rate:.0f} s left" if rate else ""
+        text = f"\r\x1b[Kcosim     {done}/{total} samples{left}"
+        print(text, end="" if done < total else "\r\x1b[K", file=sys.stderr, flush=True)
 
     return show

@@ -1,74 +1,120 @@
 """Calibrate: choose the format of every tensor of every offload from a float run of calibration samples.
 
-Weights take their format from their own values; activations and results from the largest magnitude in the run.
+Weights take their format from their own values; activations and results from the values that they have in the run.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from collections.abc import Mapping as MappingOf
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..ir.program import Data, Program, Value
-from ..lang.formats import Format
+from ..data import Dataset, samples_for
+from ..errors import InputError, UsageError
+from ..ila import Ila
+from ..ir.program import Data, Node, Program, Value
+from ..limits import DEFAULT, Limits
 from ..target import body_of, inlined, simulated_device
 from .execute import Prepared
 from .host import HostProgram
 from .plan import Calibration, Offload, Plan, tensors_of
+from .ranges import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 
 TRIED_SAMPLES = 4
 TOLERANCE = 1e-5  # of a batched float run against single runs
-METHOD = (
-    "largest magnitude over all samples of a float32 run; "
-    "formats with inner state by least error of the first result on the first 4 samples"
-)
+SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
+METHODS = {
+    "max": "largest magnitude over all samples of a float32 run",
+    "percentile": f"magnitude that {PERCENTILE} % of the values of a float32 run do not exceed",
+    "mse": "magnitude whose format has the least squared error on the values of a float32 run",
+    "entropy": "magnitude whose format changes the distribution of the values of a float32 run least",
+}
 
 
-def calibrated(plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64) -> Plan:
-    """Return the plan with formats; `inputs` are calibration samples by input name, samples first."""
+def calibrated(
+    plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64, method: str = ""
+) -> Plan:  # fmt: skip
+    """Return the plan with formats; `inputs` are calibration samples by input name, samples first.
+
+    `method` is max (the default), percentile, mse or entropy, or such a list with OFFLOAD.TENSOR=METHOD for single tensors.
+    """
+    chosen = method_of(method)
+    _check_names(plan, chosen)
     samples = min((len(x) for x in inputs.values()), default=0)
     if samples == 0:
         raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
-    largest, kept = _largest(plan, inputs, samples, batch)
-    offloads = tuple(_searched(plan.program, replace(o, formats=_formats(o, largest)), kept) for o in plan.offloads)
-    return replace(plan, offloads=offloads, calibration=Calibration(source, sha256 or _hash(inputs), samples, METHOD))
+    seen = _seen(plan, inputs, samples, batch, chosen)
+    offloads, tensors = [], list[dict[str, Any]]()
+    for o in plan.offloads:
+        ranges = _ranges(plan, o, seen, chosen)
+        formats = o.mapping.formats_for({name: r["magnitude"] for name, r in ranges.items()})
+        offloads.append(_searched(plan.program, replace(o, formats=formats), seen.kept))
+        tensors += [{"offload": o.id, "tensor": name, **r} for name, r in ranges.items()]
+    single = "".join(f"; {place}: {m}" for place, m in chosen.single.items())
+    about = f"{METHODS[chosen.usual]}{single}; {SEARCH}"
+    calibration = Calibration(source, sha256 or _hash(inputs), samples, about, tuple(tensors))
+    return replace(plan, offloads=tuple(offloads), calibration=calibration)
 
 
-def float_program(plan: Plan) -> Program:
-    """Return the plan's program with every offload replaced by its meaning."""
-    nodes = {o.node.outputs[0]: o for o in plan.offloads}
+def calibrated_from(plan: Plan, data: str | Path | Dataset, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
+    """Return the plan with formats chosen from a data set or its file."""
+    samples = samples_for(plan.source, data, limits)
+    return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256, method=method)
+
+
+def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:
+    """Return the plan's program with every offload, or those of some ids, replaced by its meaning."""
+    nodes = {o.node.outputs[0]: o for o in plan.offloads if only is None or o.id in only}
     types = plan.program.types
 
-    def body(node: object) -> Program:
-        o = nodes[node.outputs[0]]  # type: ignore[attr-defined]
-        return body_of(o.mapping, [types[v] for v in o.node.inputs], dict(o.node.attributes))
+    def body(node: Node) -> Program | None:
+        o = nodes.get(node.outputs[0])
+        return None if o is None else body_of(o.mapping, [types[v] for v in o.node.inputs], dict(o.node.attributes))
 
     return inlined(plan.program, body)
 
 
-Largest = dict[Value, float]
+@dataclass
+class _Seen:
+    """What a float run shows: largest magnitudes, some values of tensors, and the first samples of tensors that are tried out."""
+
+    largest: dict[Value, float]
+    values: dict[Value, list[Data]] = field(default_factory=dict)
+    kept: dict[Value, Data] = field(default_factory=dict)
 
 
-def _largest(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int) -> tuple[Largest, dict[Value, Data]]:
-    """Return the largest magnitude of every tensor of every offload, and the first samples of tensors that are tried out."""
+def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, method: Method) -> _Seen:
     p = float_program(plan)
     wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
     tried = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
-    found = {v: _magnitude(p.constants[v]) for v in wanted if v in p.constants}
-    kept: dict[Value, Data] = {}
+    constants = {v: p.constants[v] for v in wanted if v in p.constants}
+    seen = _Seen({v: _magnitude(x) for v, x in constants.items()})
+    if method.needs_values:
+        seen.values = {v: [_some(x, 1)] for v, x in constants.items()}
     moving = sorted(wanted - p.constants.keys() - set(p.inputs))
     host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE) if moving else None
+    batches = -(-samples // batch)
     for at in range(0, samples, batch):
         values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
         results = values if host is None else {**values, **host.run(values)}
         for v in wanted & results.keys():
-            found[v] = max(found.get(v, 0.0), _magnitude(results[v]))
+            seen.largest[v] = max(seen.largest.get(v, 0.0), _magnitude(results[v]))
+            if method.needs_values:
+                seen.values.setdefault(v, []).append(_some(results[v], batches))
         if not at:
-            kept = {v: np.array(results[v][:TRIED_SAMPLES]) for v in tried & results.keys()}
-    return found, kept
+            seen.kept = {v: np.array(results[v][:TRIED_SAMPLES]) for v in tried & results.keys()}
+    return seen
+
+
+def _some(x: Data, parts: int) -> Data:
+    """Return evenly spaced values of one part of a tensor's values."""
+    flat = x.reshape(-1)
+    return np.array(flat[:: max(1, flat.size * parts // KEPT_VALUES)])
 
 
 def _magnitude(x: Data) -> float:
@@ -78,25 +124,42 @@ def _magnitude(x: Data) -> float:
     return size
 
 
-def _formats(o: Offload, largest: MappingOf[Value, float]) -> dict[str, Format]:
-    return o.mapping.formats_for({name: largest[v] for name, v in tensors_of(o).items()})
+def _check_names(plan: Plan, method: Method) -> None:
+    known = {f"{o.id}.{name}" for o in plan.offloads for name in tensors_of(o)}
+    for place in method.single:
+        if place not in known:
+            raise UsageError("F203", f'there is no tensor "{place}" to calibrate', help="name it OFFLOAD.TENSOR, as the plan does")
+
+
+def _ranges(plan: Plan, o: Offload, seen: _Seen, method: Method) -> dict[str, dict[str, Any]]:
+    """Return by which method, which magnitude, and the largest one, of every tensor of an offload."""
+    choices, found = o.mapping.format_choices, {}
+    for name, v in tensors_of(o).items():
+        largest = seen.largest[v]
+        chosen = method.of(o.id, name, is_constant=v in plan.program.constants) if name in choices else "max"
+        size = largest if chosen == "max" else magnitude(chosen, largest, np.concatenate(seen.values[v]), choices[name])
+        found[name] = {"method": chosen, "magnitude": size, "largest": largest}
+    return found
 
 
 def _searched(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> Offload:
     """Return the offload with the candidate formats that give the least error on the first calibration samples."""
+    ila = o.target.ila() if o.mapping.search else None
     for name, candidates in o.mapping.search.items():
+        assert ila is not None
         tried = [replace(o, formats=o.mapping.with_format(o.formats, name, f)) for f in candidates]
-        o = min(tried, key=lambda trial: _error(p, trial, kept))
+        errors = [isolated_error(p, trial, kept, ila) for trial in tried]
+        o = tried[errors.index(min(errors))]
     return o
 
 
-def _error(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> float:
+def isolated_error(p: Program, o: Offload, kept: MappingOf[Value, Data], ila: Ila) -> float:
     """Return the relative squared error of an offload's first result on kept samples, run on its simulator."""
     tensors = tensors_of(o)
     moving = {v.name: kept[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in kept}
     constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}
     samples = len(next(iter(moving.values())))
-    device = simulated_device(o.target.ila(), samples=samples)
+    device = simulated_device(ila, samples=samples)
     results, _ = Prepared(o, constants).run(device, moving)
     expected = kept[o.node.outputs[0]].astype(np.float64)
     return float(np.sum((results[0] - expected) ** 2) / max(float(np.sum(expected**2)), 1e-30))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..data import Dataset
 from ..egraph import ENode, Saturation
 from ..egraph.rules import rule_text
 from ..errors import UsageError
@@ -22,6 +23,7 @@ from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
+from .calibrate import calibrated_from
 from .court import admitted
 from .match import LEVELS, Matched, case_of, match, spelling_rules
 from .plan import Offload, Plan, Reason
@@ -41,8 +43,14 @@ class Options:
     limits: Limits = DEFAULT
 
 
-def compile_model(path: str | Path, accel: Sequence[str | Target], options: Options = Options()) -> Plan:
-    """Return the plan of a model for one or several accelerators (names, `name:key=value`, paths or targets); not yet calibrated."""
+def compile_model(
+    path: str | Path, accel: Sequence[str | Target], options: Options = Options(), *, calibrate: str | Path | Dataset | None = None,
+    calibration_method: str = "",
+) -> Plan:  # fmt: skip
+    """Return the plan of a model for one or several accelerators (names, `name:key=value`, paths or targets).
+
+    `calibrate` are samples, or the file of samples, that fix the number formats; without it the plan has none yet.
+    """
     started = time.perf_counter()
     targets = chosen_targets(accel)
     model = load(path, options.shapes, options.limits)
@@ -58,7 +66,8 @@ def compile_model(path: str | Path, accel: Sequence[str | Target], options: Opti
     plan = _plan(model, targets, used, mappings, matched, exact, options)
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}}
-    return replace(plan, run=run, notes=(*plan.notes, *court.notes))
+    plan = replace(plan, run=run, notes=(*plan.notes, *court.notes))
+    return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
 
 
 def chosen_targets(accel: Sequence[str | Target]) -> tuple[Target, ...]:

@@ -21,7 +21,7 @@ from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
 from ..limits import DEFAULT, Limits
 from ..target import Target, body_of
 from .compile import Options, compile_model
-from .form import CALIBRATION, PLAN, misfit
+from .form import CALIBRATED, CALIBRATION, PLAN, misfit
 from .plan import SCHEMA, Calibration, Offload, Plan, to_json
 
 FORMATS: dict[str, type[Format]] = {kind.__name__.lower(): kind for kind in (AdaptivFloat, Fixed, Int, IEEE)}
@@ -113,10 +113,15 @@ def _document(path: Path) -> dict[str, Any]:
         found = f'"{schema}"' if isinstance(schema, str) else "none"
         raise InputError("F220", f'Schema of a plan must be "{SCHEMA}", not {found}', place=str(file), help="compile the model again")
     calibration = document.get("calibration")
-    wrong = misfit(document, PLAN) or (misfit(calibration, CALIBRATION, "plan.calibration") if calibration is not None else "")
+    wrong = misfit(document, PLAN) or ("" if calibration is None else _calibration_misfit(calibration))
     if wrong:
         raise InputError("F220", wrong, place=str(file), help="compile the model again")
     return dict(document)
+
+
+def _calibration_misfit(calibration: Any) -> str:
+    wrong = misfit(calibration, CALIBRATION, "plan.calibration")
+    return wrong or misfit(calibration.get("tensors", []), CALIBRATED, "plan.calibration.tensors")
 
 
 def _cause(error: Exception) -> str:
@@ -165,8 +170,13 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
             sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
             raise InputError("F220", sentence, place=str(path), help="compile the model again")
         offloads.append(replace(o, formats=formats))
-    calibration = document.get("calibration")
-    return replace(plan, offloads=tuple(offloads), calibration=None if calibration is None else Calibration(**calibration))
+    return replace(plan, offloads=tuple(offloads), calibration=_calibration(document.get("calibration")))
+
+
+def _calibration(document: MappingOf[str, Any] | None) -> Calibration | None:
+    if document is None:
+        return None
+    return Calibration(*(document[key] for key in CALIBRATION), tuple(document.get("tensors", ())))
 
 
 def format_from(document: MappingOf[str, Any]) -> Format:

@@ -15,6 +15,7 @@ PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": 
 
 # null where a figure does not exist
 FIGURE = "a number or null"
+CALIBRATED = [{"offload": str, "tensor": str, "method": str, "magnitude": FIGURE, "largest": FIGURE}]
 ERROR = {"id": str, "relative_error": FIGURE, "saturated": FIGURE, "range_in": [FIGURE], "range_out": [FIGURE]}
 REPORT = {
     "model": {"sha256": str}, "targets": [str], "metric": str, "samples": int, "data": {"source": str}, "compared_samples": int,

@@ -70,6 +70,7 @@ class Calibration:
     sha256: str
     samples: int
     method: str
+    tensors: tuple[MappingOf[str, Any], ...] = ()  # offload, tensor, method, magnitude that its format must hold, largest magnitude
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "rules_sha256": plan.rules_sha256,
         "settings": dict(plan.settings),
         "calibrated": plan.calibrated,
-        "calibration": None if plan.calibration is None else vars(plan.calibration),
+        "calibration": None if plan.calibration is None else {**vars(plan.calibration), "tensors": list(plan.calibration.tensors)},
         "counts": plan.counts,
         "lowered_counts": plan.lowered_counts,
         "exact_counts": plan.exact_counts,

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..compile import Plan, calibrated
+from ..compile import Plan, calibrated, calibrated_from, to_json
 from ..compile.execute import Statistics
 from ..compile.host import HostProgram
-from ..errors import FlexmatchError, InputError
+from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
+from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data, Program
-from ..lang.named import Data as Array
-from .data import CALIBRATION_SAMPLES, Dataset, load_data
-from .metrics import Metric, Scores, metric_of, paired, truth_for
-from .run import COMPARED_SAMPLES, Engine, Outcome, Progress
+from .log import Log
+from .metrics import Metric, Scores, joined, metric_of, paired, truth_for
+from .numerics import OffloadNumerics, first_diverging, tensor_document
+from .record import Finished
+from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_numerics, summed
 
 SCHEMA = "flexmatch.cosim/1"
 BATCH = 32
 TOLERANCE = 1e-5  # of a batched reference run against single runs
-RECURRENT = ("lstm", "gru", "rnn")
+DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
+BATCHES_AHEAD = 4  # a thread's, whose reference outputs are kept
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What steers a co-simulation."""
+    """What steers a co-simulation.
+
+    With a `log` every finished sample is on disk before it is reported, an interrupted run goes on from there, and the
+    report keeps no outputs.
+    """
 
     metric: str = ""
     samples: int = 0  # 0: all
@@ -37,138 +47,232 @@ class Settings:
     threads: int = 0  # 0: one for each core
     tier: str = "arrays"
     audit: int = 0
+    log: Path | None = None
+    keep_outputs: bool = True
+    calibration_method: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A co-simulation: the document, and the outputs of both runs by name, samples first."""
+    """A co-simulation: the document, the outputs of both runs by name, samples first, where kept, and every sample's scores."""
 
     document: Mapping[str, Any]
     reference: Mapping[str, Data]
     accelerated: Mapping[str, Data]
+    scores: tuple[Scores, Scores] | None = None
+    plan: Plan | None = None  # with the formats that were used
 
 
 def cosimulate(
     plan: Plan, data: str | Path | Dataset, *, calibrate: str | Path | Dataset | None = None, settings: Settings | None = None,
-    metric: str = "", samples: int = 0, progress: Progress | None = None,
+    metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int = 0, progress: Progress | None = None,
 ) -> Report:  # fmt: skip
     """Run the whole application on the host and with its offloads on simulators, and compare.
 
     Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric.
     """
-    s = settings or Settings()
-    s = replace(s, metric=metric or s.metric, samples=samples or s.samples, threads=s.threads or os.cpu_count() or 1)
-    s = replace(s, batch=1) if s.tier == "oracle" else s
+    given = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch, "audit": audit}
+    s = replace(settings or Settings(), **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    s = _checked(replace(s, threads=s.threads or os.cpu_count() or 1))
     dataset = dataset_for(plan, data)
-    plan, dataset = with_formats(plan, dataset, calibrate)
+    chosen = metric_of(s.metric, dataset.task)
+    plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method)
     if s.samples:
         dataset = dataset.evenly(s.samples)
-    inputs = dataset.inputs
-    reference, seconds = _reference(plan.source, inputs, s.batch)
-    started, cpu = time.perf_counter(), time.process_time()
-    outcome = Engine(plan, reading=s.tier, threads=s.threads, audit=s.audit).run(inputs, batch=s.batch, progress=progress)
-    run = {
-        "wall_seconds": round(time.perf_counter() - started, 3),
-        "cpu_seconds_per_sample": round((time.process_time() - cpu) / dataset.count, 6),
-        "reference_cpu_seconds_per_sample": round(seconds / dataset.count, 6), "batch": s.batch, "threads": s.threads,
-    }  # fmt: skip
-    document = _document(plan, dataset, metric_of(s.metric, dataset.task), reference, outcome, s)
-    return Report({**document, "run": run}, reference, outcome.outputs)
+    return _Run(plan, dataset, chosen, s).report(progress)
 
 
-def with_formats(plan: Plan, data: Dataset, calibrate: str | Path | Dataset | None) -> tuple[Plan, Dataset]:
+def _checked(s: Settings) -> Settings:
+    """Return settings that mean something."""
+    if s.tier not in ("arrays", "oracle"):
+        raise UsageError("F203", f'tier must be one of arrays, oracle, not "{s.tier}"')
+    for name in ("samples", "batch", "threads", "audit"):
+        if vars(s)[name] < (name in ("batch", "threads")):
+            raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
+    return replace(s, batch=1) if s.tier == "oracle" else s
+
+
+def with_formats(plan: Plan, data: Dataset, calibrate: str | Path | Dataset | None, method: str = "") -> tuple[Plan, Dataset]:
     """Return the plan with formats, and the samples that are left for the metric."""
     if calibrate is not None:
-        samples = dataset_for(plan, calibrate)
-        return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256), data
+        return calibrated_from(plan, calibrate, method=method), data
     if plan.calibrated:
         return plan, data
     first, rest = data.split(CALIBRATION_SAMPLES)
     source = f"the first {CALIBRATION_SAMPLES} samples of {Path(data.place).name}"
-    return calibrated(plan, first.inputs, source, data.sha256), rest
+    return calibrated(plan, first.inputs, source, data.sha256, method=method), rest
 
 
 def dataset_for(plan: Plan, data: str | Path | Dataset) -> Dataset:
     """Return data for a plan's model, read when a path is given."""
-    if isinstance(data, Dataset):
-        return data
-    p = plan.source
-    dataset = load_data(data, {p.names[v]: p.types[v] for v in p.inputs}, zeros=_states(p))
-    for name, samples in dataset.inputs.items():
-        _check_finite(name, samples, dataset.place)
-    return dataset
+    return samples_for(plan.source, data)
 
 
-def _check_finite(name: str, samples: Array, place: str) -> None:
-    if samples.dtype.kind != "f" or np.isfinite(samples).all():
-        return
-    odd = sum(not np.isfinite(x).all() for x in samples)
-    raise InputError("C102", f'the input "{name}" must be finite, not so in {odd} of {len(samples)} samples', place=place)
+class Reference:
+    """The source program in float32 on the host; `seconds` are the CPU seconds that its runs took."""
+
+    def __init__(self, p: Program, first: Mapping[str, Data]) -> None:
+        self.program, self.seconds = p, 0.0
+        self.host = HostProgram(p, p.inputs, tolerance=TOLERANCE)
+        self.host.run({v: first[p.names[v]] for v in p.inputs})  # chooses how samples are batched
+
+    def run(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
+        """Return the outputs for samples, at once."""
+        p = self.program
+        started = time.thread_time()
+        found = self.host.run({v: inputs[p.names[v]] for v in p.inputs})
+        self.seconds += time.thread_time() - started
+        return {p.names[v]: x for v, x in found.items()}
 
 
-def _states(p: Program) -> list[str]:
-    """Return the inputs that recurrent operators read as their initial state: data may leave them at zero."""
-    read = {v for n in p.nodes if n.op in RECURRENT for v in n.inputs[1:]}
-    return [p.names[v] for v in p.inputs if v in read]
+class _Run:
+    """One co-simulation, batch by batch."""
+
+    def __init__(self, plan: Plan, data: Dataset, metric: Metric, s: Settings) -> None:
+        self.plan, self.data, self.metric, self.s = plan, data, metric, s
+        self.output = plan.source.names[plan.source.outputs[0]]
+        self.done: list[Finished] = []
+        self.kept: list[tuple[Mapping[str, Data], Mapping[str, Data]]] = []
+        self.wall = self.cpu = self.reference_cpu = 0.0
+
+    def report(self, progress: Progress | None) -> Report:
+        log = None if self.s.log is None else Log(self.s.log, self._key())
+        self.done = [] if log is None else list(log.batches)
+        resumed = sum(b.samples for b in self.done)
+        try:
+            for batch in self._remaining(resumed):
+                if log is not None:
+                    log.append(batch)
+                self.done.append(batch)
+                if progress is not None:
+                    progress(batch.first + batch.samples, self.data.count)
+            scores = joined([b.reference for b in self.done]), joined([b.accelerated for b in self.done])
+            document = {**self._document(scores), "run": self._figures(resumed)}
+        finally:
+            if log is not None:
+                log.close()
+        outputs = (
+            [{n: np.concatenate([k[side][n] for k in self.kept]) for n in self.kept[0][side]} for side in (0, 1)] if self.kept else [{}, {}]
+        )
+        return Report(document, outputs[0], outputs[1], scores, self.plan)
+
+    def _key(self) -> dict[str, Any]:
+        """Return what tells this run from others that could not go on with its samples."""
+        plan = {k: v for k, v in to_json(self.plan).items() if k not in ("run", "notes", "limited", "egraph", "extraction")}
+        plan["model"] = self.plan.model["sha256"]
+        return {
+            "flexmatch": version("rewrite-compiler"), "plan": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+            "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
+            "audit": self.s.audit,
+        }  # fmt: skip
+
+    def _remaining(self, at: int) -> Iterator[Finished]:
+        """Yield what is left from a sample on; some batches of the reference run ahead, so that times do not mix."""
+        if at >= self.data.count:
+            return
+        reference = Reference(self.plan.source, self._inputs(slice(0, self.s.batch)))
+        engine = Engine(self.plan, reading=self.s.tier, threads=self.s.threads, audit=self.s.audit)
+        batch = self.s.batch
+        parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
+        ahead = self.s.threads * BATCHES_AHEAD
+        for k in range(0, len(parts), ahead):
+            chunk = parts[k : k + ahead]
+            expected = [self._reference(reference, part) for part in chunk]
+            self.reference_cpu = reference.seconds
+            yield from self._chunk(engine, chunk, expected)
+
+    def _chunk(self, engine: Engine, parts: Sequence[slice], expected: list[dict[str, Data]]) -> Iterator[Finished]:
+        wall, cpu, scoring = time.perf_counter(), time.process_time(), 0.0
+        for part, truth, found in zip(parts, expected, engine.batches(self._inputs, parts), strict=True):
+            begun = time.thread_time()
+            batch = self._finished(part, truth, found)
+            scoring += time.thread_time() - begun
+            self.wall, wall = self.wall + time.perf_counter() - wall, time.perf_counter()
+            yield batch
+        self.cpu += time.process_time() - cpu - scoring
+        self.wall += time.perf_counter() - wall
+
+    def _inputs(self, part: slice) -> dict[str, Data]:
+        return self.data.rows(part).inputs
+
+    def _reference(self, reference: Reference, part: slice) -> dict[str, Data]:
+        """Run the reference on a batch; where that fails, name the sample."""
+        try:
+            return reference.run(self._inputs(part))
+        except FlexmatchError as error:
+            for n in range(part.start, part.stop):
+                try:
+                    reference.run(self._inputs(slice(n, n + 1)))
+                except FlexmatchError as single:
+                    raise single.at(f"{self.data.place}: sample {self.data.number(n)}") from None
+            raise error.at(self.data.place) from None
+
+    def _finished(self, part: slice, reference: Mapping[str, Data], found: Outcome) -> Finished:
+        expected, got = reference[self.output], found.outputs[self.output]
+        some = self.data.rows(part)
+        try:
+            truth = truth_for(self.metric, some, expected)
+            scores = self.metric.score(expected, truth), self.metric.score(got, truth)
+        except FlexmatchError as error:
+            raise error.at(self.data.place) from None
+        if self.s.keep_outputs and self.s.log is None:
+            self.kept.append((reference, found.outputs))
+        same = None
+        if self.metric.name in ("top1", "top5", "f1"):
+            same = np.equal(*(x.reshape(len(x), -1).argmax(1) for x in (expected, got)))
+        return Finished(part.start, *scores, found.statistics, found.numerics, found.instructions, found.host_batching, same)
+
+    def _figures(self, resumed: int) -> dict[str, Any]:
+        ran = self.data.count - resumed
+        return {
+            "wall_seconds": round(self.wall, 3), "cpu_seconds_per_sample": round(self.cpu / ran, 6) if ran else None,
+            "reference_cpu_seconds_per_sample": round(self.reference_cpu / ran, 6) if ran else None, "batch": self.s.batch,
+            "threads": self.s.threads, "resumed_samples": resumed,
+        }  # fmt: skip
+
+    def _document(self, scores: tuple[Scores, Scores]) -> dict[str, Any]:
+        plan, data, metric = self.plan, self.data, self.metric
+        statistics, numerics = summed([b.statistics for b in self.done]), merged_numerics([b.numerics for b in self.done])
+        found = paired(metric, *scores)
+        same = [b.same for b in self.done if b.same is not None]
+        why = dict.fromkeys(w for b in self.done for w in b.host_batching)
+        drift = [(o.id, numerics[o.id].cumulative if o.id in numerics else None) for o in plan.offloads]
+        return {
+            "schema": SCHEMA,
+            "model": {"path": Path(plan.model["path"]).name, "sha256": plan.model["sha256"]},
+            "targets": [t.name for t in plan.targets],
+            "metric": metric.name,
+            "lower_is_better": metric.lower_is_better,
+            "samples": data.count,
+            "data": {"source": Path(data.place).name, "sha256": data.sha256},
+            "calibration": None if plan.calibration is None else {k: v for k, v in vars(plan.calibration).items() if k != "tensors"},
+            "reference": {"value": metric.value(scores[0])},
+            "accelerated": {"value": metric.value(scores[1])},
+            "paired": {
+                **vars(found), "mcnemar": None if found.mcnemar is None else vars(found.mcnemar),
+                "same_predictions": float(np.mean(np.concatenate(same))) if same else None,
+            },
+            "offloads": [_offload(plan, n, statistics, numerics) for n in range(len(plan.offloads))],
+            "first_diverging": first_diverging(drift, DIVERGED),
+            "simulator": {
+                "tier": self.s.tier,
+                "audited": sum(x.audited for x in statistics.values()),
+                "audit_mismatches": sum(x.audit_mismatches for x in statistics.values()),
+                "instructions": sum(b.instructions for b in self.done),
+            },
+            "compared_samples": min(COMPARED_SAMPLES, data.count),
+            "warnings": [f"{w.code}: {w.sentence}" for w in data.warnings],
+            "notes": [*plan.notes, *(f"host part ran one sample at a time: {w}" for w in why)],
+        }  # fmt: skip
 
 
-def _reference(p: Program, inputs: Mapping[str, Array], batch: int) -> tuple[dict[str, Data], float]:
-    """Return the outputs of the source program in float32, and the CPU seconds they took."""
-    host = HostProgram(p, p.inputs, tolerance=TOLERANCE)
-    count = len(next(iter(inputs.values())))
-    host.run({v: inputs[p.names[v]][:batch] for v in p.inputs})  # builds the session
-    started = time.process_time()
-    parts = [host.run({v: inputs[p.names[v]][at : at + batch] for v in p.inputs}) for at in range(0, count, batch)]
-    seconds = time.process_time() - started
-    return {p.names[v]: np.concatenate([part[v] for part in parts]) for v in p.outputs}, seconds
-
-
-def _document(plan: Plan, data: Dataset, metric: Metric, reference: Mapping[str, Data], outcome: Outcome, s: Settings) -> dict[str, Any]:
-    scores = _scores(plan, data, metric, reference, outcome)
-    first, second = (metric.value(x) for x in scores)
-    found = paired(metric, *scores)
-    output = plan.source.names[plan.source.outputs[0]]
-    same = _same_predictions(reference[output], outcome.outputs[output]) if metric.name in ("top1", "top5") else None
-    return {
-        "schema": SCHEMA,
-        "model": {"path": Path(plan.model["path"]).name, "sha256": plan.model["sha256"]},
-        "targets": [t.name for t in plan.targets],
-        "metric": metric.name,
-        "samples": data.count,
-        "data": {"source": Path(data.place).name, "sha256": data.sha256},
-        "calibration": None if plan.calibration is None else vars(plan.calibration),
-        "reference": {"value": first},
-        "accelerated": {"value": second},
-        "paired": {**vars(found), "same_predictions": same},
-        "offloads": [_offload(o.id, outcome.statistics[o.id]) for o in plan.offloads],
-        "simulator": {
-            "tier": s.tier,
-            "audited": sum(x.audited for x in outcome.statistics.values()),
-            "audit_mismatches": sum(x.audit_mismatches for x in outcome.statistics.values()),
-            "instructions": outcome.instructions,
-        },
-        "compared_samples": min(COMPARED_SAMPLES, data.count),
-        "notes": [*plan.notes, *(f"host part ran one sample at a time: {why}" for why in outcome.host_batching)],
-    }
-
-
-def _scores(plan: Plan, data: Dataset, metric: Metric, reference: Mapping[str, Data], outcome: Outcome) -> tuple[Scores, Scores]:
-    output = plan.source.names[plan.source.outputs[0]]
-    try:
-        truth = truth_for(metric, data, reference[output])
-        return metric.score(reference[output], truth), metric.score(outcome.outputs[output], truth)
-    except FlexmatchError as error:
-        raise error.at(data.place) from None
-
-
-def _same_predictions(a: Data, b: Data) -> float:
-    flat = [x.reshape(len(x), -1).argmax(1) for x in (a, b)]
-    return float(np.mean(flat[0] == flat[1]))
-
-
-def _offload(key: str, s: Statistics) -> dict[str, Any]:
+def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics: Mapping[str, OffloadNumerics]) -> dict[str, Any]:
+    o = plan.offloads[n]
+    s, seen = statistics[o.id], numerics.get(o.id, OffloadNumerics())
     relative = (s.squared_error / s.squared_reference) ** 0.5 if s.squared_reference else None
     return {
-        "id": key, "relative_error": relative, "max_abs_error": s.max_abs_error if s.compared else None,
+        "id": o.id, "relative_error": relative, "cumulative_error": seen.cumulative,
+        "max_abs_error": s.max_abs_error if s.compared else None,
         "saturated": s.saturated / s.values if s.values else 0.0, "range_in": list(s.range_in), "range_out": list(s.range_out),
+        "tensors": [tensor_document(name, o.formats[name], t) for name, t in seen.tensors.items()],
     }  # fmt: skip

@@ -1,39 +1,61 @@
 """Metrics: how good the outputs for a data set are, sample by sample, and whether two runs differ.
 
-A metric gives each sample a score and a weight; its value is made from their weighted mean (or their maximum). Two runs
-on the same samples are compared pairwise, so that what both do to a sample alike drops out.
+A metric gives each sample a score and a weight; its value is made from their weighted mean, or from all samples at once.
+Two runs on the same samples are compared pairwise, so that what both do to a sample alike drops out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..data.dataset import CLASSIFICATION, LANGUAGE_MODEL, Dataset
 from ..errors import InputError, UsageError
 from ..ir.program import Data
-from .data import CLASSIFICATION, LANGUAGE_MODEL, Dataset
-from .tango import Interval, difference_of_proportions
+from .own_metric import own_scores
+from .paired import Interval, difference_of_proportions, exact_difference, mcnemar
 
-LABELS, TARGETS, REFERENCE = "labels", "targets", "the reference's outputs"
+LABELS, TARGETS, REFERENCE, ANY = "labels", "targets", "the reference's outputs", "what the data has"
 RESAMPLES, SEED = 2000, 0
 NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One score and one weight a sample; `peak` is the range of the true values, for psnr. A NaN counts as the worst score."""
+    """One score and one weight a sample; `ends` are the least and largest true value, for psnr. A NaN counts as the worst score.
+
+    `classes` are the predicted and the true class of each sample, for metrics that are no mean of scores.
+    """
 
     values: Data
     weights: Data
-    peak: float = 1.0
+    ends: tuple[float, float] = (0.0, 1.0)
+    classes: Data | None = None
+
+    @property
+    def peak(self) -> float:
+        """The range of the true values."""
+        return self.ends[1] - self.ends[0]
+
+    def take(self, indices: Data) -> Scores:
+        """Return the scores of some samples."""
+        classes = None if self.classes is None else self.classes[indices]
+        return Scores(self.values[indices], self.weights[indices], self.ends, classes)
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """Return the scores of several batches, one after the other."""
+    ends = min(s.ends[0] for s in parts), max(s.ends[1] for s in parts)
+    classes = None if parts[0].classes is None else np.concatenate([s.classes for s in parts if s.classes is not None])
+    return Scores(np.concatenate([s.values for s in parts]), np.concatenate([s.weights for s in parts]), ends, classes)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: what it compares outputs with, how it scores samples, how their mean becomes its value."""
+    """A metric: what it compares outputs with, how it scores samples, how their mean becomes its value; `whole` takes all at once."""
 
     name: str
     against: str
@@ -42,12 +64,27 @@ class Metric:
     lower_is_better: bool = True
     is_proportion: bool = False
     is_maximum: bool = False
+    whole: Callable[[Scores], float] | None = None
 
     def value(self, scores: Scores) -> float:
         """Return the value over all samples."""
         if self.is_maximum:
             return float(scores.values.max())
+        if self.whole is not None:
+            return self.whole(scores)
         return self.finish(float(scores.values.sum() / scores.weights.sum()), scores.peak)
+
+    def loss(self, first: float, second: float) -> float:
+        """Return by how much the second value is worse than the first."""
+        return second - first if self.lower_is_better else first - second
+
+
+@dataclass(frozen=True)
+class Exact:
+    """McNemar's exact test of the samples that changed, and the exact interval of the difference given their number."""
+
+    p_value: float
+    interval: Interval
 
 
 @dataclass(frozen=True)
@@ -60,20 +97,26 @@ class Paired:
     better: int
     worse: int
     same: int
+    mcnemar: Exact | None = None
 
 
 def metric_of(name: str, task: str = "") -> Metric:
-    """Return a metric by name, or the usual one of a task when the name is empty; UsageError lists the names."""
+    """Return a metric by name, the usual one of a task when the name is empty, or one of the user's own, MODULE:FUNCTION."""
     usual = {CLASSIFICATION: "top1", LANGUAGE_MODEL: "perplexity"}
     chosen = name or usual.get(task, "max-relative-error")
-    if chosen not in METRICS:
-        raise UsageError("F203", f'there is no metric called "{chosen}"', help=f"known: {', '.join(METRICS)}")
-    return METRICS[chosen]
+    if chosen in METRICS:
+        return METRICS[chosen]
+    if ":" not in chosen:
+        raise UsageError("F203", f'there is no metric called "{chosen}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
+    scores, lower_is_better = own_scores(chosen)
+    return Metric(chosen, ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower_is_better)
 
 
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
     """Return what the metric compares outputs with; targets, where the data has them, come before the reference's outputs."""
-    if metric.against == REFERENCE:
+    if metric.against == ANY and data.labels is not None:
+        return data.labels
+    if metric.against in (REFERENCE, ANY):
         return reference if data.targets is None else data.targets
     found = data.labels if metric.against == LABELS else data.targets
     if found is None:
@@ -91,7 +134,8 @@ def paired(metric: Metric, first: Scores, second: Scores) -> Paired:
     better, worse = int((gain > 0).sum()), int((gain < 0).sum())
     difference = _difference(metric.value(first), metric.value(second))
     interval, method = _interval(metric, first, second, better, worse)
-    return Paired(difference, interval, method, better, worse, len(gain) - better - worse)
+    of_pairs = Exact(mcnemar(better, worse), exact_difference(better, worse, len(gain))) if metric.is_proportion else None
+    return Paired(difference, interval, method, better, worse, len(gain) - better - worse, of_pairs)
 
 
 def _difference(first: float, second: float) -> float:
@@ -112,8 +156,7 @@ def _bootstrap(metric: Metric, first: Scores, second: Scores) -> Interval:
     found = np.empty(RESAMPLES)
     for k in range(RESAMPLES):
         drawn = random.integers(0, n, n)
-        ends = [metric.value(Scores(s.values[drawn], s.weights[drawn], s.peak)) for s in (first, second)]
-        found[k] = _difference(*ends)
+        found[k] = _difference(*(metric.value(s.take(drawn)) for s in (first, second)))
     low, high = np.quantile(found, [0.025, 0.975], method="inverted_cdf")
     return float(low), float(high)
 
@@ -166,7 +209,35 @@ def _worst_if_nan(errors: Data) -> Data:
 
 def _squared_error(outputs: Data, truth: Data) -> Scores:
     found, wanted = _flat(outputs, truth)
-    return Scores(_worst_if_nan(((found - wanted) ** 2).sum(axis=1)), np.full(len(found), float(found.shape[1])), float(np.ptp(wanted)))
+    ends = float(wanted.min()), float(wanted.max())
+    return Scores(_worst_if_nan(((found - wanted) ** 2).sum(axis=1)), np.full(len(found), float(found.shape[1])), ends)
+
+
+def _cosine(outputs: Data, truth: Data) -> Scores:
+    """Cosine of the angle between the outputs of a sample and the true ones; two that are both zero agree."""
+    found, wanted = _flat(outputs, truth)
+    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosines = np.where((found == wanted).all(axis=1), 1.0, (found * wanted).sum(axis=1) / lengths)
+    return Scores(np.where(np.isnan(cosines), -1.0, cosines), np.ones(len(found)))
+
+
+def _classified(outputs: Data, labels: Data) -> Scores:
+    """Whether the class is right, and both classes; a sample with a NaN has a class of its own."""
+    right = _ranks(outputs, labels) == 0
+    logits = outputs.reshape(len(outputs), -1)
+    predicted = np.where(np.isnan(logits.astype(np.float64)).any(axis=1), -1, logits.argmax(axis=1))
+    return Scores(right.astype(float), np.ones(len(outputs)), classes=np.stack([predicted, labels], axis=1).astype(np.int64))
+
+
+def _f1(scores: Scores) -> float:
+    """Return the mean over the true classes of 2·TP / (2·TP + FP + FN)."""
+    assert scores.classes is not None
+    predicted, true = scores.classes.T
+    classes = int(scores.classes.max()) + 1
+    hits, guesses, members = (np.bincount(x, minlength=classes) for x in (true[predicted == true], predicted[predicted >= 0], true))
+    present = members > 0
+    return float(np.mean(2 * hits[present] / (guesses + members)[present]))
 
 
 def _relative_error(outputs: Data, truth: Data) -> Scores:
@@ -194,9 +265,11 @@ METRICS = {
     for m in (
         Metric("top1", LABELS, _top(1), lower_is_better=False, is_proportion=True),
         Metric("top5", LABELS, _top(5), lower_is_better=False, is_proportion=True),
+        Metric("f1", LABELS, _classified, lower_is_better=False, whole=_f1),
         Metric("perplexity", TARGETS, _negative_log_likelihood, _perplexity),
         Metric("mse", REFERENCE, _squared_error),
         Metric("psnr", REFERENCE, _squared_error, _psnr),
+        Metric("cosine", REFERENCE, _cosine, lower_is_better=False),
         Metric("max-relative-error", REFERENCE, _relative_error, is_maximum=True),
     )
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
+from ..compile.calibrate import float_program
 from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
 from ..compile.plan import Offload, Plan, tensors_of
@@ -18,20 +19,23 @@ from ..ir.program import Data, Value
 from ..lang.named import Data as Array
 from ..target import SimulatedDevice, SimulatedStream, body_of, simulated_device
 from .audit import Audit
+from .numerics import OffloadNumerics
 from .segments import Segment, segments
 
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
 Progress = Callable[[int, int], None]
+Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
 
 
 @dataclass
 class Outcome:
-    """The outputs for all samples, and what each offload saw."""
+    """The outputs for some samples, and what each offload saw."""
 
     outputs: dict[str, Data]
     statistics: dict[str, Statistics]
     instructions: int
     host_batching: tuple[str, ...] = ()
+    numerics: dict[str, OffloadNumerics] = field(default_factory=dict)
 
 
 @dataclass
@@ -44,6 +48,7 @@ class Engine:
     audit: int = 0  # results of each offload computed again by the oracle
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
+    compared: int = COMPARED_SAMPLES
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
@@ -63,72 +68,131 @@ class Engine:
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
         """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
-        batch = 1 if self.reading == "oracle" else batch
         samples = min(len(x) for x in inputs.values())
+        batch = 1 if self.reading == "oracle" else batch
         parts = [slice(at, min(at + batch, samples)) for at in range(0, samples, batch)]
-        results: list[tuple[dict[Value, Data], dict[str, Statistics], int]] = []
-        first = self._batch(inputs, parts[0])  # chooses how host parts are batched, before threads share them
-        results.append(first)
-        with ThreadPoolExecutor(self.threads) as pool:
-            for n, found in enumerate(pool.map(lambda part: self._batch(inputs, part), parts[1:]), 2):
-                results.append(found)
-                if progress is not None:
-                    progress(min(n * batch, samples), samples)
-        return self._outcome(results)
+        results = []
+        for n, found in enumerate(self.batches(lambda part: {name: x[part] for name, x in inputs.items()}, parts)):
+            results.append(found)
+            if progress is not None and n:
+                progress(parts[n].stop, samples)
+        return together(results)
 
-    def _outcome(self, results: Sequence[tuple[dict[Value, Data], dict[str, Statistics], int]]) -> Outcome:
-        p = self.plan.program
-        outputs = {p.names[v]: np.concatenate([found[v] for found, _, _ in results]) for v in p.outputs}
-        statistics = {o.id: Statistics() for o in self.plan.offloads}
-        for _, seen, _ in results:
-            for key, s in seen.items():
-                statistics[key].merge(s)
+    def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
+        """Yield what each part of the samples gives, in order; the first one alone, because it chooses how host parts are batched."""
+        if not parts:
+            return
+        yield self._batch(take, parts[0])
+        pool = ThreadPoolExecutor(self.threads)
+        try:
+            yield from pool.map(lambda part: self._batch(take, part), parts[1:])
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    @property
+    def host_batching(self) -> tuple[str, ...]:
+        """Why host parts run one sample at a time."""
         why = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
-        return Outcome(outputs, statistics, sum(n for _, _, n in results), tuple(dict.fromkeys(why)))
+        return tuple(dict.fromkeys(why))
 
-    def _batch(self, inputs: Mapping[str, Data], part: slice) -> tuple[dict[Value, Data], dict[str, Statistics], int]:
+    def _batch(self, take: Take, part: slice) -> Outcome:
         p = self.plan.program
-        values: dict[Value, Data] = {v: inputs[p.names[v]][part] for v in p.inputs}
-        samples = len(next(iter(values.values())))
+        inputs = take(part)
+        values: dict[Value, Data] = {v: inputs[p.names[v]] for v in p.inputs}
+        samples = part.stop - part.start
         devices: dict[str, SimulatedDevice | SimulatedStream] = {}
         seen: dict[str, Statistics] = {}
+        look = _Look(self, values, samples, part.start)
         for segment, host in self.steps:
             if host is not None:
                 values.update(host.run({v: values[v] for v in host.program.inputs}))
             for o in segment.offloads:
                 if o.target.name not in devices:
                     devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
-                results, seen[o.id] = self._offload(o, devices[o.target.name], values, COMPARED_SAMPLES - part.start)
+                results, seen[o.id] = self._offload(o, devices[o.target.name], values, look)
                 values.update(zip(o.node.outputs, results, strict=True))
             for v in segment.dead:
                 values.pop(v, None)
-        outputs = {v: values[v] if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs}
-        return outputs, seen, sum(d.sim.executed for d in devices.values())
+        found = {v: values[v] if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs}
+        outputs = {p.names[v]: x for v, x in found.items()}
+        return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), self.host_batching, look.numerics)
 
     def _offload(
-        self, o: Offload, device: SimulatedDevice | SimulatedStream, values: Mapping[Value, Data], compared: int
+        self, o: Offload, device: SimulatedDevice | SimulatedStream, values: Mapping[Value, Data], look: _Look
     ) -> tuple[tuple[Data, ...], Statistics]:
         moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
         prepared = self.prepared[o.id]
-        audit = Audit(self.audit, self.ilas[o.target.name]) if compared == COMPARED_SAMPLES and self.audit else None
+        audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit else None
         results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
-        self._compare(o, moving, [r[: max(compared, 0)] for r in results], seen)
+        look.at(o, moving, results, seen)
         return results, seen
 
-    def _compare(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], seen: Statistics) -> None:
-        """Compare an offload's first result with its meaning in float64 on the same operands, for the first samples."""
-        p = self.plan.program
+
+class _Look:
+    """Compares offloads with float values for the samples of a batch that are among the first ones of the run."""
+
+    def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int) -> None:
+        self.engine, self.start = engine, start
+        self.count = max(min(engine.compared - start, samples), 0)
+        self.numerics: dict[str, OffloadNumerics] = {}
+        self.true: Mapping[Value, Data] = {}
+        offloads = engine.plan.offloads
+        if self.count and offloads:
+            p = engine.plan.program
+            wanted = tuple(dict.fromkeys(o.node.outputs[0] for o in offloads))
+            host = HostProgram(replace(float_program(engine.plan), outputs=wanted), p.inputs)
+            self.true = host.one_by_one({v: x[: self.count] for v, x in inputs.items()}, self.count)
+
+    def at(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], seen: Statistics) -> None:
+        """Compare an offload's first result with its meaning in float64 on the same operands, and with the float32 run."""
+        if not self.count:
+            return
+        p = self.engine.plan.program
         body = body_of(o.mapping, [p.types[v] for v in o.node.inputs], dict(o.node.attributes))
-        constants = self.prepared[o.id].constants
-        for n in range(len(results[0])):
+        constants = self.engine.prepared[o.id].constants
+        numerics = self.numerics[o.id] = OffloadNumerics()
+        result = o.mapping.axes.result
+        if not self.start:
+            for name, x in constants.items():
+                numerics.see(name, x, o.formats[name])
+        for n in range(self.count):
             operands = {
                 v: (moving[name][n] if name in moving else constants[name])
                 for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
             }
-            expected = evaluate(body, operands)
-            true = expected[body.outputs[0]]
+            true = evaluate(body, operands)[body.outputs[0]]
             error = results[0][n].astype(np.float64) - true
             seen.squared_error += float(np.vdot(error, error))
             seen.squared_reference += float(np.vdot(true, true))
             seen.max_abs_error = max(seen.max_abs_error, float(np.max(np.abs(error), initial=0)))
             seen.compared += 1
+            for name, x in moving.items():
+                numerics.see(name, x[n], o.formats[name])
+            numerics.see_result(result, true, results[0][n], o.formats[result])
+            numerics.drift(results[0][n], self.true[o.node.outputs[0]][n])
+
+
+def together(results: Sequence[Outcome]) -> Outcome:
+    """Return what several batches gave, as one outcome."""
+    outputs = {name: np.concatenate([found.outputs[name] for found in results]) for name in results[0].outputs}
+    statistics, numerics = summed([r.statistics for r in results]), merged_numerics([r.numerics for r in results])
+    why = tuple(dict.fromkeys(w for r in results for w in r.host_batching))
+    return Outcome(outputs, statistics, sum(r.instructions for r in results), why, numerics)
+
+
+def summed(parts: Sequence[Mapping[str, Statistics]]) -> dict[str, Statistics]:
+    """Return the statistics of several batches together, added in order."""
+    found: dict[str, Statistics] = {}
+    for part in parts:
+        for key, s in part.items():
+            found.setdefault(key, Statistics()).merge(s)
+    return found
+
+
+def merged_numerics(parts: Sequence[Mapping[str, OffloadNumerics]]) -> dict[str, OffloadNumerics]:
+    """Return the numerics of several batches together, added in order."""
+    found: dict[str, OffloadNumerics] = {}
+    for part in parts:
+        for key, n in part.items():
+            found.setdefault(key, OffloadNumerics()).merge(n)
+    return found

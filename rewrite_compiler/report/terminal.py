@@ -20,6 +20,7 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         ("matching", f"{stop} after {counted(egraph['rounds'], 'round')} · {egraph['e_nodes']:,} e-nodes"),
         *_labelled("plan", offload_texts(document)),
         *_labelled("tiled", tiled_texts(document["offloads"])),
+        *_labelled("cost", cost_texts(document["offloads"])),
         *_labelled("not sent", reason_texts(document["host"])),
         *(("limited", text) for text in document["limited"]),
         *(("note", text) for text in (*document["notes"], *_unchecked(document.get("run", {})))),
@@ -59,6 +60,24 @@ def _kinds(counts: Mapping[str, int]) -> str:
 def share(part: float, whole: float) -> str:
     """Return a percentage, or a dash of nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "–"
+
+
+def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return one line a target: what its offloads cost there, and what they would take on the host."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for o in offloads:
+        if o["cost"] is not None:
+            groups.setdefault(o["target"], []).append(o["cost"])
+    return [_cost_text(target, costs) for target, costs in groups.items()]
+
+
+def _cost_text(target: str, costs: list[Mapping[str, Any]]) -> str:
+    total = {key: sum(c[key] for c in costs) for key in ("cycles", "transfer_cycles", "bytes", "nanoseconds", "host_nanoseconds")}
+    guessed = ", estimated" if any(c["estimated"] for c in costs) else ""
+    time, host = (f"{total[key] / 1000:,.1f} µs" for key in ("nanoseconds", "host_nanoseconds"))
+    loads = share(total["transfer_cycles"], total["cycles"])
+    cycles = f"{total['cycles']:,} cycles on {target}{guessed}, {loads} of them transfers"
+    return f"{cycles} · {total['bytes']:,} bytes · {time}; on the host {host}"
 
 
 def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -122,6 +141,7 @@ def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
     """Return a co-simulation for people: the metric on host and accelerator, the paired difference, the worst offloads."""
     reference, accelerated, metric = document["reference"]["value"], document["accelerated"]["value"], document["metric"]
     run, simulator = document["run"], document["simulator"]
+    resumed = run.get("resumed_samples", 0)
     targets = ", ".join(document["targets"]) or "host"
     speed = f"{simulator['tier']} · {counted(simulator['instructions'], 'instruction')} · {run['wall_seconds']:.1f} s"
     rows = [
@@ -131,10 +151,22 @@ def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
         ("simulator", speed),
         *([("audited", _audited(simulator))] if simulator["audited"] else []),
         *_labelled("worst", worst_texts(document["offloads"])),
+        ("diverges", diverging_text(document)),
+        ("resumed", f"{resumed} of these samples are from the log of an interrupted run" if resumed else ""),
+        *(("warning", text) for text in document.get("warnings", ())),
         *(("note", text) for text in document["notes"]),
         ("next", following),
     ]
     return table(rows)
+
+
+def diverging_text(document: Mapping[str, Any]) -> str:
+    """Return the first offload that is far from the float32 run, or nothing."""
+    first = document.get("first_diverging")
+    if first is None:
+        return ""
+    error, threshold = (100 * first[key] for key in ("relative_error", "threshold"))
+    return f"{first['offload']} is the first offload {error:.1f}% away from the float32 run (more than {threshold:g}%)"
 
 
 def change(paired: Mapping[str, Any]) -> str:
@@ -160,7 +192,16 @@ def _saturated(o: Mapping[str, Any]) -> str:
 
 def _agreement(document: Mapping[str, Any]) -> str:
     same = document["paired"].get("same_predictions")
-    return "" if same is None else f" · {100 * same:.1f}% same predictions"
+    text = "" if same is None else f" · {100 * same:.1f}% same predictions"
+    return text + _changed(document["paired"])
+
+
+def _changed(paired: Mapping[str, Any]) -> str:
+    """Return how many samples got better and worse, and how likely that is by chance."""
+    test = paired.get("mcnemar")
+    if test is None or not paired["better"] + paired["worse"]:
+        return ""
+    return f" · {paired['better']} better, {paired['worse']} worse (McNemar p = {number(test['p_value'])})"
 
 
 def number(x: float | None, *, signed: bool = False) -> str:

@@ -52,17 +52,18 @@ class _Build:
         return value_of(a, self.binding) if isinstance(a, Expr) else a
 
 
-def inlined(p: Program, body: Callable[[Node], Program]) -> Program:
-    """Return the program with every device operation replaced by its meaning; values of the program keep their numbers."""
+def inlined(p: Program, body: Callable[[Node], Program | None]) -> Program:
+    """Return the program with device operations replaced by their meaning (None keeps one); values of the program keep their numbers."""
     made = Builder(p.name)
     made.types, made.names = list(p.types), list(p.names)
     made.inputs, made.constants = list(p.inputs), dict(p.constants)
     made.sources, made.opaque, made.absorbed = list(p.sources), dict(p.opaque), dict(p.absorbed)
     for node in p.nodes:
-        if node.operator is not None or node.op == OPAQUE:
+        meaning = None if node.operator is not None or node.op == OPAQUE else body(node)
+        if meaning is None:
             made.node(node)
             continue
-        for inner in _placed(made, body(node), node):
+        for inner in _placed(made, meaning, node):
             made.node(inner)
     return made.finish(p.outputs)
 

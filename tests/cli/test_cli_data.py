@@ -38,11 +38,11 @@ BAD: dict[str, tuple[Callable[[Any, Any], Arrays], str]] = {
     ),
     "not a number": (
         lambda x, labels: {"x": spoilt(x, 40, np.nan), "labels": labels},
-        'error[C102]: the input "x" must be finite, not so in 1 of 48 samples\n  help: remove NaN and infinity',
+        'error[C102]: the input "x" must be finite, not so in 1 of 48 samples, first in sample 40\n  help: remove NaN and infinity',
     ),
     "infinity": (
         lambda x, labels: {"x": spoilt(x, 0, -np.inf), "labels": labels},
-        'error[C102]: the input "x" must be finite, not so in 1 of 48 samples\n  help: remove NaN and infinity',
+        'error[C102]: the input "x" must be finite, not so in 1 of 48 samples, first in sample 0\n  help: remove NaN and infinity',
     ),
     "fewer labels": (
         lambda x, labels: {"x": x, "labels": labels[:9]},
@@ -134,7 +134,7 @@ def test_more_samples_than_there_are(folder: Path) -> None:
 
 def test_metrics_that_do_not_exist_or_do_not_apply(folder: Path) -> None:
     command = ("cosim", "ready.json", "--data", "test.npz", "--metric")
-    said = 'error[F203]: there is no metric called "bogus"\n  help: known: top1, top5, perplexity, mse, psnr, max-relative-error'
+    said = 'error[F203]: there is no metric called "bogus"\n  help: known: top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error, or MODULE:FUNCTION'
     refused(flexmatch(*command, "bogus"), 2, said)
     said = f"test.npz: error[C100]: metric perplexity needs targets, which the data does not have{SAYS}"
     refused(flexmatch(*command, "perplexity"), 3, said)

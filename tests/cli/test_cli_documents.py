@@ -19,8 +19,8 @@ OFFLOAD = {
     "resident", "cost",
 }  # fmt: skip
 COSIM = {
-    "schema", "model", "targets", "metric", "samples", "data", "calibration", "reference", "accelerated", "paired", "offloads",
-    "simulator", "compared_samples", "notes", "run",
+    "schema", "model", "targets", "metric", "lower_is_better", "samples", "data", "calibration", "reference", "accelerated", "paired",
+    "offloads", "first_diverging", "simulator", "compared_samples", "warnings", "notes", "run",
 }  # fmt: skip
 NOT_BUILT = ("parts", "certificate", "resident", "cost")
 
@@ -38,7 +38,7 @@ def test_the_plan_has_the_keys_of_its_contract(folder: Path) -> None:
     assert set(plan["model"]) == {"path", "sha256", "ops", "opset"}
     assert (plan["model"]["path"], plan["model"]["ops"], plan["model"]["opset"]) == ("app.onnx", 3, 17)
     assert [set(t) for t in plan["targets"]] == [{"name", "parameters", "sha256"}]
-    assert set(plan["calibration"]) == {"source", "sha256", "samples", "method"}
+    assert set(plan["calibration"]) == {"source", "sha256", "samples", "method", "tensors"}
     assert plan["calibrated"] is True
     for o in plan["offloads"]:
         assert set(o) == OFFLOAD
@@ -60,7 +60,9 @@ def test_the_co_simulation_has_the_keys_of_its_contract(folder: Path) -> None:
     assert (report["samples"], report["metric"], report["targets"]) == (48, "top1", ["flexasr"])
     assert {"difference", "interval", "better", "worse", "same_predictions"} <= set(report["paired"])
     for o in report["offloads"]:
-        assert set(o) == {"id", "relative_error", "max_abs_error", "saturated", "range_in", "range_out"}
+        assert set(o) == {
+            "id", "relative_error", "cumulative_error", "max_abs_error", "saturated", "range_in", "range_out", "tensors",
+        }  # fmt: skip
     assert set(report["simulator"]) == {"tier", "audited", "audit_mismatches", "instructions"}
     assert {"wall_seconds", "cpu_seconds_per_sample", "reference_cpu_seconds_per_sample", "batch", "threads"} <= set(report["run"])
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.cosim.data import load_data
-from rewrite_compiler.cosim.metrics import METRICS, NORMAL_95, Scores, metric_of, paired, truth_for
-from rewrite_compiler.cosim.tango import difference_of_proportions
+from rewrite_compiler.cosim.metrics import METRICS, NORMAL_95, Scores, joined, metric_of, paired, truth_for
+from rewrite_compiler.cosim.paired import difference_of_proportions, exact_difference, mcnemar
+from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import reference
@@ -56,6 +56,78 @@ def test_errors_against_true_values() -> None:
     assert value("psnr", np.array([[np.nan, 1.0]]), wanted[:1]) == -math.inf
 
 
+def test_cosine_and_f1_by_hand() -> None:
+    assert value("cosine", [[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]], [[4.0, 3.0], [0.0, 0.0], [0.0, 2.0]]) == pytest.approx((0.96 + 1 + 0) / 3)
+    assert value("cosine", [[np.nan, 1.0]], [[1.0, 1.0]]) == -1
+    logits = np.eye(3)[[0, 1, 1, 2, 0]]
+    # class 0: one hit, two guesses, one member; class 1: one, two, three; class 2: one, one, one
+    assert value("f1", logits, [0, 1, 0, 2, 1]) == pytest.approx(np.mean([2 / 4, 2 / 4, 2 / 2]))
+    assert value("f1", np.full((2, 3), np.nan), [0, 1]) == 0
+
+
+def test_f1_of_parts_is_that_of_the_whole() -> None:
+    random = np.random.default_rng(3)
+    logits, labels = random.normal(size=(60, 5)), random.integers(0, 4, 60)
+    metric = METRICS["f1"]
+    parts = joined([metric.score(logits[k : k + 7], labels[k : k + 7]) for k in range(0, 60, 7)])
+    assert metric.value(parts) == value("f1", logits, labels)
+    found = paired(metric, parts, metric.score(logits[:, ::-1], labels))
+    assert found.interval is not None
+    assert found.interval[0] <= found.difference <= found.interval[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 12), st.integers(0, 12))
+def test_mcnemar_is_the_exact_binomial(better: int, worse: int) -> None:
+    n = better + worse
+    chances = [math.comb(n, k) / 2**n for k in range(n + 1)]
+    wanted = sum(p for k, p in enumerate(chances) if abs(k - n / 2) >= abs(better - n / 2) - 1e-9)
+    assert mcnemar(better, worse) == pytest.approx(min(1, wanted))
+    low, high = exact_difference(better, worse, n + 5)
+    assert low <= (better - worse) / (n + 5) <= high
+    if better:
+        p = (low * (n + 5) / n + 1) / 2
+        assert sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(better, n + 1)) == pytest.approx(0.025, abs=1e-6)
+    if worse:
+        p = (high * (n + 5) / n + 1) / 2
+        assert sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(better + 1)) == pytest.approx(0.025, abs=1e-6)
+
+
+OWN = """
+import numpy as np
+def near(outputs, truth):
+    return (abs(outputs.reshape(len(truth), -1).max(1) - truth) < 1).astype(float)
+def bad(outputs, truth):
+    return {}["no such key"]
+def short(outputs, truth):
+    return 1.0
+near.lower_is_better = False
+not_a_function = 3
+"""
+
+
+def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(OWN, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine:near", "mine.py:near", f"{tmp_path}/mine.py:near"):
+        metric = metric_of(name)
+        assert (metric.name, metric.lower_is_better) == (name, False)
+        assert metric.value(metric.score(np.array([[1.0, 2.0], [5.0, 1.0]]), np.array([2, 1]))) == 0.5
+    assert refusal(lambda: metric_of("mine.py:bad").score(np.zeros((2, 1)), np.zeros(2))) == (
+        "mine.py:6: error[C108]: metric bad failed: KeyError: 'no such key'"
+    )
+    assert refusal(lambda: metric_of("mine.py:short").score(np.zeros((2, 1)), np.zeros(2))) == (
+        "mine.py: error[C108]: metric short must return one number for each of 2 samples, not []"
+    )
+    assert refusal(lambda: metric_of("mine:none")).startswith('error[F203]: mine.py has no function "none"')
+    assert refusal(lambda: metric_of("mine:not_a_function")).startswith('error[F203]: mine.py has no function "not_a_function"')
+    assert refusal(lambda: metric_of("nothing_of_this_name:f")).startswith('error[F203]: there is no module "nothing_of_this_name"')
+    (tmp_path / "broken.py").write_text("1 / 0\n", "utf-8")
+    assert refusal(lambda: metric_of("broken:f")) == (
+        "broken.py:1: error[R100]: the metric file cannot be imported: ZeroDivisionError: division by zero"
+    )
+
+
 def test_the_usual_metric_of_a_task() -> None:
     assert [metric_of("", t).name for t in ("classification", "language model", "none")] == ["top1", "perplexity", "max-relative-error"]
     assert metric_of("mse", "classification").name == "mse"
@@ -69,7 +141,8 @@ def refusal(make: Any) -> str:
 
 def test_refusals_are_sentences(tmp_path: Path) -> None:
     assert refusal(lambda: metric_of("top2")) == (
-        'error[F203]: there is no metric called "top2"\n  help: known: top1, top5, perplexity, mse, psnr, max-relative-error'
+        'error[F203]: there is no metric called "top2"\n'
+        '  help: known: top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error, or MODULE:FUNCTION'
     )
     assert refusal(lambda: value("top1", LOGITS, [0, 1, 2, 3])) == "error[C100]: labels must be below the 3 classes of the model, not 3"
     assert refusal(lambda: value("perplexity", np.zeros((1, 2, 3)), [[0, 3]])) == "error[C100]: targets must be tokens 0 to 2, not 0 to 3"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError, Problem, UsageError
-from ..ir.program import Data
+from ..ir.program import Data, Program
 from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
 from .arrays import Archive, read_npz
@@ -19,6 +19,7 @@ from .description import CASTS, Origin, read_description
 
 CLASSIFICATION, LANGUAGE_MODEL, NO_TASK = "classification", "language model", "none"
 CALIBRATION_SAMPLES = 32
+RECURRENT = ("lstm", "gru", "rnn")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Dataset:
     labels: Data | None = None
     targets: Data | None = None
     warnings: tuple[Problem, ...] = field(default=())
+    numbers: Data | None = None  # of the samples in the files; None: all in order
+
+    def number(self, n: int) -> int:
+        """Return the number that a sample has in its files."""
+        return n if self.numbers is None else int(self.numbers[n])
 
     @property
     def task(self) -> str:
@@ -46,13 +52,18 @@ class Dataset:
     def batches(self, size: int) -> Iterator[Dataset]:
         """Yield the data in order, `size` samples at a time."""
         for start in range(0, self.count, size):
-            yield self.take(np.arange(start, min(start + size, self.count)))
+            yield self.rows(slice(start, start + size))
 
     def take(self, indices: Data) -> Dataset:
         """Return some samples; sha256 stays that of the files."""
         kept = [None if a is None else a[indices] for a in (self.labels, self.targets)]
         columns = {name: c.take(indices) for name, c in self.columns.items()}
-        return replace(self, columns=columns, count=len(indices), labels=kept[0], targets=kept[1])
+        numbers = indices if self.numbers is None else self.numbers[indices]
+        return replace(self, columns=columns, count=len(indices), labels=kept[0], targets=kept[1], numbers=numbers)
+
+    def rows(self, part: slice) -> Dataset:
+        """Return the samples of a slice."""
+        return self.take(np.arange(part.start, min(part.stop, self.count)))
 
     def evenly(self, n: int) -> Dataset:
         """Return n evenly spaced samples, the first and the last among them."""
@@ -93,6 +104,31 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
         left = replace(left, data_bytes=left.data_bytes - sum(a.nbytes for a in archive.arrays.values()))
         parts.append(_plain(archive, inputs, zeros))
     return _joined(parts, str(file))
+
+
+def samples_for(p: Program, data: str | Path | Dataset, limits: Limits = DEFAULT) -> Dataset:
+    """Return data for a program's inputs, read when a path is given; InputError C102 when an input is not finite."""
+    if isinstance(data, Dataset):
+        return data
+    dataset = load_data(data, {p.names[v]: p.types[v] for v in p.inputs}, zeros=_states(p), limits=limits)
+    for name, column in dataset.columns.items():
+        _check_finite(name, column, dataset.place)
+    return dataset
+
+
+def _check_finite(name: str, column: Column, place: str) -> None:
+    if column.raw is None or column.raw.dtype.kind != "f":
+        return
+    odd = np.flatnonzero(~np.isfinite(column.raw).reshape(len(column.raw), -1).all(axis=1))
+    if len(odd):
+        sentence = f'the input "{name}" must be finite, not so in {len(odd)} of {len(column.raw)} samples, first in sample {odd[0]}'
+        raise InputError("C102", sentence, place=place)
+
+
+def _states(p: Program) -> list[str]:
+    """Return the inputs that recurrent operators read as their initial state: data may leave them at zero."""
+    read = {v for n in p.nodes if n.op in RECURRENT for v in n.inputs[1:]}
+    return [p.names[v] for v in p.inputs if v in read]
 
 
 def _npz_files(folder: Path) -> list[Path]:

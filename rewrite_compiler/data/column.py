@@ -12,8 +12,6 @@ from ..errors import InputError
 from ..ir.program import Data
 from ..ir.types import TensorType
 
-SAMPLE_LETTERS = "NS"
-
 
 @dataclass(frozen=True)
 class Layout:

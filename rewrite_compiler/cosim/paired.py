@@ -1,4 +1,4 @@
-"""The 95 % interval of a difference of two proportions seen on the same samples."""
+"""Two proportions seen on the same samples: the 95 % interval of their difference, and exact tests of the samples that changed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,34 @@ def difference_of_proportions(better: int, worse: int, samples: int, z: float) -
 
     middle = (better - worse) / samples
     return _crossing(lambda d: deviation(d) > z, -1.0, middle), _crossing(lambda d: deviation(d) >= -z, middle, 1.0)
+
+
+def mcnemar(better: int, worse: int) -> float:
+    """Return the two-sided p-value of McNemar's exact test: how likely so uneven a split of the changed samples is by chance."""
+    n, least = better + worse, min(better, worse)
+    if better == worse:
+        return 1.0
+    return min(1.0, 2 * sum(math.comb(n, k) for k in range(least + 1)) / (1 << n))
+
+
+def exact_difference(better: int, worse: int, samples: int, tail: float = 0.025) -> Interval:
+    """Return the exact interval (Clopper and Pearson's) of p₂ − p₁ given how many samples changed; [0, 0] when none did."""
+    changed = better + worse
+    if not changed:
+        return 0.0, 0.0
+    low = 0.0 if better == 0 else _crossing(lambda p: _at_least(better, changed, p) < tail, 0.0, 1.0)
+    high = 1.0 if worse == 0 else _crossing(lambda p: 1 - _at_least(better + 1, changed, p) > tail, 0.0, 1.0)
+    return (2 * low - 1) * changed / samples, (2 * high - 1) * changed / samples
+
+
+def _at_least(k: int, n: int, p: float) -> float:
+    """Return the chance of k or more successes in n trials."""
+    if p in (0.0, 1.0):
+        return float(k <= n * p)
+    logs = math.log(p), math.log1p(-p)
+    total = math.lgamma(n + 1)
+    terms = (total - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * logs[0] + (n - i) * logs[1] for i in range(k, n + 1))
+    return min(1.0, math.fsum(map(math.exp, terms)))
 
 
 def _likeliest(better: int, worse: int, samples: int, d: float) -> float:

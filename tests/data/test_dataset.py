@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.cosim.column import Preparation, layout_of
-from rewrite_compiler.cosim.data import load_data
+from rewrite_compiler.data import load_data
+from rewrite_compiler.data.column import Preparation, layout_of
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT

@@ -1,0 +1,137 @@
+"""Log: the samples that a run has finished, on disk before they are reported; an interrupted run goes on from there.
+
+Append only. Every line has a checksum; the lines of a batch are written at once and forced to disk. What a kill or a full
+disk leaves torn at the end is cut off, and those samples are run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any
+
+from ..errors import InputError, UsageError
+from .record import Finished, Line, finished
+
+SCHEMA = "flexmatch log of samples 1"
+CHECK = 16  # digits of a line's checksum
+
+
+class Log:
+    """An open log, locked against other runs; `batches` are those it already has."""
+
+    def __init__(self, path: Path, key: Mapping[str, Any]) -> None:
+        """Open or begin the log of a run that `key` tells from other runs; InputError C106 when it belongs to another."""
+        self.path = path
+        self.batches: list[Finished] = []
+        with self._told():
+            self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        try:
+            self._lock()
+            with self._told():
+                self._read({"schema": SCHEMA, **key})
+        except BaseException:
+            os.close(self.file)
+            raise
+
+    def _lock(self) -> None:
+        if not S_ISREG(os.fstat(self.file).st_mode):
+            raise UsageError("F100", "a log must be a regular file", place=str(self.path))
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            said = "another run writes this log"
+            raise UsageError("F100", said, place=str(self.path), help="wait for it, or name another file") from None
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            said = f"the log cannot be written: {(error.strerror or str(error)).lower()}"
+            remedy = "what was finished before is kept; free space or name another file"
+            raise UsageError("F100", said, place=str(self.path), help=remedy) from None
+
+    def _read(self, key: Mapping[str, Any]) -> None:
+        with open(self.path, "rb") as file:
+            raw = file.read()
+        lines = _sound(raw)
+        header = next(lines, None)
+        if header is None:
+            if raw and not _is_begun(raw):
+                raise InputError("C106", "the file is not a log of samples", place=str(self.path), help="name another file")
+            os.ftruncate(self.file, 0)
+            self._write([dict(key)])
+            return
+        _refuse_other(header[1], key, str(self.path))
+        end, open_lines = header[0], list[Line]()
+        for at, line in lines:
+            open_lines.append(line)
+            if "batch" in line:
+                self.batches.append(finished(open_lines))
+                end, open_lines = at, []
+        os.ftruncate(self.file, end)
+
+    def append(self, batch: Finished) -> None:
+        """Write a batch and force it to disk."""
+        with self._told():
+            self._write(batch.lines())
+        self.batches.append(batch)
+
+    def _write(self, lines: list[Line]) -> None:
+        data = b"".join(map(_spelt, lines))
+        at = os.fstat(self.file).st_size
+        try:
+            while data:
+                data = data[os.write(self.file, data) :]
+            os.fsync(self.file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.file, at)
+            raise
+
+    def close(self) -> None:
+        """Release the log; remove it when it holds no sample."""
+        if not self.batches:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+        os.close(self.file)
+
+
+def _spelt(line: Mapping[str, Any]) -> bytes:
+    text = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode()
+    return hashlib.sha256(text).hexdigest()[:CHECK].encode() + b" " + text + b"\n"
+
+
+def _sound(raw: bytes) -> Iterator[tuple[int, Line]]:
+    """Yield the lines up to the first that is torn or damaged, each with the place where it ends."""
+    at = 0
+    while (end := raw.find(b"\n", at)) >= 0:
+        check, text = raw[at : at + CHECK], raw[at + CHECK + 1 : end]
+        if hashlib.sha256(text).hexdigest()[:CHECK].encode() != check:
+            return
+        at = end + 1
+        yield at, json.loads(text)
+
+
+def _is_begun(raw: bytes) -> bool:
+    """Tell whether this is the torn first line of a log."""
+    return b"\n" not in raw and raw[CHECK + 1 :].startswith(b'{"schema":"flexmatch log of samples '[: max(len(raw) - CHECK - 1, 0)])
+
+
+def _refuse_other(found: Mapping[str, Any], key: Mapping[str, Any], place: str) -> None:
+    for name, value in key.items():
+        if found.get(name) != value:
+            said = f"the log belongs to another run: its {name} is {_shown(found.get(name))}, not {_shown(value)}"
+            raise InputError("C106", said, place=place, help="delete it, or give the plan, data and options it was made with")
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return f"{text[:12]}…" if len(text) == 64 else text

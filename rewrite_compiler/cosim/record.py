@@ -1,0 +1,82 @@
+"""Record: what a batch of finished samples gave, as lines that can be written down and read back bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..compile.execute import Statistics
+from ..ir.program import Data
+from .metrics import Scores
+from .numerics import OffloadNumerics
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A batch of finished samples, the first of which is number `first` of the run; `same` tells equal predictions."""
+
+    first: int
+    reference: Scores
+    accelerated: Scores
+    statistics: Mapping[str, Statistics]
+    numerics: Mapping[str, OffloadNumerics]
+    instructions: int
+    host_batching: tuple[str, ...] = ()
+    same: Data | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many samples."""
+        return len(self.reference.values)
+
+    def lines(self) -> list[Line]:
+        """Return one line a sample, then one that closes the batch."""
+        same = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
+        both = zip(_rows(self.reference), _rows(self.accelerated), same, strict=True)
+        closing = {
+            "batch": self.first, "samples": self.samples, "instructions": self.instructions, "host_batching": list(self.host_batching),
+            "ends": [self.reference.ends, self.accelerated.ends],
+            "statistics": {key: asdict(s) for key, s in self.statistics.items()},
+            "numerics": {key: n.record() for key, n in self.numerics.items()},
+        }  # fmt: skip
+        return [*({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(both)), closing]
+
+
+def _rows(scores: Scores) -> list[list[float]]:
+    """Return score and weight of every sample, and its two classes where the metric has them."""
+    classes = [[]] * len(scores.values) if scores.classes is None else scores.classes.tolist()
+    return [[float(v), float(w), *c] for v, w, c in zip(scores.values, scores.weights, classes, strict=True)]
+
+
+def finished(lines: Sequence[Line]) -> Finished:
+    """Return the batch that lines record, the last of which closes it."""
+    *samples, closing = lines
+    ends = closing["ends"]
+    same = [line["same"] for line in samples]
+    return Finished(
+        closing["batch"],
+        _scores([line["reference"] for line in samples], ends[0]),
+        _scores([line["accelerated"] for line in samples], ends[1]),
+        {key: _statistics(s) for key, s in closing["statistics"].items()},
+        {key: OffloadNumerics.of(n) for key, n in closing["numerics"].items()},
+        closing["instructions"],
+        tuple(closing["host_batching"]),
+        None if None in same else np.array(same, bool),
+    )
+
+
+def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:
+    classes = np.array([row[2:] for row in rows], np.int64) if len(rows[0]) > 2 else None
+    values, weights = (np.array([row[k] for row in rows], np.float64) for k in (0, 1))
+    return Scores(values, weights, (ends[0], ends[1]), classes)
+
+
+def _statistics(record: Mapping[str, Any]) -> Statistics:
+    found = Statistics(**record)
+    found.range_in, found.range_out = (record["range_in"][0], record["range_in"][1]), (record["range_out"][0], record["range_out"][1])
+    return found

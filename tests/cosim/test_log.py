@@ -1,0 +1,192 @@
+"""Finished samples survive: records that are read back bit for bit, torn and foreign logs, real kills."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from command import FLEXMATCH, flexmatch, perceptron, refused, samples
+
+from rewrite_compiler.compile import Plan, compile_model
+from rewrite_compiler.cosim import Settings, cosimulate
+from rewrite_compiler.cosim.log import Log
+from rewrite_compiler.cosim.record import Finished
+from rewrite_compiler.errors import FlexmatchError
+
+KEY = {"plan": "p", "batch": 4}
+SOME = Settings(batch=4, threads=1, metric="f1")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    folder = tmp_path_factory.mktemp("plan")
+    onnx.save(perceptron((16, 8, 4)), folder / "app.onnx")
+    data = samples(folder / "calibration.npz", 8, 16, seed=2)
+    return compile_model(folder / "app.onnx", ["flexasr"], calibrate=data)
+
+
+def timeless(document: Any) -> str:
+    return json.dumps({k: v for k, v in document.items() if k != "run"})
+
+
+class Stopped(Exception):
+    pass
+
+
+def interrupted(plan: Plan, data: Path, log: Path, after: int) -> None:
+    """Run until so many samples are reported."""
+
+    def stop(done: int, _total: int) -> None:
+        if done >= after:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        cosimulate(plan, data, settings=replace(SOME, log=log), progress=stop)
+
+
+@pytest.mark.parametrize("after", [1, 9, 20])
+def test_a_resumed_run_gives_the_bits_of_an_unbroken_one(plan: Plan, tmp_path: Path, after: int) -> None:
+    data, log = samples(tmp_path / "data.npz", 22, 16, classes=4), tmp_path / "run.log"
+    unbroken = cosimulate(plan, data, settings=SOME)
+    interrupted(plan, data, log, after)
+    reported = []
+    report = cosimulate(plan, data, settings=replace(SOME, log=log), progress=lambda done, _: reported.append(done))
+    assert timeless(report.document) == timeless(unbroken.document)
+    finished = min(-(-after // 4) * 4, 22)
+    assert report.document["run"]["resumed_samples"] == finished
+    assert all(n > finished for n in reported)
+    again = cosimulate(plan, data, settings=replace(SOME, log=log), progress=lambda *_: pytest.fail("nothing was left to run"))
+    assert timeless(again.document) == timeless(unbroken.document)
+
+
+def test_every_damage_costs_at_most_the_samples_behind_it(plan: Plan, tmp_path: Path) -> None:
+    data, log = samples(tmp_path / "data.npz", 12, 16, classes=4), tmp_path / "run.log"
+    wanted = timeless(cosimulate(plan, data, settings=replace(SOME, log=log)).document)
+    whole = log.read_bytes()
+    random = np.random.default_rng(0)
+    for cut in random.integers(0, len(whole), 5):
+        spoilt = bytearray(whole)
+        spoilt[cut] ^= 1
+        for content in (whole[:cut], bytes(spoilt)):
+            log.write_bytes(content)
+            if cut < whole.index(b"\n") and len(content) == len(whole):
+                continue  # a damaged first line is another test's
+            assert timeless(cosimulate(plan, data, settings=replace(SOME, log=log)).document) == wanted
+            assert log.read_bytes() == whole
+
+
+def refusal(path: Path, key: dict[str, Any]) -> str:
+    with pytest.raises(FlexmatchError) as caught:
+        Log(path, key)
+    return str(caught.value)
+
+
+def test_a_log_of_something_else_is_refused_and_kept(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    interrupted(plan, samples(tmp_path / "data.npz", 12, 16, classes=4), path, 4)
+    before = path.read_bytes()
+    named = json.loads(before[17 : before.index(b"\n")])["plan"]
+    assert refusal(path, KEY) == (
+        f"{path}: error[C106]: the log belongs to another run: its plan is {named[:12]}…, not p\n"
+        "  help: delete it, or give the plan, data and options it was made with"
+    )
+    for content in (b"a letter to my aunt\n", b"another letter without an end", b"\0" * 40):
+        path.write_bytes(content)
+        assert refusal(path, KEY) == f"{path}: error[C106]: the file is not a log of samples\n  help: name another file"
+        assert path.read_bytes() == content
+    path.unlink()
+    os.mkfifo(path)
+    assert refusal(path, KEY).startswith(f"{path}: error[F100]: a log must be a regular file")
+
+
+def test_two_runs_do_not_share_a_log(tmp_path: Path) -> None:
+    first = Log(tmp_path / "run.log", KEY)
+    assert refusal(tmp_path / "run.log", KEY).startswith(f"{tmp_path / 'run.log'}: error[F100]: another run writes this log")
+    first.close()
+    assert not (tmp_path / "run.log").exists()  # it held no sample
+
+
+def test_a_full_disk_keeps_what_was_finished(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, log = samples(tmp_path / "data.npz", 12, 16, classes=4), tmp_path / "run.log"
+    unbroken = timeless(cosimulate(plan, data, settings=SOME).document)
+    write, written = os.write, []
+
+    def full(file: int, content: bytes) -> int:
+        written.append(write(file, content[:100]) if len(written) == 2 else write(file, content))
+        if len(written) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return written[-1]
+
+    with monkeypatch.context() as m:
+        m.setattr("rewrite_compiler.cosim.log.os.write", full)
+        with pytest.raises(
+            FlexmatchError, match=r"error\[F100\]: the log cannot be written: no space left on device\n  help: what was finished"
+        ):
+            cosimulate(plan, data, settings=replace(SOME, log=log))
+    report = cosimulate(plan, data, settings=replace(SOME, log=log))
+    assert timeless(report.document) == unbroken
+    assert report.document["run"]["resumed_samples"] == 4
+
+
+def test_every_sample_has_a_line_with_its_scores(plan: Plan, tmp_path: Path) -> None:
+    data, log = samples(tmp_path / "data.npz", 6, 16, classes=4), tmp_path / "run.log"
+    report = cosimulate(plan, data, settings=replace(SOME, metric="top1", log=log))
+    lines = [json.loads(line[17:]) for line in log.read_bytes().splitlines()]
+    rows = [line for line in lines if "sample" in line]
+    assert [r["sample"] for r in rows] == list(range(6))
+    assert np.mean([r["accelerated"][0] for r in rows]) == report.document["accelerated"]["value"]
+    assert report.scores is not None
+    opened = Log(log, {k: v for k, v in lines[0].items() if k != "schema"})
+    assert all(isinstance(b, Finished) for b in opened.batches)
+    assert np.concatenate([b.reference.values for b in opened.batches]).tolist() == report.scores[0].values.tolist()
+    opened.close()
+
+
+# -- real processes
+
+
+def killed(command: list[str], log: Path, number: signal.Signals, wait: float) -> tuple[int, int]:
+    """Start a run, send a signal some time after its log begins to grow; return its exit code and the samples in the log."""
+    run = subprocess.Popen([*FLEXMATCH, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 30
+    while time.monotonic() < end and run.poll() is None and not (log.exists() and log.stat().st_size > 2000):
+        time.sleep(0.005)
+    time.sleep(wait)
+    run.send_signal(number)
+    code = run.wait(20)
+    return code, log.read_bytes().count(b'{"sample":') if log.exists() else -1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_command_goes_on_where_it_was(number: signal.Signals, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(perceptron((16, 8, 4)), "app.onnx")
+    samples(Path("calibration.npz"), 8, 16, seed=2)
+    samples(Path("data.npz"), 240, 16, classes=4)
+    assert flexmatch("app.onnx", "--accel", "flexasr", "--calibrate", "calibration.npz", "-o", "plan", "-q").code == 0
+    command = ["cosim", "plan.json", "--data", "data.npz", "--batch", "4", "--threads", "1", "-q"]
+    assert flexmatch(*command, "--json", "unbroken.json").code == 0
+    code, before = killed([*command, "--json", "report.json"], Path("report.json.log"), number, 0.02)
+    assert code == (-9 if number == signal.SIGKILL else 130)
+    assert 0 < before < 240
+    assert not Path("report.json").exists()
+    refused(
+        flexmatch(*command[:5], "3", *command[6:], "--json", "report.json"), 3,
+        "report.json.log: error[C106]: the log belongs to another run: its batch is 4, not 3\n"
+        "  help: delete it, or give the plan, data and options it was made with",
+    )  # fmt: skip
+    assert flexmatch(*command, "--json", "report.json").code == 0
+    found, unbroken = (json.loads(Path(name).read_bytes()) for name in ("report.json", "unbroken.json"))
+    assert timeless(found) == timeless(unbroken)
+    assert found["run"]["resumed_samples"] >= before - 3
+    assert not Path("report.json.log").exists()
