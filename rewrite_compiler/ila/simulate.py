@@ -1,7 +1,8 @@
 """Simulator: runs commands on a model, one at a time or in blocks of like commands over many samples.
 
 Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids, `native` machine code; all give the same
-bits. Instructions that touch only control state run as generated Python in every reading.
+bits. Instructions that touch only control state run as generated Python in every reading. With samples, native is arrays
+with machine code for whole terms; what that cannot compute numpy does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from ..errors import AnswerNo, SpecError, UsageError
 from ..lang.binders import Leaf, index_variable, static_shape
 from ..lang.expr import Expr, const, var
-from ..lang.kernels import Kernels
+from ..lang.kernels import Kernels, loaded_kernels
 from ..lang.machine import Machine
 from ..lang.memory import Memory
 from ..lang.named import Axis, Data, Store, axis_of, storage_dtype
@@ -49,7 +50,7 @@ class Simulator:
                 "F203", "the reading oracle runs one sample at a time", help="make one simulator a sample, or use reading arrays"
             )
         self.ila, self.reading, self.strict, self.samples = ila, reading, strict, samples
-        self.not_native: dict[str, str] = {}  # instructions that the oracle ran in the reading native, and why
+        self.not_native: dict[str, str] = {}  # instructions that another reading ran in the reading native, and why
         self.memories: dict[Leaf, Memory] = {}
         self.views: dict[Leaf, MutableSequence[Any]] = {}
         for state in ila.states.values():
@@ -57,12 +58,27 @@ class Simulator:
             kind = storage_dtype(state.leaf.interval)
             self._place(state.leaf, np.full(shape, state.reset, kind) if state.reset else np.zeros(shape, kind))  # zeros cost no pages
         self.by_arrays = reading == "arrays" or (reading == "native" and samples > 0)
-        self.machine = Machine(self.memories, strict=strict, kernels=_kernels(self) if reading == "native" and samples else None)
+        self.kernels = self._kernels() if reading == "native" and samples else None
+        self.machine = Machine(self.memories, strict=strict, kernels=self.kernels)
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
         self.executed = 0
         self._decoder = _decoder(ila, len(ila.instructions))
         self._plans: dict[str, _Executable] = {}
+
+    def _kernels(self) -> Kernels | None:
+        """Return kernels for machine code; where there is none, numpy runs every instruction, which is noted."""
+        found = loaded_kernels()
+        if isinstance(found, str):
+            self.not_native = dict.fromkeys(self.ila.instructions, found)
+            return None
+        return found
+
+    def note_refusals(self, name: str) -> None:
+        """Note which instruction numpy ran in the reading native, and why."""
+        if self.kernels is not None and self.kernels.refused:
+            self.not_native.setdefault(name, "; ".join(self.kernels.refused))
+            self.kernels.refused.clear()
 
     def _place(self, leaf: Leaf, data: Data) -> None:
         self.memories[leaf] = Memory(data)
@@ -145,10 +161,6 @@ class Simulator:
 _SAMPLE = var("sample", (0, None))
 
 
-def _kernels(sim: Simulator) -> Kernels | None:
-    return Kernels()
-
-
 @lru_cache(maxsize=16)
 def _decoder(ila: Ila, _: int) -> _Decoder:
     """Return the decoder of a model with this number of instructions: simulators of one model share it."""
@@ -221,6 +233,7 @@ class _Executable:
         else:
             self.bind(operands)
             self.sim.machine.run(self.instruction.update)
+            self.sim.note_refusals(self.instruction.name)
         if self.instruction.result is None:
             return None
         self.bind(operands)

@@ -169,6 +169,17 @@ class GridTracer(Tracer):
         return self.found.table(e, self.trace(flat))
 
 
+def loaded_kernels() -> Kernels | str:
+    """Return kernels without a history, or why there is no machine code on this machine."""
+    try:
+        from . import native_jit
+
+        native_jit.host()
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"machine code cannot be made here: {error}"
+    return Kernels()
+
+
 class Kernels:
     """The machine code of an evaluator, and what it has done."""
 
@@ -177,6 +188,7 @@ class Kernels:
         self.grids = 0
         self.products = 0
         self.folds = 0
+        self.refused: dict[str, None] = {}  # why numpy computed what is large
 
     def value(self, ev: Evaluator, e: Expr, order: Sequence[Axis] = ()) -> Named | None:
         """Return the value of a term over its axes, those of `order` innermost; None when numpy has to compute it."""
@@ -187,7 +199,11 @@ class Kernels:
             if not tracer.found.varies(e) or self._is_small(ev, e):
                 return None
             last = tracer.trace(e)
-        except (TooWide, SpecError):
+        except TooWide:
+            self.refused["a value does not fit a word of 64 bits, or is no integer"] = None
+            return None
+        except SpecError as refusal:
+            self.refused[refusal.problem.sentence] = None
             return None
         found = tracer.found
         axes = ev.axes.union(tuple(found.axes))
@@ -203,6 +219,7 @@ class Kernels:
 
         found = folded(ev, f)
         if found is None:
+            self.refused["a fold is not one over sums of products of 16-bit factors"] = None
             return None
         self.folds += 1
         return [found]

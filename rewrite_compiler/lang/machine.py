@@ -15,7 +15,7 @@ from .binders import Array, Fold, Leaf
 from .expr import Expr
 from .kernels import Kernels
 from .memory import Memory
-from .named import Affine, Axes, Axis, Named, Store, affine, axis_of, reach, scatter, strided
+from .named import Affine, Axis, Named, Store, affine, axis_of, dense, reach, scatter, strided
 from .parallel import is_parallel
 from .python import diagnostic
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
@@ -131,7 +131,7 @@ class Machine:
 
     def _overlaid(self, memory: Memory, known: Sequence[Affine], value: Named, own: frozenset[Axis], batch: tuple[Axis, ...]) -> bool:
         """Write a whole box without copying the rest of the memory, where its contents depend on batch axes or regions lie there."""
-        order = [_dense(i, self.axes) for i in known]
+        order = [dense(i, self.axes) for i in known]
         named = [a for dimension in order for a in dimension or ()]
         if None in order or not own <= set(named) or len(set(named)) != len(named) or not (batch or memory.regions):
             return False
@@ -249,17 +249,6 @@ class Machine:
                 for k in [k for k in values if not reads(k).isdisjoint(written)]:
                     del values[k]
             scope = scope.parent
-
-
-def _dense(i: Affine, axes: Axes) -> tuple[Axis, ...] | None:
-    """Return the axes of an index that runs through consecutive places in row-major order; None for another one."""
-    order = sorted(i.terms, key=lambda term: -term[1])
-    size = 1
-    for axis, step in reversed(order):
-        if step != size:
-            return None
-        size *= axes.extent[axis]
-    return tuple(axis for axis, _ in order)
 
 
 def _detached(value: Named, store: Store) -> Named:

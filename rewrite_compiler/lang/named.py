@@ -247,6 +247,17 @@ def reach(i: Affine, axes: Axes) -> tuple[int, int]:
     return low, i.constant + sum(max(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
 
 
+def dense(i: Affine, axes: Axes) -> tuple[Axis, ...] | None:
+    """Return the axes of an index that runs through consecutive places in row-major order; None for another one."""
+    order = sorted(i.terms, key=lambda term: -term[1])
+    size = 1
+    for axis, step in reversed(order):
+        if step != size:
+            return None
+        size *= axes.extent[axis]
+    return tuple(axis for axis, _ in order)
+
+
 def strided(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes: Axes) -> tuple[Data, tuple[Axis, ...]]:
     """Return a view of `store` whose dimensions are its batch axes and the axes of the affine indices, all inside."""
     data, batch = store.data, len(store.batch)

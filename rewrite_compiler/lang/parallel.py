@@ -19,8 +19,8 @@ from .binders import Comprehension, FoldResult, Leaf
 from .expr import Expr, lift
 from .loops import loads_of, terms_of
 from .memory import samples_of
-from .named import Axes, Axis, Data, Named, axis_of
-from .step import Let, Loop, Seq, Step, Together, Update, When, updates_of
+from .named import Axes, Axis, Data, Named, axis_of, dense
+from .step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -66,16 +66,40 @@ class _Trace:
 
 def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
     """Tell whether the iterations of `loop` may run at once; NotUniform when its control differs between them."""
-    written = frozenset(u.memory for u in updates_of(loop.body))
-    trace = _Trace(written)
     axis = axis_of(loop.variable)
     machine.axes.add(axis, extent)
+    simple = _simple(machine, loop)
+    if simple is not None:
+        return simple
+    written = frozenset(u.memory for u in updates_of(loop.body))
+    trace = _Trace(written)
     with machine.along(loop.variable):
         _follow(machine, loop.body, trace)
     machine.forget(frozenset(machine.memories))
     parallel = all(_independent(trace, leaf, axis, extent) for leaf in written)
     samples = samples_of(machine.memories.values(), machine.axes)
     return Analysis(parallel, trace.elements * samples // extent or 1)
+
+
+def _simple(machine: Machine, loop: Loop) -> Analysis | None:
+    """Return the answer for one update that reads nothing it writes and writes consecutive places; None for other loops."""
+    parts = [x for x in (loop.body.steps if isinstance(loop.body, Seq) else (loop.body,)) if not isinstance(x, Require)]
+    if len(parts) != 1 or not isinstance(parts[0], Update):
+        return None
+    (u,) = parts
+    if any(u.memory in e.reads for e in (u.value, *u.address, *u.extents)):
+        return None
+    with machine.along(loop.variable):
+        extents = [machine.evaluator.number(n) for n in u.extents]
+        with machine.evaluator.inner(axes=list(zip(u.variables, extents, strict=True))):
+            known = [machine.evaluator.affine(a) for a in u.address]
+            runs = [None if i is None else dense(i, machine.axes) for i in known]
+    machine.forget(frozenset(machine.memories))
+    axes = [a for run in runs for a in run or ()]
+    wanted = {axis_of(loop.variable), *map(axis_of, u.variables)}
+    if None in runs or set(axes) != wanted or len(axes) != len(wanted):
+        return None
+    return Analysis(True, math.prod(extents) * samples_of(machine.memories.values(), machine.axes) or 1)
 
 
 def _follow(machine: Machine, step: Step, trace: _Trace) -> None:
