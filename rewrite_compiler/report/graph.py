@@ -68,10 +68,7 @@ def _offload_rows(o: Mapping[str, Any], error: float | None) -> Iterable[tuple[s
     yield "tiles", f"{calls}, each at most {', '.join(f'{d}={n}' for d, n in o['tiles'].items())}"
     yield "work", f"{o['macs']:,} multiply-accumulates"
     if o.get("cost"):
-        yield (
-            "cost",
-            ", ".join(f"{key} {value:,}" for key, value in o["cost"].items() if isinstance(value, int) and not isinstance(value, bool)),
-        )
+        yield "cost", ", ".join(f"{key} {value:,}" for key, value in o["cost"].items() if type(value) is int)
     if error is not None:
         yield "error", f"{100 * error:.3g}% of its meaning's values"
     for r in o["because"]:
@@ -157,7 +154,7 @@ def svg(graph: Graph, targets: Sequence[str]) -> str:
 
 def _positions(layers: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
     """Return the left upper corner of every box."""
-    found = {}
+    found: dict[int, tuple[int, int]] = {}
     for y, layer in enumerate(layers):
         left = -len(layer) * (WIDTH + GAP_X) // 2
         found.update((n, (left + x * (WIDTH + GAP_X), y * (HEIGHT + GAP_Y))) for x, n in enumerate(layer))

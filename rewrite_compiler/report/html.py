@@ -23,9 +23,8 @@ def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph:
     title = f"{name} on {', '.join(t['name'] for t in plan['targets'])}"
     accuracy = "" if cosim is None else _accuracy(cosim)
     drawing = "" if graph is None else _graph(graph, [t["name"] for t in plan["targets"]])
-    parts = [
-        _summary(plan), _tools(), accuracy, drawing, _offloads(plan), _host(plan), _absorbed(plan), _rules(plan), _origin(plan), _again(plan),
-    ]  # fmt: skip
+    top = [_summary(plan), _tools(), accuracy, drawing]
+    parts = [*top, _offloads(plan), _host(plan), _absorbed(plan), _rules(plan), _origin(plan), _again(plan)]
     style, script = ((HERE / file).read_text("utf-8") for file in ("page.css", "page.js"))
     return "\n".join([
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
