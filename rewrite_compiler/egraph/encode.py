@@ -7,13 +7,18 @@ variadic operator get numbers above the program's own.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..ir.program import Node, Program
+import numpy as np
+
+from ..ir.program import Data, Node, Program
 from ..ir.types import TensorType, result_types
 from ..ops import OPS, Op
-from ..ops.op import INT, INTS, AttributeValue
+from ..ops.op import FLOAT, INT, INTS, AttributeValue
 from .schema import literal, op_constructor, quoted
+
+LARGEST_UNIFORM = 1 << 14  # elements of a constant that is looked at
 
 
 def program_commands(p: Program) -> list[str]:
@@ -22,15 +27,10 @@ def program_commands(p: Program) -> list[str]:
 
 
 def fact_commands(number: int, t: TensorType, fixed: bool) -> Iterator[str]:
-    """Yield what is known of a class: shape, size, element type, constness."""
-    here = f"(at {number})"
-    yield f"(set (dims {here}) {literal(t.shape, INTS)})"
-    yield f"(set (size {here}) {literal(t.size, INT)})"
-    yield f"(set (kind {here}) {quoted(t.dtype)})"
-    if t.is_float:
-        yield f"(Real {here})"
+    """Yield what is known of a class: shape, size, element type, constness where it does not follow from operands."""
+    yield f"(Known (at {number}) {literal(t.shape, INTS)} {literal(t.size, INT)} {quoted(t.dtype)})"
     if fixed:
-        yield f"(Fixed {here})"
+        yield f"(Fixed (at {number}))"
 
 
 def term(op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue]) -> str:
@@ -55,9 +55,11 @@ class _Encoder:
         for v in self.p.inputs:
             yield f'(set (at {v}) (Input "{v}"))'
             yield from self.facts(v)
-        for v in self.p.constants:
+        for v, data in self.p.constants.items():
             yield f'(set (at {v}) (Constant "{v}"))'
             yield from self.facts(v)
+            if (value := uniform(data)) is not None:
+                yield f"(union (at {v}) ({op_constructor(OPS['full']).name} {literal(data.shape, INTS)} {literal(value, FLOAT)}))"
         for node in self.p.nodes:
             yield from self.opaque(node) if node.operator is None else self.known(node, node.operator)
 
@@ -105,6 +107,15 @@ class _Encoder:
                 yield f"(set (at {v}) (Result (at {whole}) {n}))"
         for v in node.outputs:
             yield from self.facts(v)
+
+
+def uniform(data: Data) -> float | None:
+    """Return the one value of all elements of a small float32 constant, which rules may then read; None for others."""
+    if data.dtype != np.float32 or not 0 < data.size <= LARGEST_UNIFORM:
+        return None
+    value = float(data.flat[0])
+    same = math.isfinite(value) and bool(np.all(data == value)) and not bool(np.any(np.signbit(data) != (value < 0)))
+    return value if same else None
 
 
 def opaque_key(node: Node) -> str:

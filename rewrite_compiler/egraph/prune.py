@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -95,22 +96,38 @@ def _grounded(given: Candidates) -> Candidates:
     """Drop candidates that need an operand which cannot be built without their own class: no acyclic choice has them."""
     result = dict(given)
     for component in components(given):
-        for c in component:
-            able = _built_without(c, component, given)
-            result[c] = [o for o in given[c] if all(d in able or d not in component for d in o.children)]
+        classes = sorted(component)
+        below = unavoidable(given, classes)
+        for n, c in enumerate(classes):
+            result[c] = [o for o in given[c] if all(d not in component or not below[d] >> n & 1 for d in o.children)]
     return {c: options for c, options in result.items() if options}
 
 
-def _built_without(c: ClassId, component: frozenset[ClassId], given: Candidates) -> set[ClassId]:
-    able: set[ClassId] = set()
-    changed = True
-    while changed:
-        changed = False
-        for d in component - able - {c}:
-            if any(all(x in able or x not in component for x in o.children) for o in given[d]):
-                able.add(d)
-                changed = True
-    return able
+def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, int]:
+    """Return for each class which of `classes` every way to build it contains, as bits; other classes are there anyway."""
+    place = {c: n for n, c in enumerate(classes)}
+    users: dict[ClassId, set[ClassId]] = {c: set() for c in classes}
+    for c in classes:
+        for d in {d for o in given[c] for d in o.children if d in place}:
+            users[d].add(c)
+    below = dict.fromkeys(classes, (1 << len(classes)) - 1)
+    work, waiting = deque(classes), set(classes)
+    while work:
+        c = work.popleft()
+        waiting.discard(c)
+        found = -1
+        for o in given[c]:
+            way = 0
+            for d in o.children:
+                way |= below.get(d, 0)
+            found &= way
+        found |= 1 << place[c]
+        if found != below[c]:
+            below[c] = found
+            following = sorted(users[c] - waiting)
+            work.extend(following)
+            waiting.update(following)
+    return below
 
 
 def components(given: Mapping[ClassId, list[Candidate]]) -> list[frozenset[ClassId]]:

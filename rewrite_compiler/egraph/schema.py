@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..ir.types import FLOATS
 from ..ops import OPS
 from ..ops.op import FLOAT, INT, INTS, LAYOUT, STRING, Op
 
@@ -28,12 +29,15 @@ PRELUDE = """
 (function dims (X) Ints :no-merge)
 (function size (X) i64 :no-merge)
 (function kind (X) String :no-merge)
+(relation Known (X Ints i64 String))
 (relation Fixed (X))
 (relation Real (X))
 (function inverse (Ints) Ints :no-merge)
 (function b_Opaque (String Xs) i64 :merge (min old new))
 (function f_Opaque (String Xs) Ids :merge (set-union old new))
-(ruleset ir) (ruleset late) (ruleset map)
+(ruleset facts) (ruleset ir) (ruleset fold) (ruleset late) (ruleset map)
+(rule ((Known x s n k)) ((set (dims x) s) (set (size x) n) (set (kind x) k)) :ruleset facts :name "known")
+(rule ((= e (Result x n)) (Fixed x)) ((Fixed e)) :ruleset facts :name "fixed-Result")
 """
 
 
@@ -59,6 +63,14 @@ class Constructor:
             lines.append(f"(function f_{self.name} ({self.sorts}) Ids :merge (set-union old new))")
         return "\n".join(lines)
 
+    @property
+    def fixed_rule(self) -> str:
+        """The rule that a term whose operands are all known at compile time is, too."""
+        operands = [f"x{n}" for n in range(self.operands)]
+        arguments = " ".join([*operands, *(f"a{n}" for n in range(len(self.attributes)))])
+        body = " ".join([f"(= e ({self.name} {arguments}))", *(f"(Fixed {x})" for x in operands)])
+        return f'(rule ({body}) ((Fixed e)) :ruleset facts :name "fixed-{self.name}")'
+
 
 def op_constructor(op: Op) -> Constructor:
     """Return the constructor of a core operator."""
@@ -74,7 +86,9 @@ def constructors(devices: Iterable[Constructor] = ()) -> dict[str, Constructor]:
 
 def schema_text(devices: Sequence[Constructor] = ()) -> str:
     """Return the whole schema."""
-    return PRELUDE + "\n".join(c.text for c in constructors(devices).values())
+    reals = [f'(rule ((Known x s n "{t}")) ((Real x)) :ruleset facts :name "real-{t}")' for t in FLOATS]
+    fixed = [op_constructor(op).fixed_rule for op in OPS.values()]
+    return PRELUDE + "\n".join([*(c.text for c in constructors(devices).values()), *reals, *fixed])
 
 
 def quoted(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from .graph import ClassId
-from .prune import Candidates, components, pruned
+from .prune import Candidates, components, pruned, unavoidable
 
 
 @dataclass(frozen=True)
@@ -41,26 +41,11 @@ def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
 def needed_classes(options: Candidates, roots: Iterable[ClassId]) -> set[ClassId]:
     """Return the classes that every choice below the roots builds."""
     order = list(_operands_first(options, roots))
-    place = {c: n for n, c in enumerate(order)}
-    everything = (1 << len(order)) - 1
-    below = dict.fromkeys(order, everything)  # bit n: class order[n] is in every way to build this one
-    changed = True
-    while changed:
-        changed = False
-        for c in order:
-            found = everything
-            for o in options[c]:
-                way = 0
-                for d in o.children:
-                    way |= below[d]
-                found &= way
-            found |= 1 << place[c]
-            changed = changed or found != below[c]
-            below[c] = found
+    below = unavoidable(options, order)
     whole = 0
     for root in roots:
         whole |= below[root]
-    return {c for c, n in place.items() if whole >> n & 1}
+    return {c for n, c in enumerate(order) if whole >> n & 1}
 
 
 def _operands_first(options: Candidates, roots: Iterable[ClassId]) -> Iterator[ClassId]:

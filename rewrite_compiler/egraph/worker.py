@@ -20,6 +20,7 @@ from .graph import to_json
 from .schema import Constructor
 
 PR_SET_PDEATHSIG = 1
+FOLDS = 32  # rounds of fold rules between two looks at the limits
 GROWTH_MARGIN = 2.0  # the next round's growth ratio was at most 1.96 times the last one's on every measured set
 
 
@@ -75,11 +76,20 @@ class Schedule:
         before = now = self.engine.e_nodes
         self.send({})
         while not (reason := self.reason_to_stop(before, now)) and self.engine.round("ir"):
+            self.fold()
             self.rounds += 1
             before, now = now, self.engine.e_nodes
             self.send({})
         if reason:
             self.stop = {"reason": reason[0], "detail": reason[1]}
+
+    def fold(self) -> None:
+        """Run the fold rules until nothing changes or there are too many e-nodes."""
+        changed = False
+        while "fold" in self.phases and self.engine.step("fold", FOLDS) and self.engine.e_nodes <= self.limits["e_nodes"]:
+            changed = True
+        if changed:
+            self.engine.type_new_classes()
 
     def reason_to_stop(self, before: int, now: int) -> tuple[str, str] | None:
         """Return why another round must not run, or None."""

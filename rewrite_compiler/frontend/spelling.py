@@ -221,6 +221,17 @@ def _recurrent(op_type: str, task: Task) -> None:
         task.writer.node("Squeeze", [directed, task.ints([1 if n == 0 else 0])], [result])
 
 
+def _gate_sum(task: Task) -> None:
+    """Spell a sum of two products and two biases."""
+    x, h, w, r, a, b = task.names
+    parts = []
+    for operand, weight in ((x, w), (h, r)):
+        turned = task.writer.step(task.hint("turned"), "Transpose", weight, perm=[1, 0])
+        parts.append(task.writer.step(task.hint("product"), "MatMul", operand, turned))
+    products = task.writer.step(task.hint("products"), "Add", *parts)
+    task.emit("Add", task.writer.step(task.hint("biased"), "Add", products, a), b)
+
+
 ONE_TO_ONE = {
     "relu": "Relu",
     "neg": "Neg",
@@ -269,6 +280,7 @@ SPELLING: dict[str, Speller] = {
     "reduce_mean": partial(_reduce, "ReduceMean"),
     "reduce_sum": partial(_reduce, "ReduceSum"),
     "reduce_max": partial(_reduce, "ReduceMax"),
+    "gate_sum": _gate_sum,
     "lstm": partial(_recurrent, "LSTM"),
     "gru": partial(_recurrent, "GRU"),
     "rnn": partial(_recurrent, "RNN"),

@@ -6,7 +6,7 @@ from .layout import concat, expand, gather, pad, reshape, slice_, transpose
 from .linear import bias_add, dense, full, matmul, scale
 from .norm import batch_norm, layer_norm, log_softmax, softmax
 from .op import OPS, Attribute, Op, ShapeError, op
-from .recurrent import gru, lstm, rnn
+from .recurrent import gate_sum, gru, lstm, rnn
 from .reduction import average_pool, max_pool, reduce_max_, reduce_mean_, reduce_sum_
 from .static import Condition, HasType, Ints, Inverse, IsConstant
 from .term import Apply, Tensor, Variable
@@ -38,6 +38,7 @@ __all__ = [
     "exp",
     "expand",
     "full",
+    "gate_sum",
     "gather",
     "gru",
     "im2col",

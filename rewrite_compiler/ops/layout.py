@@ -82,6 +82,8 @@ def _slice_shape(x: Shape, *, axis: int, start: int, stop: int, step: int) -> Sh
 def slice_(x: Array, *, axis: int, start: int, stop: int, step: int) -> Array:
     """Elements start, start+step, … below stop of one axis."""
     shape = _slice_shape(x.shape, axis=axis, start=start, stop=stop, step=step)  # type: ignore[arg-type]
+    if 0 in shape:
+        return array(lambda *_: const(Fraction(0)) if x.real else lift(0), shape)
     return array(lambda *i: x[(*i[:axis], i[axis] * step + start, *i[axis + 1 :])], shape)
 
 

@@ -11,8 +11,9 @@ from ..lang.binders import Array
 
 Shape = tuple[int, ...]
 AttributeValue = int | float | str | tuple[int, ...]
-# kinds of operator: what a host pays for, what only moves data, what is one function of each element
-COMPUTE, ELEMENTWISE, LAYOUT = "compute", "elementwise", "layout"
+# kinds of operator: what a host pays for, what only moves data, what is one function of each element, what rules pass through
+# on the way to a larger form and no program is made of
+COMPUTE, ELEMENTWISE, LAYOUT, STAGE = "compute", "elementwise", "layout", "stage"
 # kinds of attribute
 INT, INTS, FLOAT, STRING = "int", "ints", "float", "string"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ..lang.arith import maximum
 from ..lang.binders import Array, FoldResult, array, as_shape, fold_arrays, reduce_sum
-from ..lang.expr import Expr, call
-from .op import Shape, ShapeError, op
+from ..lang.expr import Expr, as_real, call, lift
+from .op import STAGE, Shape, ShapeError, op
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
@@ -37,13 +37,41 @@ def _macs(x: Shape, w: Shape, r: Shape, *_: Shape, **__: object) -> int:
 def _gate(x: Array, w: Array, b: Array, h: Array, r: Array, hidden: int, gate: int, count: int) -> Callable[[Expr, Expr, Expr], Expr]:
     """Return (t, n, j) → x[t]·w + b + h·r + b' of one gate."""
 
+    read = _steps(x)
+
     def value(t: Expr, n: Expr, j: Expr) -> Expr:
         row = gate * hidden + j
-        from_x = reduce_sum(lambda c: x[t, n, c] * w[row, c], w.shape[1])
+        from_x = reduce_sum(lambda c: read(t, n, c) * w[row, c], w.shape[1])
         from_h = reduce_sum(lambda c: h[n, c] * r[row, c], r.shape[1])
         return from_x + from_h + b[row] + b[count * hidden + row]
 
     return value
+
+
+def _steps(x: Array) -> Callable[[Expr, Expr, Expr], Expr]:
+    """Return (t, n, c) → x[t, n, c]; a sequence without steps has no element to read, and no step that would."""
+    return (lambda t, n, c: x[t, n, c]) if x.shape[0] != 0 else lambda t, n, c: as_real(lift(0)) if x.real else lift(0)
+
+
+def _gate_sum_shape(x: Shape, h: Shape, w: Shape, r: Shape, a: Shape, b: Shape) -> Shape:
+    if len(x) != 2 or len(h) != 2 or x[0] != h[0] or len(w) != 2 or w[1] != x[1]:
+        raise ShapeError(f"gate_sum needs x[N, I], h[N, H] and w[G, I], not {x}, {h} and {w}")
+    for what, given, expected in (("r", r, (w[0], h[1])), ("a", a, (w[0],)), ("b", b, (w[0],))):
+        if given != expected:
+            raise ShapeError(f"{what} of gate_sum must have shape {expected}, not {given}")
+    return (x[0], w[0])
+
+
+@op("gate_sum", "x h w r a b", _gate_sum_shape, kind=STAGE, macs=lambda x, h, w, r, a, b: x[0] * w[0] * (x[1] + h[1]))
+def gate_sum(x: Array, h: Array, w: Array, r: Array, a: Array, b: Array) -> Array:
+    """What a gate of a recurrent cell is a function of: x·wᵀ + h·rᵀ + a + b."""
+
+    def element(n: Expr, j: Expr) -> Expr:
+        from_x = reduce_sum(lambda c: x[n, c] * w[j, c], w.shape[1])
+        from_h = reduce_sum(lambda c: h[n, c] * r[j, c], r.shape[1])
+        return from_x + from_h + a[j] + b[j]
+
+    return array(element, (x.shape[0], w.shape[0]))
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -77,7 +105,7 @@ def _history(last: Array) -> Array:
 @op("gru", "x w r b h", _shapes("gru", 1), attributes="linear_before_reset:int", outputs=2, macs=_macs)
 def gru(x: Array, w: Array, r: Array, b: Array, h: Array, *, linear_before_reset: int) -> tuple[Array, ...]:
     """Gated recurrent unit; gates in ONNX order z, r, h; h' = (1 − z)·n + z·h. Outputs: all h, the last h."""
-    hidden = int(w.shape[0]) // 3  # type: ignore[arg-type]
+    hidden, read = int(w.shape[0]) // 3, _steps(x)  # type: ignore[arg-type]
 
     def step(t: Expr, h: Array) -> list[Array]:
         update, reset = (_gate(x, w, b, h, r, hidden, n, 3) for n in range(2))
@@ -85,7 +113,7 @@ def gru(x: Array, w: Array, r: Array, b: Array, h: Array, *, linear_before_reset
 
         def candidate(n: Expr, j: Expr) -> Expr:
             row = 2 * hidden + j
-            from_x = reduce_sum(lambda c: x[t, n, c] * w[row, c], w.shape[1]) + b[row]
+            from_x = reduce_sum(lambda c: read(t, n, c) * w[row, c], w.shape[1]) + b[row]
             bias = b[3 * hidden + row]
             if linear_before_reset:
                 return call("tanh", from_x + gate[n, j] * (reduce_sum(lambda c: h[n, c] * r[row, c], hidden) + bias))

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[Sequence[tuple[int, ...]], Attributes]] = {
     "reduce_mean": ([(2, 3, 4)], {"axes": (0, 2), "keepdims": 1}),
     "reduce_sum": ([(2, 3, 4)], {"axes": (1,), "keepdims": 0}),
     "reduce_max": ([(2, 3, 4)], {"axes": (), "keepdims": 1}),
+    "gate_sum": ([(2, 3), (2, 4), (5, 3), (5, 4), (5,), (5,)], {}),
     "lstm": ([(5, 2, 3), (16, 3), (16, 4), (32,), (2, 4), (2, 4)], {}),
     "gru": ([(5, 2, 3), (12, 3), (12, 4), (24,), (2, 4)], {"linear_before_reset": 1}),
     "rnn": (CELL, {"activation": "tanh"}),

@@ -61,6 +61,7 @@ CASES: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("layer_norm", [(2, 3, 4), (3, 4), (3, 4)], {"axis": 1, "epsilon": 1e-5}),
     ("softmax", [(2, 3, 4)], {"axis": 1}),
     ("log_softmax", [(2, 3)], {"axis": 1}),
+    ("gate_sum", [(2, 3), (2, 4), (5, 3), (5, 4), (5,), (5,)], {}),
     ("lstm", [(5, 2, 3), (16, 3), (16, 4), (32,), (2, 4), (2, 4)], {}),
     ("gru", [(5, 2, 3), (12, 3), (12, 4), (24,), (2, 4)], {"linear_before_reset": 0}),
     ("gru", [(5, 2, 3), (12, 3), (12, 4), (24,), (2, 4)], {"linear_before_reset": 1}),

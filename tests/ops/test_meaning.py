@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
+from rewrite_compiler.ops.recurrent import GATES
 
 Array = np.ndarray[Any, Any]
 R = np.random.default_rng(1)
@@ -219,6 +220,25 @@ def test_lstm_by_its_equations() -> None:
         history.append(h)
     for a, expected in zip(found, (np.stack(history), h, c), strict=True):
         np.testing.assert_allclose(a, expected, rtol=1e-9)
+
+
+def test_gate_sum_by_its_equation() -> None:
+    x, h, w, r, a, b = normal(2, 3), normal(2, 5), normal(4, 3), normal(4, 5), normal(4), normal(4)
+    (found,) = run_op(OPS["gate_sum"], [x, h, w, r, a, b], {})
+    np.testing.assert_allclose(found, x @ w.T + h @ r.T + a + b, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn"])
+def test_no_steps_leave_the_state(name: str) -> None:
+    gates = GATES[name]
+    states = [normal(2, 5)] * (2 if name == "lstm" else 1)
+    attributes = {"gru": {"linear_before_reset": 1}, "rnn": {"activation": "tanh"}, "lstm": {}}[name]
+    every, *last = run_op(
+        OPS[name], [np.zeros((0, 2, 3)), normal(gates * 5, 3), normal(gates * 5, 5), normal(2 * gates * 5), *states], attributes
+    )
+    assert every.shape == (0, 2, 5)
+    for found, state in zip(last, states, strict=True):
+        assert np.array_equal(found, state)
 
 
 @pytest.mark.parametrize("flag", [0, 1])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rewrite_compiler.ops import OPS, Op, ShapeError
-from rewrite_compiler.ops.op import COMPUTE, ELEMENTWISE, LAYOUT, complete
+from rewrite_compiler.ops.op import COMPUTE, ELEMENTWISE, LAYOUT, STAGE, complete
 from rewrite_compiler.ops.recurrent import GATES
 
 W: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
@@ -45,6 +45,7 @@ RIGHT: list[tuple[str, list[tuple[int, ...]], dict[str, Any], list[tuple[int, ..
     ("layer_norm", [(2, 3, 4), (3, 4), (3, 4)], {"axis": 1, "epsilon": 0.1}, [(2, 3, 4)]),
     ("softmax", [(2, 3)], {"axis": 0}, [(2, 3)]),
     ("log_softmax", [(2, 3)], {"axis": 1}, [(2, 3)]),
+    ("gate_sum", [(2, 3), (2, 4), (5, 3), (5, 4), (5,), (5,)], {}, [(2, 5)]),
     ("lstm", [(5, 2, 3), (16, 3), (16, 4), (32,), (2, 4), (2, 4)], {}, [(5, 2, 4), (2, 4), (2, 4)]),
     ("gru", [(5, 2, 3), (12, 3), (12, 4), (24,), (2, 4)], {"linear_before_reset": 0}, [(5, 2, 4), (2, 4)]),
     ("rnn", [(5, 2, 3), (4, 3), (4, 4), (8,), (2, 4)], {"activation": "tanh"}, [(5, 2, 4), (2, 4)]),
@@ -119,6 +120,11 @@ WRONG: list[tuple[str, list[tuple[int, ...]], dict[str, Any], str]] = [
         "gru", [(5, 2, 3), (12, 3), (12, 4), (24,), (1, 4)], {"linear_before_reset": 0},
         "initial state 0 of gru must have shape (2, 4), not (1, 4)",
     ),
+    (
+        "gate_sum", [(2, 3), (3, 4), (5, 3), (5, 4), (5,), (5,)], {},
+        "gate_sum needs x[N, I], h[N, H] and w[G, I], not (2, 3), (3, 4) and (5, 3)",
+    ),
+    ("gate_sum", [(2, 3), (2, 4), (5, 3), (4, 4), (5,), (5,)], {}, "r of gate_sum must have shape (5, 4), not (4, 4)"),
     ("rnn", [(5, 2, 3), (4, 3), (4, 4), (4,), (2, 4)], {"activation": "tanh"}, "b of rnn must have shape (8,), not (4,)"),
 ]  # fmt: skip
 
@@ -134,7 +140,7 @@ def test_operands_without_meaning(name: str, operands: list[Any], attributes: di
 @pytest.mark.parametrize("operator", OPS.values(), ids=OPS)
 def test_every_operator_says_what_it_is(operator: Op) -> None:
     assert operator.doc.strip().endswith(".")
-    assert operator.kind in (COMPUTE, ELEMENTWISE, LAYOUT)
+    assert operator.kind in (COMPUTE, ELEMENTWISE, LAYOUT, STAGE)
     assert len({a.name for a in operator.attributes}) == len(operator.attributes)
 
 
@@ -142,6 +148,7 @@ MACS: list[tuple[str, list[tuple[int, ...]], dict[str, Any], int]] = [
     ("dense", [(2, 3, 5), (4, 5)], {}, 2 * 3 * 4 * 5),
     ("matmul", [(7, 3, 4), (4, 2)], {}, 7 * 3 * 2 * 4),
     ("conv", [(1, 4, 7, 8), (6, 2, 3, 2)], {**W, "group": 2}, 6 * 5 * 7 * 2 * 3 * 2),
+    ("gate_sum", [(2, 3), (2, 4), (5, 3), (5, 4), (5,), (5,)], {}, 2 * 5 * 7),
     ("lstm", [(5, 2, 3), (16, 3), (16, 4), (32,), (2, 4), (2, 4)], {}, 5 * 2 * 16 * 7),
     ("gru", [(5, 2, 3), (12, 3), (12, 4), (24,), (2, 4)], {"linear_before_reset": 0}, 5 * 2 * 12 * 7),
 ]

@@ -21,9 +21,24 @@ COUNT = 30
 NOT_NEEDED = {("flatten-dense", 0), ("pad-before-conv2d", 0), ("pad-before-conv2d", 1)}
 NOT_NEEDED |= {(f"{name}-{places}", 5) for name in ("add-as-bias", "multiply-as-scale") for places in (1, 2, 3)}
 # These say which windows become rows of a reduction, and which reductions lose their kept axis: the laws hold for all of them.
-NOT_NEEDED |= {("flatten-layer-norm", 0)} | {(name, n) for name in POOLS for n in range(4)} | {(name, n) for name in REDUCTIONS for n in range(3)}
+NOT_NEEDED |= (
+    {("flatten-layer-norm", 0)} | {(name, n) for name in POOLS for n in range(4)} | {(name, n) for name in REDUCTIONS for n in range(3)}
+)
+# A sequence of one step has all of it as its last output: this would make layers of one step again and again.
+NOT_NEEDED |= {(f"state-within-{layer}", 1) for layer in ("lstm", "gru", "rnn")}
+# Without these, slices without elements are among the instances: their terms cannot be written, so nothing is decided.
+SLICED = {("sliced-products-as-gate-sum", 5), ("slice-of-gate-sum", 2), ("sliced-input-of-candidate", 2), ("sliced-state-of-candidate", 2)}
+UNDECIDED = SLICED | {("step-of-batch-first", 1)}
 # `keepdims` of a reduction under a reshape: the reshape gives the same elements with and without the axis of length 1.
 EQUAL = {(name, n) for name in POOLS for n in (2, 3)} | {(name, n) for name in REDUCTIONS for n in (0, 1)}
+
+
+# A flag that is not zero is set, whatever it is.
+EQUAL |= {("gru-cell-as-layer", 0)}
+# A slice of one element has one with every step.
+EQUAL |= {(f"state-within-{layer}", 6) for layer in ("lstm", "gru", "rnn")}
+EQUAL |= {(f"step-{form}", 6) for form in ("of-batch-first", "into-batch-first", "without-batch")}
+MOST = 24  # mutants of one rule; of more, an even choice
 
 
 def without_one_guard() -> Iterator[tuple[Rule, int]]:
@@ -35,7 +50,7 @@ def without_one_guard() -> Iterator[tuple[Rule, int]]:
 def test_every_guard_is_needed(rule: Rule, n: int) -> None:
     mutant = replace(rule, where=rule.where[:n] + rule.where[n + 1 :])
     proof = prove_rule(mutant, count=COUNT)
-    expected = "proved" if (rule.name, n) in NOT_NEEDED else "refuted"
+    expected = "proved" if (rule.name, n) in NOT_NEEDED else "unproved" if (rule.name, n) in UNDECIDED else "refuted"
     assert proof.verdict == expected, proof
 
 
@@ -58,8 +73,10 @@ def changed(t: Tensor) -> Iterator[Tensor]:
 
 def mutants() -> Iterator[tuple[Rule, int]]:
     for r in shipped_rules():
-        for n, right in enumerate(changed(r.right)):
-            yield replace(r, pairs=((r.left, right),)), n
+        made = [(k, right) for k, pair in enumerate(r.pairs) for right in changed(pair[1])]
+        for n in range(0, len(made), -(-len(made) // MOST) or 1):
+            k, right = made[n]
+            yield replace(r, pairs=(*r.pairs[:k], (r.pairs[k][0], right), *r.pairs[k + 1 :])), n
 
 
 @pytest.mark.parametrize(("mutant", "n"), list(mutants()), ids=str)

@@ -1,0 +1,139 @@
+"""Unrolled recurrences: every spelling is one offload that computes the same; a step that differs is not swallowed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import unrolled as u
+
+from rewrite_compiler.compile.match import match
+from rewrite_compiler.frontend.load import load
+from rewrite_compiler.ir.evaluate import run
+from rewrite_compiler.ir.program import Program, Value
+from rewrite_compiler.limits import DEFAULT
+from rewrite_compiler.rewrite.ruleset import shipped_rules
+from rewrite_compiler.target import body_of, find_target
+from rewrite_compiler.target.meaning import inlined
+
+RULES = shipped_rules()
+MAPPINGS = {m.name: m for m in find_target("flexasr").mappings.values()}
+
+
+def matched(model: object, folder: Path) -> tuple[Program, Program]:
+    """Return a model's program and the chosen one."""
+    source = load(u.saved(model, folder)).program
+    return source, match(source, RULES, list(MAPPINGS.values()), DEFAULT).program
+
+
+def offloads(p: Program) -> Counter[str]:
+    return Counter(n.op for n in p.nodes if n.op in MAPPINGS)
+
+
+def agree(source: Program, chosen: Program) -> None:
+    """Compare outputs on data, offloads replaced by their meaning."""
+    plain = inlined(chosen, lambda n: body_of(MAPPINGS[n.op], [chosen.types[v] for v in n.inputs], dict(n.attributes)))
+    random = np.random.default_rng(1)
+    data = {source.names[v]: random.uniform(-1, 1, source.types[v].shape).astype(np.float32) for v in source.inputs}
+
+    def results(p: Program) -> list[np.ndarray]:
+        given: dict[Value, np.ndarray] = {v: data[p.names[v]] for v in p.inputs}
+        found = run(p, given)
+        return [found[v] for v in p.outputs]
+
+    for a, b in zip(results(source), results(plain), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])
+@pytest.mark.parametrize("cell", u.CELLS)
+def test_a_spelling_is_one_offload(cell: str, batch_first: bool, tmp_path: Path) -> None:
+    source, chosen = matched(u.unrolled(cell, 4, batch_first=batch_first), tmp_path)
+    assert offloads(chosen) == {f"flexasr.{u.CELLS[cell][0]}": 1}
+    assert {n.op for n in chosen.nodes} - MAPPINGS.keys() <= {"reshape", "transpose"}
+    agree(source, chosen)
+
+
+def test_a_sequence_may_be_one_step(tmp_path: Path) -> None:
+    source, chosen = matched(u.unrolled("separate", 1), tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 1}
+    agree(source, chosen)
+
+
+def test_a_zero_state_may_be_left_out_of_the_first_step(tmp_path: Path) -> None:
+    """Keras's export: the first product of the state, which is zero, is gone."""
+    g = u.Graph()
+    n = 4 * u.HIDDEN
+    wx, wh, b = g.weight(n, u.INPUTS), g.weight(u.HIDDEN, n), g.weight(n)
+    c = g.constant(np.zeros((1, u.HIDDEN), np.float32))
+    h = ""
+    for t in range(3):
+        z = u.linear(g, u.step_of(g, "x", t, batch_first=False), wx, b)
+        z = g("Add", z, g("Squeeze", g("MatMul", h, wh), g.ints(0))) if h else z
+        h, c = u.lstm_step(g, u.gates_of(g, z, 4), c)
+    source, chosen = matched(u.model_of(g, {"x": (3, 1, u.INPUTS)}, [h, c]), tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 1}
+    agree(source, chosen)
+
+
+def test_a_batch_stays_with_layers_that_take_it(tmp_path: Path) -> None:
+    source, chosen = matched(u.unrolled("separate", 2, batch=2), tmp_path)
+    assert offloads(chosen) == {"flexasr.linear": 4}
+    agree(source, chosen)
+
+
+@pytest.mark.parametrize("cell", ["separate", "gru", "rnn"])
+def test_a_step_with_another_weight_ends_the_sequence(cell: str, tmp_path: Path) -> None:
+    kind, make = u.CELLS[cell]
+    other = make(g := u.Graph(seed=50))
+    model = u.unrolled(cell, 3, change={2: other})
+    for t in g.initializers:
+        t.name = f"other_{t.name}"
+    names = {t.name.removeprefix("other_"): t.name for t in g.initializers}
+    last = [n for n in model.graph.node if n.op_type in ("Gemm",)][-2:]
+    for node in last:
+        node.input[:] = [names.get(i, i) if k else i for k, i in enumerate(node.input)]
+    model.graph.initializer.extend(g.initializers)
+    del model.graph.output[0]  # the last states alone
+    source, chosen = matched(model, tmp_path)
+    assert offloads(chosen)[f"flexasr.{kind}"] == 2
+    agree(source, chosen)
+
+
+def test_swapped_gates_are_another_cell(tmp_path: Path) -> None:
+    """A step whose input and forget gates are exchanged has its weights' rows exchanged: an offload of its own."""
+
+    def swapped(g: u.Graph, x: str, s: object) -> tuple[str, ...]:
+        wx, bx, wh, bh = (f"c{n}" for n in range(4))
+        i, f, new, o = u.gates_of(g, g("Add", u.linear(g, x, wx, bx), u.linear(g, s[0], wh, bh)), 4)  # type: ignore[index]
+        return u.lstm_step(g, (f, i, new, o), s[1])  # type: ignore[index]
+
+    source, chosen = matched(u.unrolled("separate", 3, change={1: swapped}), tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 3}
+    agree(source, chosen)
+
+
+def test_a_step_in_another_place_ends_the_sequence(tmp_path: Path) -> None:
+    """x0, x2, x1: no slice continues the one before."""
+    g = u.Graph()
+    run_cell = u.lstm_separate(g)
+    states: tuple[str, ...] = ("s0", "s1")
+    for t in (0, 2, 1):
+        states = run_cell(g, u.step_of(g, "x", t, batch_first=False), states)
+    shape = (1, u.HIDDEN)
+    source, chosen = matched(u.model_of(g, {"x": (3, 1, u.INPUTS), "s0": shape, "s1": shape}, states), tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 3}
+    agree(source, chosen)
+
+
+def test_states_exchanged_are_no_cell(tmp_path: Path) -> None:
+    g = u.Graph()
+    run_cell = u.lstm_separate(g)
+    h, c = run_cell(g, u.step_of(g, "x", 0, batch_first=False), ("s0", "s1"))
+    h, c = run_cell(g, u.step_of(g, "x", 1, batch_first=False), (c, h))
+    shape = (1, u.HIDDEN)
+    source, chosen = matched(u.model_of(g, {"x": (2, 1, u.INPUTS), "s0": shape, "s1": shape}, (h, c)), tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 2}
+    agree(source, chosen)
