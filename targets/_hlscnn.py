@@ -23,7 +23,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
             state_memory(ila, "spad0", "depth", word=VECTOR, banks=BANKS),
             state_memory(ila, "spad1", "depth", word=VECTOR, banks=BANKS),
         ),
-        (Unit("conv", ("conv2d",), ("fixed16", f"fixed{weights}"), {"c": LANES}),),
+        (Unit("conv", ("conv2d",), ("fixed16", f"fixed{weights}"), {"c": LANES}, packs={"n": LANES}),),
         (
             Link("host", "soc", VECTOR),
             Link("soc", "spad0", VECTOR),

@@ -176,6 +176,7 @@ def steering(made: Parser) -> None:
     made.setting(
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
+    made.setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles or bytes")
     made.setting("--exact", action="store_true", help="match the program as written, no rewriting")
     made.setting("--only", further=True, default="", metavar="MAPPING,…", help="use only these operations")
     made.setting("--without", further=True, default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
@@ -195,7 +196,7 @@ def compile_options(given: argparse.Namespace) -> Options:
     return Options(
         exact=given.exact, shapes=shapes_of(given), only=_names(given.only), without=_names(given.without),
         rules=tuple(given.rules), trusted=tuple(given.trust_unproved),
-        limits=DEFAULT.with_overrides(given.limits),
+        limits=DEFAULT.with_overrides(given.limits), objective=given.objective,
     )  # fmt: skip
 
 
@@ -207,7 +208,7 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
         raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
     if not is_plan(path):
         return compile_model(path, accelerators(given), compile_options(given))
-    for name in ("exact", "only", "without", "shape"):
+    for name in ("exact", "only", "without", "shape", "objective"):
         if vars(given)[name] and given.origins[name] == FLAG:
             raise UsageError("F203", f"--{name} cannot change a plan that is already made", place=str(path), help="compile its model again")
     named = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan

@@ -93,7 +93,7 @@ apps[].name text | apps[].about text
 """
 CONFIG = "file? text | settings[].key text | settings[].value any | settings[].origin text"
 EMIT = """
-what text | files[].path text | files[].bytes count | files[].sha256 text
+what text | target~ text | files[].path text | files[].bytes count | files[].sha256 text
 traces~[].target text | traces~[].commands count | traces~[].phases[].offload text | traces~[].phases[].phase text
 traces~[].phases[].constant flag | traces~[].phases[].commands count | traces~[].phases[].bytes count
 replay~.target text | replay~.target_changed flag | replay~.commands count | replay~.compared count | replay~.different count
@@ -115,6 +115,7 @@ resources?.clock_hertz count | resources?.clock_source text | resources?.notes[]
     + """
 resources?.memories[].capacity_bytes count | resources?.memories[].read_energy any | resources?.memories[].write_energy any
 resources?.units[].name text | resources?.units[].operations[] text | resources?.units[].types[] text | resources?.units[].step.* count
+resources?.units[].packs.* count
 resources?.units[].instances count | resources?.units[].per_cycle count | resources?.units[].energy any
 resources?.links[].source text | resources?.links[].sink text | resources?.links[].width_bytes count
 resources?.links[].cycles count | resources?.links[].latency_cycles count

@@ -22,15 +22,17 @@ from ..egraph import (
 )
 from ..egraph.encode import operator_named
 from ..fit import Refusal, Tiling, tile
+from ..fit.cost import price
+from ..fit.host import host_bytes, host_picoseconds
+from ..fit.search import cheapest
 from ..ir.program import Program, Value
 from ..ir.types import TensorType
 from ..limits import Limits
 from ..ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ..rewrite.rule import Rule
 from ..target import Mapping, body_of
+from .objective import OFFLOADS, Objective
 
-# a function of each element costs less than a device call: computing a layer twice to save one would be no gain
-LEVELS = ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
 FREE = (0, 0, 0, 0, 0)
 Case = tuple[str, tuple[TensorType, ...], tuple[tuple[str, AttributeValue], ...]]  # an operation on operand types with attributes
 Fitted = MappingOf[Case, Tiling | Refusal]
@@ -47,11 +49,11 @@ class Matched:
     fitted: Fitted
 
 
-def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Matched:
-    """Return the cheapest program by LEVELS: fewest host multiply-accumulates first."""
+def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS) -> Matched:
+    """Return the cheapest program by the levels of an objective: fewest host multiply-accumulates first, if none is given."""
     devices = {constructor_of(m).name: m for m in mappings}
     saturation = saturate(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
-    costs = Costs(saturation.graph, devices)
+    costs = Costs(saturation.graph, devices, objective)
     extraction = extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
     names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics), _results(m)) for c, m in devices.items()}
     program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names, rules)
@@ -82,14 +84,43 @@ def _device_rule(m: Mapping, number: int) -> DeviceRule:
 
 
 class Costs:
-    """The cost of an e-node: host multiply-accumulates, host operators, device calls, elementwise host operators, moved elements."""
+    """The cost of an e-node by the levels of an objective."""
 
-    def __init__(self, graph: EGraph, devices: MappingOf[str, Mapping]) -> None:
-        self.graph, self.devices = graph, devices
+    def __init__(self, graph: EGraph, devices: MappingOf[str, Mapping], objective: Objective = OFFLOADS) -> None:
+        self.graph, self.devices, self.objective = graph, devices, objective
         self.fitted: dict[Case, Tiling | Refusal] = {}
 
     def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost, None for an e-node that must not be chosen: an operation that does not fit or that is constant."""
+        counted = self.counted(c, node)
+        if counted is None:
+            return None
+        return self.objective.ordered(counted, self.spent(c, node) if self.objective.is_priced and any(counted) else 0)
+
+    def spent(self, c: int, node: ENode) -> int:
+        """Return the nanoseconds or bytes of an e-node that is chosen."""
+        is_time = self.objective.levels[0] == "nanoseconds"
+        types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
+        if node.op in self.devices:
+            m, attributes = self.devices[node.op], self.attributes(node)
+            fit = fitting(m, types, attributes, self.fitted, self.objective)
+            assert isinstance(fit, Tiling)
+            found = price(m, fit, attributes, self.objective.resources[m.target])
+            assert found is not None
+            return -(-found.picoseconds // 1000) if is_time else found.bytes
+        op, own = operator_named(node.op), self.graph.classes[c].type
+        results = [] if own is None else [own]
+        if not is_time:
+            return host_bytes(op, types, results)
+        given = {} if op is None else {a.name: v for a, v in zip(op.attributes, node.attributes, strict=True)}
+        return -(-host_picoseconds(op, types, results, given) // 1000)
+
+    def attributes(self, node: ENode) -> dict[str, AttributeValue]:
+        """Return the static variables of a device operation's pattern."""
+        return dict(zip((name for name, _ in self.devices[node.op].statics), node.attributes, strict=True))
+
+    def counted(self, c: int, node: ENode) -> tuple[int, ...] | None:
+        """Return host multiply-accumulates, host operators, device calls, elementwise host operators, moved elements."""
         fixed = self.graph.classes[c].fixed
         if node.op in self.devices:
             return None if fixed else self.device_cost(node)
@@ -105,8 +136,7 @@ class Costs:
     def device_cost(self, node: ENode) -> tuple[int, ...] | None:
         """Return the cost of a device operation, None when it does not fit."""
         m, types = self.devices[node.op], [self.graph.classes[child].type for child in node.children]
-        attributes = dict(zip((name for name, _ in m.statics), node.attributes, strict=True))
-        fit = fitting(m, [t for t in types if t is not None], attributes, self.fitted)
+        fit = fitting(m, [t for t in types if t is not None], self.attributes(node), self.fitted, self.objective)
         return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0, 0)
 
     def host_cost(self, c: int, node: ENode) -> tuple[int, ...] | None:
@@ -128,15 +158,26 @@ class Costs:
 
 
 def fitting(
-    m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal]
-) -> Tiling | Refusal:
+    m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal],
+    objective: Objective = OFFLOADS,
+) -> Tiling | Refusal:  # fmt: skip
     """Return how an operation on operands of these types fits its device, each case computed once."""
     key = case_of(m, types, attributes)
     if key not in known:
         body = body_of(m, types, attributes)
         results = dict(zip(m.axes.results, (body.types[v].shape for v in body.outputs), strict=True))
-        known[key] = tile(m, m.axes.sizes({**m.shapes_of([t.shape for t in types]), **results}), attributes)
+        sizes = m.axes.sizes({**m.shapes_of([t.shape for t in types]), **results})
+        known[key] = _tiled(m, sizes, attributes, objective)
     return known[key]
+
+
+def _tiled(m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, AttributeValue], objective: Objective) -> Tiling | Refusal:
+    """Return the tiling with the least time or bytes where these decide, else that with the fewest calls."""
+    resources = objective.resources.get(m.target)
+    if not objective.is_priced or resources is None:
+        return tile(m, sizes, attributes)
+    found = cheapest(m, sizes, attributes, resources, objective.levels[0])
+    return found if isinstance(found, Refusal) else found.tiling
 
 
 def case_of(m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> Case:

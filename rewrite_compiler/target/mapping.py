@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Required, TypedDict, Unpack
 
 from ..errors import SpecError
@@ -198,10 +199,15 @@ class Mapping:
 
 def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
     """Return what a function takes by name: sizes, static variables, formats `f`, the target's parameters `p`."""
-    names = inspect.signature(f).parameters
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values()):
-        return dict(given)
-    return {name: value for name, value in given.items() if name in names}
+    names = _parameters(f)
+    return dict(given) if names is None else {name: value for name, value in given.items() if name in names}
+
+
+@lru_cache(maxsize=4096)
+def _parameters(f: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the names a function takes, None when it takes any."""
+    parameters = inspect.signature(f).parameters
+    return None if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()) else frozenset(parameters)
 
 
 class Declared(TypedDict, total=False):

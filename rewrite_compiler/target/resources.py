@@ -92,7 +92,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class Unit:
-    """A compute unit: what it computes on which element types, and how much of each dimension in one step."""
+    """A compute unit: what it computes on which element types, and how much of each dimension in one step.
+
+    `packs` are dimensions of which so many share a word, though a step takes fewer.
+    """
 
     name: str
     operations: tuple[str, ...]
@@ -100,12 +103,18 @@ class Unit:
     step: Mapping[str, int]
     instances: int = 1
     energy: Energy | None = None
+    packs: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what, n in (*((f"Step along {d}", n) for d, n in self.step.items()), ("Instances", self.instances)):
+        sizes = [(f"{what} along {d}", n) for what, found in (("Step", self.step), ("Word", self.packs)) for d, n in found.items()]
+        for what, n in (*sizes, ("Instances", self.instances)):
             _positive(f"{what} of unit {self.name}", n)
         if not self.operations or not self.types:
             raise SpecError("I102", f"Unit {self.name} must have an operation and an element type")
+
+    def grain(self, d: str) -> int:
+        """Return in how many elements of a dimension it thinks: sizes up to the next multiple take as much."""
+        return math.lcm(self.step.get(d, 1), self.packs.get(d, 1))
 
     @property
     def per_cycle(self) -> int:
@@ -227,7 +236,7 @@ def resource_document(r: Resources) -> dict[str, object]:
         ],
         "units": [
             {
-                "name": u.name, "operations": list(u.operations), "types": list(u.types), "step": dict(u.step),
+                "name": u.name, "operations": list(u.operations), "types": list(u.types), "step": dict(u.step), "packs": dict(u.packs),
                 "instances": u.instances, "per_cycle": u.per_cycle, "energy": _energy(u.energy),
             }
             for u in r.units

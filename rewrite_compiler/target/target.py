@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -67,7 +68,7 @@ class Target:
 
     def resources(self) -> Resources | None:
         """Return the architecture graph at these parameters, None when the target declares none."""
-        return None if self.describe is None else self.describe(self.ila(), self.values)
+        return None if self.describe is None else _described(self.describe, self.build, tuple(self.values.items()))
 
     @property
     def sha256(self) -> str:
@@ -77,3 +78,9 @@ class Target:
             digest.update(path.name.encode())
             digest.update(path.read_bytes())
         return digest.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _described(describe: Describe, build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Resources:
+    given = dict(values)
+    return describe(build(**given), given)

@@ -36,6 +36,7 @@ def test_what_follows_from_units_links_and_energies() -> None:
     u = Unit("core", ("dense",), ("int8",), {"n": 16, "k": 16}, 4, PICO)
     x = Link("host", "core", 16, 7)
     assert u.per_cycle == 1024
+    assert (u.grain("n"), u.grain("t"), Unit("v", ("conv",), ("int8",), {"c": 4}, packs={"c": 6}).grain("c")) == (16, 1, 12)
     assert (x.cycles_for(0), x.cycles_for(1), x.cycles_for(16), x.cycles_for(17)) == (0, 7, 7, 14)
     assert x.bytes_per_cycle == 16 / 7
     assert PICO.joules == 1.5e-12
@@ -55,6 +56,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: Memory("a", 8, 4, banks=0), "Banks of memory a must be a positive integer, not 0"),
     (lambda: Memory("a", 8, 4, instances=0), "Instances of memory a must be a positive integer, not 0"),
     (lambda: Unit("u", ("dense",), ("int8",), {"n": 0}), "Step along n of unit u must be a positive integer, not 0"),
+    (lambda: Unit("u", ("dense",), ("int8",), {}, packs={"n": 0}), "Word along n of unit u must be a positive integer, not 0"),
     (lambda: Unit("u", (), ("int8",), {}), "Unit u must have an operation and an element type"),
     (lambda: Link("host", "a", 0), "Width of the link from host to a must be a positive integer, not 0"),
     (lambda: Link("host", "a", 8, 0), "Cycles of the link from host to a must be a positive integer, not 0"),

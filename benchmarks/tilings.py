@@ -1,0 +1,138 @@
+"""How every layer of four networks is tiled: bytes of the fewest calls, of the proven optimum, and of each tensor moved once."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from record import ROOT, Row, finish, options
+
+from rewrite_compiler.fit import Refusal, Tiling, tile
+from rewrite_compiler.fit.cost import price
+from rewrite_compiler.fit.search import Cheapest, cheapest
+from rewrite_compiler.frontend.load import load
+from rewrite_compiler.target import Mapping, Resources, find_target
+
+SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
+MODELS = {
+    "ResNet-50": "tv_resnet50.ts17.onnx.xz",
+    "MobileNet-V2": "mobilenetv2.tf2onnx.onnx.xz",
+    "EfficientNet-B0": "efficientnet_nose.ts17.onnx.xz",
+}
+TOKENS, HIDDEN, INNER = 512, 768, 3072  # of BERT-base
+OPERATIONS = (("flexasr", "linear"), ("hlscnn", "conv2d"), ("vta", "dense"))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer with constant weights: sizes of its product, and of its convolution if it is one."""
+
+    product: tuple[int, int, int]  # rows, summed, columns
+    image: tuple[tuple[str, int], ...] = ()
+    strides: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+
+
+def layers_of(path: Path) -> Iterator[Layer]:
+    """Yield the dense layers and the convolutions without groups of a model, batch 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "model.onnx"
+        plain.write_bytes(lzma.decompress(path.read_bytes()))
+        program = load(plain, {}).program
+    for node in program.nodes:
+        if node.op not in ("conv", "dense") or not program.is_constant(node.inputs[1]):
+            continue
+        x, w = (program.types[v].shape for v in node.inputs[:2])
+        y, a = program.types[node.outputs[0]].shape, dict(node.attributes)
+        if node.op == "dense":
+            yield Layer((x[0], x[1], w[0]))
+        elif a["group"] == 1 and a["dilations"] == (1, 1):
+            sizes = dict(zip("bcijnrsuv", (*x, w[0], *w[2:], *y[2:]), strict=True))
+            yield Layer((y[2] * y[3], w[1] * w[2] * w[3], w[0]), tuple(sizes.items()), a["strides"], a["pads"])
+
+
+def networks() -> dict[str, Counter[Layer]]:
+    """Return every layer of each network and how often it occurs."""
+    found = {name: Counter(layers_of(SHARED / "models" / "arch" / file)) for name, file in MODELS.items()}
+    square = Layer((TOKENS, HIDDEN, HIDDEN))
+    found["BERT-base"] = Counter({square: 48, Layer((TOKENS, HIDDEN, INNER)): 12, Layer((TOKENS, INNER, HIDDEN)): 12})
+    return found
+
+
+def sizes_for(operation: str, layer: Layer) -> tuple[dict[str, int], dict[str, Any]] | None:
+    """Return sizes and attributes of a layer as an operation, None when it is none: products take convolutions as im2col."""
+    if operation == "conv2d":
+        return (dict(layer.image), {"strides": layer.strides, "pads": layer.pads}) if layer.image else None
+    return dict(zip("tkn", layer.product, strict=True)), {}
+
+
+def row(network: str, m: Mapping, layer: Layer, count: int, resources: Resources) -> Row | None:
+    """Return what tiling one layer gives."""
+    asked = sizes_for(m.operation, layer)
+    if asked is None:
+        return None
+    sizes, attributes = asked
+    first = tile(m, sizes, attributes)
+    named: Row = {"network": network, "operation": m.name, "occurrences": count, "sizes": {d: n for d, n in sizes.items() if n > 1}}
+    started = time.process_time()
+    found = cheapest(m, sizes, attributes, resources)
+    seconds = time.process_time() - started
+    if isinstance(found, Refusal) or isinstance(first, Refusal):
+        assert isinstance(found, Refusal)
+        return {**named, "refused": str(found.limit)}
+    assert isinstance(found, Cheapest)
+    fewest, once = price(m, first, attributes, resources), price(m, Tiling(sizes, sizes), attributes, resources)
+    assert fewest is not None
+    assert once is not None
+    return {
+        **named, "calls": found.tiling.calls, "fewest_calls": first.calls, "fewest_calls_bytes": fewest.bytes,
+        "optimum_bytes": found.price.bytes, "bound_bytes": found.bound, "each_tensor_once_bytes": once.bytes,
+        "proven": found.is_optimal, "tried_tiles": found.nodes, "search_processor_seconds": round(seconds, 4),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Tile, print one line a network and operation, write every layer."""
+    given = options(__doc__ or "", 1).parse_args()
+    if not (SHARED / "models" / "arch").is_dir():
+        sys.exit(f"the shared models are not in {SHARED}; set FLEXMATCH_SHARED")
+    rows: list[Row] = []
+    for network, layers in networks().items():
+        for target, variant in OPERATIONS:
+            chosen = find_target(target)
+            resources = chosen.resources()
+            assert resources is not None
+            made = [row(network, chosen.mappings[variant], layer, n, resources) for layer, n in layers.items()]
+            mine = [r for r in made if r is not None]
+            rows.extend(mine)
+            print_line(network, f"{target}.{variant}", [r for r in mine if "refused" not in r], sum("refused" in r for r in mine))
+    finish("tilings", rows, given.json)
+
+
+def print_line(network: str, operation: str, rows: list[Any], refused: int) -> None:
+    """Print the sums over all layers of a network, each as often as it occurs."""
+    if not rows:
+        print(f"{network:>16}  {operation:>14}  no layer" + (f", {refused} refused" if refused else ""))
+        return
+    total = {
+        key: sum(r[key] * r["occurrences"] for r in rows) / 1e6 for key in ("fewest_calls_bytes", "optimum_bytes", "each_tensor_once_bytes")
+    }
+    seconds = [r["search_processor_seconds"] for r in rows]
+    print(
+        f"{network:>16}  {operation:>14}  {len(rows):3d} layers  {refused} refused  fewest calls {total['fewest_calls_bytes']:9.1f} MB  "
+        f"optimum {total['optimum_bytes']:9.1f} MB  once {total['each_tensor_once_bytes']:9.1f} MB  "
+        f"proven {sum(r['proven'] for r in rows)}/{len(rows)}  {statistics.median(seconds):.3f} s median, {max(seconds):.3f} s most"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Objectives: what makes one program cheaper than another, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..errors import UsageError
+from ..target import Mapping, Resources, Target
+
+# a function of each element costs less than a device call: computing a layer twice to save one would be no gain
+LEVELS = ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
+# objective → its levels; those that are no level above are the time or the bytes of an operator, wherever it runs
+OBJECTIVES: MappingOf[str, tuple[str, ...]] = {
+    "offloads": LEVELS,
+    "macs": ("host_macs", "device_calls", "host_operators", "host_elementwise", "moved_elements"),
+    "cycles": ("nanoseconds", *LEVELS),
+    "bytes": ("bytes", *LEVELS),
+    "energy": ("energy", *LEVELS),
+}
+SPENT = ("nanoseconds", "bytes", "energy")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """An objective, and the resources of the targets by name where it needs them."""
+
+    name: str = "offloads"
+    resources: MappingOf[str, Resources | None] = field(default_factory=dict)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The names of what is counted, the most important first."""
+        return OBJECTIVES[self.name]
+
+    @property
+    def is_priced(self) -> bool:
+        """Tell whether an operator's time or bytes decide."""
+        return self.levels[0] in SPENT
+
+    def ordered(self, counted: Sequence[int], spent: int = 0) -> tuple[int, ...]:
+        """Return counts that stand as LEVELS in the order of this objective, behind what is spent."""
+        if self.is_priced:
+            return (spent, *counted)
+        by_name = dict(zip(LEVELS, counted, strict=True))
+        return tuple(by_name[level] for level in self.levels)
+
+
+OFFLOADS = Objective()
+
+
+def objective_for(name: str, targets: Sequence[Target]) -> Objective:
+    """Return an objective for targets; UsageError when there is none of the name, or a figure that it needs is missing."""
+    if name not in OBJECTIVES:
+        raise UsageError("F203", f'Objective must be one of {", ".join(OBJECTIVES)}, not "{name}"')
+    resources = {t.name: t.resources() for t in targets}
+    if name == "energy":
+        missing = [*(n for n, r in resources.items() if r is None or not r.gives_energies), "host"]
+        raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(missing)} do not give")
+    return Objective(name, resources)
+
+
+def priced(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapping], tuple[str, ...]]:
+    """Return the mappings that an objective can compare, and a note about each that it cannot."""
+    if not objective.is_priced:
+        return list(mappings), ()
+    known = [m for m in mappings if m.price is not None and objective.resources[m.target] is not None]
+    left = [m for m in mappings if m not in known]
+    return known, tuple(f"{m.name} is not used: objective {objective.name} needs its cost, which the target does not give" for m in left)

@@ -1,0 +1,94 @@
+"""The cost of an offload: what its target says of each tile, added up over all calls, and the partial sums the host adds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..target import Cost, Resources
+from ..target import Mapping as Operation
+from .host import ELEMENT
+from .tiling import Tiling
+
+FLOAT_BYTES = 4
+PICO = 10**12
+
+
+@dataclass(frozen=True)
+class Price:
+    """What an offload costs: cycles and bytes of its device at a clock, and elements of partial sums that the host adds."""
+
+    cost: Cost
+    hertz: int
+    per_cycle: int  # operations of the unit
+    added: int = 0
+
+    @property
+    def picoseconds(self) -> int:
+        """The time of device and host, one after the other."""
+        return -(-self.cost.cycles * PICO // self.hertz) + self.added * ELEMENT["add"]
+
+    @property
+    def bytes(self) -> int:
+        """All bytes over links, and those that adding reads and writes."""
+        return self.cost.bytes + 3 * FLOAT_BYTES * self.added
+
+    @property
+    def bound(self) -> str:
+        """What takes most of the cycles."""
+        return "transfer" if self.cost.transfer_cycles > self.cost.compute_cycles else "compute"
+
+    def utilisation(self, macs: int) -> float | None:
+        """Return the share of the unit's multiply-accumulates that the operation uses; None for one without any."""
+        return macs / (self.per_cycle * self.cost.cycles) if macs and self.cost.cycles else None
+
+
+def price(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None) -> Price | None:
+    """Return what all calls of an operation cost, None when its target does not say."""
+    if resources is None or m.price is None:
+        return None
+    total: Cost | None = None
+    for sizes, calls in tiles(tiling):
+        one = m.cost(sizes, attributes, resources)
+        assert one is not None
+        total = one.times(calls) if total is None else total.plus(one.times(calls))
+    assert total is not None
+    unit = next((u.per_cycle for u in resources.units if u.name == total.unit), 1)
+    return Price(total, resources.clock.hertz, unit, added(m, tiling))
+
+
+def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
+    """Yield the sizes of the different tiles and how many calls have them."""
+    kinds = []
+    for d, n in tiling.sizes.items():
+        size = tiling.tile[d]
+        whole, rest = divmod(n, size) if size else (1, 0)
+        kinds.append([(d, s, count) for s, count in ((size, whole), (rest, 1)) if count and (s or not n)])
+    for chosen in itertools.product(*kinds):
+        yield {d: s for d, s, _ in chosen}, math.prod(count for *_, count in chosen)
+
+
+def added(m: Operation, tiling: Tiling) -> int:
+    """Return how many elements of partial results the host adds up."""
+    parts = math.prod(-(-tiling.sizes[d] // tiling.tile[d]) for d in m.axes.summed if tiling.sizes.get(d) and tiling.tile[d])
+    if parts == 1:
+        return 0
+    return (parts - 1) * math.prod(tiling.sizes[d] for d in m.axes.of[m.axes.result])
+
+
+def cost_document(p: Price, macs: int, host_picoseconds: int) -> dict[str, Any]:
+    """Return a price as the plan writes it, beside what the same meaning takes on the host."""
+    utilisation = p.utilisation(macs)
+    return {
+        "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,
+        "clock_hertz": p.hertz, "nanoseconds": _nano(p.picoseconds), "host_nanoseconds": _nano(host_picoseconds),
+        "bytes": p.bytes, "traffic": dict(p.cost.moved), "added_elements": p.added, "unit": p.cost.unit,
+        "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound, "estimated": p.cost.estimated,
+    }  # fmt: skip
+
+
+def _nano(picoseconds: int) -> int:
+    return -(-picoseconds // 1000)

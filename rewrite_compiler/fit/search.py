@@ -1,0 +1,130 @@
+"""The cheapest tiling: branch and bound over tile sizes, with a proof of optimality or a bound.
+
+The proof rests on three facts about a device. Capacities never shrink when a tile grows. Splitting a dimension never saves
+anything, so that chosen tile sizes cost at least what they do with all other dimensions undivided. What a tile needs and
+costs depends on its whole steps along each dimension, so that of all tilings into so many parts the most even one will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..target import Mapping, Resources
+from .cost import Price, price
+from .tiling import Refusal, Tiling, tile
+
+NODES = 20_000  # tile sizes that are tried before the search stops with a bound
+Key = tuple[int, int, int]  # what decides, the other one, calls
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """The best tiling that was found, its price, and what no tiling can be cheaper than."""
+
+    tiling: Tiling
+    price: Price
+    bound: int
+    nodes: int
+    is_optimal: bool  # the search was complete
+
+
+def cheapest(
+    m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources, by: str = "bytes", nodes: int = NODES
+) -> Cheapest | Refusal:
+    """Return the tiling with the fewest bytes (or the least time), then the least time (bytes), then the fewest calls.
+
+    The operation must have a cost. The search stops after a number of `nodes` with what it has.
+    """
+    first = tile(m, sizes, attributes)
+    if isinstance(first, Refusal):
+        return first
+    return _Search(m, sizes, attributes, resources, by, nodes).best(first)
+
+
+@dataclass
+class _Search:
+    m: Mapping
+    sizes: MappingOf[str, int]
+    attributes: MappingOf[str, Any]
+    resources: Resources
+    by: str
+    most: int
+    nodes: int = 0
+    found: dict[str, int] = field(default_factory=dict)
+    least: Key = (0, 0, 0)
+    steps: MappingOf[str, int] = field(default_factory=dict)
+    units: MappingOf[str, int] = field(default_factory=dict)
+    split: tuple[str, ...] = ()
+    open_bounds: list[int] = field(default_factory=list)  # of what was not looked at
+
+    def best(self, first: Tiling) -> Cheapest:
+        """Search below all tilings."""
+        self.found, self.least, self.units = dict(first.tile), self.key(first), self.m.unit_sizes(self.sizes)
+        whole = price(self.m, Tiling(self.sizes, self.sizes), self.attributes, self.resources)
+        assert whole is not None
+        grains = [u.grain for u in self.resources.units if u.name == whole.cost.unit]
+        self.steps = {d: math.lcm(self.m.units.get(d, 1), *(grain(d) for grain in grains)) for d in self.sizes}
+        choices = {d: -(-n // self.steps[d]) for d, n in self.sizes.items() if n > self.units[d]}
+        self.split = tuple(sorted(choices, key=lambda d: choices[d]))
+        if first.calls > 1:
+            self.extend({}, 0)
+        tiling = Tiling(dict(self.sizes), {d: self.found[d] for d in self.sizes})
+        paid = price(self.m, tiling, self.attributes, self.resources)
+        assert paid is not None
+        return Cheapest(tiling, paid, min([self.least[0], *self.open_bounds]), self.nodes, not self.open_bounds)
+
+    def key(self, tiling: Tiling) -> Key:
+        """Return what a tiling costs, the level that decides first."""
+        paid = price(self.m, tiling, self.attributes, self.resources)
+        assert paid is not None, f"{self.m.name} has no cost"
+        both = (paid.bytes, paid.picoseconds)
+        return (*(both if self.by == "bytes" else both[::-1]), tiling.calls)
+
+    def extend(self, chosen: dict[str, int], at: int) -> None:
+        """Choose the tile of the next dimension that can be split."""
+        if at == len(self.split):
+            tiling = Tiling(self.sizes, {**self.sizes, **chosen})
+            found = self.key(tiling)
+            if found < self.least:
+                self.least, self.found = found, dict(tiling.tile)
+            return
+        d = self.split[at]
+        bounds = ((self.bound({**chosen, d: size}), size) for size in self.fitting(chosen, d, at))
+        for bound, size in sorted(bounds, key=lambda pair: (pair[0], -pair[1])):
+            if bound >= self.least:
+                return
+            if self.nodes > self.most:
+                self.open_bounds.append(bound[0])
+                return
+            self.extend({**chosen, d: size}, at + 1)
+
+    def bound(self, chosen: MappingOf[str, int]) -> Key:
+        """Return what chosen tiles cost at least: with every other dimension undivided."""
+        self.nodes += 1
+        return self.key(Tiling(self.sizes, {**self.sizes, **chosen}))
+
+    def fitting(self, chosen: MappingOf[str, int], d: str, at: int) -> Iterator[int]:
+        """Yield tile sizes of a dimension that fit with the smallest tiles of those not chosen yet, one for each number of parts."""
+        total, step = self.sizes[d], self.steps[d]
+        whole = {**self.sizes, **{e: self.units[e] for e in self.split[at + 1 :]}, **chosen}
+        last, steps = 0, -(-total // step)
+        parts = 1
+        while parts <= steps:
+            each = -(-steps // parts)
+            size = min(each * step, total)
+            if size != last and self.m.violated({**whole, d: size}, self.attributes) is None:
+                yield size
+            last = size
+            parts = -(-steps // (each - 1)) if each > 1 else steps + 1  # the fewest parts that are smaller
+        if step > self.units[d] and self.m.violated({**whole, d: step}, self.attributes) is not None:
+            yield from self._below(whole, d)
+
+    def _below(self, whole: MappingOf[str, int], d: str) -> Iterator[int]:
+        """Yield tiles smaller than a step, where a step is too large."""
+        yield from (
+            n for n in range(self.units[d], self.steps[d], self.units[d]) if self.m.violated({**whole, d: n}, self.attributes) is None
+        )

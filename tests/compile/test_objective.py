@@ -1,0 +1,160 @@
+"""Objectives: what extraction says a program costs is what its operators cost; no other choice of targets is cheaper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import flexmatch
+from small_models import SPELLINGS
+
+from rewrite_compiler.apps import named
+from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.compile.objective import OBJECTIVES
+from rewrite_compiler.errors import UsageError
+from rewrite_compiler.fit.cost import Price, tiles
+from rewrite_compiler.fit.host import host_bytes, host_picoseconds, picoseconds_of
+from rewrite_compiler.fit.tiling import Tiling
+from rewrite_compiler.target import Clock, Cost, Resources, Target, body_of, find_target
+
+SHAPES = {"image": (1, 1, 8, 8)}
+
+
+@cache
+def digits(objective: str, *accel: str) -> Plan:
+    return compile_model(named("digits_cnn").model, accel, Options(shapes=SHAPES, objective=objective))
+
+
+def recomputed(plan: Plan, level: str) -> int:
+    """Add up what every operator of the chosen program takes."""
+    offloads = {o.node.outputs[0]: o for o in plan.offloads}
+    total = 0
+    for n in plan.program.nodes:
+        if n.outputs[0] in offloads:
+            price = offloads[n.outputs[0]].price
+            assert price is not None
+            total += -(-price.picoseconds // 1000) if level == "nanoseconds" else price.bytes
+            continue
+        operands, results = ([plan.program.types[v] for v in vs] for vs in (n.inputs, n.outputs))
+        own = host_picoseconds(n.operator, operands, results, dict(n.attributes))
+        total += -(-own // 1000) if level == "nanoseconds" else host_bytes(n.operator, operands, results)
+    return total
+
+
+CASES = [("cycles", "nanoseconds", "flexasr"), ("bytes", "bytes", "vta")]
+
+
+@pytest.mark.parametrize(("objective", "level", "target"), CASES)
+def test_the_cost_of_a_program_is_that_of_its_operators(objective: str, level: str, target: str) -> None:
+    plan = digits(objective, target)
+    assert plan.extraction["objective"] == plan.settings["objective"] == objective
+    assert (plan.extraction["status"], plan.extraction["gap"]) == ("optimal", 0.0)
+    assert plan.extraction["cost"][level] == plan.extraction["bound"][level] == recomputed(plan, level)
+    if target == "flexasr":  # all of its operations have a cost
+        assert recomputed(plan, level) <= recomputed(digits("offloads", target), level)
+
+
+def test_two_targets_are_never_worse_than_the_better_of_them() -> None:
+    targets = ("flexasr", "vta")
+    together = digits("cycles", *targets).extraction["cost"]["nanoseconds"]
+    assert together <= min(digits("cycles", t).extraction["cost"]["nanoseconds"] for t in targets)
+
+
+def test_the_default_counts_as_ever() -> None:
+    plan = digits("offloads", "flexasr")
+    assert tuple(plan.extraction["cost"]) == ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
+    fewer = digits("macs", "flexasr").extraction["cost"]
+    assert plan.extraction["cost"]["host_macs"] == fewer["host_macs"]
+    assert plan.extraction["cost"]["device_calls"] >= fewer["device_calls"]
+
+
+def faster(target: Target, hertz: int) -> Target:
+    """Return a target with another clock."""
+
+    def describe(ila: Any, values: Mapping[str, str]) -> Resources:
+        assert target.describe is not None
+        return replace(target.describe(ila, values), clock=Clock(hertz, "a test"))
+
+    return replace(target, describe=describe)
+
+
+def test_a_faster_clock_earns_offloads() -> None:
+    """At 500 MHz moving weights takes longer than computing on the host; a thousand times faster everything goes to the device."""
+    slow, fast = (
+        compile_model(named("digits_mlp").model, [faster(find_target("flexasr"), hertz)], Options(shapes=SHAPES, objective="cycles"))
+        for hertz in (500_000_000, 500_000_000_000)
+    )
+    assert len(slow.offloads) == 0
+    assert len(fast.offloads) == len(compile_model(named("digits_mlp").model, ["flexasr"], Options(shapes=SHAPES)).offloads) > 0
+    assert fast.extraction["cost"]["nanoseconds"] < slow.extraction["cost"]["nanoseconds"] == picoseconds_ns(slow)
+
+
+def picoseconds_ns(plan: Plan) -> int:
+    return sum(-(-picoseconds_of(plan.program, [n]) // 1000) for n in plan.program.nodes)
+
+
+def test_an_operation_without_a_cost_is_not_used_and_a_note_says_so(tmp_path: Path) -> None:
+    target = find_target("vta")
+    bare = replace(target, mappings={n: replace(m, price=None) if n == "dense_bias" else m for n, m in target.mappings.items()})
+    path = SPELLINGS["Gemm"][0](tmp_path / "small.onnx")
+    plan = compile_model(path, [bare], Options(objective="bytes"))
+    assert "vta.dense_bias is not used: objective bytes needs its cost, which the target does not give" in plan.notes
+    assert all(o.mapping.variant != "dense_bias" for o in plan.offloads)
+    counted = compile_model(path, [bare])
+    assert [o.price for o in counted.offloads if o.mapping.variant == "dense_bias"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("objective", "sentence"),
+    [
+        ("energy", "Objective energy needs energies with their source, which flexasr and host do not give"),
+        ("speed", f'Objective must be one of {", ".join(OBJECTIVES)}, not "speed"'),
+    ],
+)
+def test_an_objective_that_cannot_be_had_is_refused(objective: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        digits(objective, "flexasr")
+    assert (caught.value.problem.code, caught.value.problem.sentence) == ("F203", sentence)
+
+
+def test_the_command_line_takes_an_objective_and_the_plan_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = SPELLINGS["Gemm"][0](tmp_path / "small.onnx")
+    made = flexmatch(path, "--accel", "flexasr", "--objective", "bytes", "-o", "plan")
+    assert (made.code, made.err) == (0, "")
+    shown = flexmatch("show", "plan.json", "--json", "-")
+    assert '"objective": "bytes"' in shown.out
+    refused = flexmatch(path, "--accel", "flexasr", "--objective", "energy")
+    assert (refused.code, refused.out) == (2, "")
+
+
+# -- prices of tilings
+
+
+def test_tiles_are_counted_by_their_sizes() -> None:
+    tiling = Tiling({"t": 10, "k": 7, "n": 4}, {"t": 4, "k": 7, "n": 3})
+    found = {tuple(sizes.values()): calls for sizes, calls in tiles(tiling)}
+    assert found == {(4, 7, 3): 2, (4, 7, 1): 2, (2, 7, 3): 1, (2, 7, 1): 1}
+    slices = [tuple(s.stop - s.start for s in part.values()) for part in tiling.slices()]
+    assert {shape: slices.count(shape) for shape in slices} == found
+
+
+def test_a_price_names_what_bounds_it() -> None:
+    price = Price(Cost("core", 10, 30, {"x": 160}), 1_000_000, 16, added=8)
+    assert (price.picoseconds, price.bytes, price.bound) == (40 * 1_000_000 + 8 * 260, 160 + 96, "transfer")
+    assert price.utilisation(320) == 0.5
+    assert price.utilisation(0) is None
+
+
+def test_an_offload_says_what_it_costs_and_what_the_host_would_take() -> None:
+    plan = digits("offloads", "flexasr")
+    for o in plan.offloads:
+        assert o.price is not None
+        assert o.host_picoseconds == picoseconds_of(
+            body_of(o.mapping, [plan.program.types[v] for v in o.node.inputs], dict(o.node.attributes))
+        )
+        assert o.price.cost.compute_cycles > 0
