@@ -16,6 +16,8 @@ from ..egraph import ENode, Saturation
 from ..egraph.rules import rule_text
 from ..errors import UsageError
 from ..fit import Tiling
+from ..fit.cost import price
+from ..fit.host import picoseconds_of
 from ..frontend.load import LoadedModel, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits
@@ -25,7 +27,8 @@ from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .calibrate import calibrated_from
 from .court import admitted
-from .match import LEVELS, Matched, case_of, match, spelling_rules
+from .match import Matched, case_of, match, spelling_rules
+from .objective import Objective, objective_for, priced
 from .plan import Offload, Plan, Reason
 from .why import HostReasons
 
@@ -41,6 +44,7 @@ class Options:
     rules: tuple[Path, ...] = ()  # rule files, judged before they are used
     trusted: tuple[str, ...] = ()  # rules of these files that are used without a proof
     limits: Limits = DEFAULT
+    objective: str = "offloads"
 
 
 def compile_model(
@@ -57,16 +61,17 @@ def compile_model(
     loaded = time.perf_counter()
     court = admitted(shipped_rules(), options.rules, options.trusted)
     rules = tuple(r for r in court.rules if r.name not in options.without)
-    mappings = _mappings(targets, options, court.rules)
+    objective = objective_for(options.objective, targets)
+    mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
     with ThreadPoolExecutor(2) as pool:
-        exactly = pool.submit(match, model.program, spelling_rules(rules), mappings, options.limits)
-        matched = exactly.result() if options.exact else match(model.program, rules, mappings, options.limits)
+        exactly = pool.submit(match, model.program, spelling_rules(rules), mappings, options.limits, objective)
+        matched = exactly.result() if options.exact else match(model.program, rules, mappings, options.limits, objective)
         exact = exactly.result()
     used = spelling_rules(rules) if options.exact else rules
-    plan = _plan(model, targets, used, mappings, matched, exact, options)
+    plan = _plan(model, targets, used, mappings, matched, exact, options, objective)
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}}
-    plan = replace(plan, run=run, notes=(*plan.notes, *court.notes))
+    plan = replace(plan, run=run, notes=(*plan.notes, *court.notes, *unpriced))
     return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
 
 
@@ -97,7 +102,7 @@ def _named(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
 
 def _plan(
     model: LoadedModel, targets: Sequence[Target], rules: Sequence[Rule], mappings: Sequence[Mapping], matched: Matched, exact: Matched,
-    options: Options,
+    options: Options, objective: Objective,
 ) -> Plan:  # fmt: skip
     by_name = {m.name: m for m in mappings}
     devices = [n for n in matched.program.nodes if n.op in by_name]
@@ -106,7 +111,7 @@ def _plan(
     counted = account(model.program, matched.program, ids, reasons)
     because = _Because(matched, rules, mappings)
     offloads = tuple(
-        _offload(key, node, nodes, by_name[node.op], targets, matched, because)
+        _offload(key, node, nodes, by_name[node.op], targets, matched, because, objective)
         for (key, node), nodes in zip(ids.items(), counted.offloads, strict=True)
     )
     return Plan(
@@ -116,7 +121,7 @@ def _plan(
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
         counts=_counts(targets, matched.program, by_name), lowered_counts={t.name: {} for t in targets},
         exact_counts=_counts(targets, exact.program, by_name),
-        egraph=_egraph(matched.saturation), extraction=_extraction(matched), settings=_settings(options), limited=_limited(matched),
+        egraph=_egraph(matched.saturation), extraction=_extraction(matched, objective), settings=_settings(options), limited=_limited(matched),
         notes=tuple(model.program.notes),
     )  # fmt: skip
 
@@ -137,15 +142,17 @@ def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str
 
 
 def _offload(
-    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], matched: Matched, because: _Because
-) -> Offload:
+    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], matched: Matched, because: _Because,
+    objective: Objective,
+) -> Offload:  # fmt: skip
     types = [matched.program.types[v] for v in node.inputs]
     shapes = tuple(t.shape for t in types)
-    tiling = matched.fitted[case_of(m, types, node.attributes)]
+    tiling = matched.fitted[case_of(m, types, dict(node.attributes))]
     assert isinstance(tiling, Tiling)
-    macs = total_macs(body_of(m, types, dict(node.attributes)))
+    body = body_of(m, types, dict(node.attributes))
+    paid = price(m, tiling, dict(node.attributes), objective.resources.get(m.target))
     target = next(t for t in targets if t.name == m.target)
-    return Offload(key, target, m, node, nodes, shapes, macs, because.of(node), tiling)
+    return Offload(key, target, m, node, nodes, shapes, total_macs(body), because.of(node), tiling, {}, paid, picoseconds_of(body))
 
 
 class _Because:
@@ -190,10 +197,10 @@ def _egraph(s: Saturation) -> dict[str, Any]:
     }
 
 
-def _extraction(matched: Matched) -> dict[str, Any]:
-    e = matched.extraction
+def _extraction(matched: Matched, objective: Objective) -> dict[str, Any]:
+    e, levels = matched.extraction, objective.levels
     return {
-        "objective": "offloads", "cost": dict(zip(LEVELS, e.cost, strict=True)), "bound": dict(zip(LEVELS, e.bound, strict=True)),
+        "objective": objective.name, "cost": dict(zip(levels, e.cost, strict=True)), "bound": dict(zip(levels, e.bound, strict=True)),
         "gap": e.gap, "status": e.status,
     }  # fmt: skip
 
@@ -207,7 +214,7 @@ def _settings(options: Options) -> dict[str, Any]:
         "without": list(options.without),
         "rules": [str(p) for p in options.rules],
         "trusted": list(options.trusted),
-        "objective": "offloads",
+        "objective": options.objective,
     }
 
 

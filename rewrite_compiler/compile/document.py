@@ -73,6 +73,7 @@ def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits =
     options = Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
         without=tuple(settings["without"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
+        objective=settings["objective"],
     )  # fmt: skip
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
     if plan.model["sha256"] != document["model"]["sha256"]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..fit import Tiling
+from ..fit.cost import Price, cost_document
 from ..ir.program import Node, Program, Value
 from ..lang.formats import Format
 from ..target import Mapping, Target
@@ -37,6 +38,8 @@ class Offload:
     because: tuple[Reason, ...]
     tiling: Tiling
     formats: MappingOf[str, Format] = field(default_factory=dict)  # operand or result name of the mapping → format
+    price: Price | None = None  # what it costs, None when the target does not say
+    host_picoseconds: int = 0  # what its meaning takes on the host
 
 
 def tensors_of(o: Offload) -> dict[str, Value]:
@@ -144,7 +147,7 @@ def _offload(o: Offload) -> dict[str, Any]:
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
-        "resident": None, "cost": None,
+        "resident": None, "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds),
     }  # fmt: skip
 
 
