@@ -70,7 +70,7 @@ def conv2d_cost(
     rows, cols = i + pads[0] + pads[2], j + pads[1] + pads[3]
     region = u * v if revision.grouped_output else rows * cols
     outputs = -(-n // LANES) * u * v if revision.grouped_output else n * rows * cols
-    parts = split(c, i, j, n, r, s, strides, pads, p, starts)
+    parts = split(c, i, j, n, r, s, strides, pads, p, starts) or [c]  # nothing fits: a bound of what smaller parts cost
     made = [
         pass_of(
             (n, channels, rows, cols),

@@ -2,31 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from rewrite_compiler.target import Cost, Resources
 
+from . import conv2d as convolution
 from .base import UOP_BYTES, config, elements
 from .dense import dense, dense_bias, dense_bias_relu, dense_relu
+from .results import planes
 
 INSTRUCTION_BYTES = 16
-BYTE = 8
 
 
 def dense_cost(t: int, k: int, n: int, p: Mapping[str, str], resources: Resources, *, bias: bool, relu: bool) -> Cost:
     """One product: the accumulators start at zero or at the bias; one byte of them is stored at a time."""
     c = config(p)
     rows, inner, columns = elements(t, c.batch), elements(k, c.block), elements(n, c.block)
-    results, planes = rows * columns, c.width("acc") // BYTE
+    results, stores = rows * columns, planes(c)
     moved = {
-        "x": rows * inner * c.scalars("inp"), "w": columns * inner * c.scalars("wgt"), "y": planes * results * c.scalars("acc"),
-        "commands": UOP_BYTES * inner + INSTRUCTION_BYTES * (6 + 2 * (planes - 1) + int(relu) + 1),
+        "x": rows * inner * c.scalars("inp"), "w": columns * inner * c.scalars("wgt"), "y": stores * results * c.scalars("acc"),
+        "commands": UOP_BYTES * inner + INSTRUCTION_BYTES * (6 + 2 * (stores - 1) + int(relu) + 1),
     }  # fmt: skip
     if bias:
-        moved["b"] = results * c.scalars("acc") * planes  # read again for every row
-    steps = results * inner + results * (planes - 1 + int(relu) + int(not bias))
+        moved["b"] = results * c.scalars("acc") * stores  # read again for every row
+    steps = results * inner + results * (stores - 1 + int(relu) + int(not bias))
     return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+
+
+def conv2d_cost(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str],
+    resources: Resources, *, bias: bool, relu: bool,
+) -> Cost:  # fmt: skip
+    """One convolution: every band of rows loads its part of the image and all weights, in passes over the channels."""
+    m = convolution._layer((b, c, i, j), n, (r, s), strides, pads, p)
+    found = [_pass(m, band, count, is_first, is_last, bias, relu) for band, count, is_first, is_last in _passes(m)]
+    moved = {name: m.images * sum(one[name] for one in found) for name in ("x", "w", "y", "commands", *(["b"] if bias else []))}
+    steps = m.images * sum(one["steps"] for one in found)
+    return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+
+
+def _passes(m: convolution.Layer) -> Iterator[tuple[range, int, bool, bool]]:
+    """Yield every band with the blocks of channels of each of its passes, whether it is the first and the last one."""
+    try:
+        bands, passes = m.bands, m.passes
+    except ValueError:  # nothing fits: a bound of what smaller parts cost
+        bands, passes = [range(m.out[0])], [range(m.channels)]
+    for band in bands:
+        for blocks in passes:
+            yield band, len(blocks), blocks.start == 0, blocks.stop == m.channels
+
+
+def _pass(m: convolution.Layer, band: range, count: int, is_first: bool, is_last: bool, bias: bool, relu: bool) -> dict[str, int]:
+    """Return the bytes and steps of one pass."""
+    c, area = m.design, m.filters * len(band) * m.out[1]
+    uops, stores = m.filters * count * m.taps, planes(m.design)
+    begin = band.start * m.strides[0] - m.pads[0]
+    inside = max(min(begin + m.rows_for(len(band)), m.rows), 0) - max(begin, 0)
+    starts = m.filters if bias else 1
+    instructions = 4 + count + starts * is_first + (relu + 2 * stores - 1) * is_last
+    return {
+        "x": count * max(inside, 0) * m.cols * c.scalars("inp"),
+        "w": uops * c.scalars("wgt"),
+        "b": is_first * bias * area * c.scalars("acc") * stores,
+        "y": is_last * stores * area * c.scalars("acc"),
+        "commands": uops * UOP_BYTES + instructions * INSTRUCTION_BYTES,
+        "steps": len(band) * m.out[1] * uops + area * (is_first * (not bias) + is_last * (relu + stores - 1)),
+    }
 
 
 for mapping, has_bias, has_relu in (
@@ -36,3 +78,8 @@ for mapping, has_bias, has_relu in (
     (dense_bias_relu, True, True),
 ):
     mapping.costs(partial(dense_cost, bias=has_bias, relu=has_relu))
+for mapping, has_bias, has_relu in (
+    (convolution.conv2d, False, False), (convolution.conv2d_relu, False, True), (convolution.conv2d_bias, True, False),
+    (convolution.conv2d_bias_relu, True, True),
+):  # fmt: skip
+    mapping.costs(partial(conv2d_cost, bias=has_bias, relu=has_relu))
