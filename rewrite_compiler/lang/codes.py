@@ -14,11 +14,12 @@ import numpy as np
 
 from ..errors import SpecError
 from . import intervals as iv
-from .arrays import evaluate, table_data
-from .binders import Leaf, Table, array
+from .arrays import Evaluator, evaluate, table_data
+from .binders import Leaf, Table, array, index_variable
 from .expr import Expr
 from .formats import FLOAT16, FLOAT32, IEEE, AdaptivFloat, Format
-from .named import Data, storage_dtype
+from .kernels import kernels_in_use
+from .named import Data, Store, storage_dtype
 
 CHUNK = 1 << 14  # elements evaluated at once: the temporaries stay in the cache
 TABLE_BITS = 21
@@ -95,7 +96,8 @@ def _table(f: Format) -> Data:
 def _encoded(f: Format, values: Data) -> Data:
     """Evaluate the encoder; not-a-number and infinity, which are no real numbers, get their codes here."""
     with np.errstate(invalid="ignore"):
-        data = np.nan_to_num(values.astype(np.float64)).reshape(-1)
+        is_finite = bool(np.isfinite(values).all())
+        data = values.astype(np.float64).reshape(-1) if is_finite else np.nan_to_num(values.astype(np.float64)).reshape(-1)
     codes = _mapped(f.encode, data, np.dtype(storage_dtype(f.codes)), Leaf((CHUNK,), iv.EVERYTHING, True, "x"))
     if isinstance(f, IEEE):
         flat = values.reshape(-1)
@@ -115,7 +117,10 @@ def _decoded(f: Format, codes: Data) -> Data:
 
 
 def _mapped(function: Callable[[Expr], Expr], flat: Data, kind: Any, operand: Leaf) -> Data:
-    """Return a function of terms at every element of a flat array, a chunk at a time."""
+    """Return a function of terms at every element of a flat array: by machine code where it is in use, else a chunk at a time."""
+    found = _compiled(function, flat, operand)
+    if found is not None:
+        return found.astype(kind, copy=False)
     out = np.empty(flat.shape, kind)
     whole = array(lambda i: function(operand[i]), CHUNK)
     for start in range(0, len(flat), CHUNK):
@@ -123,3 +128,15 @@ def _mapped(function: Callable[[Expr], Expr], flat: Data, kind: Any, operand: Le
         padded = part if len(part) == CHUNK else np.concatenate([part, np.zeros(CHUNK - len(part), flat.dtype)])
         out[start : start + CHUNK] = evaluate(whole, {operand: padded})[: len(part)]
     return out
+
+
+def _compiled(function: Callable[[Expr], Expr], flat: Data, operand: Leaf) -> Data | None:
+    kernels = kernels_in_use() if operand.real and len(flat) > CHUNK else None
+    if kernels is None:
+        return None
+    x = Leaf((len(flat),), operand.interval, operand.real, operand.name)
+    ev = Evaluator({x: Store(flat)})
+    i = index_variable("i", len(flat))
+    with ev.inner(axes=[(i, len(flat))]):
+        found = kernels.value(ev, function(x[i]))
+    return None if found is None else np.asarray(found.data)

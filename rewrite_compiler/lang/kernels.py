@@ -7,6 +7,7 @@ on the whole grid as numbers, and what machine words cannot hold or machine code
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from ..errors import SpecError
 from .binders import Fold, Table
 from .expr import Expr
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
-from .straight import Op, TooWide, Tracer, bits_of, is_operator
+from .straight import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
 
 if TYPE_CHECKING:
     from .arrays import Evaluator
@@ -62,7 +63,7 @@ class Trace:
             return self._load(e)
         if e.op == "select" and (chosen := self._chosen(e)) is not None:
             return chosen
-        if is_operator(e):
+        if is_operator(e) or is_real_operator(e):
             self.work += 1
             return None
         return self._array(e, self.ev.value(e))
@@ -89,7 +90,7 @@ class Trace:
 
     def _scalar(self, e: Expr) -> Op:
         value = self.ev.value(e)
-        if value.axes:
+        if value.axes or e.real:
             return self._array(e, value)
         self.scalars.append(int(value.data))
         return Op("scalar", (), len(self.scalars) - 1, bits_of(e))
@@ -113,10 +114,9 @@ class Trace:
 
     def _load(self, e: Expr) -> Op:
         ev = self.ev
-        bits_of(e)
         store = ev.store_of(e.data)
         known = [ev.affine(i) for i in e.args]
-        if store.data.dtype.kind not in "iu" or 0 in store.own or None in known:
+        if store.data.dtype.kind not in "iuf" or 0 in store.own or None in known:
             return self._array(e, ev.value(e))
         indices = [moving(i) for i in known if i is not None]
         box = [reach(i, ev.axes) for i in indices]
@@ -127,13 +127,16 @@ class Trace:
         return self._strided(e, view, names)
 
     def _array(self, e: Expr, x: Named) -> Op:
+        if not x.axes and e.real:
+            raise TooWide
         if not x.axes:
             self.scalars.append(int(x.data))
             return Op("scalar", (), len(self.scalars) - 1, bits_of(e))
         return self._strided(e, x.data, x.axes)
 
     def _strided(self, e: Expr, data: Data, axes: Sequence[Axis]) -> Op:
-        if data.dtype.kind not in "iu" or data.dtype == np.uint64 or any(s % data.itemsize for s in data.strides):
+        is_known = data.dtype.kind in "iu" and data.dtype != np.uint64 and not e.real
+        if not (is_known or (data.dtype == np.float64 and e.real)) or any(s % data.itemsize for s in data.strides):
             raise TooWide
         strides = {a: s // data.itemsize for a, s, n in zip(axes, data.strides, data.shape, strict=True) if n != 1}
         self.axes.update(axes)
@@ -145,9 +148,9 @@ class Trace:
             apart = data.ctypes.data - known.data.ctypes.data
             is_near = abs(apart) < NEAR * data.itemsize and apart % data.itemsize == 0
             if is_near and known.data.dtype == data.dtype and known.strides == strides and start is known.start is None:
-                return Op("array", (), (n, apart // data.itemsize), bits_of(e))
+                return Op("array", (), (n, apart // data.itemsize), REAL if e.real else bits_of(e))
         self.operands.append(Operand(data, strides, start))
-        return Op("array", (), (len(self.operands) - 1, 0), bits_of(e))
+        return Op("array", (), (len(self.operands) - 1, 0), REAL if e.real else bits_of(e))
 
 
 class GridTracer(Tracer):
@@ -178,6 +181,11 @@ def loaded_kernels() -> Kernels | str:
     except (ImportError, OSError, RuntimeError) as error:
         return f"machine code cannot be made here: {error}"
     return Kernels()
+
+
+def kernels_in_use() -> Kernels | None:
+    """Return kernels where machine code has been made already, else None: nobody waits for it who did not ask for it."""
+    return Kernels() if f"{__package__}.native_jit" in sys.modules else None
 
 
 class Kernels:

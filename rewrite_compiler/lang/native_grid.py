@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from .native_jit import compiled
 from .native_ops import Words, resized
-from .straight import Code, Op
+from .straight import REAL, Code, Op
 
 WORD = ir.IntType(64)
 ANY_STRIDE = 1 << 40
@@ -52,8 +52,10 @@ def grid_function(shape: Shape) -> tuple[Any, Any]:
     return engine, ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(address)
 
 
-def element_type(kind: str) -> ir.IntType:
+def element_type(kind: str) -> ir.IntType | ir.DoubleType:
     """Return the type of an element of a numpy type."""
+    if np.dtype(kind).kind == "f":
+        return ir.DoubleType()
     return ir.IntType(8 * np.dtype(kind).itemsize)
 
 
@@ -132,6 +134,8 @@ class _Grid:
         return self.widened(self.b.load(self.b.gep(self.function.args[1 + number], [at])), side.kind, op.bits)
 
     def widened(self, value: ir.Value, kind: str, bits: int) -> ir.Value:
+        if bits == REAL:
+            return value
         wanted = ir.IntType(bits)
         if np.dtype(kind).kind == "u" and value.type.width < bits:
             return self.b.zext(value, wanted)

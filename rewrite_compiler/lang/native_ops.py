@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from .straight import Code, Op
+from .straight import REAL, Code, Op
 
 BIT = ir.IntType(1)
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
@@ -22,6 +22,8 @@ class Words:
 
     def kind(self, bits: int) -> Any:
         """Return the type of a value of `bits`."""
+        if bits == REAL:
+            return ir.VectorType(ir.DoubleType(), self.lanes) if self.lanes else ir.DoubleType()
         return ir.VectorType(ir.IntType(bits), self.lanes) if self.lanes else ir.IntType(bits)
 
     def const(self, value: int, bits: int) -> ir.Constant:
@@ -56,8 +58,29 @@ class Words:
 
     def one(self, op: Op, values: Sequence[ir.Value]) -> ir.Value:
         """Emit one operator."""
+        if op.width == REAL:
+            return _real(self, op, [values[a] for a in op.args])
         args = [self.fit(values[a], op.width) for a in op.args]
         return self.fit(EMIT[op.name](self, op, args), op.bits)
+
+
+def _real(w: Words, op: Op, given: list[ir.Value]) -> ir.Value:
+    """Emit an operator on 64-bit floats; comparisons and roundings give words of 32 bits."""
+    double, b = w.kind(REAL), w.b
+    if op.name == "select":
+        chosen = b.icmp_signed("!=", given[0], ir.Constant(given[0].type, 0))
+        return b.select(chosen, *(x if x.type == double else b.sitofp(x, double) for x in given[1:]))
+    a = [x if x.type == double else b.sitofp(x, double) for x in given]
+    if op.name in COMPARE:
+        return b.zext(b.fcmp_ordered(COMPARE[op.name], *a), w.kind(32))
+    if op.name in ("min", "max"):
+        return b.select(b.fcmp_ordered("<" if op.name == "min" else ">", *a), *a)
+    if op.name in ("floor", "rint"):
+        name = f"llvm.{'floor' if op.name == 'floor' else 'roundeven'}.f64"
+        return b.fptosi(b.call(declared(b.module, name, ir.FunctionType(double, [double])), a), w.kind(32))
+    if op.name == "real":
+        return a[0]
+    return b.fneg(a[0]) if op.name == "neg" else {"add": b.fadd, "sub": b.fsub, "mul": b.fmul}[op.name](*a)
 
 
 def resized(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:

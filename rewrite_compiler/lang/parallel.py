@@ -84,10 +84,8 @@ def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
 def _simple(machine: Machine, loop: Loop) -> Analysis | None:
     """Return the answer for one update that reads nothing it writes and writes consecutive places; None for other loops."""
     parts = [x for x in (loop.body.steps if isinstance(loop.body, Seq) else (loop.body,)) if not isinstance(x, Require)]
-    if len(parts) != 1 or not isinstance(parts[0], Update):
-        return None
-    (u,) = parts
-    if any(u.memory in e.reads for e in (u.value, *u.address, *u.extents)):
+    u = parts[0] if len(parts) == 1 else None
+    if not isinstance(u, Update) or any(u.memory in e.reads for e in (u.value, *u.address, *u.extents)):
         return None
     with machine.along(loop.variable):
         extents = [machine.evaluator.number(n) for n in u.extents]

@@ -15,12 +15,14 @@ from .expr import Expr
 INT32, INT64 = iv.of_width(32, True), iv.of_width(64, True)
 ARITHMETIC = {"add", "sub", "mul", "neg", "div", "mod", "tdiv", "tmod", "min", "max"}
 BITS = {"not", "bitand", "bitor", "bitxor", "shl", "shr", "wrap", "extract", "clz"}
+REAL_OPERATORS = {"add", "sub", "mul", "neg", "min", "max", "real", "floor", "rint", "eq", "ne", "lt", "le", "select"}
+REAL = 0  # the width of a 64-bit float
 OPERATORS = ARITHMETIC | BITS | {"eq", "ne", "lt", "le", "select"}
 
 
 @dataclass(frozen=True)
 class Op:
-    """One operator on earlier results (by number): its result has `bits`; it is computed in words of `width`."""
+    """One operator on earlier results (by number): its result has `bits`; it is computed in words of `width`, or REAL."""
 
     name: str
     args: tuple[int, ...] = ()
@@ -46,6 +48,14 @@ def bits_of(e: Expr) -> int:
     if iv.inside(e.interval, INT64):
         return 64
     raise TooWide
+
+
+def is_real_operator(e: Expr) -> bool:
+    """Tell whether an operator on reals has machine code that computes as numpy does on 64-bit floats that are finite."""
+    if e.op not in REAL_OPERATORS or not (e.real or any(a.real for a in e.args)):
+        return False
+    parts = [x for x in (e, *e.args) if not x.real]
+    return all(iv.inside(x.interval, INT64 if x is not e else INT32) for x in parts)
 
 
 def is_operator(e: Expr) -> bool:
@@ -81,12 +91,16 @@ class Tracer:
     def _traced(self, e: Expr) -> int:
         if e.op == "const" and not e.real:
             return self.add(Op("const", (), int(e.data), bits_of(e)))
+        if e.op == "const":
+            return self.add(Op("const", (), float(e.data), REAL, REAL))
         given = self.leaf(e)
         if isinstance(given, Expr):
             return self.trace(given)
         if given is not None:
             return self.add(given)
         args = tuple(self.trace(a) for a in e.args)
+        if e.real or any(a.real for a in e.args):
+            return self.add(Op(e.op, args, e.data, REAL if e.real else 32, REAL))
         bits = bits_of(e)
         return self.add(Op(e.op, args, e.data, bits, max(bits, *(bits_of(a) for a in e.args))))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,24 @@ from test_readings import problems as terms
 from test_readings import walked as walked_term
 from test_steps import Contents, Problem, memory_of, problems, walked
 
-from rewrite_compiler.lang import Array, Expr, Leaf, Step, array, fold, kernels, native_fold, native_jit, products, reduce_sum, sat, select
+from rewrite_compiler.lang import (
+    Array,
+    Expr,
+    Fixed,
+    Leaf,
+    Step,
+    array,
+    fold,
+    kernels,
+    native_fold,
+    native_jit,
+    products,
+    reduce_sum,
+    sat,
+    select,
+)
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arith import shift_right
+from rewrite_compiler.lang.arith import ROUNDINGS, shift_right
 from rewrite_compiler.lang.arrays import Evaluator, evaluate
 from rewrite_compiler.lang.binders import index_variable
 from rewrite_compiler.lang.expr import wrap
@@ -160,3 +177,60 @@ def test_product_that_may_leave_a_word_is_not_given_to_machine_code() -> None:
     found, used = by_machine_code(term, operands)
     assert used.products == 0
     assert (found == 1 << 34).all()
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_codes_of_floats(rounding: str) -> None:
+    """Machine code encodes as numpy does: ties, both ends, infinities."""
+    values = np.concatenate([np.arange(-70_000, 70_000) / 256, [1e30, -1e30, np.inf, -np.inf, -0.0]]).astype(np.float32)
+    f = Fixed(16, 7, rounding)
+    x = Leaf((len(values),), iv.EVERYTHING, True, "x")
+    term, flat = array(lambda i: f.encode(x[i]), len(values)), values.astype(np.float64).clip(-1e38, 1e38)
+    found, used = by_machine_code(term, {x: flat})
+    assert used.grids == 1
+    assert (found == evaluate(term, {x: flat})).all()
+    assert (found == f.codes_of(values)).all()
+
+
+# -- what is kept on disk
+
+
+def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    counts = native_jit.Counts()
+    monkeypatch.setattr(native_jit, "counts", counts)
+    text = 'define i64 @"run"(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n'
+
+    def answer() -> int:
+        native_jit.compiled.cache_clear()
+        _, address = native_jit.compiled(text)
+        return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1))
+
+    assert answer() == answer() == 42
+    assert (counts.compiled, counts.loaded, counts.rebuilt) == (1, 1, 0)
+    (entry,) = (tmp_path / "objects").iterdir()
+    assert entry.stat().st_mode & 0o077 == 0
+    whole = entry.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:], b"x" * len(whole)):
+        entry.write_bytes(damaged)
+        assert answer() == 42
+        assert entry.read_bytes() == whole
+    assert (counts.compiled, counts.rebuilt) == (5, 4)
+
+
+def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "objects").mkdir(mode=0o777)
+    (tmp_path / "objects").chmod(0o777)
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    assert native_jit.cache_folder() is None
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "objects" / "file"))
+    (tmp_path / "objects" / "file").write_text("")
+    assert native_jit.cache_folder() is None
+
+
+def test_without_machine_code_numpy_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr(native_jit, "host", broken)
+    assert kernels.loaded_kernels() == "machine code cannot be made here: no such library"
