@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import InputError, UsageError
 from ..ir.program import Data
 from ..limits import Limits
+from .stored import StoredRows, changed, stamp_of
 
 SUFFIX = ".npy"
 BLOCK = 1 << 20
@@ -40,11 +41,38 @@ def read_npz(path: Path, limits: Limits) -> Archive:
         raise UsageError("F101", "data must be a regular file" if path.exists() else "there is no such file", place=str(path))
     try:
         with path.open("rb") as file:
+            stamp = stamp_of(file.fileno())
             digest = _digest(file)
             file.seek(0)
-            return Archive(path, _arrays(file, str(path), limits), digest)
+            found = Archive(path, _arrays(file, str(path), limits), digest)
+            if stamp_of(file.fileno()) != stamp:
+                raise changed(path)
+            return found
     except OSError as error:
         raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=str(path)) from None
+
+
+def read_npy(path: Path) -> tuple[StoredRows, str]:
+    """Return the rows of an .npy file, which stay there, and the sha256 of the file; one sentence when it is none."""
+    if not path.is_file():
+        raise UsageError("F101", "data must be a regular file" if path.exists() else "there is no such file", place=str(path))
+    name, place = path.stem, str(path)
+    try:
+        with path.open("rb") as file:
+            stamp = stamp_of(file.fileno())
+            shape, fortran, dtype = _header(file, name, place)
+            _check_kind(dtype, name, place)
+            if fortran and len(shape) > 1:
+                raise InputError(
+                    "C100", f'array "{name}" must be stored row by row', place=place, help="save numpy.ascontiguousarray of it"
+                )
+            needed, rest, at = math.prod(shape) * dtype.itemsize, stamp[0] - file.tell(), file.tell()
+            if needed != rest:
+                raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {rest}', place=place)
+            file.seek(0)
+            return StoredRows(shape, dtype, path, at, stamp), _digest(file)
+    except OSError as error:
+        raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=place) from None
 
 
 def _digest(file: BinaryIO) -> str:
@@ -85,10 +113,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> Dat
     name = member.filename.removesuffix(SUFFIX)
     with archive.open(member) as file:
         shape, fortran, dtype = _header(file, name, place)
-        if dtype.hasobject:
-            raise InputError("C101", f'array "{name}" holds pickled objects, which are never loaded', place=place)
-        if dtype.kind not in "biuf":
-            raise InputError("C100", f'array "{name}" must hold numbers, not {dtype}', place=place)
+        _check_kind(dtype, name, place)
         needed, rest = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
         if needed != rest:
             raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {rest}', place=place)
@@ -97,6 +122,13 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> Dat
         raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {len(data)}', place=place)
     found = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
     return found.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _check_kind(dtype: np.dtype[Any], name: str, place: str) -> None:
+    if dtype.hasobject:
+        raise InputError("C101", f'array "{name}" holds pickled objects, which are never loaded', place=place)
+    if dtype.kind not in "biuf":
+        raise InputError("C100", f'array "{name}" must hold numbers, not {dtype}', place=place)
 
 
 def _header(file: Any, name: str, place: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..ir.program import Data
 from ..ir.types import TensorType
+from .stored import Raw, Stored, chunks, sample
 
 
 @dataclass(frozen=True)
@@ -99,21 +100,30 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Column:
-    """One model input: its raw array (first axis: samples) or zeros, how it is prepared, and the type of one sample."""
+    """One model input: its samples (first axis), in memory or in files, or zeros; how they are prepared; the type of one.
+
+    `rows` are the samples that were taken of those in files.
+    """
 
     type: TensorType
-    raw: Data | None
+    raw: Raw | None
     preparation: Preparation = field(default_factory=Preparation)
+    rows: Data | None = None
 
     def take(self, indices: Data) -> Column:
         """Return the column of some samples."""
+        if isinstance(self.raw, Stored):
+            return replace(self, rows=indices if self.rows is None else self.rows[indices])
         return self if self.raw is None else replace(self, raw=self.raw[indices])
 
     def array(self, count: int) -> Data:
         """Return the prepared samples: [count, *shape of the model's input]."""
         if self.raw is None:
             return np.zeros((count, *self.type.shape), self.type.dtype)
-        return np.ascontiguousarray(self.preparation.apply(self.raw, self.type.dtype).reshape(count, *self.type.shape))
+        raw = self.raw
+        if isinstance(raw, Stored):
+            raw = raw.read(np.arange(len(raw)) if self.rows is None else self.rows)
+        return np.ascontiguousarray(self.preparation.apply(raw, self.type.dtype).reshape(count, *self.type.shape))
 
     @property
     def sample_axis(self) -> int | None:
@@ -137,7 +147,11 @@ def fits(column: Column, name: str, array: str, place: str) -> None:
     if raw.ndim == 0:
         raise InputError("C100", f'array "{array}" for the input "{name}" must have a first axis for the samples', place=place)
     _check_type(column, raw, f'array "{array}"', name, place)
-    shape = column.preparation.apply(raw[:0], column.type.dtype).shape[1:] if _layout_fits(column, array, place) else raw.shape[1:]
+    shape = (
+        column.preparation.apply(sample(raw, np.arange(0)), column.type.dtype).shape[1:]
+        if _layout_fits(column, array, place)
+        else raw.shape[1:]
+    )
     wanted = [column.type.shape, *(_without(column.type.shape, a) for a, n in enumerate(column.type.shape) if n == 1)]
     if shape not in wanted:
         listed = " or ".join(_shown(("samples", *s)) for s in dict.fromkeys(wanted[:2]))
@@ -163,7 +177,7 @@ def _layout_fits(column: Column, array: str, place: str) -> bool:
     return True
 
 
-def _check_type(column: Column, raw: Data, what: str, name: str, place: str) -> None:
+def _check_type(column: Column, raw: Raw, what: str, name: str, place: str) -> None:
     p, to = column.preparation, np.dtype(column.type.dtype)
     given = raw.dtype
     if p.cast:
@@ -180,12 +194,13 @@ def _check_type(column: Column, raw: Data, what: str, name: str, place: str) -> 
         )  # fmt: skip
 
 
-def _check_cast(raw: Data, to: np.dtype[Any], what: str, place: str) -> None:
+def _check_cast(raw: Raw, to: np.dtype[Any], what: str, place: str) -> None:
     if to.kind not in "iu" or raw.size == 0:
         return
     low, high = np.iinfo(to).min, np.iinfo(to).max
-    least, most = raw.min(), raw.max()
-    if not low <= least <= most <= high or (raw.dtype.kind == "f" and (raw != np.rint(raw)).any()):
+    parts = [(x.min(), x.max(), raw.dtype.kind == "f" and bool((x != np.rint(x)).any())) for _, x in chunks(raw)]
+    least, most = min(part[0] for part in parts), max(part[1] for part in parts)
+    if not low <= least <= most <= high or any(is_fraction for *_, is_fraction in parts):
         raise InputError("C100", f"{what} must hold whole numbers from {low} to {high} to become {to}, not {least} to {most}", place=place)
 
 

@@ -13,9 +13,13 @@ from ..errors import InputError, Problem, UsageError
 from ..ir.program import Data, Program
 from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
-from .arrays import Archive, read_npz
+from .arrays import Archive, read_npy, read_npz
 from .column import Column, Preparation, fits
 from .description import CASTS, Origin, read_description
+from .images import ImageFolder, read_images
+from .sets import Given, read_test_sets, test_sets
+from .stored import Raw, Stored, chunks, sample
+from .text import read_text
 
 CLASSIFICATION, LANGUAGE_MODEL, NO_TASK = "classification", "language model", "none"
 CALIBRATION_SAMPLES = 32
@@ -42,7 +46,9 @@ class Dataset:
     @property
     def task(self) -> str:
         """What the data is for."""
-        return CLASSIFICATION if self.labels is not None else LANGUAGE_MODEL if self.targets is not None else NO_TASK
+        if self.labels is not None:
+            return CLASSIFICATION
+        return LANGUAGE_MODEL if self.targets is not None and self.targets.dtype.kind in "iu" else NO_TASK
 
     @property
     def inputs(self) -> dict[str, Data]:
@@ -86,7 +92,8 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
     """Read data for a model with these inputs; `zeros` are inputs that stand for a zero state where the data lacks them.
 
     An .npz has one array for each input (first axis: samples), and `labels` or `targets`; a folder has such files, which
-    follow one another by name; a .toml describes where each input comes from.
+    follow one another by name, or one .npy for each array, or ONNX's test_data_set_… folders; a .toml describes where each
+    input comes from.
     """
     file = Path(path)
     for name, t in inputs.items():
@@ -96,14 +103,30 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
         raise UsageError("F101", "there is no such file or folder", place=str(file))
     if file.suffix == ".toml":
         return _described(file, inputs, limits)
-    if not file.is_dir():
-        return _plain(read_npz(file, limits), inputs, zeros)
-    left, parts = limits, []
-    for f in _npz_files(file):
-        archive = read_npz(f, left)
-        left = replace(left, data_bytes=left.data_bytes - sum(a.nbytes for a in archive.arrays.values()))
-        parts.append(_plain(archive, inputs, zeros))
-    return _joined(parts, str(file))
+    return _folder(file, inputs, zeros, limits) if file.is_dir() else _plain(_whole(read_npz(file, limits)), inputs, zeros)
+
+
+def _folder(folder: Path, inputs: Mapping[str, TensorType], zeros: Collection[str], limits: Limits) -> Dataset:
+    sets = test_sets(folder)
+    if sets:
+        return _plain(read_test_sets(folder, sets, inputs, limits), inputs, zeros)
+    files = {suffix: sorted(f for f in folder.iterdir() if f.suffix == suffix) for suffix in (".npz", ".npy")}
+    if files[".npz"]:
+        left, parts = limits, []
+        for f in files[".npz"]:
+            archive = read_npz(f, left)
+            left = replace(left, data_bytes=left.data_bytes - sum(a.nbytes for a in archive.arrays.values()))
+            parts.append(_plain(_whole(archive), inputs, zeros))
+        return _joined(parts, str(folder))
+    if not files[".npy"]:
+        raise InputError("C100", "the folder has no .npz files", place=str(folder))
+    found = {f: read_npy(f) for f in files[".npy"]}
+    arrays: dict[str, Raw] = {f.stem: rows for f, (rows, _) in found.items()}
+    return _plain(Given(folder, arrays, _digest({f.name: digest for f, (_, digest) in found.items()})), inputs, zeros)
+
+
+def _whole(archive: Archive) -> Given:
+    return Given(archive.path, archive.arrays, archive.sha256)
 
 
 def samples_for(p: Program, data: str | Path | Dataset, limits: Limits = DEFAULT) -> Dataset:
@@ -119,8 +142,8 @@ def samples_for(p: Program, data: str | Path | Dataset, limits: Limits = DEFAULT
 def _check_finite(name: str, column: Column, place: str) -> None:
     if column.raw is None or column.raw.dtype.kind != "f":
         return
-    odd = np.flatnonzero(~np.isfinite(column.raw).reshape(len(column.raw), -1).all(axis=1))
-    if len(odd):
+    odd = [at + n for at, x in chunks(column.raw) for n in np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))]
+    if odd:
         sentence = f'the input "{name}" must be finite, not so in {len(odd)} of {len(column.raw)} samples, first in sample {odd[0]}'
         raise InputError("C102", sentence, place=place)
 
@@ -131,13 +154,6 @@ def _states(p: Program) -> list[str]:
     return [p.names[v] for v in p.inputs if v in read]
 
 
-def _npz_files(folder: Path) -> list[Path]:
-    found = sorted(f for f in folder.iterdir() if f.suffix == ".npz")
-    if not found:
-        raise InputError("C100", "the folder has no .npz files", place=str(folder))
-    return found
-
-
 def _digest(parts: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in parts.items()).encode()).hexdigest()
 
@@ -145,7 +161,7 @@ def _digest(parts: Mapping[str, str]) -> str:
 # -- arrays named as the inputs
 
 
-def _plain(archive: Archive, inputs: Mapping[str, TensorType], zeros: Collection[str]) -> Dataset:
+def _plain(archive: Given, inputs: Mapping[str, TensorType], zeros: Collection[str]) -> Dataset:
     place, columns = str(archive.path), {}
     for name, t in inputs.items():
         if name not in archive.arrays and name not in zeros:
@@ -156,8 +172,12 @@ def _plain(archive: Archive, inputs: Mapping[str, TensorType], zeros: Collection
             )  # fmt: skip
         columns[name] = Column(t, archive.arrays.get(name))
         fits(columns[name], name, name, place)
-    extra: dict[str, Data] = {k: archive.arrays[k] for k in ("labels", "targets") if k not in inputs and k in archive.arrays}
+    extra = {k: _in_memory(archive.arrays[k]) for k in ("labels", "targets") if k not in inputs and k in archive.arrays}
     return _checked(place, columns, extra, archive.sha256)
+
+
+def _in_memory(raw: Raw) -> Data:
+    return sample(raw, np.arange(len(raw))) if isinstance(raw, Stored) else raw
 
 
 def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
@@ -170,7 +190,7 @@ def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
                 raise InputError(
                     "C100", f"all files must agree on {name}: {shown[0]} in {Path(first.place).name}, not {shown[1]}", place=part.place
                 )
-    columns = {name: replace(c, raw=_concatenated([p.columns[name].raw for p in parts])) for name, c in first.columns.items()}
+    columns = {name: replace(c, raw=_concatenated([_array_of(p, name) for p in parts])) for name, c in first.columns.items()}
     return Dataset(
         columns, sum(p.count for p in parts), _digest({Path(p.place).name: p.sha256 for p in parts}), place,
         _concatenated([p.labels for p in parts]), _concatenated([p.targets for p in parts]), tuple(w for p in parts for w in p.warnings),
@@ -178,10 +198,16 @@ def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
 
 
 def _pairs(one: Dataset, other: Dataset) -> Iterator[tuple[str, Data | None, Data | None]]:
-    for name, c in one.columns.items():
-        yield f'the input "{name}"', c.raw, other.columns[name].raw
+    for name in one.columns:
+        yield f'the input "{name}"', _array_of(one, name), _array_of(other, name)
     yield "labels", one.labels, other.labels
     yield "targets", one.targets, other.targets
+
+
+def _array_of(part: Dataset, name: str) -> Data | None:
+    raw = part.columns[name].raw
+    assert not isinstance(raw, Stored)
+    return raw
 
 
 def _concatenated(arrays: Sequence[Data | None]) -> Data | None:
@@ -210,17 +236,55 @@ def _described(file: Path, inputs: Mapping[str, TensorType], limits: Limits) -> 
     archives: dict[Path | None, Archive] = {
         o.file: read_npz(o.file, limits) for o in origins.values() if o is not None and o.file is not None
     }
-    columns = {name: _column(name, inputs[name], o, archives, place) for name, o in description.inputs.items()}
-    extra = {k: _found(o, archives, place) for k, o in (("labels", description.labels), ("targets", description.targets)) if o is not None}
+    made = {name: _sourced(o, limits) for name, o in description.inputs.items() if o.source is not None}
+    columns = {
+        name: _column(name, inputs[name], o, made[name].raw if name in made else _of_archive(o, archives, place), place)
+        for name, o in description.inputs.items()
+    }
+    truths = (("labels", description.labels), ("targets", description.targets))
+    extra = {k: _truth(o, made, archives, place) for k, o in truths if o is not None}
     parts = {file.name: hashlib.sha256(file.read_bytes()).hexdigest(), **{a.path.name: a.sha256 for a in archives.values()}}
+    parts.update({name: m.sha256 for name, m in made.items()})
     return _checked(place, {name: columns[name] for name in inputs}, extra, _digest(parts))
 
 
-def _column(name: str, t: TensorType, origin: Origin, archives: Mapping[Path | None, Archive], place: str) -> Column:
-    if origin.file is None:
+@dataclass(frozen=True)
+class _Made:
+    """Samples that are made from images or text, with what follows from them."""
+
+    raw: Raw
+    sha256: str
+    derived: Mapping[str, Data]
+
+
+def _sourced(o: Origin, limits: Limits) -> _Made:
+    if isinstance(o.source, ImageFolder):
+        images, classes, digest = read_images(o.source)
+        return _Made(images, digest, {} if classes is None else {"folders": classes})
+    assert o.source is not None
+    windows, following, digest = read_text(o.source, limits)
+    return _Made(windows, digest, {"next": following})
+
+
+def _truth(o: Origin, made: Mapping[str, _Made], archives: Mapping[Path | None, Archive], place: str) -> Data:
+    if not o.derived:
+        return _found(o, archives, place)
+    found = [m.derived[o.derived] for m in made.values() if o.derived in m.derived]
+    if len(found) != 1:
+        what = {"folders": "one input of images that lie in one folder a class", "next": "one input of text"}[o.derived]
+        raise InputError("C100", f"{o.derived} = true needs {what}, not {len(found)}", place=place)
+    return found[0]
+
+
+def _of_archive(o: Origin, archives: Mapping[Path | None, Archive], place: str) -> Data | None:
+    return None if o.file is None else _found(o, archives, place)
+
+
+def _column(name: str, t: TensorType, origin: Origin, raw: Raw | None, place: str) -> Column:
+    if raw is None:
         return Column(t, None, Preparation(is_described=True))
-    column = Column(t, _found(origin, archives, place), origin.preparation)
-    fits(column, name, origin.array, place)
+    column = Column(t, raw, origin.preparation)
+    fits(column, name, origin.array or name, place)
     return column
 
 
@@ -236,7 +300,7 @@ def _found(origin: Origin, archives: Mapping[Path | None, Archive], place: str) 
 
 
 def _checked(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data], digest: str) -> Dataset:
-    arrays = {**{f'the input "{n}"': c.raw for n, c in columns.items() if c.raw is not None}, **extra}
+    arrays: dict[str, Raw] = {**{f'the input "{n}"': c.raw for n, c in columns.items() if c.raw is not None}, **extra}
     counts = {name: (len(a) if a.ndim else 0) for name, a in arrays.items()}
     if not counts or not any(c.raw is not None for c in columns.values()):
         raise InputError("C100", "data must give at least one input", place=place)
@@ -263,8 +327,13 @@ def _classes(labels: Data, place: str) -> Data:
     return labels.reshape(-1).astype(np.int64)
 
 
-def _not_finite(arrays: Mapping[str, Data], place: str) -> Iterator[Problem]:
+def _not_finite(arrays: Mapping[str, Raw], place: str) -> Iterator[Problem]:
     for name, a in arrays.items():
-        if a.dtype.kind == "f" and not np.isfinite(a).all():
-            places = np.argwhere(~np.isfinite(a))
-            yield Problem("C102", f"{name} has {len(places)} values that are not finite, the first at {places[0].tolist()}", place)
+        if a.dtype.kind != "f":
+            continue
+        parts = [(at, np.argwhere(~np.isfinite(x))) for at, x in chunks(a)] if a.ndim else []
+        count = sum(len(places) for _, places in parts)
+        if count:
+            at, places = next(part for part in parts if len(part[1]))
+            first = [at + int(places[0][0]), *map(int, places[0][1:])]
+            yield Problem("C102", f"{name} has {count} values that are not finite, the first at {first}", place)

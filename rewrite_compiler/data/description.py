@@ -13,6 +13,8 @@ import numpy as np
 
 from ..errors import InputError
 from .column import Layout, Preparation, layout_of
+from .images import CHANNELS, ImageFolder
+from .text import Text
 
 CASTS = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
 MOST_BYTES = 1 << 20
@@ -20,11 +22,16 @@ MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one input, the labels or the targets come from: an array of a file, prepared; or zeros."""
+    """Where one input, the labels or the targets come from: an array of a file, images or a text, prepared; or zeros.
+
+    `derived` is what follows from an input: "folders", classes by the folders of images; "next", the words after a text's.
+    """
 
     file: Path | None
     array: str = ""
     preparation: Preparation = field(default_factory=Preparation)
+    source: ImageFolder | Text | None = None
+    derived: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,15 @@ def read_description(path: Path) -> Description:
         raise InputError("C100", "the description must say where the inputs come from", place=place, help='add a table [inputs."NAME"]')
     return Description(
         {name: _origin(entry, f'inputs."{name}"', path, KEYS) for name, entry in inputs.items()},
-        *(_origin(table[k], k, path, ("file", "array")) if k in table else None for k in ("labels", "targets")),
+        *(_truth(table[k], k, path, derived) if k in table else None for k, derived in (("labels", "folders"), ("targets", "next"))),
     )
+
+
+def _truth(entry: Any, what: str, path: Path, derived: str) -> Origin:
+    """Return where labels or targets come from: an array, or what follows from the input."""
+    if _table(entry, what, str(path)) == {derived: True}:
+        return Origin(None, derived=derived)
+    return _origin(entry, what, path, ("file", "array"))
 
 
 def _table(value: Any, what: str, place: str) -> Mapping[str, Any]:
@@ -75,10 +89,40 @@ def _origin(entry: Any, what: str, path: Path, known: tuple[str, ...]) -> Origin
     _known_only(table, known, what, place)
     if table.get("zeros") is True and len(table) == 1:
         return Origin(None)
-    if "zeros" in table or not all(isinstance(table.get(k), str) for k in ("file", "array")):
-        raise InputError("C100", f"{what} must have a file and an array, or only zeros = true", place=place)
     values = {key: read(table[key], f"{what}.{key}", place) for key, read in READ.items() if key in table}
-    return Origin(path.parent / table["file"], table["array"], Preparation(**values, is_described=True))
+    preparation = Preparation(**values, is_described=True)
+    source = _source(table, what, path)
+    if source is not None:
+        return Origin(None, preparation=preparation, source=source)
+    if "zeros" in table or not all(isinstance(table.get(k), str) for k in ("file", "array")):
+        raise InputError("C100", f"{what} must have a file and an array, or only zeros = true", place=place, help=FORMS)
+    return Origin(path.parent / table["file"], table["array"], preparation)
+
+
+def _source(table: Mapping[str, Any], what: str, path: Path) -> ImageFolder | Text | None:
+    """Return the images or the text that an input comes from, if it does."""
+    kind = next((k for k in SOURCES if k in table), None)
+    if kind is None:
+        return None
+    allowed = (kind, *SOURCES[kind])
+    wrong = next((k for k in table if k in SOURCE_KEYS and k not in allowed), None)
+    if wrong is not None:
+        raise InputError("C100", f"{what} comes from a {kind} and cannot have {wrong}", place=str(path), help=FORMS)
+    texts = {k: table[k] for k in allowed if k in table and k != "window"}
+    other = next((k for k, v in texts.items() if not isinstance(v, str) or not v), None)
+    if other is not None:
+        raise InputError("C100", f"{what}.{other} must be text, not {texts[other]!r}", place=str(path))
+    if kind == "folder":
+        channels = texts.get("channels", "RGB")
+        if channels not in CHANNELS:
+            raise InputError("C100", f'{what}.channels must be one of {", ".join(CHANNELS)}, not "{channels}"', place=str(path))
+        return ImageFolder(path.parent / texts["folder"], channels)
+    window = table.get("window")
+    if type(window) is not int or window < 1 or "vocabulary" not in texts:
+        raise InputError("C100", f"{what} must have a vocabulary and a window of at least one word", place=str(path), help=FORMS)
+    return Text(
+        path.parent / texts["text"], path.parent / texts["vocabulary"], window, texts.get("unknown", ""), texts.get("end_of_line", "")
+    )
 
 
 def _number(value: Any, what: str, place: str) -> float:
@@ -122,4 +166,8 @@ READ: dict[str, Callable[[Any, str, str], Any]] = {
     "std": _deviations,
     "layout": _layout,
 }
-KEYS = ("file", "array", "zeros", *READ)
+# what an input that is no array comes from → what else may be said of it
+SOURCES = {"folder": ("channels",), "text": ("vocabulary", "window", "unknown", "end_of_line")}
+SOURCE_KEYS = ("file", "array", "zeros", *SOURCES, *(k for keys in SOURCES.values() for k in keys))
+FORMS = "an input has file and array; or folder (of images); or text, vocabulary and window; or zeros = true"
+KEYS = (*SOURCE_KEYS, *READ)

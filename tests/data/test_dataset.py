@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.data import load_data
@@ -194,6 +194,7 @@ def test_an_archive_larger_than_the_limit_is_not_unpacked(tmp_path: Path) -> Non
     )
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damaged_archives_never_raise_anything_else(data: st.DataObject) -> None:
     whole = bytearray(member(header((4,), bytes(16))))

@@ -1,0 +1,94 @@
+"""Stored: samples that stay in their files and are read when they are taken, so that data sets may be larger than memory."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..ir.program import Data
+
+CHUNK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Samples in files: what an array of them would be, and how some of them are read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes, that of the samples among them."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @abstractmethod
+    def read(self, indices: Data) -> Data:
+        """Return some samples."""
+
+
+Raw = Data | Stored
+
+
+def sample(raw: Raw, indices: Data) -> Data:
+    """Return some samples of an array or of files."""
+    return raw.read(indices) if isinstance(raw, Stored) else raw[indices]
+
+
+def chunks(raw: Raw) -> Iterator[tuple[int, Data]]:
+    """Yield all samples in parts of moderate size, each with the number of its first one."""
+    each = max(1, CHUNK_BYTES // max(1, raw.dtype.itemsize * raw.size // max(1, len(raw))))
+    for at in range(0, len(raw), each):
+        yield at, sample(raw, np.arange(at, min(at + each, len(raw))))
+
+
+@dataclass(frozen=True)
+class StoredRows(Stored):
+    """The rows of an .npy file, read by position: a file that shrinks or changes meanwhile is told, and harms nothing."""
+
+    path: Path
+    offset: int
+    stamp: tuple[int, int]  # size and time of change
+
+    def read(self, indices: Data) -> Data:
+        """Return some rows."""
+        row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        found = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        flat = found.reshape(len(indices), row // self.dtype.itemsize)
+        starts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
+        ends = [*starts[1:], len(indices)][: len(starts)]
+        with open(self.path, "rb") as file:
+            if stamp_of(file.fileno()) != self.stamp:
+                raise changed(self.path)
+            for first, last in zip(starts, ends, strict=True):
+                data = os.pread(file.fileno(), row * int(last - first), self.offset + row * int(indices[first]))
+                if len(data) != row * (last - first):
+                    raise changed(self.path)
+                flat[first:last] = np.frombuffer(data, self.dtype).reshape(last - first, flat.shape[1])
+        return found.astype(self.dtype.newbyteorder("="), copy=False)
+
+
+def stamp_of(file: int) -> tuple[int, int]:
+    """Return what changes when somebody writes to an open file."""
+    state = os.fstat(file)
+    return state.st_size, state.st_mtime_ns
+
+
+def changed(path: Path) -> InputError:
+    """Return the refusal of a file that changes while it is read."""
+    return InputError("F106", "the file changed while it was read", place=str(path), help="run again when nobody writes to it")

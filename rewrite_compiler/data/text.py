@@ -1,0 +1,67 @@
+"""Text: words of a file as numbers of a vocabulary, cut into windows; the next words are what a language model must tell."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InputError, UsageError
+from ..ir.program import Data
+from ..limits import Limits
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, the file of its vocabulary (one word a line), words of a window, and the words for others and for line ends."""
+
+    file: Path
+    vocabulary: Path
+    window: int
+    unknown: str = ""
+    end_of_line: str = ""
+
+
+def read_text(source: Text, limits: Limits) -> tuple[Data, Data, str]:
+    """Return the windows [samples, words], the words after each word, and the hash of both files."""
+    number = {word: n for n, word in enumerate(_read(source.vocabulary, limits).split())}
+    for word in filter(None, (source.unknown, source.end_of_line)):
+        if word not in number:
+            raise InputError("C100", f'the vocabulary must have the word "{word}"', place=str(source.vocabulary))
+    words = np.fromiter(_words(source, number, limits), np.int64)
+    samples = (len(words) - 1) // source.window
+    if samples < 1:
+        raise InputError("C100", f"the text must have more than {source.window} words, not {len(words)}", place=str(source.file))
+    kept = samples * source.window
+    digest = hashlib.sha256(source.file.read_bytes() + b"\0" + source.vocabulary.read_bytes()).hexdigest()
+    return words[:kept].reshape(samples, -1), words[1 : kept + 1].reshape(samples, -1), digest
+
+
+def _words(source: Text, number: dict[str, int], limits: Limits) -> Iterator[int]:
+    for at, line in enumerate(_read(source.file, limits).splitlines(), 1):
+        for word in line.split():
+            if word not in number and not source.unknown:
+                place, remedy = f"{source.file}:{at}", 'or name a word for others: unknown = "<unk>"'
+                raise InputError("C100", f'the vocabulary must have the word "{word}"', place=place, help=remedy)
+            yield number[word] if word in number else number[source.unknown]
+        if source.end_of_line:
+            yield number[source.end_of_line]
+
+
+def _read(file: Path, limits: Limits) -> str:
+    if not file.is_file():
+        raise UsageError("F101", "there is no such file", place=str(file))
+    size = file.stat().st_size
+    if size > limits.data_bytes:
+        raise InputError(
+            "C101", f"a text must have at most {limits.data_bytes} bytes, not {size}", place=str(file), help="raise --limits data_bytes="
+        )
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError("C100", f"the file is not UTF-8 text: byte {error.start}", place=str(file)) from None
+    except OSError as error:
+        raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=str(file)) from None

@@ -1,0 +1,310 @@
+"""Data in other forms: .npy folders, images, text, ONNX's test data; what is wrong with them is told with file and sample."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import numpy_helper
+
+from rewrite_compiler.data import Dataset, load_data, samples_for
+from rewrite_compiler.data.png import decode_png
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.ir.program import Builder
+from rewrite_compiler.ir.types import TensorType
+
+IMAGE = {"x": TensorType((1, 3, 4, 5))}
+
+
+def refusal(make: Callable[[], Any]) -> str:
+    with pytest.raises(FlexmatchError) as caught:
+        make()
+    return str(caught.value)
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+# -- .npy
+
+
+def test_a_folder_of_npy_is_read_row_by_row(tmp_path: Path) -> None:
+    x = normal(9, 3, 4, 5)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "labels.npy", np.arange(9))
+    data = load_data(tmp_path, IMAGE)
+    assert (data.count, data.task) == (9, "classification")
+    assert np.array_equal(data.inputs["x"][:, 0], x)
+    some = data.take(np.array([7, 8, 2, 2, 0])).take(np.array([0, 1, 3]))
+    assert np.array_equal(some.inputs["x"][:, 0], x[[7, 8, 2]])
+    assert some.labels is not None
+    assert some.labels.tolist() == [7, 8, 2]
+    assert [some.number(n) for n in range(3)] == [7, 8, 2]
+    assert load_data(tmp_path, IMAGE).sha256 == data.sha256
+
+
+def test_a_file_that_changes_or_shrinks_meanwhile(tmp_path: Path) -> None:
+    for spoil in (lambda f: os.truncate(f, 300), lambda f: np.save(f, normal(9, 3, 4, 5, seed=1)), lambda f: os.utime(f, (1, 1))):
+        file = tmp_path / "x.npy"
+        np.save(file, normal(9, 3, 4, 5))
+        data = load_data(tmp_path, IMAGE)
+        spoil(file)
+        os.utime(file, ns=(1, 5)) if file.stat().st_size > 300 else None
+        assert refusal(lambda data=data: data.inputs) == (
+            f"{file}: error[F106]: the file changed while it was read\n  help: run again when nobody writes to it"
+        )
+
+
+def npy(path: Path, dtype: str, shape: str, body: bytes, order: str = "False") -> None:
+    head = f"{{'descr': '{dtype}', 'fortran_order': {order}, 'shape': {shape}, }}".encode()
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head) + 1) + head + b"\n" + body)
+
+
+def test_npy_files_that_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    for write, said in (
+        (lambda: npy(file, "<f4", "(2, 3)", b"1234"), 'C100]: array "x" of shape (2, 3) must have 24 bytes, not 4'),
+        (lambda: npy(file, "<f4", f"({1 << 40},)", b""), f'C100]: array "x" of shape ({1 << 40},) must have {1 << 42} bytes, not 0'),
+        (lambda: npy(file, "|O", "(1,)", b"\x80\x04N."), 'C101]: array "x" holds pickled objects, which are never loaded'),
+        (lambda: npy(file, "<f4", "(1, 2)", b"12345678", "True"), 'C100]: array "x" must be stored row by row'),
+        (lambda: npy(file, "<f4", "(0, 3, 4, 5)", b""), "C100]: data must have at least one sample, not 0"),
+    ):
+        write()
+        found = refusal(lambda: load_data(tmp_path, IMAGE)).splitlines()[0]
+        assert found.endswith(f"error[{said}")
+        assert str(tmp_path) in found
+
+
+def test_the_sample_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    x = normal(50, 6)
+    x[[31, 40], 2] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    made = Builder("app")
+    v = made.input("x", TensorType((6,)))
+    assert refusal(lambda: samples_for(made.finish([v]), tmp_path)) == (
+        f'{tmp_path}: error[C102]: the input "x" must be finite, not so in 2 of 50 samples, first in sample 31'
+    )
+
+
+# -- images
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(image: Any, filters: list[int], colour: int | None = None, extra: bytes = b"") -> bytes:
+    """Encode an image with one prediction a line, computed from the definition."""
+    rows, columns, depth = image.shape
+    wide = image.reshape(rows, -1).astype(int)
+    out = b""
+    for n, row in enumerate(wide):
+        up = wide[n - 1] if n else np.zeros_like(row)
+        left, corner = (np.concatenate([np.zeros(depth, int), r[:-depth]]) for r in (row, up))
+        p = left + up - corner
+        d = np.abs(np.stack([p - left, p - up, p - corner]))
+        paeth = np.select([(d[0] <= d[1]) & (d[0] <= d[2]), d[1] <= d[2]], [left, up], corner)
+        predicted = [0, left, up, (left + up) // 2, paeth][filters[n % len(filters)]]
+        out += bytes([filters[n % len(filters)]]) + ((row - predicted) % 256).astype(np.uint8).tobytes()
+    kind = {1: 0, 2: 4, 3: 2, 4: 6}[depth] if colour is None else colour
+    head = struct.pack(">IIBBBBB", columns, rows, 8, kind, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(out)) + chunk(b"IEND", b"")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.lists(st.integers(0, 4), min_size=1, max_size=5), st.integers(0, 99))
+def test_every_prediction_is_undone(rows: int, columns: int, depth: int, filters: list[int], seed: int) -> None:
+    image = np.random.default_rng(seed).integers(0, 256, (rows, columns, depth), np.uint8)
+    assert np.array_equal(decode_png(png(image, filters)), image)
+
+
+def test_a_palette(tmp_path: Path) -> None:
+    colours = np.arange(12, dtype=np.uint8)
+    image = np.array([[[0], [3]], [[2], [1]]], np.uint8)
+    raw = png(image, [0], 3, chunk(b"PLTE", colours.tobytes()))
+    assert np.array_equal(decode_png(raw), colours.reshape(4, 3)[image[:, :, 0]])
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_damaged_images_end_in_one_sentence(data: st.DataObject) -> None:
+    whole = bytearray(png(np.zeros((3, 4, 3), np.uint8), [0, 1, 4]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(FlexmatchError):
+        decode_png(bytes(whole[: data.draw(st.integers(0, len(whole)))]))
+
+
+def test_a_picture_bomb_is_not_unpacked() -> None:
+    head = struct.pack(">IIBBBBB", 2, 2, 8, 0, 0, 0, 0)
+    raw = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1 << 24))) + chunk(b"IEND", b"")
+    assert refusal(lambda: decode_png(raw)) == "error[C100]: the image must have 6 bytes, not more"
+    raw = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 20, 1 << 20, 8, 2, 0, 0, 0)) + chunk(b"IEND", b"")
+    assert refusal(lambda: decode_png(raw)) == f"error[C101]: an image must have 1 to {1 << 28} bytes, not {3 << 40}"
+
+
+IMAGES = """
+[inputs.x]
+folder = "pictures"
+scale = 0.5
+mean = [1, 2, 3]
+layout = "NHWC->NCHW"
+
+[labels]
+folders = true
+"""
+
+
+def pictures(folder: Path, count: int = 5) -> Any:
+    """Write images, some PNG, some PPM, in two folders; return them in the order of their names."""
+    images = np.random.default_rng(4).integers(0, 256, (count, 4, 5, 3), np.uint8)
+    for n, image in enumerate(images):
+        place = folder / "pictures" / ("cats" if n < 2 else "dogs")
+        place.mkdir(parents=True, exist_ok=True)
+        if n % 2:
+            (place / f"{n}.ppm").write_bytes(b"P6\n# a comment\n5 4\n255\n" + image.tobytes())
+        else:
+            (place / f"{n}.png").write_bytes(png(image, [4, 2]))
+    (folder / "d.toml").write_text(IMAGES, "utf-8")
+    return images
+
+
+def test_a_folder_of_images(tmp_path: Path) -> None:
+    images = pictures(tmp_path)
+    data = load_data(tmp_path / "d.toml", IMAGE)
+    assert data.labels is not None
+    assert data.labels.tolist() == [0, 0, 1, 1, 1]
+    wanted = images.astype(np.float32) * np.float32(0.5) - np.float32([1, 2, 3])
+    assert np.array_equal(data.inputs["x"][:, 0], wanted.transpose(0, 3, 1, 2))
+    assert np.array_equal(data.evenly(2).inputs["x"], data.inputs["x"][[0, 4]])
+    before = data.sha256
+    (tmp_path / "pictures" / "cats" / "0.png").write_bytes(png(255 - images[0], [0]))
+    assert load_data(tmp_path / "d.toml", IMAGE).sha256 != before
+
+
+def test_bad_images_are_named(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    file = tmp_path / "pictures" / "dogs" / "4.png"
+    for content, said in (
+        (png(np.zeros((4, 4, 3), np.uint8), [0]), "all images must be 4×5×3, as the first one, not 4×4×3"),
+        (b"\xff\xd8\xff\xe0 jpeg", "the file is not a PNG, PGM or PPM image"),
+        (b"P6 5 4 255\nshort", "the image must have 60 bytes of 0 to 255, not 5 of 0 to 255"),
+    ):
+        file.write_bytes(content)
+        data = load_data(tmp_path / "d.toml", IMAGE)
+        assert refusal(lambda data=data: data.inputs).splitlines()[0] == f"{file}: error[C100]: {said}"
+    for f in (tmp_path / "pictures").rglob("*.p*"):
+        f.rename(f.with_suffix(".jpg"))
+    assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)) == (
+        f"{tmp_path / 'pictures'}: error[C100]: the folder has no images (.png, .pgm, .ppm)\n"
+        "  help: JPEG decoders differ in bits; convert the images to PNG once"
+    )
+
+
+# -- text
+
+
+def text(folder: Path, more: str = "") -> Path:
+    (folder / "words.txt").write_text("the cat sat\non the mat\nthe end\n", "utf-8")
+    (folder / "vocabulary.txt").write_text("<unk>\n<eos>\nthe\ncat\nsat\non\nmat\n", "utf-8")
+    (folder / "d.toml").write_text(
+        f'[inputs.tokens]\ntext = "words.txt"\nvocabulary = "vocabulary.txt"\nwindow = 3\nlayout = "NS->SN"\n{more}\n'
+        "[targets]\nnext = true\n", "utf-8"
+    )  # fmt: skip
+    return folder / "d.toml"
+
+
+def test_a_text_becomes_windows_and_the_words_behind_them(tmp_path: Path) -> None:
+    tokens = {"tokens": TensorType((3, 1), "int64")}
+    data = load_data(text(tmp_path, 'unknown = "<unk>"\nend_of_line = "<eos>"'), tokens)
+    every = [2, 3, 4, 1, 5, 2, 6, 1, 2, 0, 1]
+    assert data.task == "language model"
+    assert data.inputs["tokens"][:, :, 0].tolist() == [every[:3], every[3:6], every[6:9]]
+    assert data.targets is not None
+    assert data.targets.tolist() == [every[1:4], every[4:7], every[7:10]]
+    place = text(tmp_path)
+    assert refusal(lambda: load_data(place, tokens)) == (
+        f'{tmp_path / "words.txt"}:3: error[C100]: the vocabulary must have the word "end"\n'
+        '  help: or name a word for others: unknown = "<unk>"'
+    )
+    place = text(tmp_path, 'unknown = "<none>"')
+    assert refusal(lambda: load_data(place, tokens)).endswith('error[C100]: the vocabulary must have the word "<none>"')
+
+
+MISTAKES = [
+    ('inputs.x = {folder = "pictures", channels = "CMYK"}', 'inputs."x".channels must be one of RGB, BGR, L, not "CMYK"'),
+    ('inputs.x = {folder = "pictures", file = "d.npz"}', 'inputs."x" comes from a folder and cannot have file'),
+    ('inputs.x = {folder = 3}', 'inputs."x".folder must be text, not 3'),
+    ('inputs.x = {text = "words.txt", vocabulary = "v.txt"}', 'inputs."x" must have a vocabulary and a window of at least one word'),
+    ('inputs.x = {text = "words.txt", window = 3}', 'inputs."x" must have a vocabulary and a window of at least one word'),
+    ('inputs.x = {folder = "flat"}\nlabels = {folders = true}',
+     "folders = true needs one input of images that lie in one folder a class, not 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("description", "said"), MISTAKES)
+def test_mistakes_in_descriptions(tmp_path: Path, description: str, said: str) -> None:
+    pictures(tmp_path)
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat" / "0.png").write_bytes(png(np.zeros((4, 5, 3), np.uint8), [0]))
+    (tmp_path / "d.toml").write_text(description, "utf-8")
+    assert refusal(lambda: load_data(tmp_path / "d.toml", {"x": TensorType((1, 4, 5, 3))})).splitlines()[0] == (
+        f"{tmp_path / 'd.toml'}: error[C100]: {said}"
+    )
+
+
+# -- ONNX's test data
+
+
+def write_sets(folder: Path) -> Dataset:
+    for n in range(3):
+        place = folder / f"test_data_set_{n}"
+        place.mkdir(exist_ok=True)
+        for name, x in (("input_0", normal(1, 2, seed=n)), ("input_1", np.array([n])), ("output_0", normal(1, 4, seed=n + 9))):
+            (place / f"{name}.pb").write_bytes(numpy_helper.from_array(x, name).SerializeToString())
+    return load_data(folder, {"a": TensorType((1, 2)), "b": TensorType((1,), "int64")})
+
+
+def test_the_test_data_of_a_model(tmp_path: Path) -> None:
+    data = write_sets(tmp_path)
+    assert (data.count, data.task) == (3, "none")
+    assert np.array_equal(data.inputs["a"][2], normal(1, 2, seed=2))
+    assert data.inputs["b"].tolist() == [[0], [1], [2]]
+    assert data.targets is not None
+    assert data.targets.shape == (3, 1, 4)
+    one = load_data(tmp_path / "test_data_set_1", {"a": TensorType((1, 2)), "b": TensorType((1,), "int64")})
+    assert (one.count, one.inputs["b"].tolist()) == (1, [[1]])
+    (tmp_path / "test_data_set_1" / "output_0.pb").unlink()
+    assert read_sets(tmp_path).targets is None
+
+
+def read_sets(folder: Path) -> Dataset:
+    return load_data(folder, {"a": TensorType((1, 2)), "b": TensorType((1,), "int64")})
+
+
+def test_bad_test_data_are_named(tmp_path: Path) -> None:
+    write_sets(tmp_path)
+    file = tmp_path / "test_data_set_2" / "input_0.pb"
+    for content, said in (
+        (numpy_helper.from_array(normal(1, 3), "a").SerializeToString(),
+         f"{file}: error[C100]: input_0.pb must be float32[1, 2], as in the first test data set, not float32[1, 3]"),
+        (b"hello", f"{file}: error[C100]: the file is not a tensor of ONNX"),
+        (b"", f"{file}: error[C100]: the file is not a tensor of ONNX"),
+        (None, f"{file.parent}: error[C100]: the test data set must have input_0.pb"),
+    ):  # fmt: skip
+        file.unlink() if content is None else file.write_bytes(content)
+        assert refusal(lambda: read_sets(tmp_path)).splitlines()[0] == said
+    huge = onnx.TensorProto(data_type=1, dims=[1 << 40, 1 << 40])
+    file.write_bytes(huge.SerializeToString())
+    assert refusal(lambda: read_sets(tmp_path)).startswith(f"{file}: error[")
