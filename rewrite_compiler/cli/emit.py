@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
     made = parser("emit", "Write what leaves the tool: the commands of an inference; or check a trace on the simulator.")
     made.add_argument("what", metavar="|".join(EMITTERS), type=one_of(*EMITTERS))
-    made.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE")
+    made.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET")
     steering(made)
     trace_options(made)
     made.add_argument("-o", "--output", metavar="NAME", help="where to write (default: beside the model)")
@@ -177,4 +177,15 @@ def _bytes(path: str) -> bytes:
         raise UsageError("F100", f"the trace cannot be read: {error.strerror}", place=path) from None
 
 
-EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {"trace": emit_trace, "check": emit_check}
+def emit_device(given: argparse.Namespace) -> Answer:
+    """Return the C source and header of an accelerator."""
+    from ..emit.device import device_files
+    from ..target import find_target
+
+    target = find_target(str(_only(given)))
+    files = device_files(target.ila(), target.name)
+    folder = Path(given.output or ".")
+    return {folder / name: data for name, data in files.items()}, {"target": target.name}, [f"device    {target.name}"]
+
+
+EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {"trace": emit_trace, "check": emit_check, "device": emit_device}

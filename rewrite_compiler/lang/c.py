@@ -1,0 +1,369 @@
+"""The C reading: lowered code printed as C11. Integers are 64-bit words, reals are double, or float for host operators.
+
+Every integer's interval must fit a word, so nothing overflows; what does not, and real functions, are refused by `NoC`.
+Compile with a C11 mode that keeps float arithmetic as written (gcc -std=c11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..errors import SpecError
+from . import intervals as iv
+from .binders import Leaf, Table, entries_of
+from .c_trim import trimmed
+from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from .loops import lower_array
+from .named import Data, storage_dtype
+
+WORD = iv.of_width(64, True)
+ON_STACK = 1 << 10
+CONSTANT_ENTRIES = 1 << 12
+ENTRIES_A_LINE = 16
+TYPES = {np.dtype(f"{kind}{size}"): f"{'u' if kind == 'u' else ''}int{8 * size}_t" for kind in "iu" for size in (1, 2, 4, 8)}
+
+
+class NoC(SpecError):
+    """A term that has no C form."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("I102", sentence)
+
+
+@dataclass
+class Tables:
+    """The tables that printed functions share, by their definition: constants, or filled by a function when they are large."""
+
+    names: dict[int, str] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    fills: list[Printed] = field(default_factory=list)
+    kept: list[Table] = field(default_factory=list)  # alive, so that identities stay theirs
+
+    def name_of(self, table: Table) -> str:
+        """Return the name of a table, printing it when it is new."""
+        if id(table) not in self.names:
+            self.names[id(table)] = self._printed(table)
+            self.kept.append(table)
+        return self.names[id(table)]
+
+    def _printed(self, table: Table) -> str:
+        size = math.prod(table.shape)
+        if size <= CONSTANT_ENTRIES:
+            from .arrays import table_data
+
+            name = f"fm_table{len(self.texts)}"
+            self.texts.append(c_array(name, np.ascontiguousarray(table_data(table)).reshape(-1)))
+            return name
+        entries = entries_of(table)
+        fill = print_c(lower_array(entries), f"fm_fill{len(self.fills)}", self)
+        name = f"fm_table{len(self.texts)}"
+        self.texts.append(f"static {c_type(entries.interval, entries.real)} {name}[{size}];\n")
+        self.fills.append(replace(fill, target=name))
+        return name
+
+    @property
+    def filling(self) -> str:
+        """The functions that fill large tables, and the one that calls them once."""
+        calls = "".join(f"    {f.name}(&s, {f.target});\n" for f in self.fills)
+        body = f"    static int done = 0;\n    fm_scratch s = {{0}};\n    if (done) return;\n{calls}    done = 1;\n" if calls else ""
+        return "\n".join([*(f.text for f in self.fills), f"static void fm_fill_tables(void)\n{{\n{body}}}\n"])
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A C function: its text, its memories in the order of its parameters, the diagnostics it returns, whether it needs scratch."""
+
+    name: str
+    text: str
+    memories: tuple[Leaf, ...]
+    raises: tuple[Raise, ...]
+    allocates: bool
+    target: str = ""  # the table that it fills
+
+
+def print_c(routine: Routine, name: str, tables: Tables, *, real: str = "double", first_raise: int = 1, unbounded: bool = False) -> Printed:
+    """Return a routine as `static int name(fm_scratch *s, …)`: one pointer for each memory, and its length where that is not fixed.
+
+    The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`. With `unbounded`,
+    integers without a known range (a real rounded down) are words too: the caller knows that they fit.
+    """
+    kept = trimmed(routine)
+    printer = _Printer(kept, tables, real, first_raise, unbounded)
+    printer.block(kept.body, 1)
+    parameters = ["fm_scratch *s"]
+    for n, leaf in kept.memories.items():
+        used = n in printer.used
+        const = "" if n in printer.written else "const "
+        parameters.append(f"{const}{c_type(leaf.interval, leaf.real, real)} *{n}")
+        printer.lines += [] if used else [f"    (void){n};"]
+        if static_size(leaf) is None:
+            parameters.append(f"int64_t {n}_size")
+            printer.lines += [] if n in printer.sized else [f"    (void){n}_size;"]
+    head = f"static int {name}({', '.join(parameters)})\n{{\n"
+    text = head + "\n".join([*printer.lines, "    return s->trap;", "}", ""])
+    return Printed(name, text, tuple(kept.memories.values()), tuple(printer.raises), printer.allocates)
+
+
+def static_size(leaf: Leaf) -> int | None:
+    """Return the number of elements that a memory always has; None for one outside of a device."""
+    known = [n for n in leaf.shape if isinstance(n, int)]
+    size = math.prod(known)
+    return size if len(known) == len(leaf.shape) and size < 1 << 31 else None
+
+
+def c_type(interval: iv.Interval, is_real: bool, real: str = "double") -> str:
+    """Return the C type in which values of an interval are stored."""
+    if is_real:
+        return real
+    kind = storage_dtype(interval)
+    if kind is object:
+        raise NoC(f"values in {interval} need more than a word of 64 bits")
+    return TYPES[np.dtype(kind)]
+
+
+def c_array(name: str, data: Data) -> str:
+    """Return an array of constants."""
+    kind = TYPES.get(data.dtype) or {"f8": "double", "f4": "float"}[data.dtype.str[1:]]
+    values = [real_literal(float(x), kind) for x in data] if data.dtype.kind == "f" else [_integer(int(x)) for x in data]
+    rows = [", ".join(values[at : at + ENTRIES_A_LINE]) for at in range(0, len(values), ENTRIES_A_LINE)]
+    return f"static const {kind} {name}[{max(1, len(values))}] = {{\n    " + ",\n    ".join(rows or ["0"]) + "\n};\n"
+
+
+def real_literal(value: float, real: str) -> str:
+    """Return a constant, exactly."""
+    if not math.isfinite(value):
+        raise NoC(f"{value} is not a finite constant") if math.isnan(value) else _Infinite()
+    single = real == "float"
+    return f"{float(np.float32(value)).hex() if single else value.hex()}{'f' if single else ''}"
+
+
+class _Infinite(NoC):
+    def __init__(self) -> None:
+        super().__init__("an infinite constant has no portable C form in an array")
+
+
+def _integer(n: int) -> str:
+    if n == -(1 << 63):
+        return "INT64_MIN"
+    return f"{n}" if abs(n) < 1 << 31 else f"INT64_C({n})" if n < 1 << 63 else f"UINT64_C({n})"
+
+
+class _Printer:
+    def __init__(self, routine: Routine, tables: Tables, real: str, first_raise: int, unbounded: bool) -> None:
+        self.unbounded = unbounded
+        self.tables = {name: tables.name_of(t) for name, t in routine.tables.items()}
+        self.sizes: dict[str, str] = {}
+        self.static: dict[str, int | None] = {}
+        self.kinds = {name: c_type(leaf.interval, leaf.real, real) for name, leaf in routine.memories.items()}
+        for name, leaf in routine.memories.items():
+            size = static_size(leaf)
+            self.static[name] = size
+            self.sizes[name] = f"{name}_size" if size is None else str(size)
+        for name, t in routine.tables.items():
+            self.static[name] = math.prod(t.shape)
+            self.sizes[name] = str(self.static[name])
+        self.real, self.first_raise = real, first_raise
+        self.lines: list[str] = []
+        self.raises: list[Raise] = []
+        self.used: set[str] = set()
+        self.sized: set[str] = set()
+        self.written: set[str] = set()
+        self.allocates = False
+
+    def line(self, text: str, depth: int) -> None:
+        self.lines.append("    " * depth + text)
+
+    # -- statements
+
+    def block(self, statements: Sequence[Statement], depth: int) -> None:
+        large = any(isinstance(s, Allocate) and not self.is_small(s) for s in statements)
+        if large:
+            mark = f"mark{len(self.lines)}"
+            self.line(f"const int {mark} = s->live_count;", depth)
+        for s in statements:
+            STATEMENTS[type(s)](self, s, depth)
+        if large:
+            self.line(f"fm_drop(s, {mark});", depth)
+
+    def is_small(self, s: Allocate) -> bool:
+        return s.size.op == "const" and int(s.size.data) <= ON_STACK
+
+    def kind(self, real: bool) -> str:
+        return self.real if real else "int64_t"
+
+    def bind(self, s: Bind, depth: int) -> None:
+        self.line(f"const {self.kind(s.value.real)} {s.name} = {self.value(s.value)};", depth)
+
+    def mutable(self, s: Mutable, depth: int) -> None:
+        self.within(s.interval, s.real, s.name)
+        self.line(f"{self.kind(s.real)} {s.name} = {self.value(s.value)};", depth)
+
+    def assign(self, s: Assign, depth: int) -> None:
+        self.line(f"{s.name} = {self.value(s.value)};", depth)
+
+    def allocate(self, s: Allocate, depth: int) -> None:
+        kind = self.kinds[s.name] = c_type(s.interval, s.real, self.real)
+        if self.is_small(s):
+            size = max(1, int(s.size.data))
+            self.line(f"{kind} {s.name}[{size}];", depth)
+            self.static[s.name], self.sizes[s.name] = int(s.size.data), str(int(s.size.data))
+            return
+        self.allocates = True
+        self.line(f"const int64_t {s.name}_size = {self.value(s.size)};", depth)
+        self.line(f"{kind} *{s.name} = fm_new(s, {s.name}_size, sizeof *{s.name});", depth)
+        self.line(f"if (!{s.name}) return s->trap = FM_MEMORY;", depth)
+        self.static[s.name], self.sizes[s.name] = None, f"{s.name}_size"
+
+    def store(self, s: Store, depth: int) -> None:
+        self.written.add(s.array)
+        kind = self.kinds[s.array]  # a cast of a value that fits changes nothing
+        self.line(f"{self.place(s.array, s.index)} = ({kind})({self.value(s.value)});", depth)
+
+    def loop(self, s: For, depth: int) -> None:
+        end = f"{s.name}_end"
+        self.line(f"for (int64_t {s.name} = 0, {end} = {self.value(s.extent)}; {s.name} < {end}; ++{s.name}) {{", depth)
+        self.block(s.body, depth + 1)
+        self.line("}", depth)
+        self.line("if (s->trap) return s->trap;", depth)
+
+    def choose(self, s: If, depth: int) -> None:
+        then, otherwise, test = s.then, s.otherwise, self.value(s.condition)
+        if not then:
+            then, otherwise, test = otherwise, [], f"!{test}"
+        self.line(f"if ({test}) {{", depth)
+        self.block(then, depth + 1)
+        if otherwise:
+            self.line("} else {", depth)
+            self.block(otherwise, depth + 1)
+        self.line("}", depth)
+
+    def fail(self, s: Raise, depth: int) -> None:
+        for n, (_, value) in enumerate(s.values):
+            self.line(f"s->value[{n}] = {self.value(value)};", depth)
+        self.line(f"return s->trap = {self.first_raise + len(self.raises)};", depth)
+        self.raises.append(s)
+
+    # -- expressions
+
+    def within(self, interval: iv.Interval, real: bool, what: str) -> None:
+        """Refuse an integer that a word may not hold."""
+        if real or iv.inside(interval, WORD) or (self.unbounded and None in interval):
+            return
+        raise NoC(f"{what} takes values in {interval}, more than a word of 64 bits holds")
+
+    def place(self, array: str, index: Tree) -> str:
+        self.used.add(array)
+        at, size = self.value(index), self.static[array]
+        name = self.tables.get(array, array)
+        if size is not None and iv.inside(index.interval, (0, size - 1)):
+            return f"{name}[{at}]"
+        self.sized.add(array)
+        return f"{name}[fm_at(s, {at}, {self.sizes[array]})]"
+
+    def value(self, t: Tree) -> str:
+        self.within(t.interval, t.real, t.op)
+        if t.op == "const":
+            return self.constant(t)
+        if t.op == "name":
+            return str(t.data)
+        if t.op == "load":
+            return f"({self.kind(t.real)}){self.place(t.data, t.args[0])}"
+        form = FORMS.get(t.op)
+        if form is None:
+            raise NoC(f"{t.data if t.op == 'call' else t.op} has no C form")
+        return form(self, t, [self.value(a) for a in t.args])
+
+    def constant(self, t: Tree) -> str:
+        if not t.real:
+            return _integer(int(t.data)) if t.data >= 0 else f"({_integer(int(t.data))})"
+        value = float(t.data) if isinstance(t.data, Fraction) else t.data
+        if math.isinf(value):
+            return "INFINITY" if value > 0 else "(-INFINITY)"
+        return f"({real_literal(value, self.real)})"
+
+
+# -- operators
+
+
+def _infix(sign: str) -> Callable[[_Printer, Tree, list[str]], str]:
+    return lambda p, t, a: f"({a[0]} {sign} {a[1]})"
+
+
+def _compared(sign: str) -> Callable[[_Printer, Tree, list[str]], str]:
+    return lambda p, t, a: f"(int64_t)({a[0]} {sign} {a[1]})"
+
+
+def _divisor(t: Tree, y: str) -> str:
+    low, high = t.args[1].interval
+    return y if (low or 0) > 0 or (high is not None and high < 0) else f"fm_divisor(s, {y})"
+
+
+def _power(t: Tree) -> int:
+    """Return k when the divisor is the constant 2^k, else −1."""
+    n = int(t.args[1].data) if t.args[1].op == "const" else 0
+    return n.bit_length() - 1 if n > 0 and n & n - 1 == 0 else -1
+
+
+def _floor_divided(p: _Printer, t: Tree, a: list[str]) -> str:
+    k = _power(t)
+    if k >= 0:
+        return f"fm_shr({a[0]}, {k})" if t.op == "div" else f"(int64_t)((uint64_t){a[0]} & UINT64_C({(1 << k) - 1}))"
+    return f"fm_{t.op}({a[0]}, {_divisor(t, a[1])})"
+
+
+def _shifted(p: _Printer, t: Tree, a: list[str]) -> str:
+    low = t.args[1].interval[0]
+    amount = a[1] if low is not None and low >= 0 else f"fm_amount(s, {a[1]})"
+    return f"fm_{t.op}({a[0]}, {amount})"
+
+
+def _extreme(p: _Printer, t: Tree, a: list[str]) -> str:
+    if not t.real:
+        return f"fm_{t.op}({a[0]}, {a[1]})"
+    return f"fm_{p.real[0]}{t.op}({a[0]}, {a[1]})"
+
+
+def _wrapped(p: _Printer, t: Tree, a: list[str]) -> str:
+    bits, is_signed = t.data
+    if is_signed:
+        return f"fm_signed({a[0]}, {bits})" if bits < 64 else a[0]
+    return f"(int64_t)((uint64_t){a[0]} & UINT64_C({(1 << bits) - 1}))"
+
+
+def _extracted(p: _Printer, t: Tree, a: list[str]) -> str:
+    low, width = t.data
+    if low > 63:
+        return "0"
+    return f"(int64_t)(((uint64_t){a[0]} >> {low}) & UINT64_C({(1 << min(width, 63)) - 1}))"
+
+
+def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:
+    name = ("floor" if t.op == "floor" else "rint") + ("f" if p.real == "float" else "")
+    return f"(int64_t){name}({a[0]})"
+
+
+FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
+    "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"), "rdiv": _infix("/"),
+    "bitand": _infix("&"), "bitor": _infix("|"), "bitxor": _infix("^"),
+    "eq": _compared("=="), "ne": _compared("!="), "lt": _compared("<"), "le": _compared("<="),
+    "neg": lambda p, t, a: f"(-{a[0]})",
+    "not": lambda p, t, a: f"(1 - {a[0]})",
+    "select": lambda p, t, a: f"({a[0]} ? {a[1]} : {a[2]})",
+    "div": _floor_divided, "mod": _floor_divided,
+    "tdiv": lambda p, t, a: f"({a[0]} / {_divisor(t, a[1])})",
+    "tmod": lambda p, t, a: f"({a[0]} % {_divisor(t, a[1])})",
+    "shl": _shifted, "shr": _shifted, "min": _extreme, "max": _extreme, "wrap": _wrapped, "extract": _extracted,
+    "clz": lambda p, t, a: f"fm_clz({a[0]}, {t.data})",
+    "real": lambda p, t, a: f"({p.real}){a[0]}",
+    "floor": _rounded, "rint": _rounded,
+}  # fmt: skip
+STATEMENTS: Mapping[type, Callable[[_Printer, Any, int], None]] = {
+    Bind: _Printer.bind, Mutable: _Printer.mutable, Assign: _Printer.assign, Allocate: _Printer.allocate,
+    Store: _Printer.store, For: _Printer.loop, If: _Printer.choose, Raise: _Printer.fail,
+}  # fmt: skip

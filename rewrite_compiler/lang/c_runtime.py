@@ -1,0 +1,97 @@
+"""What every printed C file starts with: exact integer operators, checked indices, scratch memory that is freed on every way out."""
+
+from __future__ import annotations
+
+PRELUDE = """\
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if FLT_EVAL_METHOD != 0
+#error "float and double must be evaluated in their own precision"
+#endif
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+"""
+RUNTIME = """\
+enum { FM_OUTSIDE = -1, FM_DIVISION = -2, FM_SHIFT = -3, FM_MEMORY = -4 };
+enum { FM_LIVE = 256, FM_VALUES = 16 };
+typedef struct {
+    int trap;                  /* 0, or why the values from here on mean nothing */
+    int live_count;            /* scratch arrays in use */
+    void *live[FM_LIVE];
+    int64_t value[FM_VALUES];  /* the values of a diagnostic */
+} fm_scratch;
+
+static inline int64_t fm_at(fm_scratch *s, int64_t i, int64_t n)
+{
+    if ((uint64_t)i < (uint64_t)n) return i;
+    s->trap = FM_OUTSIDE;
+    return 0;
+}
+static inline int64_t fm_shr(int64_t x, int64_t n)
+{
+    if (n > 63) n = 63;
+    return x < 0 ? ~(~x >> n) : x >> n;
+}
+static inline int64_t fm_shl(int64_t x, int64_t n)
+{
+    return n > 63 ? 0 : (int64_t)((uint64_t)x << n);
+}
+static inline int64_t fm_amount(fm_scratch *s, int64_t n)
+{
+    if (n >= 0) return n;
+    s->trap = FM_SHIFT;
+    return 0;
+}
+static inline int64_t fm_divisor(fm_scratch *s, int64_t y)
+{
+    if (y != 0) return y;
+    s->trap = FM_DIVISION;
+    return 1;
+}
+static inline int64_t fm_div(int64_t x, int64_t y)
+{
+    int64_t q = x / y;
+    return q - (int64_t)(x % y != 0 && (x < 0) != (y < 0));
+}
+static inline int64_t fm_mod(int64_t x, int64_t y)
+{
+    int64_t r = x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+static inline int64_t fm_signed(int64_t x, int bits)
+{
+    uint64_t half = (uint64_t)1 << (bits - 1), mask = half | (half - 1);
+    uint64_t low = (uint64_t)x & mask;
+    return low & half ? (int64_t)(low & ~half) - (int64_t)(half - 1) - 1 : (int64_t)low;
+}
+static inline int64_t fm_clz(int64_t x, int bits)
+{
+    int64_t n = bits;
+    for (; x != 0; x >>= 1) --n;
+    return n;
+}
+static inline int64_t fm_min(int64_t x, int64_t y) { return x < y ? x : y; }
+static inline int64_t fm_max(int64_t x, int64_t y) { return x > y ? x : y; }
+static inline double fm_dmin(double x, double y) { return x < y ? x : y; }
+static inline double fm_dmax(double x, double y) { return x > y ? x : y; }
+static inline float fm_fmin(float x, float y) { return x < y ? x : y; }
+static inline float fm_fmax(float x, float y) { return x > y ? x : y; }
+"""
+# only where code has local arrays too large for the stack
+SCRATCH = """\
+static inline void *fm_new(fm_scratch *s, int64_t count, size_t size)
+{
+    void *p = s->live_count < FM_LIVE && count >= 0 ? calloc((size_t)count + 1, size) : NULL;
+    if (p) s->live[s->live_count++] = p;
+    return p;
+}
+static inline void fm_drop(fm_scratch *s, int down_to)
+{
+    while (s->live_count > down_to) free(s->live[--s->live_count]);
+}
+"""
