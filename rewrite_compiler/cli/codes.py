@@ -47,6 +47,7 @@ CODES = {
     "F211": ("Extraction stopped without a proof of optimality", "raise --limits extraction_seconds=N; the gap is in the plan"),
     "F212": ("An offload does not fit and cannot be tiled", "make the layer smaller, or the capacity that the sentence names larger"),
     "F213": ("Fewer offloads than required were found", "ask flexmatch explain MODEL NODE why a node was not sent"),
+    "F214": ("The problem that reduce looks for is not there", "run the command that showed it again, and give reduce the same options"),
     "F220": ("A plan cannot be used", "compile the model again"),
     "F230": ("A loop nest is not legal", "correct the part of the problem or of the mapping that the sentence names"),
     "R100": ("A rule file cannot be imported", "correct the file at the line that the sentence names"),

@@ -22,7 +22,10 @@ VERBS = {
     "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
     "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page; config; target NAME: resources"),
     "emit": Verb("emit", "trace PLAN: the commands of an inference; check TRACE: replay them on the simulator"),
+    "diff": Verb("diff", "OLD NEW MODEL: what differs between two targets: offloads, cycles, bytes, accuracy"),
+    "advise": Verb("advise", "MODEL --accel NAME: single changes of an accelerator, ranked by what they save"),
     "list": Verb("list", "accelerators, operations, rules, applications"),
+    "reduce": Verb("reduce", "MODEL --check crash|mismatch|not-offloaded: a smaller model with the same problem"),
     "schema": Verb("schema", "DOCUMENT: the JSON schema of what --json writes"),
     "completion": Verb("completion", "bash|zsh|fish: a script that completes verbs, options and names"),
 }

@@ -1,0 +1,188 @@
+"""reduce: a smaller model that shows the same problem, by delta debugging over its nodes; every shape stays.
+
+What is a problem is decided by a check: a crash of the compiler, a plan that differs from its model, a node that is not
+offloaded for the same reason, or a command that ends with 0 while the problem is there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..compile import Options, compile_model
+from ..errors import INTERNAL, AnswerNo, FlexmatchError, UsageError
+from ..frontend.cut import Cuttable, cut, cuttable
+
+SCHEMA = "flexmatch.reduce/1"
+CRASH, MISMATCH, NOT_OFFLOADED = "crash", "mismatch", "not-offloaded"
+CHECKS = (CRASH, MISMATCH, NOT_OFFLOADED)
+MOVES = "only moves data"  # the reason of host nodes that need no offload
+Holds = Callable[[Path], bool]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to look for: the check, the accelerators, and the node for `not-offloaded` (default: the first with work)."""
+
+    check: str
+    accel: tuple[str, ...] = ()
+    node: str = ""
+    options: Options = field(default_factory=Options)
+    tests: int = 200  # how often the check may run
+    seconds: float = 60.0  # for one run of a crash, a mismatch or a command
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The smaller model, its size beside that of the whole, and what still goes wrong in it."""
+
+    onnx: bytes
+    before: int
+    after: int
+    tests: int
+    outcome: str
+
+
+def reduce_model(path: Path, question: Question) -> Reduced:
+    """Return the smallest model found that still shows the problem; AnswerNo when the whole model does not show it."""
+    whole = cuttable(path, question.options.shapes, question.options.limits)
+    names = whole.names
+    with tempfile.TemporaryDirectory(prefix="flexmatch-reduce-") as folder:
+        holds, outcome, focus = _check(path, question)
+        search = _Search(whole, holds, Path(folder) / path.name, question.tests)
+        start = search.around(names.index(focus)) if focus in names else tuple(range(len(names)))
+        kept = search.minimal(start)
+    found = cut(whole, kept) if len(kept) < len(names) else path.read_bytes()
+    assert found is not None
+    return Reduced(found, len(names), len(kept), search.done, outcome)
+
+
+class _Search:
+    """Delta debugging: tries sets of nodes, remembers answers, stops after so many tests."""
+
+    def __init__(self, whole: Cuttable, holds: Holds, file: Path, most: int) -> None:
+        self.whole, self.holds, self.file, self.most = whole, holds, file, most
+        self.answers: dict[tuple[int, ...], bool] = {}
+
+    @property
+    def done(self) -> int:
+        """How often the check ran."""
+        return len(self.answers)
+
+    def test(self, nodes: Sequence[int]) -> bool:
+        """Tell whether some nodes alone show the problem."""
+        key = tuple(sorted(nodes))
+        if key not in self.answers and self.done < self.most:
+            data = cut(self.whole, key)
+            if data is None:
+                return False
+            self.file.write_bytes(data)
+            self.answers[key] = self.holds(self.file)
+        return self.answers.get(key, False)
+
+    def around(self, focus: int) -> tuple[int, ...]:
+        """Return the smallest neighbourhood of a node that shows the problem, by its distance against the edges."""
+        before = self.whole.readers()
+        near = {focus}
+        while not self.test(sorted(near)):
+            more = near | {b for n in near for b in before[n]}
+            if more == near:
+                return tuple(range(len(self.whole.model.graph.node)))
+            near = more
+        return tuple(sorted(near))
+
+    def minimal(self, nodes: Sequence[int]) -> tuple[int, ...]:
+        """Return a set from which no tried part can be left out."""
+        kept, parts = list(nodes), 2
+        while len(kept) > 1:
+            size = max(1, -(-len(kept) // parts))
+            chunks = [kept[k : k + size] for k in range(0, len(kept), size)]
+            rest = next(([n for n in kept if n not in c] for c in chunks if self.test([n for n in kept if n not in c])), None)
+            if rest is not None:
+                kept, parts = rest, max(parts - 1, 2)
+            elif size == 1:
+                break
+            else:
+                parts = min(2 * parts, len(kept))
+        return tuple(sorted(kept))
+
+
+def _check(path: Path, q: Question) -> tuple[Holds, str, str]:
+    """Return the predicate of a question, what it found in the whole model, and the node it is about."""
+    if q.check == NOT_OFFLOADED:
+        return _not_offloaded(path, q)
+    ask = _compiler if q.check in (CRASH, MISMATCH) else _command
+    wanted = ask(path, q)
+    if not wanted:
+        raise AnswerNo("F214", f"the model does not show what --check {q.check} looks for", place=str(path))
+    return lambda file: ask(file, q) == wanted, wanted, ""
+
+
+def _not_offloaded(path: Path, q: Question) -> tuple[Holds, str, str]:
+    host = _host(path, q)
+    node = q.node or next((name for name, why in host.items() if why != MOVES), "")
+    if node not in host:
+        what = f'node "{node}" is not on the host' if node else "no node with work of its own is on the host"
+        raise AnswerNo("F214", what, place=str(path), help="flexmatch explain MODEL NODE says where a node went")
+    return lambda file: _host_or_nothing(file, q).get(node) == host[node], f"{node}: {host[node]}", node
+
+
+def _host(path: Path, q: Question) -> dict[str, str]:
+    return {h.node: h.why_not for h in compile_model(path, q.accel, q.options).host}
+
+
+def _host_or_nothing(path: Path, q: Question) -> dict[str, str]:
+    try:
+        return _host(path, q)
+    except FlexmatchError:
+        return {}
+
+
+def _compiler(path: Path, q: Question) -> str:
+    """Return how the compiler fails on a model, in words that do not name the model; nothing when it does not fail this way."""
+    with tempfile.TemporaryDirectory(prefix="flexmatch-reduce-") as folder:
+        accel = [x for name in q.accel for x in ("--accel", name)]
+        output = ("-q", "-o", str(Path(folder) / "plan"))
+        ran = _run([sys.executable, "-m", "rewrite_compiler.cli.main", str(path.absolute()), *accel, *output], q)
+    if ran is None:
+        return "no answer in time" if q.check == CRASH else ""
+    code, said = ran
+    is_mismatch = "the plan differs from its model" in said
+    if q.check == MISMATCH:
+        return "the plan differs from its model" if is_mismatch else ""
+    if code < 0:
+        return f"ended by signal {-code}"
+    kind = re.search(r"internal error: (\w+)", said)
+    return kind[0] if code == INTERNAL and kind else ""
+
+
+def _command(path: Path, q: Question) -> str:
+    """Run a command on a model: exit code 0 says that the problem is there."""
+    ran = _run([*shlex.split(q.check), str(path)], q)
+    return f"{q.check} ends with 0" if ran is not None and ran[0] == 0 else ""
+
+
+def _run(command: Sequence[str], q: Question) -> tuple[int, str] | None:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=q.seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return None
+    except OSError as error:
+        known = f"checks: {', '.join(CHECKS)}, or a command"
+        raise UsageError("F203", f'the check "{q.check}" cannot be run: {error.strerror}', help=known) from None
+    return done.returncode, done.stderr.decode("utf-8", "replace")
+
+
+def to_json(reduced: Reduced, question: Question, model: Path, written: Path) -> dict[str, Any]:
+    """Return the document."""
+    return {
+        "schema": SCHEMA, "model": {"path": str(model)}, "check": question.check, "ops_before": reduced.before,
+        "ops_after": reduced.after, "tests": reduced.tests, "outcome": reduced.outcome, "written": str(written),
+    }  # fmt: skip
