@@ -131,6 +131,7 @@ TOTALS = (
     "offloads", "device_calls", "device_cycles", "device_bytes", "device_nanoseconds", "host_macs", "host_bytes", "host_nanoseconds",
     "unpriced", "nanoseconds", "bytes",
 )  # fmt: skip
+SIDES = (("old", "count"), ("new", "count"), ("difference", "number"))
 COMPARED = """
 {0}.id text | {0}.operation text | {0}.nodes[] text | {0}.shape.* count | {0}.tiles.* count | {0}.device_calls count
 {0}.cost?.cycles count | {0}.cost?.bytes count | {0}.cost?.estimated flag
@@ -143,16 +144,13 @@ accuracy?.metric text | accuracy?.samples count | accuracy?.host? number | accur
 accuracy?.difference? number
 """
     + "".join(COMPARED.format(place) for place in ("appeared[]", "vanished[]", "changed[].old", "changed[].new"))
-    + "".join(f"totals.{side}.{name} {kind}\n" for side, kind in (("old", "count"), ("new", "count"), ("difference", "number")) for name in TOTALS)
-)  # fmt: skip
-ADVISE = (
-    """
+    + "".join(f"totals.{side} {kind}\n" for side, kind in ((f"{s}.{n}", k) for s, k in SIDES for n in TOTALS))
+)
+ADVISE = """
 models[] text | target.name text | target.parameters.* text | target.sha256 text | objective text | base.cost.* number
 changes[].rank count | changes[].kind text | changes[].name text | changes[].from text | changes[].to text
 changes[].cost.* number | changes[].saved.* number | changes[].saved_nanoseconds number | changes[].saved_bytes number
-"""
-    + "".join(f"{place}.{name} count\n" for place in ("base.totals", "changes[].totals") for name in TOTALS)
-)
+""" + "".join(f"{place}.{name} count\n" for place in ("base.totals", "changes[].totals") for name in TOTALS)
 COMPLETION = "shell text | script text"
 REDUCE = "model.path text | check text | ops_before count | ops_after count | tests count | outcome text | written text"
 SCHEMA = "name text | definition object"
@@ -161,7 +159,8 @@ SCHEMA = "name text | definition object"
 ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
     "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
-    "config": CONFIG, "check": CHECK, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET, "diff": DIFF, "advise": ADVISE,
+    "config": CONFIG, "check": CHECK, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
+    "diff": DIFF, "advise": ADVISE,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

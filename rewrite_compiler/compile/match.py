@@ -51,8 +51,19 @@ class Matched:
 
 def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS) -> Matched:
     """Return the cheapest program by the levels of an objective: fewest host multiply-accumulates first, if none is given."""
+    return chosen(p, saturated(p, rules, mappings, limits), rules, mappings, limits, objective)
+
+
+def saturated(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Saturation:
+    """Return the e-graph of a program under rules and the patterns of mappings."""
+    return saturate(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
+
+
+def chosen(
+    p: Program, saturation: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS
+) -> Matched:
+    """Return the cheapest program of an e-graph; the mappings are those it was made with, or ones of the same patterns."""
     devices = {constructor_of(m).name: m for m in mappings}
-    saturation = saturate(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
     costs = Costs(saturation.graph, devices, objective)
     extraction = extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
     names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics), _results(m)) for c, m in devices.items()}

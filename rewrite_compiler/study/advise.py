@@ -1,0 +1,286 @@
+"""advise: which single change of a target helps whole applications most.
+
+A change is another value of one parameter, one capacity doubled, one link twice as wide, a clock twice as fast, or one
+elementwise operation fused behind another one. The e-graph of a model is made once; every change extracts from it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..compile import Options, chosen_targets
+from ..compile.match import Matched, case_of, chosen, saturated
+from ..compile.objective import OBJECTIVES, Objective, objective_for, priced
+from ..egraph import Saturation
+from ..errors import UsageError
+from ..fit import Tiling
+from ..fit.cost import price
+from ..frontend.load import load
+from ..ila import Ila
+from ..ir.program import Node, Program
+from ..ops.op import ELEMENTWISE
+from ..rewrite.rule import Rule
+from ..rewrite.ruleset import shipped_rules
+from ..target import Clock, Limit, Mapping, Resources, Target
+from ..target.mapping import accepted
+from .totals import Run, Totals, totals
+
+SCHEMA = "flexmatch.advise/1"
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: what kind, of what, from and to which value; and the target with it, None where the host gains."""
+
+    kind: str
+    name: str
+    before: str
+    after: str
+    target: Target | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: {self.before} → {self.after}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change leads to: the levels of the objective over all models, and their totals."""
+
+    change: Change | None
+    levels: tuple[int, ...]
+    totals: Totals
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """What ranks: the objective's levels, then time and bytes."""
+        return (*self.levels, self.totals.nanoseconds, self.totals.bytes)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The outcome as it is, and that of every change, the best first."""
+
+    target: Target
+    objective: str
+    models: tuple[str, ...]
+    base: Outcome
+    ranked: tuple[Outcome, ...]
+
+
+def advise(models: Sequence[str | Path], accel: str | Target, options: Options = DEFAULT) -> Advice:
+    """Return single changes of a target, ranked by what they save on the models."""
+    if not models:
+        raise UsageError("F203", "Models must be at least one, not none")
+    (target,) = chosen_targets([accel])
+    rules = [r for r in shipped_rules() if r.name not in options.without]
+    studies = [_study(Path(m), target, rules, options) for m in models]
+    binding: dict[str, None] = {}
+    found = [_Found.of(study, _watched(target, binding)) for study in studies]
+    base = _outcome(None, found)
+    made = [_outcome(c, [_Found.of(study, c.target or target) for study in studies]) for c in changes(target, binding)]
+    fused = [_fused(change, nodes, base, options.objective) for change, nodes in fusions(found)]
+    ranked = sorted([*made, *fused], key=lambda o: (o.order, str(o.change)))
+    return Advice(target, options.objective, tuple(str(m) for m in models), base, tuple(ranked))
+
+
+@dataclass(frozen=True)
+class _Study:
+    """A model with its e-graph, ready to be extracted from for any change."""
+
+    program: Program
+    saturation: Saturation
+    rules: Sequence[Rule]
+    names: frozenset[str]  # of the mappings it was made with
+    options: Options
+
+
+def _study(path: Path, target: Target, rules: Sequence[Rule], options: Options) -> _Study:
+    program = load(path, options.shapes, options.limits).program
+    mappings = priced(list(target.mappings.values()), objective_for(options.objective, [target]))[0]
+    return _Study(program, saturated(program, rules, mappings, options.limits), rules, frozenset(m.name for m in mappings), options)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What extraction chose for one model and one target."""
+
+    matched: Matched
+    objective: Objective
+    mappings: MappingOf[str, Mapping]
+
+    @classmethod
+    def of(cls, study: _Study, target: Target) -> _Found:
+        """Extract with the capacities and costs of a target that has the patterns of the e-graph."""
+        objective = objective_for(study.options.objective, [target])
+        mappings = {m.name: m for m in target.mappings.values() if m.name in study.names}
+        limits = study.options.limits
+        return cls(chosen(study.program, study.saturation, study.rules, list(mappings.values()), limits, objective), objective, mappings)
+
+    def run_of(self, node: Node) -> Run | None:
+        """Return which offload a node is."""
+        if node.op not in self.mappings:
+            return None
+        m, attributes = self.mappings[node.op], dict(node.attributes)
+        tiling = self.matched.fitted[case_of(m, [self.matched.program.types[v] for v in node.inputs], attributes)]
+        assert isinstance(tiling, Tiling)
+        return Run(tiling.calls, price(m, tiling, attributes, self.objective.resources.get(m.target)))
+
+
+def _outcome(change: Change | None, found: Sequence[_Found]) -> Outcome:
+    levels = tuple(map(sum, zip(*(f.matched.extraction.cost for f in found), strict=True)))
+    total = Totals()
+    for f in found:
+        total = total.plus(totals(f.matched.program, f.run_of))
+    return Outcome(change, levels, total)
+
+
+# -- changes of the target
+
+
+def changes(target: Target, binding: Iterable[str]) -> Iterator[Change]:
+    """Yield every single change of a target itself; `binding` are capacities that some layer exceeds."""
+    yield from _parameters(target)
+    for what in binding:
+        yield Change("capacity", what, "as it is", "twice", _with_capacities(target, partial(_doubled, what=what)))
+    resources = target.resources()
+    if resources is not None:
+        yield _faster(target, resources)
+        yield from (_wider(target, resources, n) for n in range(len(resources.links)))
+
+
+def _parameters(target: Target) -> Iterator[Change]:
+    """Yield other values: the next smaller and larger one of a number, every other word."""
+    for key, allowed in target.parameters.items():
+        now = target.values[key]
+        for value in _neighbours(allowed, now):
+            try:
+                made = target.configured({key: value})
+                made.resources()
+            except UsageError:
+                continue  # no such design
+            yield Change("parameter", key, now, value, made)
+
+
+def _neighbours(allowed: Sequence[str], now: str) -> list[str]:
+    if not all(value.isdigit() for value in allowed):
+        return [value for value in allowed if value != now]
+    ordered = sorted(allowed, key=int)
+    at = ordered.index(now)
+    return [*ordered[max(at - 1, 0) : at], *ordered[at + 1 : at + 2]]
+
+
+def _watched(target: Target, binding: dict[str, None]) -> Target:
+    """Return the target, with every capacity that something exceeds entered in `binding`."""
+
+    def watch(limit: Limit) -> Limit:
+        if not limit.holds:
+            binding[limit.what] = None
+        return limit
+
+    return _with_capacities(target, watch)
+
+
+def _doubled(limit: Limit, what: str) -> Limit:
+    return replace(limit, most=2 * limit.most) if limit.what == what else limit
+
+
+def _with_capacities(target: Target, changed: Callable[[Limit], Limit]) -> Target:
+    """Return the target with every capacity changed by a function."""
+
+    def of(m: Mapping) -> Mapping:
+        own = m.capacities
+        if own is None:
+            return m
+
+        def capacities(**given: Any) -> Iterator[Limit]:
+            return map(changed, own(**accepted(own, given)))
+
+        return replace(m, capacities=capacities)
+
+    return replace(target, mappings={name: of(m) for name, m in target.mappings.items()})
+
+
+def _faster(target: Target, resources: Resources) -> Change:
+    clock = Clock(2 * resources.clock.hertz, "twice the declared one")
+    made = _described(target, replace(resources, clock=clock))
+    return Change("clock", "hertz", f"{resources.clock.hertz:,}", f"{clock.hertz:,}", made)
+
+
+def _wider(target: Target, resources: Resources, number: int) -> Change:
+    """Return the target with one link twice as wide."""
+    link = resources.links[number]
+    wide = replace(link, width_bytes=2 * link.width_bytes)
+    made = replace(resources, links=tuple(wide if n == number else x for n, x in enumerate(resources.links)))
+    before, after = (f"{x.width_bytes} bytes" for x in (link, wide))
+    return Change("link", f"{link.source} → {link.sink}", before, after, _described(target, made))
+
+
+def _described(target: Target, resources: Resources) -> Target:
+    def describe(_: Ila, __: MappingOf[str, str]) -> Resources:
+        return resources
+
+    return replace(target, describe=describe)
+
+
+# -- fusion: the operator would cost the host nothing; what it would cost the device is not known
+
+
+def fusions(found: Iterable[_Found]) -> list[tuple[Change, list[tuple[Program, Node]]]]:
+    """Return elementwise operators of the host that are the only reader of an offload's result."""
+    nodes: dict[tuple[str, str], list[tuple[Program, Node]]] = {}
+    for f in found:
+        p, users = f.matched.program, f.matched.program.users()
+        for node in p.nodes:
+            readers = users.get(node.outputs[0], ()) if node.op in f.mappings else ()
+            if len(readers) == 1 and node.outputs[0] not in p.outputs and _is_elementwise(readers[0]):
+                nodes.setdefault((f.mappings[node.op].operation, readers[0].op), []).append((p, readers[0]))
+    return [
+        (Change("fusion", f"{op} behind {operation}", "on the host", "on the device"), readers)
+        for (operation, op), readers in sorted(nodes.items(), key=lambda item: item[0])
+    ]
+
+
+def _is_elementwise(node: Node) -> bool:
+    return node.operator is not None and node.operator.kind == ELEMENTWISE
+
+
+def _fused(change: Change, nodes: Sequence[tuple[Program, Node]], base: Outcome, objective: str) -> Outcome:
+    saved = Totals()
+    for p, node in nodes:
+        saved = saved.plus(totals(replace(p, nodes=(node,)), lambda _: None))
+    less = {"nanoseconds": saved.nanoseconds, "bytes": saved.bytes, "host_elementwise": len(nodes), "moved_elements": len(nodes)}
+    levels = tuple(n - less.get(level, 0) for level, n in zip(OBJECTIVES[objective], base.levels, strict=True))
+    return Outcome(change, levels, base.totals.minus(saved))
+
+
+# -- the document
+
+
+def advice_document(advice: Advice) -> dict[str, Any]:
+    """Return advice as JSON."""
+    levels = OBJECTIVES[advice.objective]
+    base = dict(zip(levels, advice.base.levels, strict=True))
+    return {
+        "schema": SCHEMA,
+        "models": list(advice.models),
+        "target": {"name": advice.target.name, "parameters": advice.target.values, "sha256": advice.target.sha256},
+        "objective": advice.objective,
+        "base": {"cost": base, "totals": advice.base.totals.document()},
+        "changes": [
+            {
+                "rank": rank, "kind": o.change.kind, "name": o.change.name, "from": o.change.before, "to": o.change.after,
+                "cost": dict(zip(levels, o.levels, strict=True)),
+                "saved": {level: b - n for level, b, n in zip(levels, advice.base.levels, o.levels, strict=True)},
+                "saved_nanoseconds": advice.base.totals.nanoseconds - o.totals.nanoseconds,
+                "saved_bytes": advice.base.totals.bytes - o.totals.bytes,
+                "totals": o.totals.document(),
+            }
+            for rank, o in enumerate(advice.ranked, 1) if o.change is not None
+        ],
+    }  # fmt: skip

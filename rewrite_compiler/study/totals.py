@@ -1,0 +1,76 @@
+"""Totals: what a whole program costs on host and devices, added up over its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..fit.cost import Price
+from ..fit.host import host_bytes, picoseconds_of
+from ..ir.program import Node, Program, total_macs
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over a program. Device cycles and bytes leave out `unpriced` offloads, whose target gives no cost."""
+
+    offloads: int = 0
+    device_calls: int = 0
+    device_cycles: int = 0
+    device_bytes: int = 0
+    device_nanoseconds: int = 0
+    host_macs: int = 0
+    host_bytes: int = 0
+    host_nanoseconds: int = 0
+    unpriced: int = 0
+
+    @property
+    def nanoseconds(self) -> int:
+        """Time of devices and host, one after the other."""
+        return self.device_nanoseconds + self.host_nanoseconds
+
+    @property
+    def bytes(self) -> int:
+        """Bytes over links and through the host's memory."""
+        return self.device_bytes + self.host_bytes
+
+    def plus(self, other: Totals) -> Totals:
+        """Return the totals of two programs."""
+        return Totals(**{name: value + vars(other)[name] for name, value in vars(self).items()})
+
+    def minus(self, other: Totals) -> Totals:
+        """Return the totals without those of a part."""
+        return Totals(**{name: value - vars(other)[name] for name, value in vars(self).items()})
+
+    def document(self) -> dict[str, int]:
+        """Return the sums as JSON."""
+        return {**vars(self), "nanoseconds": self.nanoseconds, "bytes": self.bytes}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One offload: how many calls it takes and what they cost, None when that is not known."""
+
+    calls: int
+    price: Price | None
+
+
+def totals(p: Program, run_of: Callable[[Node], Run | None]) -> Totals:
+    """Return the sums over a program; `run_of` gives the offload that a node is, None for a host operator."""
+    found = Totals()
+    for node in p.nodes:
+        run = run_of(node)
+        found = found.plus(_on_host(p, node) if run is None else _on_device(run))
+    return found
+
+
+def _on_device(run: Run) -> Totals:
+    if run.price is None:
+        return Totals(offloads=1, device_calls=run.calls, unpriced=1)
+    paid = run.price
+    return Totals(1, run.calls, paid.cost.cycles, paid.bytes, -(-paid.picoseconds // 1000))
+
+
+def _on_host(p: Program, node: Node) -> Totals:
+    moved = host_bytes(node.operator, [p.types[v] for v in node.inputs], [p.types[v] for v in node.outputs])
+    return Totals(host_macs=total_macs(p, [node]), host_bytes=moved, host_nanoseconds=-(-picoseconds_of(p, [node]) // 1000))
