@@ -7,7 +7,7 @@ from functools import partial
 
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
-from rewrite_compiler.ila_models.flexasr.numerics import MAXIMUM, MEAN
+from rewrite_compiler.ila_models.flexasr.numerics import MAXIMUM, MEAN, SUM
 from rewrite_compiler.lang import Array, Table, array
 from rewrite_compiler.target import Device, Limit
 
@@ -35,7 +35,7 @@ TRIALS = (
     {"u": 128, "w": 2, "n": MOST_VECTORS * LANES},
     {"u": 32_767, "w": 2, "n": 16},
 )
-MODES = {"max_pool": (0, MAXIMUM), "mean_pool": (1, MEAN)}
+MODES = {"max_pool": (0, MAXIMUM), "mean_pool": (1, MEAN), "add_pool": (2, SUM)}
 
 
 @target.accelerates(axes=AXES, formats=dict.fromkeys("xy", adaptivfloat), units=UNITS, shared=SHARED, whole="w", trials=TRIALS)
@@ -48,6 +48,12 @@ def max_pool(x: Tensor) -> tuple[Tensor, Where]:
 def mean_pool(x: Tensor) -> tuple[Tensor, Where]:
     """The mean of w rows, w a power of two: y[u, n] = Σ_i x[u, i, n] / w."""
     return o.reduce_mean_(x, axes=(1,), keepdims=0), Where(x.rank == 3, x.shape[1] > 1, LARGE % x.shape[1] == 0)
+
+
+@target.accelerates(axes=AXES, formats=dict.fromkeys("xy", adaptivfloat), units=UNITS, shared=SHARED, whole="w", trials=TRIALS)
+def add_pool(x: Tensor) -> tuple[Tensor, Where]:
+    """The sum of w rows, w a power of two: y[u, n] = Σ_i x[u, i, n]."""
+    return o.reduce_sum_(x, axes=(1,), keepdims=0), Where(x.rank == 3, x.shape[1] > 1, LARGE % x.shape[1] == 0)
 
 
 def pooling_limits(u: int, w: int, n: int) -> Iterator[Limit]:
@@ -84,7 +90,7 @@ def drive_pooling(device: Device, x: Codes, f: Formats, mode: int) -> Codes:
     return load_timesteps(device, windows, count, 0)[..., :lanes]
 
 
-for mapping in (max_pool, mean_pool):
+for mapping in (max_pool, mean_pool, add_pool):
     mode, pair = MODES[mapping.variant]
     mapping.limits(pooling_limits)
     mapping.driver(partial(drive_pooling, mode=mode))
