@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from command import flexmatch
 
+from rewrite_compiler.apps import APPS, GALLERY
+
 PLAN = {
     "schema", "model", "targets", "rules_sha256", "settings", "calibrated", "calibration", "counts", "lowered_counts", "exact_counts",
     "device_calls", "offloads", "host", "absorbed", "inserted", "formats", "egraph", "extraction", "limited", "notes", "plan_sha256",
@@ -108,7 +110,7 @@ def test_list_names_everything_with_its_place(folder: Path) -> None:
     assert {"flexasr", "hlscnn"} <= {t["name"] for t in listed["targets"]}
     assert all(set(r) == {"name", "about", "at", "grade", "phase"} and r["about"] for r in listed["rules"])
     assert all(":" in row["at"] for key in ("rules", "mappings") for row in listed[key])
-    assert [a["name"] for a in listed["apps"]] == ["digits_cnn", "digits_mlp"]
+    assert [a["name"] for a in listed["apps"]] == [a.name for a in (*APPS, *GALLERY)]
 
 
 def test_prove_judges_one_rule(folder: Path) -> None:

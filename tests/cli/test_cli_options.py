@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command import flexmatch, refused
 
+from rewrite_compiler.apps import APPS, GALLERY
 from rewrite_compiler.cli.verbs import VERBS
 
 LISTED = "\n  help: flexmatch compile --help lists the options"
@@ -68,7 +69,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown application": (
         ("demo", "nope"),
-        'error[F203]: there is no application called "nope"\n  help: known applications: digits_cnn, digits_mlp',
+        'error[F203]: there is no application called "nope"\n  help: known applications: ' + ", ".join(a.name for a in (*APPS, *GALLERY)),
     ),
     "unknown rule to prove": (("prove", "--only", "nope"), f'error[F203]: there is no rule called "nope"{NAMES}'),
     "list of nothing": (
