@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingOf
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..fit import Tiling
 from ..fit.cost import price
 from ..fit.host import picoseconds_of
 from ..frontend.load import LoadedModel, load
-from ..ir.program import Node, Program, total_macs
+from ..ir.program import Node, total_macs
 from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import shipped_rules
@@ -27,7 +27,7 @@ from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .calibrate import calibrated_from
 from .court import admitted
-from .match import Matched, case_of, match, spelling_rules
+from .match import Matched, case_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
 from .plan import Offload, Plan, Reason
 from .why import HostReasons
@@ -63,11 +63,11 @@ def compile_model(
     rules = tuple(r for r in court.rules if r.name not in options.without)
     objective = objective_for(options.objective, targets)
     mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
-    with ThreadPoolExecutor(2) as pool:
-        exactly = pool.submit(match, model.program, spelling_rules(rules), mappings, options.limits, objective)
-        matched = exactly.result() if options.exact else match(model.program, rules, mappings, options.limits, objective)
-        exact = exactly.result()
     used = spelling_rules(rules) if options.exact else rules
+    with ThreadPoolExecutor(1) as pool:
+        exactly = pool.submit(offloads_as_written, model.program, spelling_rules(rules), mappings, options.limits, objective)
+        matched = match(model.program, used, mappings, options.limits, objective)
+        exact = exactly.result()
     plan = _plan(model, targets, used, mappings, matched, exact, options, objective)
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}}
@@ -101,8 +101,8 @@ def _named(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
 
 
 def _plan(
-    model: LoadedModel, targets: Sequence[Target], rules: Sequence[Rule], mappings: Sequence[Mapping], matched: Matched, exact: Matched,
-    options: Options, objective: Objective,
+    model: LoadedModel, targets: Sequence[Target], rules: Sequence[Rule], mappings: Sequence[Mapping],
+    matched: Matched, exact: Sequence[Mapping], options: Options, objective: Objective,
 ) -> Plan:  # fmt: skip
     by_name = {m.name: m for m in mappings}
     devices = [n for n in matched.program.nodes if n.op in by_name]
@@ -119,10 +119,10 @@ def _plan(
         source=model.program, program=matched.program, targets=tuple(targets), offloads=offloads,
         host=counted.host, absorbed=counted.absorbed,
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
-        counts=_counts(targets, matched.program, by_name), lowered_counts={t.name: {} for t in targets},
-        exact_counts=_counts(targets, exact.program, by_name),
-        egraph=_egraph(matched.saturation), extraction=_extraction(matched, objective), settings=_settings(options), limited=_limited(matched),
-        notes=tuple(model.program.notes),
+        counts=_counts(targets, (by_name[n.op] for n in devices)), lowered_counts={t.name: {} for t in targets},
+        exact_counts=_counts(targets, exact),
+        egraph=_egraph(matched.saturation), extraction=_extraction(matched, objective),
+        settings=_settings(options), limited=_limited(matched), notes=tuple(model.program.notes),
     )  # fmt: skip
 
 
@@ -179,13 +179,11 @@ class _Because:
         return tuple(self.births[b] for b in found)
 
 
-def _counts(targets: Sequence[Target], p: Program, mappings: MappingOf[str, Mapping]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {t.name: {} for t in targets}
-    for n in p.nodes:
-        if n.op in mappings:
-            m = mappings[n.op]
-            found[m.target][m.operation] = found[m.target].get(m.operation, 0) + 1
-    return found
+def _counts(targets: Sequence[Target], found: Iterable[Mapping]) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {t.name: {} for t in targets}
+    for m in found:
+        counts[m.target][m.operation] = counts[m.target].get(m.operation, 0) + 1
+    return counts
 
 
 def _egraph(s: Saturation) -> dict[str, Any]:

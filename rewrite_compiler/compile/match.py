@@ -63,12 +63,27 @@ def chosen(
     p: Program, saturation: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS
 ) -> Matched:
     """Return the cheapest program of an e-graph; the mappings are those it was made with, or ones of the same patterns."""
-    devices = {constructor_of(m).name: m for m in mappings}
-    costs = Costs(saturation.graph, devices, objective)
-    extraction = extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
+    devices, costs, extraction = _extracted(p, saturation, mappings, limits, objective)
     names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics), _results(m)) for c, m in devices.items()}
     program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names, rules)
     return Matched(program, saturation, extraction, e_nodes, costs.fitted)
+
+
+def offloads_as_written(
+    p: Program, spelling: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS
+) -> list[Mapping]:
+    """Return the mapping of each offload that exact matching finds; the program itself is not written out."""
+    saturation = saturated(p, spelling, mappings, limits)
+    devices, _, extraction = _extracted(p, saturation, mappings, limits, objective)
+    return [devices[node.op] for node in extraction.choice.values() if node.op in devices]
+
+
+def _extracted(
+    p: Program, saturation: Saturation, mappings: Sequence[Mapping], limits: Limits, objective: Objective
+) -> tuple[dict[str, Mapping], Costs, Extraction]:
+    devices = {constructor_of(m).name: m for m in mappings}
+    costs = Costs(saturation.graph, devices, objective)
+    return devices, costs, extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
 
 
 def _results(m: Mapping) -> Callable[[Sequence[TensorType]], Sequence[TensorType]] | None:
