@@ -177,7 +177,8 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
 def _calibration(document: MappingOf[str, Any] | None) -> Calibration | None:
     if document is None:
         return None
-    return Calibration(*(document[key] for key in CALIBRATION), tuple(document.get("tensors", ())))
+    source, sha256, samples, method = (document[key] for key in CALIBRATION)
+    return Calibration(source, sha256, samples, method, tuple(document.get("tensors", ())))
 
 
 def format_from(document: MappingOf[str, Any]) -> Format:
