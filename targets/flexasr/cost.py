@@ -7,11 +7,12 @@ from functools import partial
 
 from rewrite_compiler.target import Cost, Resources
 
+from .attention import attention
 from .base import LANES, PES, vectors
 from .gru import gru, rnn
 from .layer_norm import layer_norm, layer_norm_of_batch
 from .linear import ACTIVATIONS
-from .pooling import max_pool, mean_pool
+from .pooling import add_pool, max_pool, mean_pool
 from .recurrent import lstm
 
 SETUP = 3  # configuration of the large buffer and of the control engine, trigger
@@ -21,7 +22,7 @@ Words = Mapping[str, int]  # 16-byte words by tensor
 def transfer(resources: Resources, unit: str, cycles: int, words: Words, *, estimated: bool = False) -> Cost:
     """Return the cost of a call with these compute cycles and words over the port."""
     link = resources.link("host", "large")
-    moved = {name: n * link.width_bytes for name, n in words.items()}
+    moved = {name: n * LANES for name, n in words.items()}
     return Cost(unit, cycles, link.cycles_for(sum(moved.values())), moved, estimated)
 
 
@@ -100,6 +101,13 @@ def pooling_cost(u: int, w: int, n: int, resources: Resources) -> Cost:
     return transfer(resources, "global", cycles, {"x": u * w * count, "y": u * count, "commands": 1 + 2 * runs})
 
 
+def attention_cost(m: int, t: int, d: int, resources: Resources) -> Cost:
+    """One matrix and its queries one after the other; rows come in whole blocks."""
+    count, rows = vectors(d), -(-t // LANES) * LANES
+    words = {"e": rows * count, "q": m * count, "y": m * count, "commands": 3 + m}
+    return transfer(resources, "global", m * attention_cycles(t, count), words)
+
+
 for layer, instruction, _ in ACTIVATIONS:
     layer.costs(partial(linear_cost, extra=int(instruction != 0)))
 lstm.costs(partial(recurrent_cost, gates=4, program_words=2, kept="c", last="cn"))
@@ -107,5 +115,6 @@ gru.costs(partial(recurrent_cost, gates=3, program_words=2, kept="h"))
 rnn.costs(partial(recurrent_cost, gates=1, program_words=1))
 layer_norm.costs(norm_cost)
 layer_norm_of_batch.costs(norm_of_batch_cost)
-for pooling in (max_pool, mean_pool):
+for pooling in (add_pool, max_pool, mean_pool):
     pooling.costs(pooling_cost)
+attention.costs(attention_cost)

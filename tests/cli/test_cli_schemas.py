@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "list": ("list",),
     "config": ("show", "config"),
     "target": ("show", "target", "flexasr"),
+    "diff": ("diff", "vta", "vta:log_wgt_buffer=12", "app.onnx"),
+    "advise": ("advise", "app.onnx", "--accel", "flexasr"),
     "schema": ("schema", "plan"),
     "completion": ("completion", "fish"),
 }

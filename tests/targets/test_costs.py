@@ -16,6 +16,7 @@ import pytest
 from rewrite_compiler.target import Cost, Resources, Target, find_target
 from rewrite_compiler.target.mapping import Mapping as Operation
 from rewrite_compiler.targets.flexasr import cost as flexasr
+from rewrite_compiler.targets.vta.base import config
 
 # published formulas at the sizes of the hardware's own runs: case → cycles from trigger to interrupt
 MEASURED = {
@@ -62,11 +63,13 @@ class Counting:
     """A device that moves nothing and counts: words by instruction, bytes of external memory."""
 
     words: Counter[str] = field(default_factory=Counter)
-    placed: int = 0
-    loaded: int = 0
+    elements: Counter[str] = field(default_factory=Counter)  # that loads and stores move
 
     def issue(self, instruction: str, **operands: int) -> None:
         self.words["commands"] += 1
+        kind, _, sort = instruction.partition("_")
+        if kind in ("load", "store"):
+            self.elements[sort or "out"] += operands["y_size"] * operands["x_size"]
 
     def store(self, instruction: str, **operands: Any) -> None:
         kind = "commands" if "config" in instruction else "data"
@@ -84,10 +87,9 @@ class Counting:
         pass
 
     def place(self, memory: str, address: int, words: np.ndarray) -> None:
-        self.placed += np.shape(words)[-1]
+        pass
 
     def fetch(self, memory: str, address: int, count: int) -> np.ndarray:
-        self.loaded += count
         return np.zeros(count, np.int64)
 
 
@@ -107,9 +109,10 @@ def priced(target: Target, m: Operation, sizes: Mapping[str, Any]) -> tuple[Cost
 
 
 FLEXASR = find_target("flexasr")
+RECURRENT_AND_GLOBAL = ("lstm", "gru", "rnn", "layer_norm", "layer_norm_of_batch", "max_pool", "mean_pool", "add_pool", "attention")
 CALLS: list[tuple[str, dict[str, Any]]] = [
     (name, sizes) for name in ("linear", "linear_tanh") for sizes in ({"t": 1, "k": 64, "n": 64}, {"t": 5, "k": 33, "n": 150})
-] + [(name, dict(sizes)) for name in ("lstm", "gru", "rnn", "layer_norm", "layer_norm_of_batch", "max_pool", "mean_pool")
+] + [(name, dict(sizes)) for name in RECURRENT_AND_GLOBAL
      for sizes in FLEXASR.mappings[name].trials[:3] if not {"t": 256}.items() <= sizes.items()]  # fmt: skip
 
 
@@ -137,15 +140,21 @@ def test_hlscnn_moves_the_words_that_its_cost_counts(revision: str, name: str) -
         assert cost.estimated
 
 
-@pytest.mark.parametrize("name", ["dense", "dense_relu", "dense_bias", "dense_bias_relu"])
-@pytest.mark.parametrize("sizes", [{"t": 1, "k": 16, "n": 16}, {"t": 5, "k": 40, "n": 50}])
-def test_vta_moves_the_bytes_that_its_cost_counts(name: str, sizes: dict[str, int]) -> None:
-    target = find_target("vta")
-    cost, device = priced(target, target.mappings[name], sizes)
-    again = (sizes["t"] - 1) * -(-sizes["n"] // 16) * 64 if "bias" in name else 0  # the bias is loaded for every row
-    instructions = 16 * device.words["commands"]
-    assert cost.bytes == device.placed + device.loaded + again + instructions
-    assert cost.estimated
+VTA = {name: find_target("vta").mappings[name] for name in find_target("vta").mappings}
+PRODUCTS: list[dict[str, Any]] = [{"t": 1, "k": 16, "n": 16}, {"t": 5, "k": 40, "n": 50}]
+
+
+@pytest.mark.parametrize("design", ["vta", "vta:log_block=5,log_batch=1", "vta:behaviour=ila"])
+@pytest.mark.parametrize("name", VTA)
+def test_vta_moves_the_bytes_that_its_cost_counts(name: str, design: str) -> None:
+    target = find_target(design)
+    c = config(target.values)
+    size = {sort: c.scalars(sort) for sort in ("inp", "wgt")} | {"acc": 4 * c.scalars("acc"), "out": c.scalars("acc"), "uop": 4}
+    for sizes in VTA[name].trials or PRODUCTS:
+        cost, device = priced(target, target.mappings[name], sizes)
+        assert cost.bytes == sum(size[sort] * n for sort, n in device.elements.items()) + 16 * device.words["commands"]
+        assert cost.moved["y"] == size["out"] * device.elements["out"]
+        assert cost.estimated
 
 
 def test_costs_add_up() -> None:

@@ -1,0 +1,67 @@
+"""advise: a planted best change comes first; what a change saves is what compiling with it saves."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from command import flexmatch
+
+from rewrite_compiler.apps import named
+from rewrite_compiler.compile import Options, compile_model
+from rewrite_compiler.errors import UsageError
+from rewrite_compiler.study.advise import advice_document, advise
+from rewrite_compiler.study.diff import plan_totals
+
+CNN = named("digits_cnn").model
+SHAPES = {"image": (1, 1, 8, 8)}
+
+
+@cache
+def advised(accel: str, objective: str) -> dict[str, Any]:
+    return advice_document(advise([CNN], accel, Options(shapes=SHAPES, objective=objective)))
+
+
+@pytest.mark.parametrize("objective", ["bytes", "offloads"])
+def test_a_planted_change_comes_first(objective: str) -> None:
+    """The buffer of weights is too small for two layers."""
+    best = advised("vta:log_wgt_buffer=12", objective)["changes"][0]
+    assert (best["rank"], best["kind"], best["name"], best["to"]) == (1, "parameter", "log_wgt_buffer", "13")
+
+
+def test_what_a_change_saves_is_what_compiling_with_it_saves() -> None:
+    document = advised("vta:log_wgt_buffer=12", "bytes")
+    best = document["changes"][0]
+    assert best["totals"] == plan_totals(compiled("vta:log_wgt_buffer=13")).document()
+    assert best["saved_bytes"] == document["base"]["totals"]["bytes"] - best["totals"]["bytes"] > 0
+    assert best["saved"]["bytes"] == best["saved_bytes"]
+
+
+def compiled(accel: str) -> Any:
+    return compile_model(CNN, [accel], Options(shapes=SHAPES, objective="bytes"))
+
+
+def test_changes_are_ranked_by_the_objective_then_time_then_bytes() -> None:
+    for objective in ("bytes", "offloads"):
+        changes = advised("vta:log_wgt_buffer=12", objective)["changes"]
+        assert [c["rank"] for c in changes] == list(range(1, len(changes) + 1))
+        order = [(*c["cost"].values(), c["totals"]["nanoseconds"], c["totals"]["bytes"]) for c in changes]
+        assert order == sorted(order)
+        kinds = {c["kind"] for c in changes}
+        assert kinds >= {"parameter", "capacity", "clock", "link"}
+
+
+def test_a_faster_clock_halves_the_time_of_devices_only() -> None:
+    document = advised("vta:log_wgt_buffer=12", "offloads")
+    (clock,) = [c for c in document["changes"] if c["kind"] == "clock"]
+    before, after = document["base"]["totals"], clock["totals"]
+    assert after["host_nanoseconds"] == before["host_nanoseconds"]
+    assert abs(2 * after["device_nanoseconds"] - before["device_nanoseconds"]) <= 2 * before["offloads"]
+
+
+def test_one_accelerator_and_one_model_are_needed() -> None:
+    with pytest.raises(UsageError, match="Models must be at least one, not none"):
+        advise([], "vta")
+    answer = flexmatch("advise", CNN)
+    assert (answer.code, answer.err.splitlines()[0]) == (2, "error[F201]: Accelerators must be exactly one, not 0")
