@@ -30,8 +30,8 @@ def run_op(operator: Op, operands: Sequence[Data], attributes: Mapping[str, Attr
     meaning = operator.meaning(*leaves, **attributes)
     arrays = meaning if isinstance(meaning, tuple) else (meaning,)
     dtype = operands[0].dtype if operands else np.dtype(np.float32)
-    own = dtype if real is None else compute
-    return [np.asarray(evaluate_array(a, values, compute)).astype(own if a.real else dtype, copy=False) for a in arrays]
+    floats = dtype if real is None else compute
+    return [np.asarray(evaluate_array(a, values, compute)).astype(floats if a.real else dtype, copy=False) for a in arrays]
 
 
 def _leaf(n: int, x: Data) -> Leaf:
