@@ -1,0 +1,98 @@
+"""Styles: what a matcher finds in a model and in other spellings of it, and where that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from ..compile.match import match
+from ..frontend.load import load
+from ..frontend.perturb import PERTURBATIONS, perturbed
+from ..frontend.read import read_model
+from ..ir.program import Program
+from ..limits import DEFAULT, Limits
+from ..rewrite.rule import Rule
+from ..rewrite.ruleset import shipped_rules
+from ..target import Mapping, Target
+
+SAME = 1e-3  # relative distance of the sizes of two weights that are one
+
+
+@dataclass(frozen=True)
+class Found:
+    """One offload: its operation, the shapes of its operands, the size (Frobenius norm) of each constant one."""
+
+    operation: str
+    shapes: tuple[tuple[int, ...], ...]
+    sizes: tuple[float, ...]
+
+    def agrees(self, other: Found) -> bool:
+        """Tell whether two offloads are the same operation on the same weights."""
+        if (self.operation, self.shapes) != (other.operation, other.shapes):
+            return False
+        return bool(np.allclose(self.sizes, other.sizes, rtol=SAME, atol=SAME))
+
+
+@dataclass(frozen=True)
+class Style:
+    """One spelling: its seed, how often each perturbation was applied, what differs from the model's own offloads."""
+
+    seed: int
+    applied: dict[str, int]
+    missing: tuple[Found, ...]
+    added: tuple[Found, ...]
+
+    @property
+    def same(self) -> bool:
+        """Tell whether the offloads are the model's."""
+        return not self.missing and not self.added
+
+
+def styles(
+    path: Path, target: Target, seeds: Sequence[int], names: Sequence[str] = PERTURBATIONS, share: float = 0.5, limits: Limits = DEFAULT
+) -> Iterator[Style]:
+    """Yield for each seed how the offloads of another spelling of a model differ from those of the model."""
+    rules, mappings = shipped_rules(), list(target.mappings.values())
+    model, _ = read_model(path, limits)
+    own = offloads_of(path, rules, mappings, limits)
+    with TemporaryDirectory() as folder:
+        for seed in seeds:
+            changed, applied = perturbed(model, seed, names, share)
+            file = Path(folder) / "style.onnx"
+            file.write_bytes(changed.SerializeToString())
+            missing, added = difference(own, offloads_of(file, rules, mappings, limits))
+            yield Style(seed, applied, missing, added)
+
+
+def offloads_of(path: Path, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits = DEFAULT) -> list[Found]:
+    """Return the offloads of a model."""
+    return found_in(match(load(path, None, limits).program, rules, mappings, limits).program, mappings)
+
+
+def found_in(p: Program, mappings: Sequence[Mapping]) -> list[Found]:
+    """Return the offloads of a chosen program."""
+    known = {m.name: m for m in mappings}
+    found = []
+    for n in p.nodes:
+        if n.op not in known:
+            continue
+        m = known[n.op]
+        sizes = tuple(float(np.linalg.norm(p.constants[v].astype(np.float64))) for v in n.inputs if v in p.constants)
+        found.append(Found(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
+    return found
+
+
+def difference(left: Sequence[Found], right: Sequence[Found]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
+    """Return what only the left and what only the right has."""
+    added, missing = list(right), []
+    for found in left:
+        twin = next((n for n, other in enumerate(added) if found.agrees(other)), None)
+        if twin is None:
+            missing.append(found)
+        else:
+            del added[twin]
+    return tuple(missing), tuple(added)
