@@ -23,6 +23,7 @@ from rewrite_compiler.lang import (
     wrap,
 )
 
+from . import limits
 from .buffers import LANES, SMALL, large_address, small_address
 from .engines import declare_engine
 from .numerics import decoded, encoded, exponential, quotient
@@ -34,7 +35,7 @@ LOWEST = -(1 << 30)
 
 def declare_attention(m: Ila, bus: Bus) -> None:
     """Declare the trigger of the Attention engine."""
-    declare_engine(m, bus, "attention", 0x50, lambda: _attention(m))
+    declare_engine(m, bus, "attention", 0x50, limits.attention, lambda: _attention(m))
 
 
 def _attention(m: Ila) -> Step:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rewrite_compiler.ila import Bus, Ila, Wait
 from rewrite_compiler.lang import NOTHING, Expr, Step, assign, clamp, lift, loop, select, seq, switch, update, when
 
+from . import limits
 from .buffers import INPUT, LANES, large_address, small_address
 from .config import GB_BASE, PARTITION, PE_BASE, PES
 from .element import inputs_before, run_element
@@ -21,7 +22,8 @@ def declare_control(m: Ila, bus: Bus) -> None:
     def gb_control_start() -> Step:
         """Run num_timestep_1 timesteps of the configured layer on all four processing elements."""
         run = seq(loop(s.gb_control_num_timestep_1[()], lambda k: _timestep(m, k)), _clear_first(m), assign(s.interrupt, 1))
-        return when(s.gb_control_is_valid[()] & _all_ready(m), run)
+        needs = seq(limits.started(m, "control"), when(s.gb_control_is_valid[()], limits.control(m)))
+        return seq(needs, when(s.gb_control_is_valid[()] & _all_ready(m), run))
 
     m.instruction("gb_control_start", bus.write(GB_BASE + 0x10))(gb_control_start)
     m.waits.append(Wait("Control", s.gb_control_is_valid[()], "is not configured valid (config_gb_control is_valid)"))

@@ -26,6 +26,7 @@ from rewrite_compiler.lang import (
     when,
 )
 
+from . import limits
 from .buffers import LANES, LARGE, large_address, small_address
 from .config import GB_BASE
 from .numerics import INVSQRT, MAXIMUM, MEAN, SUM, encode, fixed
@@ -36,17 +37,18 @@ WORD24 = (-(1 << 23), (1 << 23) - 1)
 
 def declare_engines(m: Ila, bus: Bus) -> None:
     """Declare the triggers of the three engines."""
-    declare_engine(m, bus, "layer_reduce", 0x20, lambda: _layer_reduce(m))
-    declare_engine(m, bus, "layer_norm", 0x30, lambda: loop(m.s.gb_layer_norm_num_timestep_1[()], lambda t: _layer_norm(m, t)))
-    declare_engine(m, bus, "zero_padding", 0x40, lambda: _zero_padding(m))
+    declare_engine(m, bus, "layer_reduce", 0x20, limits.pooling, lambda: _layer_reduce(m))
+    steps = m.s.gb_layer_norm_num_timestep_1
+    declare_engine(m, bus, "layer_norm", 0x30, limits.layer_norm, lambda: loop(steps[()], lambda t: _layer_norm(m, t)))
+    declare_engine(m, bus, "zero_padding", 0x40, limits.zero_padding, lambda: _zero_padding(m))
 
 
-def declare_engine(m: Ila, bus: Bus, engine: str, offset: int, body: Callable[[], Step]) -> None:
-    """Declare the trigger of one engine; it starts only when its configuration is valid."""
+def declare_engine(m: Ila, bus: Bus, engine: str, offset: int, needs: Callable[[Ila], Step], body: Callable[[], Step]) -> None:
+    """Declare the trigger of one engine; it starts only when its configuration is valid. `needs` are its diagnostics."""
     valid = getattr(m.s, f"gb_{engine}_is_valid")[()]
 
     def start() -> Step:
-        return when(valid, seq(body(), assign(m.s.interrupt, 1)))
+        return seq(limits.started(m, engine), when(valid, seq(needs(m), body(), assign(m.s.interrupt, 1))))
 
     start.__doc__ = f"Run the {engine.replace('_', ' ')} engine to its end."
     m.instruction(f"gb_{engine}_start", bus.write(GB_BASE + offset))(start)

@@ -20,15 +20,15 @@ def _configured(m: Ila, g: Geometry) -> list[Need]:
     channels, filters = s.conv_input_channels[()], s.conv_filters[()]
     most_channels, most_filters = (1 << p.channel_bits) - 1, (1 << p.filter_bits) - 1
     needs: list[Need] = [
-        (g.ends, "I107", "both strides in ConvKernelSize must be 1…7, not 0"),
-        ((g.rows.kernel > 0) & (g.cols.kernel > 0), "I107", "both kernel sizes in ConvKernelSize must be 1…255, not 0"),
-        ((g.rows.size > 0) & (g.cols.size > 0), "I107", "rows and columns in ConvInputSize must be 1…1023, not 0"),
-        ((channels > 0) & (channels <= most_channels), "I107", f"channels in ConvInputSize must be 1…{most_channels}"),
-        ((filters > 0) & (filters <= most_filters), "I107", f"filters in ConvChannelCfg must be 1…{most_filters}"),
+        (g.ends, "I112", "both strides in ConvKernelSize must be 1…7, not 0"),
+        ((g.rows.kernel > 0) & (g.cols.kernel > 0), "I112", "both kernel sizes in ConvKernelSize must be 1…255, not 0"),
+        ((g.rows.size > 0) & (g.cols.size > 0), "I112", "rows and columns in ConvInputSize must be 1…1023, not 0"),
+        ((channels > 0) & (channels <= most_channels), "I112", f"channels in ConvInputSize must be 1…{most_channels}"),
+        ((filters > 0) & (filters <= most_filters), "I112", f"filters in ConvChannelCfg must be 1…{most_filters}"),
     ]
     if p.grouped_output:
         sentence = "rows and columns in ConvOutputSize must be 1…(input − kernel) / stride + 1: the device does not pad"
-        needs.append((_is_valid(g.rows) & _is_valid(g.cols), "I107", sentence))
+        needs.append((_is_valid(g.rows) & _is_valid(g.cols), "I112", sentence))
     return needs
 
 

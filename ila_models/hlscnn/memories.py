@@ -82,7 +82,7 @@ def _fill(m: Ila, p: Revision, name: str, memory: Leaf, base: int) -> None:
         """Copy soc_mem_length vectors from the SoC memory; the data of the command is ignored."""
         count = minimum(length * VECTOR, p.spad_bytes)
         return seq(
-            require(length >= 1, "I107", "a scratchpad fill must copy at least one vector, but SocMemRdWrLength is 0"),
+            require(length >= 1, "I112", "a scratchpad fill must copy at least one vector, but SocMemRdWrLength is 0"),
             require(offset[()] + length * VECTOR <= p.spad_bytes, "I103", f"a fill of {name} must end inside {name}"),
             require(source + length * VECTOR <= p.soc_bytes, "I103", f"a fill of {name} must read inside the SoC memory"),
             update(memory, count, lambda k: ((offset[()] + k) % p.spad_bytes, byte(m.s.soc, source + k))),

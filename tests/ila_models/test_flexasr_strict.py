@@ -1,0 +1,114 @@
+"""FlexASR under strict simulation: what is not configured, undefined or over capacity is named; otherwise the hardware goes on."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.errors import SpecError
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila_models.flexasr import build
+
+ELEMENTS = range(4)
+
+
+@cache
+def model() -> Ila:
+    return build()
+
+
+def configured(sim: Simulator, **changes: Any) -> None:
+    """Configure a linear layer of one vector a processing element; changes are `unit__field`."""
+    words: dict[str, dict[str, int]] = {
+        "config_gb_core_mem_mngr_large": {"num_vector_0": 1, "num_vector_1": 4, "base_1": 16},
+        "config_gb_control": {"is_valid": 1, "memory_index_2": 1, "num_vector_1": 1, "num_vector_2": 4, "num_timestep_1": 1},
+        "config_gb_layer_reduce": {"is_valid": 1, "num_vector_1": 1, "num_timestep_1": 2},
+        "config_gb_layer_norm": {"is_valid": 1, "num_vector_1": 1, "num_timestep_1": 2},
+        "config_gb_zero_padding": {"is_valid": 1, "num_vector_1": 1, "num_timestep_1": 1, "num_timestep_2": 3},
+        "config_gb_attention": {"is_valid": 1, "memory_index_2": 2, "num_vector_1": 1, "num_timestep_1": 5},
+        "config_gb_core_mem_mngr_small": {"base_7": 1},
+    }
+    for pe in ELEMENTS:
+        words[f"pe{pe}_config_rnn_layer_sizing"] = {"is_valid": 1, "is_bias": 1, "num_manager": 1, "num_output": 1}
+        words[f"pe{pe}_config_mem_mngr_first"] = {"num_input": 1, "base_bias": 1}
+        words[f"pe{pe}_config_act_mngr"] = {"is_valid": 1, "num_inst": 2, "num_output": 1, "output_addr_base": pe}
+    for name, value in changes.items():
+        unit, _, field = name.partition("__")
+        words[unit] = {**words[unit], field: value}
+    for name, fields in words.items():
+        sim.issue(name, **fields)
+
+
+def program(sim: Simulator, *instructions: int) -> None:
+    """Store an activation program in every element."""
+    for pe in ELEMENTS:
+        sim.issue(f"pe{pe}_config_act_vector_0_15", instructions=sum(byte << 8 * n for n, byte in enumerate(instructions)))
+
+
+def ran(engine: str, *, strict: bool, instructions: tuple[int, ...] = (0x30, 0x40), **changes: Any) -> Simulator:
+    sim = Simulator(model(), strict=strict)
+    configured(sim, **changes)
+    program(sim, *instructions)
+    sim.issue(f"gb_{engine}_start")
+    return sim
+
+
+@pytest.mark.parametrize("engine", ["control", "layer_reduce", "layer_norm", "zero_padding", "attention"])
+def test_what_is_configured_runs(engine: str) -> None:
+    assert ran(engine, strict=True).state("interrupt") == 1
+
+
+# engine, what is changed → code and sentence
+DIAGNOSED: list[tuple[str, dict[str, Any], str, str]] = [
+    *(
+        (e, {f"config_gb_{e}__is_valid": 0}, "I112", f"{e} is started, but config_gb_{e} has is_valid 0")
+        for e in ("control", "layer_reduce", "layer_norm", "zero_padding", "attention")
+    ),
+    ("control", {"pe2_config_act_mngr__is_valid": 0}, "I112",
+     "control waits for PE2, whose core and activation unit are not both configured valid"),
+    ("control", {"config_gb_control__mode": 5}, "I112", "mode of control must be 0…3, not 5"),
+    ("control", {"config_gb_control__num_vector_2": 3}, "I112",
+     "control counts 3 vectors a timestep, its memory manager 4: hardware and published model differ there"),
+    ("control", {"instructions": (0x30, 0x50)}, "I113",
+     "the program of PE0 has an instruction with an undefined opcode (0, 5, 6, 14 or 15)"),
+    ("control", {"pe1_config_mem_mngr_first__base_weight": 65_521}, "I114",
+     "PE1 reads its weight buffer up to vector 65537, which has 65536"),
+    ("control", {"pe3_config_mem_mngr_first__base_bias": 256}, "I114", "PE3 reads its input buffer up to vector 257, which has 256"),
+    ("control", {"instructions": (0x30, 0x20), "pe0_config_act_mngr__buffer_addr_base": 31, "pe0_config_act_mngr__num_output": 2,
+                 "pe0_config_rnn_layer_sizing__num_output": 2}, "I114",
+     "PE0 keeps vectors up to 33 in its activation buffer, which has 32"),
+    ("control", {"config_gb_core_mem_mngr_large__base_1": 65_473}, "I114",
+     "control uses the large buffer up to vector 65537, which has 65536"),
+    ("layer_reduce", {"config_gb_layer_reduce__num_timestep_1": 3}, "I112",
+     "layer_reduce combines pairs of timesteps: 3 is odd, and hardware and published model differ there"),
+    ("layer_reduce", {"config_gb_layer_reduce__mode": 3}, "I112", "mode of layer_reduce must be 0, 1 or 2, not 3"),
+    ("layer_norm", {"config_gb_layer_norm__num_vector_1": 0}, "I112", "layer_norm must have at least one vector a timestep, not 0"),
+    ("layer_norm", {"config_gb_core_mem_mngr_small__base_5": 1024}, "I114",
+     "layer_norm uses the small buffer up to vector 1025, which has 1024"),
+    ("attention", {"config_gb_attention__num_timestep_1": 1025}, "I114",
+     "attention must have 1…1024 rows, not 1025: the offset of a score has 8 bits"),
+    ("attention", {"config_gb_core_mem_mngr_small__base_7": 1021}, "I114",
+     "attention uses the small buffer up to vector 1025, which has 1024"),
+    ("zero_padding", {"config_gb_core_mem_mngr_large__base_0": 65_535}, "I114",
+     "zero_padding uses the large buffer up to vector 65551, which has 65536"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DIAGNOSED, ids=lambda c: f"{c[0]} {','.join(c[1])}")
+def test_what_is_wrong_is_named_and_otherwise_done(case: tuple[str, dict[str, Any], str, str]) -> None:
+    engine, changes, code, sentence = case
+    with pytest.raises(SpecError) as refusal:
+        ran(engine, strict=True, **changes)
+    assert (refusal.value.problem.code, refusal.value.problem.sentence) == (code, sentence)
+    ran(engine, strict=False, **changes)
+
+
+def test_an_engine_that_is_not_valid_changes_nothing() -> None:
+    """Without strict mode its start is ignored, as the hardware ignores it."""
+    sim = ran("zero_padding", strict=False, config_gb_zero_padding__is_valid=0)
+    assert sim.state("interrupt") == 0
+    assert not np.any(sim.state("large"))
