@@ -11,6 +11,8 @@ from ..errors import UsageError, did_you_mean
 from .common import accelerators, emit_json, options, parser, whole_number
 from .output import is_live, say
 
+JOBS = 2
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
@@ -26,8 +28,11 @@ def run(arguments: Sequence[str]) -> int:
         help="judge so many drawn instances of each rule instead of every shape",
     )
     made.add_argument("--all", action="store_true", help="judge every value of the attributes at every shape: up to hours")
+    made.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
+    made.add_argument("--no-cache", action="store_true", help="judge again what was judged before")
     made.add_argument("--no-rules", action="store_true", help="judge no rules")
     given = options(made, arguments)
+    from ..prove.cache import Cache, court_cache
     from ..prove.document import prove, to_json
     from ..prove.instances import ALL
     from ..rewrite.ruleset import rules_at, shipped_rules
@@ -42,10 +47,21 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError("F203", f'there is no rule called "{n}"', help=did_you_mean(n, known) or "`flexmatch list` shows the names")
     rules = [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted]
     count = ALL if given.all else given.instances or None
-    verdicts = prove(rules, [find_target(n) for n in names], _progress if is_live(given) else lambda _: None, instances=count)
+    kept = Cache(None) if given.no_cache else court_cache()
+    targets = {n: find_target(n) for n in names}
+    verdicts = prove(
+        rules,
+        [*targets.values()],
+        _progress if is_live(given) else lambda _: None,
+        instances=count,
+        jobs=given.jobs,
+        kept=kept,
+        specs={t.name: n for n, t in targets.items()},
+    )
     document = to_json(verdicts)
     emit_json(document, given.json)
-    say(given, lines(document, verbose=given.verbose))
+    cached = [f"{kept.hits} verdicts from the cache; --no-cache judges again"] if kept.hits else []
+    say(given, [*lines(document, verbose=given.verbose), *cached])
     return 0 if verdicts.is_good else 1
 
 

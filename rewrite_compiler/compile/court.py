@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import AnswerNo, UsageError
-from ..prove.rules import prove_rule
+from ..prove.cache import court_cache
+from ..prove.court import judge_rule
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import collect, rules_at
 
@@ -33,7 +34,7 @@ def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[s
 
 def _judged(r: Rule, trusted: Sequence[str]) -> str:
     """Judge a rule; return the stamp of one that is used on trust."""
-    proof = prove_rule(r)
+    proof = judge_rule(r, court_cache())
     if proof.is_proved:
         return ""
     if r.name in trusted:

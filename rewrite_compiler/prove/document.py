@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ila.check import Check, check
 from ..rewrite.rule import Rule, short_place
 from ..target import Target
-from .mappings import prove_mappings
-from .rules import prove_rules
+from . import record
+from .cache import Cache
+from .court import judged, model_case, proofs, rule_case, target_cases
+from .record import ModelVerdict
 from .verdict import Proof
 
 SCHEMA = "flexmatch.prove/1"
@@ -23,7 +24,7 @@ class Verdicts:
 
     rules: tuple[Proof, ...]
     mappings: tuple[Proof, ...]
-    ilas: tuple[Check, ...]
+    ilas: tuple[ModelVerdict, ...]
 
     @property
     def is_good(self) -> bool:
@@ -32,21 +33,30 @@ class Verdicts:
 
 
 def prove(
-    rules: Iterable[Rule], targets: Sequence[Target] = (), progress: Progress = lambda _: None, *, instances: int | None = None
+    rules: Iterable[Rule],
+    targets: Sequence[Target] = (),
+    progress: Progress = lambda _: None,
+    *,
+    instances: int | None = None,
+    jobs: int = 1,
+    kept: Cache | None = None,
+    specs: Mapping[str, str] | None = None,
 ) -> Verdicts:
     """Judge rules, the mappings of targets, and the models they are built on.
 
-    Rules are judged at every shape with extents up to 2, or on so many drawn `instances`; the strength says which.
+    Rules are judged at every shape with extents up to 2, or on so many drawn `instances`; the strength says which. With
+    `jobs` above 1 so many processes judge; they find a target by its name, or by its text in `specs`. Verdicts are taken
+    from a cache only when one is given.
     """
-    proved = tuple(_reported(prove_rules(rules, count=instances), progress))
-    mappings = tuple(p for t in targets for p in _reported(prove_mappings(t), progress))
-    return Verdicts(proved, mappings, tuple(check(t.ila()) for t in targets))
-
-
-def _reported(proofs: Iterable[Proof], progress: Progress) -> Iterable[Proof]:
-    for p in proofs:
-        progress(p.name)
-        yield p
+    names = {t.name: (specs or {}).get(t.name, t.name) for t in targets}
+    groups = [
+        [c for t in targets for c in target_cases(t, names[t.name])],  # first: they take longest
+        [rule_case(r, instances) for r in rules],
+        [model_case(t, names[t.name]) for t in targets],
+    ]
+    found = iter(judged([c for group in groups for c in group], kept or Cache(None), progress, jobs))
+    mappings, of_rules, models = ([next(found) for _ in group] for group in groups)
+    return Verdicts(proofs(of_rules), proofs(mappings), tuple(map(record.model_of, models)))
 
 
 def to_json(verdicts: Verdicts) -> dict[str, Any]:
@@ -55,7 +65,7 @@ def to_json(verdicts: Verdicts) -> dict[str, Any]:
         "schema": SCHEMA,
         "rules": [_proof(p) for p in verdicts.rules],
         "mappings": [_proof(p) for p in verdicts.mappings],
-        "ilas": [_check(c) for c in verdicts.ilas],
+        "ilas": [record.model_record(m) for m in verdicts.ilas],
     }
 
 
@@ -63,11 +73,4 @@ def _proof(p: Proof) -> dict[str, Any]:
     return {
         "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence,
         "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade, "seconds": round(p.seconds, 3),
-    }  # fmt: skip
-
-
-def _check(c: Check) -> dict[str, Any]:
-    return {
-        "name": c.name, "instructions": c.instructions, "decodes_disjoint": c.decodes_disjoint, "holes": [str(h) for h in c.holes],
-        "holes_unknown": c.holes_unknown, "problems": [str(p) for p in c.problems],
     }  # fmt: skip

@@ -19,16 +19,24 @@ from ..fit import Refusal, tile
 from ..ila import Ila
 from ..lang.arrays import evaluate
 from ..lang.binders import Leaf
+from ..lang.expr import Expr
 from ..lang.formats import Format
 from ..lang.named import Data
 from ..lang.smt import Symbolic, symbols, within
 from ..lang.smt_shared import prove_equal_sharing
 from ..lang.smt_single import restored
+from ..ops.op import ShapeError
+from ..ops.static import holds
+from ..rewrite.text import condition_text
+from ..rewrite.userfile import user_line
 from ..target import Mapping, Target, simulated_device
 from .device import symbolic_device
+from .shapes import Instance
+from .sides import binding_of
 from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
 
 SEED = 7
+UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
 SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
 
 
@@ -52,7 +60,9 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
     if m.drive is None or m.codes is None:
         return proof(UNPROVED, "", "it has no driver or no numerics", code="R103")
     try:
-        sizes = m.trials[0] if m.trials else {d: m.units.get(d, 1) for d in _dimensions(m)}
+        sizes, reason = first_sizes(m)
+        if sizes is None:
+            return proof(UNPROVED, "", reason, code="R103")
         tried = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
         for at in tried:
             example = code_difference(m, ila, at)
@@ -61,6 +71,9 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         verdict, executed = _symbolic(m, ila, sizes, seconds)
     except FlexmatchError as error:
         return proof(UNPROVED, "", str(error.problem.sentence), code=error.problem.code)
+    except Exception as error:  # the driver and the numerics are code of the target
+        place = f"{type(error).__name__}: {error} at {user_line(m.rule.place, error)}"
+        return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")
     if verdict.outcome == "refuted":
         return proof(UNPROVED, "", f"z3 separates driver and numerics at {_shown(sizes)}, but no codes were found that do", code="R103")
     if verdict.outcome != "proved":
@@ -71,6 +84,42 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
 
 def _dimensions(m: Mapping) -> list[str]:
     return list(dict.fromkeys(d for dims in m.axes.of.values() for d in dims))
+
+
+def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
+    """Return the size that is proved symbolically: the first trial, else the smallest units that guard and limits admit."""
+    for at in m.trials:
+        refused = _refused(m, at)
+        if refused:
+            return None, f"the trial {_shown(at)} is none of its sizes: {refused}"
+    if m.trials:
+        return m.trials[0], ""
+    if m.statics:
+        return None, f"its pattern has attributes ({', '.join(name for name, _ in m.statics)}), so it needs trials"
+    dimensions = _dimensions(m)
+    for factors in sorted(itertools.product(UNITS, repeat=len(dimensions)), key=sum):
+        sizes = {d: k * m.units.get(d, 1) for d, k in zip(dimensions, factors, strict=True)}
+        if not _refused(m, sizes):
+            return sizes, ""
+    return None, f"guard and limits admit no size of at most {UNITS[-1]} units along each dimension; it needs trials"
+
+
+def _refused(m: Mapping, sizes: MappingOf[str, Any]) -> str:
+    """Return why a tile of these sizes is none that the operation takes, nothing when it is."""
+    attributes = _attributes(m, sizes)
+    shapes = _shapes(m, sizes)
+    values = {key if isinstance(key := m.rule.variables[name], Expr) else name: value for name, value in attributes.items()}
+    binding = binding_of(Instance({id(v): shapes[v.name] for v in m.operands}, values, shapes))
+    try:
+        for t in (left for left, _ in m.rule.pairs):
+            binding.shape(t)
+        failed = next((c for c in m.rule.where if not holds(c, binding)), None)
+    except ShapeError as error:
+        return str(error.problem.sentence)
+    if failed is not None:
+        return f"the guard fails: {condition_text(failed)}"
+    limit = m.violated(sizes, attributes)
+    return "" if limit is None else str(limit)
 
 
 def _shown(sizes: MappingOf[str, int]) -> str:
@@ -117,11 +166,10 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
         yield from m.trials
         return
     units = {d: m.units.get(d, 1) for d in _dimensions(m)}
-    yield {d: 3 * u + (u > 1) for d, u in units.items()}
-    for d in units:
-        fit = tile(m, {**units, d: 1 << 24})
-        if not isinstance(fit, Refusal):
-            yield {**units, d: fit.tile[d]}
+    ragged = {d: 3 * u + (u > 1) for d, u in units.items()}
+    fits = {d: tile(m, {**units, d: 1 << 24}) for d in units}
+    largest = ({**units, d: fit.tile[d]} for d, fit in fits.items() if not isinstance(fit, Refusal))
+    yield from (at for at in (ragged, *largest) if not _refused(m, at))
 
 
 def code_difference(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED) -> Counterexample | None:

@@ -30,7 +30,7 @@ def right_shape(t: Tensor, instance: Instance) -> Shape:
 class _Shapes:
     def __init__(self, instance: Instance) -> None:
         self.known = dict(instance.shapes)
-        self.binding = Binding(lambda t: self.of(t), instance.values)
+        self.binding = Binding(lambda t: self.of(t), instance.values, is_constant=lambda _: True)
 
     def of(self, t: Tensor) -> Shape:
         """Return the shape of a pattern, left or right."""
@@ -40,6 +40,11 @@ class _Shapes:
             operands = [self.of(x) for x in t.operands]
             self.known[id(t)] = t.op.shapes(operands, attributes_of(t, self.binding))[t.output]
         return self.known[id(t)]
+
+
+def binding_of(instance: Instance) -> Binding:
+    """Return an instance as a match under which every pattern has its shape, right sides, too; all tensors are constant."""
+    return _Shapes(instance).binding
 
 
 class Side:

@@ -11,9 +11,11 @@ from types import ModuleType
 
 from ..errors import InputError, SpecError
 from .rule import Rule
+from .textfile import rules_of_file
 from .userfile import module_at
 
 SHIPPED = "rewrite_compiler.rules"
+TEXT_FORM = ".rules"
 
 
 def rules_in(module: ModuleType) -> Iterator[Rule]:
@@ -33,11 +35,16 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def rules_at(path: Path) -> tuple[Rule, ...]:
-    """Return the rules that a user's file defines; InputError R101 when it defines none."""
-    found = tuple(rules_in(module_at(path, "rule", "F101")))
-    _check_functions(path)
+    """Return the rules of a user's file, Python or, ending in .rules, the text form; InputError R101 when it has none."""
+    found = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path)
     if not found:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
+    return found
+
+
+def _rules_of_code(path: Path) -> tuple[Rule, ...]:
+    found = tuple(rules_in(module_at(path, "rule", "F101")))
+    _check_functions(path)
     return found
 
 

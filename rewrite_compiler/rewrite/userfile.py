@@ -58,6 +58,11 @@ def _within(seconds: float, path: Path, kind: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def user_line(place: str, error: BaseException) -> str:
+    """Return the last line of a definition's file that an exception went through."""
+    return _user_line(Path(place.rpartition(":")[0]), error)
+
+
 def _user_line(path: Path, error: BaseException) -> str:
     """Return the last line of the user's file that an exception went through."""
     if isinstance(error, SyntaxError) and error.lineno is not None:

@@ -14,8 +14,8 @@ import pytest
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang.named import Data
 from rewrite_compiler.lang.smt import Verdict
-from rewrite_compiler.prove.mappings import prove_mapping, prove_mappings
-from rewrite_compiler.target import Device, find_target
+from rewrite_compiler.prove.mappings import first_sizes, prove_mapping, prove_mappings
+from rewrite_compiler.target import Device, Limit, find_target
 from rewrite_compiler.target import Mapping as Operation
 
 TARGET = find_target("flexasr")
@@ -210,3 +210,27 @@ def test_every_operation_of_a_target_gets_a_certificate(monkeypatch: pytest.Monk
     monkeypatch.setattr("rewrite_compiler.prove.mappings.prove_mapping", lambda m, ila: seen.append(m.name))
     assert len(list(prove_mappings(TARGET))) == len(TARGET.mappings)
     assert seen == [m.name for m in TARGET.mappings.values()]
+
+
+def test_a_driver_that_raises_is_not_proved() -> None:
+    def drive(cmd: Device, x: Data, w: Data, b: Data) -> Data:
+        raise ValueError("no such buffer")
+
+    proof = prove_mapping(replace(LINEAR, drive=drive), model())
+    assert (proof.verdict, proof.code) == ("unproved", "R103")
+    assert re.fullmatch(r"its driver or numerics end with ValueError: no such buffer at .*", proof.evidence)
+
+
+def test_sizes_that_the_guard_refuses_are_not_tried() -> None:
+    pool = TARGET.mappings["max_pool"]
+    proof = prove_mapping(replace(pool, trials=({"u": 1, "w": 3, "n": 16},)), model())
+    assert proof.evidence == "the trial u=1, w=3, n=16 is none of its sizes: the guard fails: 65536 % x.shape[1] == 0"
+    alone = replace(pool, trials=(), drive=lambda *_, **__: None)
+    sizes, reason = first_sizes(alone)
+    assert (reason, sizes is not None and sizes["w"] > 1) == ("", True)
+    never = replace(pool, trials=(), capacities=lambda **_: [Limit("nothing", 2, 1)])
+    assert (
+        prove_mapping(never, model()).evidence == "guard and limits admit no size of at most 4 units along each dimension; it needs trials"
+    )
+    norm = replace(TARGET.mappings["layer_norm"], trials=())
+    assert prove_mapping(norm, model()).evidence == "its pattern has attributes (epsilon), so it needs trials"

@@ -1,0 +1,130 @@
+"""The cache of the court: verdicts by the hash of everything they depend on.
+
+The key of a rule is its text and what it is compiled to, the meaning of all operators, and the court itself, each by the
+source that defines it; the key of an operation adds the target's files. What cannot be read whole is judged again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..egraph import rules as compiled
+from ..errors import FlexmatchError
+from ..rewrite.rule import Rule
+from ..rewrite.text import rule_text
+from ..target import Target
+
+ENGINE = Path(__file__).parent.parent
+# the packages whose sources a verdict depends on
+OF_RULES = ("lang", "ops", "ir", "rewrite", "prove")
+OF_TARGETS = (*OF_RULES, "ila", "fit", "target")
+CONTENT = ("rewrite_compiler.ila_models", "rewrite_compiler.targets")
+SOLVERS = ("z3-solver", "numpy")
+
+
+class Cache:
+    """Verdicts in a folder, one file each; without a folder nothing is kept."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.hits = 0
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return what is kept under a key, None when there is nothing or it is damaged."""
+        if self.folder is None:
+            return None
+        try:
+            entry = json.loads((self.folder / f"{key}.json").read_bytes())
+            record = entry["record"]
+            found: dict[str, Any] | None = record if entry["digest"] == _digest(key, record) and isinstance(record, dict) else None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        self.hits += found is not None
+        return found
+
+    def put(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a record in one step; a full disk costs the entry only."""
+        if self.folder is None:
+            return
+        text = json.dumps({"digest": _digest(key, record), "record": record})
+        with contextlib.suppress(OSError):
+            handle, name = tempfile.mkstemp(dir=self.folder)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as out:
+                    out.write(text)
+                os.replace(name, self.folder / f"{key}.json")
+            finally:
+                Path(name).unlink(missing_ok=True)
+
+
+def court_cache() -> Cache:
+    """Return the user's cache: below FLEXMATCH_CACHE, else XDG_CACHE_HOME or ~/.cache; only a folder that no one else can write."""
+    base = os.environ.get("FLEXMATCH_CACHE")
+    home = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flexmatch"
+    folder = home / "court"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+    except OSError:
+        return Cache(None)
+    is_mine = about.st_uid == os.getuid() if sys.platform != "win32" else True
+    return Cache(folder if is_mine and not about.st_mode & 0o022 else None)
+
+
+def rule_key(rule: Rule, **bounds: Any) -> str:
+    """Return the key of a rule's verdict under bounds."""
+    try:
+        meant = compiled.rule_text(rule, 0)
+    except FlexmatchError as error:  # a rule that cannot be compiled is judged, and refused later
+        meant = str(error)
+    return _key("rule", _engine(OF_RULES), rule_text(replace(rule, doc="")), meant, json.dumps(bounds, sort_keys=True))
+
+
+def mapping_key(target: Target, name: str) -> str:
+    """Return the key of the verdict on an operation of a target."""
+    return _key("mapping", _engine(OF_TARGETS), _content(), target.name, target.sha256, name)
+
+
+def model_key(target: Target) -> str:
+    """Return the key of the verdict on a target's accelerator model."""
+    return _key("model", _engine(OF_TARGETS), _content(), target.name, target.sha256)
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _digest(key: str, record: Any) -> str:
+    return hashlib.sha256((key + json.dumps(record, sort_keys=True)).encode()).hexdigest()
+
+
+@cache
+def _engine(packages: tuple[str, ...]) -> str:
+    versions = [f"{name} {version(name)}" for name in SOLVERS]
+    return _hash([ENGINE / p for p in packages], [sys.version, *versions])
+
+
+@cache
+def _content() -> str:
+    found = (find_spec(name) for name in CONTENT)
+    return _hash([Path(p) for spec in found if spec is not None for p in spec.submodule_search_locations or ()], [])
+
+
+def _hash(folders: Iterable[Path], also: Iterable[str]) -> str:
+    digest = hashlib.sha256("\n".join(also).encode())
+    for folder in folders:
+        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.lark"))):
+            digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

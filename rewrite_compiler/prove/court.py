@@ -1,0 +1,170 @@
+"""The court at work: every case is looked up, and what is not known is judged, by this process or by several.
+
+A case is a JSON value: a rule travels in the text form, an operation as the name of its target with its parameters. A
+verdict that the solver left open is not kept: it may depend on the time it had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..ila.check import check
+from ..rewrite.rule import Rule
+from ..rewrite.text import rule_text
+from ..rewrite.textfile import rules_of_text
+from ..target import Mapping, Target, find_target
+from . import record
+from .cache import Cache, mapping_key, model_key, rule_key
+from .mappings import prove_mapping
+from .rules import prove_rule
+from .verdict import UNPROVED, Proof
+
+JSON = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to judge: its name, the key of its verdict, what another process needs to judge it, and how to do it here."""
+
+    name: str
+    key: str
+    message: JSON
+    judge: Callable[[], JSON]
+    at: str = ""
+
+
+def rule_case(rule: Rule, count: int | None) -> Case:
+    """Return the case of a rule, at every shape or at `count` instances."""
+    message = {"kind": "rule", "text": rule_text(rule), "count": count}
+    return Case(rule.name, rule_key(rule, count=count), message, lambda: record.proof_record(prove_rule(rule, count=count)), rule.place)
+
+
+def target_cases(target: Target, spec: str) -> Iterator[Case]:
+    """Yield the cases of a target: its operations; `spec` names it for another process."""
+    for name, m in target.mappings.items():
+        message = {"kind": "mapping", "target": spec, "name": name}
+        yield Case(m.name, mapping_key(target, name), message, _judge_mapping(target, m), m.rule.place)
+
+
+def _judge_mapping(target: Target, m: Mapping) -> Callable[[], JSON]:
+    return lambda: record.proof_record(prove_mapping(m, target.ila()))
+
+
+def model_case(target: Target, spec: str) -> Case:
+    """Return the case of a target's accelerator model."""
+    message = {"kind": "model", "target": spec}
+    return Case(target.name, model_key(target), message, lambda: record.model_record(record.of_check(check(target.ila()))))
+
+
+def answer(message: JSON) -> JSON:
+    """Judge the case of a message: what a process of the court does."""
+    if message["kind"] == "rule":
+        (rule,) = rules_of_text(message["text"], "rule")
+        return record.proof_record(prove_rule(rule, count=message["count"]))
+    target = find_target(message["target"])
+    cases = [model_case(target, "")] if message["kind"] == "model" else target_cases(target, "")
+    return next(c for c in cases if message["kind"] == "model" or c.message["name"] == message["name"]).judge()
+
+
+def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
+    """Return the records of all verdicts, in the order of the cases."""
+    found = dict(enumerate(kept.get(c.key) for c in cases))
+    missing = [n for n, known in found.items() if known is None]
+    with contextlib.ExitStack() as stack:
+        jobs = min(jobs, len(missing))
+        answers = _here(cases, missing) if jobs < 2 else stack.enter_context(_Clerks(jobs)).answers(cases, missing)
+        for n, verdict in answers:
+            progress(cases[n].name)
+            found[n] = verdict
+            if verdict.get("verdict") != UNPROVED:
+                kept.put(cases[n].key, verdict)
+    return [{**x, "at": c.at} if c.at else x for c, x in zip(cases, found.values(), strict=True) if x is not None]
+
+
+def _here(cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
+    return ((n, cases[n].judge()) for n in missing)
+
+
+class _Clerks:
+    """Processes that judge cases, each with a thread that hands it one after the other; they end with the body."""
+
+    def __init__(self, count: int) -> None:
+        command = [sys.executable, "-m", "rewrite_compiler.prove.clerk"]
+        streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+        self.processes = [subprocess.Popen(command, **streams) for _ in range(count)]
+        self.threads: list[threading.Thread] = []
+
+    def __enter__(self) -> _Clerks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for p in self.processes:
+            p.kill()
+        for t in self.threads:
+            t.join()
+        for p in self.processes:
+            p.communicate()
+
+    def answers(self, cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
+        """Yield the verdicts in the order in which they are found."""
+        waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[int, JSON]] = queue.SimpleQueue()
+        for n in (*missing, *[None] * len(self.processes)):
+            waiting.put(n)
+
+        def serve(p: subprocess.Popen[str]) -> None:
+            while p.poll() is None and (n := waiting.get()) is not None:
+                done.put((n, _asked(p, cases[n])))
+
+        self.threads = [threading.Thread(target=serve, args=(p,), daemon=True) for p in self.processes]
+        for t in self.threads:
+            t.start()
+        for count in range(len(missing)):
+            while True:
+                with contextlib.suppress(queue.Empty):
+                    yield done.get(timeout=1.0)
+                    break
+                if not any(t.is_alive() for t in self.threads) and done.empty():
+                    left = list(iter(waiting.get, None))
+                    yield from ((n, _open(cases[n], "no process was left to judge it")) for n in left[: len(missing) - count])
+                    return
+
+
+def _asked(p: subprocess.Popen[str], case: Case) -> JSON:
+    """Ask a process for a verdict; one that has ended leaves the case open."""
+    assert p.stdin is not None
+    assert p.stdout is not None
+    line = ""
+    with contextlib.suppress(OSError, ValueError):
+        p.stdin.write(json.dumps(case.message) + "\n")
+        p.stdin.flush()
+        line = p.stdout.readline()
+    if line.endswith("\n"):
+        answered: JSON = json.loads(line)
+        return answered
+    return _open(case, f"the process that judged it ended with status {p.wait()}")
+
+
+def _open(case: Case, reason: str) -> JSON:
+    if case.message["kind"] == "model":
+        return record.model_record(record.ModelVerdict(case.name, 0, False, (), reason, (reason,)))
+    return record.proof_record(Proof(case.name, case.at, UNPROVED, "", reason, "", code="R103"))
+
+
+def proofs(records: Sequence[JSON]) -> tuple[Proof, ...]:
+    """Return the proofs of records."""
+    return tuple(record.proof_of(r) for r in records)
+
+
+def judge_rule(rule: Rule, kept: Cache) -> Proof:
+    """Return the verdict on one rule, from the cache where it is known."""
+    (found,) = judged([rule_case(rule, None)], kept)
+    return replace(record.proof_of(found), at=rule.place)

@@ -1,0 +1,146 @@
+"""Rules as text: the parse-only form, safe to share because reading it runs nothing.
+
+rule add-as-bias(x: tensor, b: tensor) grade E marks ring {
+    "x + b = bias_add(x, b)"
+    add(x, b) = bias_add(x, reshape(b, shape=[b.size]), axis=x.rank - 1)
+    where constant(b), b.size == x.shape[-1]
+}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+from ..lang.expr import Expr
+from ..ops.static import (
+    ELEMENTS,
+    Condition,
+    Element,
+    HasType,
+    Ints,
+    Inverse,
+    IsConstant,
+    Joined,
+    Listed,
+    Named,
+    Part,
+    Permuted,
+    Replaced,
+    Same,
+    ShapeOf,
+    Truth,
+)
+from ..ops.term import Apply, AttributeTerm, Tensor, Variable
+from .rule import Float, Rule, Str
+
+INFIX = {
+    "eq": ("==", 1), "ne": ("!=", 1), "lt": ("<", 1), "le": ("<=", 1),
+    "bitor": ("|", 2), "bitand": ("&", 3),
+    "add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("//", 5), "mod": ("%", 5),
+}  # fmt: skip
+FUNCTIONS = {"min": "min", "max": "max", "select": "select", "not": "not"}
+TIGHTEST = 6
+
+
+def rule_text(r: Rule) -> str:
+    """Return a rule in the text form; one that was read back is judged alike."""
+    parameters = ", ".join(f"{name}: {_kind(v)}" for name, v in r.variables.items())
+    marks = f" marks {', '.join(sorted(r.marks))}" if r.marks else ""
+    phase = f" phase {r.phase}" if r.phase != "ir" else ""
+    lines = [f"rule {r.name}({parameters}) grade {r.grade}{marks}{phase} {{"]
+    if r.doc:
+        lines.append(f"    {json.dumps(' '.join(r.doc.split()), ensure_ascii=False)}")
+    lines += [f"    {tensor_text(left)}\n        = {tensor_text(right)}" for left, right in r.pairs]
+    if r.where:
+        lines.append(f"    where {', '.join(map(condition_text, r.where))}")
+    return "\n".join([*lines, "}"])
+
+
+def _kind(v: object) -> str:
+    kinds = ((Variable, "tensor"), (Named, "ints"), (Str, "str"), (Float, "float"))
+    return next((name for kind, name in kinds if isinstance(v, kind)), "int")
+
+
+def tensor_text(t: Tensor) -> str:
+    """Return a pattern as text."""
+    if not isinstance(t, Apply):
+        return t.name if isinstance(t, Variable) else repr(t)
+    given = [*map(tensor_text, t.operands), *(f"{name}={attribute_text(value)}" for name, value in t.attributes.items())]
+    output = f".{t.output}" if t.op.outputs > 1 else ""
+    return f"{t.op.name}({', '.join(given)}){output}"
+
+
+def attribute_text(value: AttributeTerm | Float) -> str:
+    """Return the value of an attribute as text."""
+    if isinstance(value, Ints):
+        return list_text(value)
+    if isinstance(value, Expr):
+        return scalar_text(value)
+    if isinstance(value, Float):
+        return value.name
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return json.dumps(value)
+
+
+def condition_text(c: Condition) -> str:
+    """Return a condition of a guard as text."""
+    if isinstance(c, Same):
+        return f"{list_text(c.left)} == {list_text(c.right)}"
+    if isinstance(c, Truth):
+        return scalar_text(c.term)
+    if isinstance(c, IsConstant):
+        return f"constant({tensor_text(c.tensor)})"
+    if isinstance(c, HasType):
+        return f"type({', '.join([tensor_text(c.tensor), *map(json.dumps, c.dtypes)])})"
+    return repr(c)
+
+
+def scalar_text(e: Expr, level: int = 0) -> str:
+    """Return an integer term as text, in parentheses where its operator binds less than `level`."""
+    if e.op == "const":
+        return str(e.data) if e.data >= 0 or level == 0 else f"({e.data})"
+    if e.op == "var":
+        known = ELEMENTS.get(e)
+        return str(e.data[0]) if known is None else _element_text(known)
+    if e.op in INFIX:
+        sign, rank = INFIX[e.op]
+        text = f"{scalar_text(e.args[0], rank)} {sign} {scalar_text(e.args[1], rank + 1)}"
+        return f"({text})" if rank < level else text
+    if e.op == "neg":
+        return f"(0 - {scalar_text(e.args[0], TIGHTEST)})"
+    return f"{FUNCTIONS.get(e.op, e.op)}({', '.join(map(scalar_text, e.args))})"
+
+
+def _element_text(known: Element) -> str:
+    if known.measure == "length":
+        return f"{tensor_text(known.base.tensor)}.rank" if isinstance(known.base, ShapeOf) else f"len({list_text(known.base)})"
+    if known.measure == "product":
+        return f"{tensor_text(known.base.tensor)}.size" if isinstance(known.base, ShapeOf) else f"prod({list_text(known.base)})"
+    index = "" if known.index is None else scalar_text(known.index)
+    return f"{list_text(known.base, TIGHTEST)}[{index}]"
+
+
+def list_text(x: Ints, level: int = 0) -> str:
+    """Return a static list as text."""
+    if isinstance(x, Joined):
+        text = " + ".join(list_text(p, TIGHTEST) for p in x.parts)
+        return f"({text})" if level else text
+    if isinstance(x, Named):
+        return x.name
+    if isinstance(x, ShapeOf):
+        return f"{tensor_text(x.tensor)}.shape"
+    if isinstance(x, Listed):
+        return f"[{', '.join(map(scalar_text, x.elements))}]"
+    if isinstance(x, Part):
+        return f"{list_text(x.base, TIGHTEST)}[{x.start or ''}:{'' if x.stop is None else x.stop}]"
+    return _made_list_text(x)
+
+
+def _made_list_text(x: Ints) -> str:
+    if isinstance(x, Replaced):
+        return f"replaced({list_text(x.base)}, {scalar_text(x.index)}, {scalar_text(x.element)})"
+    if isinstance(x, Permuted):
+        return f"permuted({list_text(x.base)}, {list_text(x.perm)})"
+    return f"inverse({list_text(x.perm)})" if isinstance(x, Inverse) else repr(x)

@@ -1,0 +1,256 @@
+"""Reading rules in the text form: a grammar and tables; no code of the file is run, no name of it reaches Python."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
+
+from ..errors import FlexmatchError, InputError, SpecError, UsageError, did_you_mean
+from ..lang.arith import maximum, minimum
+from ..lang.expr import Expr, lift, select, var
+from ..ops.op import OPS
+from ..ops.static import HasType, Ints, Inverse, IsConstant, Named, as_condition, as_ints
+from ..ops.term import Apply, Tensor, Variable
+from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_bound
+from .text import tensor_text
+
+BYTES = 1 << 20
+NESTING = 60
+Node = Tree[Token]
+
+KINDS: dict[str, Callable[[str], Any]] = {
+    "tensor": Variable, "ints": Named, "int": lambda name: var(name, (0, None)), "float": Float, "str": Str,
+}  # fmt: skip
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.floordiv, "mod": operator.mod,
+    "bitor": operator.or_, "bitand": operator.and_,
+}  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "constant": IsConstant,
+    "type": lambda x, *names: HasType(x, tuple(names)),
+    "permuted": lambda x, perm: as_ints(x).permuted(as_ints(perm)),
+    "inverse": lambda perm: Inverse(as_ints(perm)),
+    "replaced": lambda x, at, value: as_ints(x).with_element(at, value),
+    "len": lambda x: as_ints(x).length,
+    "prod": lambda x: as_ints(x).product,
+    "min": lambda a, b: minimum(lift(a), lift(b)),
+    "max": lambda a, b: maximum(lift(a), lift(b)),
+    "select": lambda c, a, b: select(lift(c), lift(a), lift(b)),
+    "not": lambda a: 1 - lift(a),
+}
+MEMBERS: dict[str, Callable[[Any], Any]] = {"shape": lambda x: x.shape, "rank": lambda x: x.rank, "size": lambda x: x.size}
+
+
+@cache
+def _parser() -> Lark:
+    grammar = Path(__file__).with_name("grammar.lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def rules_of_file(path: Path) -> tuple[Rule, ...]:
+    """Return the rules of a file in the text form; UsageError F101 when there is no such file, InputError R100 or R101 for a bad one."""
+    if not path.is_file():
+        raise UsageError("F101", f"there is no rule file {path}", help="give the path of a file of rules")
+    data = path.read_bytes()[: BYTES + 1]
+    if len(data) > BYTES:
+        raise InputError("R100", f"a rule file must have at most {BYTES} bytes", place=str(path))
+    try:
+        return rules_of_text(data.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise InputError("R100", f"a rule file must be UTF-8; byte {error.start} is not", place=str(path)) from None
+
+
+def rules_of_text(text: str, place: str) -> tuple[Rule, ...]:
+    """Return the rules of a text."""
+    _check_nesting(text, place)
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as error:
+        raise InputError("R100", f"the rule text cannot be read: {_reason(error)}", place=f"{place}:{_line(error, text)}") from None
+    return tuple(_Reader(place).rule(t) for t in tree.children if isinstance(t, Tree))
+
+
+def _line(error: UnexpectedInput, text: str) -> int:
+    return error.line if isinstance(error.line, int) and error.line > 0 else text.count("\n") + 1
+
+
+def _reason(error: UnexpectedInput) -> str:
+    if isinstance(error, UnexpectedCharacters):
+        return f"character {error.column} of the line begins nothing that can stand here"
+    token = getattr(error, "token", None)
+    if isinstance(error, UnexpectedEOF) or token is None or token.type == "$END":
+        return "it ends inside of a rule"
+    return f'"{token}" cannot stand here'
+
+
+def _check_nesting(text: str, place: str) -> None:
+    depth = 0
+    for n, line in enumerate(text.split("\n"), 1):
+        for c in line:
+            depth += (c in "([") - (c in ")]")
+            if depth > NESTING or c == "-" * NESTING:
+                raise InputError("R100", f"brackets must be nested at most {NESTING} deep", place=f"{place}:{n}")
+
+
+class _Reader:
+    """Builds one rule; equal terms are one term, so that a guard can name the shape of a side."""
+
+    def __init__(self, place: str) -> None:
+        self.file = place
+        self.names: dict[str, Any] = {"inf": float("inf")}
+        self.terms: dict[str, Any] = {}
+
+    def rule(self, t: Node) -> Rule:
+        """Return the rule of a statement."""
+        place = f"{self.file}:{t.meta.line}"
+        try:
+            return self._rule(t, place)
+        except FlexmatchError as error:
+            raise InputError("R101", error.problem.sentence, place=error.problem.place or place, help=error.problem.help) from None
+        except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError, OverflowError) as error:
+            raise InputError("R101", f"a part of the rule has no meaning: {error}", place=place) from None
+
+    def _rule(self, t: Node, place: str) -> Rule:
+        parts = [c for c in t.children if isinstance(c, Tree)]
+        variables = {}
+        for p in parts:
+            if p.data == "parameter":
+                name, kind = map(str, p.children)
+                variables[name] = self.names[name] = KINDS[kind](name)
+        for p in parts:
+            if p.data == "binding":
+                self.names[str(p.children[0])] = self.value(p.children[1])
+        pairs = tuple(self._equation(p) for p in parts if p.data == "equation")
+        where = tuple(as_condition(self.value(c)) for p in parts if p.data == "where" for c in p.children)
+        doc = next((json.loads(str(c)) for c in t.children if isinstance(c, Token) and c.type == "TEXT"), "")
+        grade, phase, marks = _settings(parts)
+        made = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables)
+        check_bound(made)
+        return made
+
+    def _equation(self, t: Node) -> tuple[Tensor, Tensor]:
+        left, right = map(self.value, t.children)
+        if not isinstance(left, Tensor) or not isinstance(right, Tensor):
+            raise SpecError("R101", "both sides of an equation must be tensors", place=f"{self.file}:{t.meta.line}")
+        return left, right
+
+    def value(self, t: Any) -> Any:
+        """Return what an expression stands for: a tensor, a list, an integer term, a number, a text or a condition."""
+        return READ[t.data](self, t)
+
+    def name(self, t: Node) -> Any:
+        """Return what a name stands for."""
+        found = self.names.get(str(t.children[0]))
+        if found is None:
+            raise self._unknown("variable", str(t.children[0]), self.names, t)
+        return found
+
+    def call(self, t: Node) -> Any:
+        """Return the application of an operator or a function."""
+        name, *arguments = t.children
+        keywords = {str(a.children[0]): self.value(a.children[1]) for a in arguments if isinstance(a, Tree) and a.data == "keyword"}
+        positional = [self.value(a) for a in arguments if isinstance(a, Tree) and a.data != "keyword"]
+        if str(name) in FUNCTIONS and not (str(name) in OPS and any(isinstance(x, Tensor) for x in positional)):
+            return FUNCTIONS[str(name)](*positional, **keywords)
+        found = OPS.get(str(name))
+        if found is None:
+            raise self._unknown("operator", str(name), OPS, t)
+        return self._shared(found(*positional, **{key: _attribute(x) for key, x in keywords.items()}))
+
+    def output(self, t: Node) -> Any:
+        """Return one of several outputs."""
+        of, n = self.value(t.children[0]), int(str(t.children[1]))
+        if not isinstance(of, tuple) or n >= len(of):
+            raise SpecError("R101", f"there is no output {n} here", place=f"{self.file}:{t.meta.line}")
+        return of[n]
+
+    def member(self, t: Node) -> Any:
+        """Return the shape, rank or size of a tensor."""
+        of, name = self.value(t.children[0]), str(t.children[1])
+        if name not in MEMBERS or not isinstance(of, Tensor):
+            raise SpecError("R101", f'a tensor has shape, rank and size; there is no "{name}" here', place=f"{self.file}:{t.meta.line}")
+        return MEMBERS[name](of)
+
+    def part(self, t: Node) -> Any:
+        """Return a part of a list."""
+        base, *bounds = t.children
+        ends: dict[str, Any] = {str(b.data): _known(self.value(b.children[0])) for b in bounds if isinstance(b, Tree)}
+        return as_ints(self.value(base))[ends.get("from") : ends.get("to")]
+
+    def _shared(self, made: Any) -> Any:
+        key = tensor_text(made[0] if isinstance(made, tuple) else made)
+        return self.terms.setdefault(key, made)
+
+    def _unknown(self, kind: str, name: str, known: Mapping[str, Any], t: Node) -> SpecError:
+        return SpecError("R101", f'there is no {kind} called "{name}"', place=f"{self.file}:{t.meta.line}", help=did_you_mean(name, known))
+
+
+def _settings(parts: Sequence[Node]) -> tuple[str, str, frozenset[str]]:
+    given = {str(p.data): [str(c) for c in p.children] for p in parts if p.data in ("grade", "phase", "marks")}
+    grade, phase, marks = given.get("grade", ["A"])[0], given.get("phase", ["ir"])[0], frozenset(given.get("marks", ()))
+    for what, value, allowed in (("grade", grade, tuple(GRADES)), ("phase", phase, PHASES), *(("mark", m, MARKS) for m in sorted(marks))):
+        if value not in allowed:
+            raise SpecError("R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"')
+    return grade, phase, marks
+
+
+def _attribute(x: Any) -> Any:
+    if isinstance(x, Apply | Variable):
+        raise SpecError("R101", "an attribute is a list, a number or a text, not a tensor")
+    return x
+
+
+def _known(x: Any) -> int:
+    value = x.value if isinstance(x, Expr) else x
+    if not isinstance(value, int):
+        raise SpecError("R101", "the bounds of a part of a list must be numbers")
+    return value
+
+
+def _number(_: _Reader, t: Node) -> int | float:
+    text = str(t.children[0])
+    return int(text) if text.isdigit() else float(text)
+
+
+def _listed(reader: _Reader, t: Node) -> Ints:
+    return as_ints([reader.value(c) for c in t.children])
+
+
+def _binary(reader: _Reader, t: Node) -> Any:
+    return ARITHMETIC[str(t.data)](reader.value(t.children[0]), reader.value(t.children[1]))
+
+
+def _compare(reader: _Reader, t: Node) -> Any:
+    left, sign, right = t.children
+    return COMPARISONS[str(sign)](reader.value(left), reader.value(right))
+
+
+def _element(reader: _Reader, t: Node) -> Any:
+    index = reader.value(t.children[1])
+    return as_ints(reader.value(t.children[0]))[index]
+
+
+READ: dict[str, Callable[[_Reader, Any], Any]] = {
+    "number": _number,
+    "negative": lambda reader, t: -reader.value(t.children[0]),
+    "text": lambda _, t: json.loads(str(t.children[0])),
+    "name": _Reader.name,
+    "call": _Reader.call,
+    "listed": _listed,
+    "member": _Reader.member,
+    "output": _Reader.output,
+    "element": _element,
+    "part": _Reader.part,
+    "compare": _compare,
+    **dict.fromkeys(ARITHMETIC, _binary),
+}
