@@ -16,9 +16,11 @@ from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
 from ..lang.loops import terms_of
 from ..lang.step import Let, Loop, Require, Step, Update, When, children, updates_of
+from ..lang.witness import witness
 from .model import CONTROL, DATA, Ila, Instruction
 
-WIDTH, INDEX, BINDING = "I102", "I103", "I109"
+WIDTH, INDEX, UNDRIVEN, BINDING = "I102", "I103", "I102", "I109"
+UNDRIVEN_HELP = "add the instruction that writes it, give it a reset value, or leave it out"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,37 @@ def check_instruction(ila: Ila, instruction: Instruction) -> Iterator[Problem]:
     yield from _step(place, instruction.update)
     if instruction.result is not None:
         yield from _result(place, instruction.result)
+
+
+def undriven(ila: Ila) -> Iterator[Problem]:
+    """Yield the states that something reads and that nothing writes or resets: they would be 0 for ever."""
+    driven = {u.memory for i in ila.instructions.values() for u in updates_of(i.update)}
+    driven |= {leaf for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
+    for i in ila.instructions.values():
+        read = i.decode.reads.union(*(reads_of(part) for part in _parts(i.update)), i.result.reads if i.result is not None else ())
+        for state in ila.states.values():
+            if state.leaf in read and state.leaf not in driven and not state.reset:
+                driven.add(state.leaf)  # told once, where it is read first
+                yield Problem(
+                    UNDRIVEN, f"{i.name}: {state.name} is read, but no instruction of {ila.name} writes it", i.place, UNDRIVEN_HELP
+                )
+
+
+def _parts(step: Step) -> Iterator[Step]:
+    yield step
+    for part in children(step):
+        yield from _parts(part)
+
+
+def reads_of(step: Step) -> frozenset[Leaf]:
+    """Return the leaves that a step reads itself, its parts left out."""
+    if isinstance(step, Update):
+        return frozenset[Leaf]().union(*(e.reads for e in (step.value, *step.address, *step.extents)))
+    if isinstance(step, When | Require):
+        return step.condition.reads
+    if isinstance(step, Let):
+        return step.array.reads
+    return step.extent.reads if isinstance(step, Loop) else frozenset()
 
 
 def regions_of(ila: Ila) -> Iterator[str]:
@@ -98,7 +131,7 @@ def _update(place: _Place, u: Update) -> Iterator[Problem]:
         yield place.problem(
             WIDTH,
             f"{name} holds values in {_range(u.memory.interval)}, not {_range(u.value.interval)}",
-            "wrap() or sat() the value to the width of the state",
+            _advice(u.value, u.memory.interval, "wrap() or sat() the value to the width of the state"),
         )
     yield from _indices(place, u.memory, u.address)
     yield from _extents(place, u.extents)
@@ -135,10 +168,12 @@ def _terms(place: _Place, e: Expr) -> Iterator[Problem]:
 
 def _load(place: _Place, x: Expr) -> Iterator[Problem]:
     source: Array = x.data
-    lengths = [n for n in source.shape if isinstance(n, Expr)] + ([source.fold.extent] if isinstance(source, FoldResult) else [])
-    for n in lengths:
+    lengths = [("an array", n) for n in source.shape if isinstance(n, Expr)]
+    if isinstance(source, FoldResult):
+        lengths.append(("a fold", source.fold.extent))
+    for what, n in lengths:
         if read := place.data_read_by(n.reads):
-            yield place.problem(BINDING, f"the length of an array must be control, but reads the data {read}")
+            yield place.problem(BINDING, f"the length of {what} must be control, but reads the data {read}")
     if isinstance(source, Leaf):
         yield from _indices(place, source, x.args)
 
@@ -152,8 +187,14 @@ def _indices(place: _Place, memory: Leaf, indices: tuple[Expr, ...]) -> Iterator
             yield place.problem(
                 INDEX,
                 f"axis {axis} of {memory.name} has {n} elements; the index {i!r} takes values in {_range(i.interval)}",
-                "reduce the index modulo the size, or clamp it",
+                _advice(i, (0, n - 1), "reduce the index modulo the size, or clamp it"),
             )
+
+
+def _advice(e: Expr, wanted: Interval, remedy: str) -> str:
+    """Return where a term leaves its range, when that is known, and what to do."""
+    found = witness(e, wanted)
+    return f"{found}; {remedy}" if found else remedy
 
 
 def _externals(ila: Ila) -> frozenset[Leaf]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import AnswerNo, Problem, SpecError
-from .binding import check_instruction, regions_of
+from .binding import check_instruction, regions_of, undriven
 from .decodes import Hole, Overlap, Values, box_of, find_holes, find_overlaps
 from .model import Ila
 
@@ -49,6 +49,7 @@ def check(ila: Ila, *, seconds: float = SOLVER_SECONDS) -> Check:
         if box_of(i).is_empty:
             problems.append(Problem(UNDECODED, f"{i.name} decodes no command", i.place))
         problems.extend(check_instruction(ila, i))
+    problems.extend(undriven(ila))
     unknown, holes = "", list[Hole]()
     try:
         holes = find_holes(ila, seconds)

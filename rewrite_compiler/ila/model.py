@@ -247,7 +247,10 @@ class Ila:
                 found[lanes] = Operand(
                     Leaf(data.shape, data.interval, False, lanes), array(lambda j: data[j], data.shape), "data", Bits(0, 127)
                 )
-            update = function(**{key: o.leaf for key, o in found.items()})
+            try:
+                update = function(**{key: o.leaf for key, o in found.items()})
+            except SpecError as refusal:
+                raise refusal.at(f"{place} in {name}") from None
             return self.add(Instruction(name, inspect.getdoc(function) or "", place, match.condition, match.fixed, found, update, result))
 
         return decorate

@@ -123,13 +123,17 @@ def make_update(
     places = tuple(lift(a) for a in (address if isinstance(address, tuple) else (address,)))
     term = as_real(lift(value)) if memory.real else lift(value)
     if not memory.real and not iv.inside(term.interval, memory.interval):
-        raise SpecError(
-            "I102",
-            f"{memory.name} holds values in {_range(memory.interval)}, not {_range(term.interval)}",
-            help="wrap() or sat() the value to the width of the state",
-        )
+        raise _too_wide(memory, term)
     memory[places]  # refuses an address that is always outside
     return Update(memory, variables, extents, places, term)
+
+
+def _too_wide(memory: Leaf, term: Expr) -> SpecError:
+    from .witness import witness
+
+    found, remedy = witness(term, memory.interval), "wrap() or sat() the value to the width of the state"
+    sentence = f"{memory.name} holds values in {_range(memory.interval)}, not {_range(term.interval)}"
+    return SpecError("I102", sentence, help=f"{found}; {remedy}" if found else remedy)
 
 
 def seq(*steps: Step) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -35,10 +36,21 @@ def sentences(found: Check) -> list[str]:
     return [f"[{p.code}] {p.sentence}" for p in found.problems]
 
 
-def one_problem(step: Callable[[Ila], Step]) -> list[str]:
+def drive(m: Ila, bus: Bus) -> None:
+    """Add an instruction that writes every state."""
+    values = [assign(s.leaf, 1, *(0 for _ in s.leaf.shape)) for s in m.states.values()]
+    add(m, "drive", bus.write(0x80), seq(*values))
+
+
+def problems_of(step: Callable[[Ila], Step]) -> Check:
     m, bus = model()
     add(m, "run", bus.write(0x10), step(m))
-    return sentences(check(m))
+    drive(m, bus)
+    return check(m)
+
+
+def one_problem(step: Callable[[Ila], Step]) -> list[str]:
+    return sentences(problems_of(step))
 
 
 # -- the shipped models
@@ -211,6 +223,7 @@ def test_a_result_wider_than_a_lane() -> None:
     m, bus = model()
     m.register("wide", 9)
     m.readback("read", bus.read(0x10), lambda j: m.s.wide[()] + 0 * j)
+    drive(m, bus)
     assert sentences(check(m)) == ["[I102] read: a lane of what a read returns holds values in 0…255, not 0…511"]
 
 
@@ -230,6 +243,46 @@ def test_an_index_that_may_leave_its_memory() -> None:
         "[I103] run: axis 0 of buffer has 16 elements; the index count[] * 2 takes values in 0…30"
     ]
     assert one_problem(lambda m: assign(m.s.buffer, 1, (m.s.count[()] + 1) % 16)) == []
+
+
+HELP: dict[str, tuple[Callable[[Ila], Step], str]] = {
+    "value": (
+        lambda m: Update(m.s.mode, (), (), (), m.s.count[()] + 1),
+        "it is 16 where count is 15; wrap() or sat() the value to the width of the state",
+    ),
+    "index": (
+        lambda m: assign(m.s.buffer, 1, m.s.count[()] + m.s.mode[()]),
+        "it is 18 where count is 15 and mode is 3; reduce the index modulo the size, or clamp it",
+    ),
+    "variable": (
+        lambda m: update(m.s.buffer, 4, lambda i: (m.s.count[()] + i, 1)),
+        "it is 18 where count is 15 and i is 3; reduce the index modulo the size, or clamp it",
+    ),
+    "no place": (  # the interval cannot tell that both are one register
+        lambda m: assign(m.s.buffer, 1, m.s.count[()] + m.s.mode[()] - m.s.mode[()]),
+        "reduce the index modulo the size, or clamp it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_a_witness_says_where(name: str) -> None:
+    step, sentence = HELP[name]
+    (problem,) = problems_of(step).problems
+    assert problem.help == sentence
+    assert Path(problem.place.rpartition(":")[0]) == Path(__file__)
+
+
+def test_what_is_read_must_be_written() -> None:
+    m, bus = model()
+    m.register("ready", 1)
+    m.register("version", 4, reset=3)
+    add(m, "first", bus.write(0x10), when(m.s.ready[()], assign(m.s.mode, m.s.version[()] % 4)))
+    add(m, "second", bus.write(0x20), assign(m.s.count, m.s.ready[()] + m.s.mode[()]))
+    (problem,) = check(m).problems
+    assert problem.sentence == "first: ready is read, but no instruction of toy writes it"
+    assert problem.place == m.instructions["first"].place
+    assert problem.help == "add the instruction that writes it, give it a reset value, or leave it out"
 
 
 # -- control never reads data
@@ -260,7 +313,7 @@ BINDINGS: dict[str, tuple[Callable[[Ila], Step], str]] = {
     ),
     "fold": (
         lambda m: assign(m.s.buffer, fold(data(m) % 4, 0, lambda k, a: select(a > 0, 1, 0), (0, 1)), 0),
-        "the length of an array must be control, but reads the data buffer",
+        "the length of a fold must be control, but reads the data buffer",
     ),
     "register": (
         lambda m: assign(m.s.mode, data(m) % 4),
@@ -282,6 +335,7 @@ def test_control_that_reads_data(name: str) -> None:
 def test_a_decode_that_reads_data() -> None:
     m, bus = model()
     add(m, "run", bus.write(0x10, data(m) == 3))
+    drive(m, bus)
     assert sentences(check(m)) == ["[I109] run: the decode must be control, but reads the data buffer"]
 
 
@@ -305,8 +359,10 @@ def test_a_memory_of_control_may_be_an_address() -> None:
     m, bus = model()
     m.register("program", 4, shape=(8,))
     add(m, "run", bus.write(0x10), assign(m.s.buffer, 1, m.s.program[3]))
+    drive(m, bus)
     assert sentences(check(m)) == []
     m, bus = model()
     m.register("program", 4, shape=(8,), binding=DATA)
     add(m, "run", bus.write(0x10), assign(m.s.buffer, 1, m.s.program[3]))
+    drive(m, bus)
     assert sentences(check(m)) == ["[I109] run: the address of a write to buffer must be control, but reads the data program"]

@@ -1,0 +1,79 @@
+"""Witness: values of what a term reads at which it leaves an interval, searched at the ends of the ranges and at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from ..errors import SpecError
+from .binders import Leaf, scalar_array, static_shape
+from .expr import Expr
+from .intervals import Interval
+from .loops import lower_array
+from .python import compile_routine
+from .substitute import substitute
+
+TRIES, ELEMENTS, SEED = 64, 1 << 12, 1
+UNBOUNDED = 1 << 31
+Choice = dict[Leaf, int]
+
+
+def witness(e: Expr, wanted: Interval) -> str:
+    """Return where an integer term leaves `wanted`, as "it is 16 where count is 15"; "" when no such place was found."""
+    variables = {v: Leaf((), v.interval, False, str(v.data[0])) for v in sorted(e.free, key=lambda v: str(v.data))}
+    try:
+        value = _function(substitute(e, {v: leaf[()] for v, leaf in variables.items()}))
+    except SpecError:
+        return ""
+    leaves = [*sorted(e.reads, key=lambda leaf: str(leaf.name)), *variables.values()]
+    if any(_size(leaf) > ELEMENTS for leaf in leaves):
+        return ""
+    for choice in _choices(leaves):
+        found = value(choice)
+        if found is not None and not _inside(found, wanted):
+            where = " and ".join(f"{leaf.name} is {x}" for leaf, x in choice.items())
+            return f"it is {found}" + (f" where {where}" if where else "")
+    return ""
+
+
+def _function(e: Expr) -> Callable[[Choice], int | None]:
+    """Return the oracle of a term; a choice gives every element of a leaf one value."""
+    routine = lower_array(scalar_array(e))
+    _, run = compile_routine(routine)
+
+    def value(choice: Choice) -> int | None:
+        out = [0]
+        try:
+            run(*(out if leaf not in choice else [choice[leaf]] * _size(leaf) for leaf in routine.memories.values()))
+        except (SpecError, IndexError, ZeroDivisionError):
+            return None
+        return int(out[0])
+
+    return value
+
+
+def _choices(leaves: list[Leaf]) -> Iterator[Choice]:
+    low = {leaf: -UNBOUNDED if leaf.interval[0] is None else leaf.interval[0] for leaf in leaves}
+    high = {leaf: UNBOUNDED if leaf.interval[1] is None else leaf.interval[1] for leaf in leaves}
+    yield high
+    yield low
+    for leaf in leaves:
+        yield {**low, leaf: high[leaf]}
+        yield {**high, leaf: low[leaf]}
+    numbers = random.Random(SEED)  # noqa: S311 — any spread of values will do
+    for _ in range(TRIES):
+        yield {leaf: numbers.randint(low[leaf], high[leaf]) for leaf in leaves}
+
+
+def _inside(x: int, wanted: Interval) -> bool:
+    return (wanted[0] is None or x >= wanted[0]) and (wanted[1] is None or x <= wanted[1])
+
+
+def _size(leaf: Leaf) -> int:
+    try:
+        total = 1
+        for n in static_shape(leaf):
+            total *= n
+    except SpecError:
+        return ELEMENTS + 1
+    return total
