@@ -222,6 +222,9 @@ def _limited(matched: Matched) -> tuple[str, ...]:
         found.append(f"saturation stopped: {matched.saturation.detail}")
     if matched.extraction.status != "optimal":
         found.append(f"extraction is {matched.extraction.status}, gap {matched.extraction.gap:.4f}")
+    stopped = [case[0] for case, fit in matched.fitted.items() if isinstance(fit, Tiling) and fit.bound is not None]
+    if stopped:
+        found.append(f"tilings not proved cheapest: {len(stopped)} of {', '.join(sorted(set(stopped)))}")
     return tuple(found)
 
 

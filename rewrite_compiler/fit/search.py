@@ -72,10 +72,11 @@ class _Search:
         self.split = tuple(sorted(choices, key=lambda d: choices[d]))
         if first.calls > 1:
             self.extend({}, 0)
-        tiling = Tiling(dict(self.sizes), {d: self.found[d] for d in self.sizes})
+        bound = min([self.least[0], *self.open_bounds])
+        tiling = Tiling(dict(self.sizes), {d: self.found[d] for d in self.sizes}, bound if self.open_bounds else None)
         paid = price(self.m, tiling, self.attributes, self.resources)
         assert paid is not None
-        return Cheapest(tiling, paid, min([self.least[0], *self.open_bounds]), self.nodes, not self.open_bounds)
+        return Cheapest(tiling, paid, bound, self.nodes, not self.open_bounds)
 
     def key(self, tiling: Tiling) -> Key:
         """Return what a tiling costs, the level that decides first."""

@@ -18,10 +18,14 @@ from ..target import Limit, Mapping
 
 @dataclass(frozen=True)
 class Tiling:
-    """Dimension sizes of an offload and of the largest tile; every call computes one tile."""
+    """Dimension sizes of an offload and of the largest tile; every call computes one tile.
+
+    `bound` is what no tiling can be cheaper than, where a search for the cheapest one stopped early.
+    """
 
     sizes: MappingOf[str, int]
     tile: MappingOf[str, int]
+    bound: int | None = None
 
     @property
     def calls(self) -> int:

@@ -13,7 +13,7 @@ Row = tuple[str, str]
 
 
 def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), following: str = "", *, verbose: bool = False) -> list[str]:
-    """Return a plan for people: sizes, matching, offloads by operation, what stays and why; verbose: each rule and what it enabled."""
+    """Return a plan for people: sizes, matching, offloads by operation, what stays and why; verbose: each rule, each cost."""
     model, egraph = document["model"], document["egraph"]
     stop = egraph["stop"]["reason"] if egraph["stop"]["reason"] == "saturated" else f"stopped: {egraph['stop']['detail']}"
     rows = [
@@ -21,6 +21,7 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         *_labelled("plan", offload_texts(document)),
         *_labelled("tiled", tiled_texts(document["offloads"])),
         *_labelled("cost", cost_texts(document["offloads"])),
+        *_labelled("each", each_texts(document["offloads"]) if verbose else ()),
         *_labelled("not sent", reason_texts(document["host"])),
         *(("limited", text) for text in document["limited"]),
         *(("note", text) for text in (*document["notes"], *_unchecked(document.get("run", {})))),
@@ -69,6 +70,17 @@ def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
         if o["cost"] is not None:
             groups.setdefault(o["target"], []).append(o["cost"])
     return [_cost_text(target, costs) for target, costs in groups.items()]
+
+
+def each_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what every offload costs, and what bounds it."""
+    return [f"{o['id']}: {_each_text(o['cost'])}" for o in offloads if o["cost"] is not None]
+
+
+def _each_text(cost: Mapping[str, Any]) -> str:
+    used = "" if cost["utilisation"] is None else f", {100 * cost['utilisation']:.1f}% of {cost['unit']}"
+    guessed = ", estimated" if cost["estimated"] else ""
+    return f"{cost['cycles']:,} cycles{guessed} ({cost['bound']}-bound{used}) · {cost['bytes']:,} bytes"
 
 
 def _cost_text(target: str, costs: list[Mapping[str, Any]]) -> str:
@@ -152,12 +164,34 @@ def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
         *([("audited", _audited(simulator))] if simulator["audited"] else []),
         *_labelled("worst", worst_texts(document["offloads"])),
         ("diverges", diverging_text(document)),
+        *_labelled("loss from", attribution_texts(document.get("attribution"))),
         ("resumed", f"{resumed} of these samples are from the log of an interrupted run" if resumed else ""),
         *(("warning", text) for text in document.get("warnings", ())),
         *(("note", text) for text in document["notes"]),
         ("next", following),
     ]
     return table(rows)
+
+
+def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
+    """Return the offloads that the loss comes from, most first, and the changes of formats that take most of it back."""
+    if attribution is None:
+        return []
+    whole = attribution["accelerated"]
+    texts = [
+        f"{o['id']}: alone {_lost(o['alone'])}" + ("" if o["restored"] is None else f"; all but it {_lost(o['restored'])}")
+        for o in attribution["offloads"][:WORST]
+    ]
+    fields = [
+        f"{f['field']} of {f['tensor']} of {f['offload']}: {f.get('before')} → {f.get('after')} leaves {_lost(f)}"
+        for f in attribution["fields"][:WORST]
+    ]
+    return [f"on {attribution['samples']} samples all offloads together: {_lost(whole)}", *texts, *fields]
+
+
+def _lost(trial: Mapping[str, Any]) -> str:
+    """Return what a run loses of the metric, and the relative error of its outputs."""
+    return f"loss {number(trial['loss'])}, output error {100 * (trial['output_error'] or 0):.2g}%"
 
 
 def diverging_text(document: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ from .totals import Run, Totals, totals
 
 SCHEMA = "flexmatch.advise/1"
 DEFAULT = Options()
+KINDS = ("parameter", "capacity", "fusion", "link", "clock")
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,14 @@ def advise(models: Sequence[str | Path], accel: str | Target, options: Options =
     base = _outcome(None, found)
     made = [_outcome(c, [_Found.of(study, c.target or target) for study in studies]) for c in changes(target, binding)]
     fused = [_fused(change, nodes, base, options.objective) for change, nodes in fusions(found)]
-    ranked = sorted([*made, *fused], key=lambda o: (o.order, str(o.change)))
+    ranked = sorted([*made, *fused], key=lambda o: (o.order, _rank(o.change)))
     return Advice(target, options.objective, tuple(str(m) for m in models), base, tuple(ranked))
+
+
+def _rank(change: Change | None) -> tuple[int, str]:
+    """Order changes that save the same: what a target offers by itself comes first."""
+    assert change is not None
+    return KINDS.index(change.kind), str(change)
 
 
 @dataclass(frozen=True)

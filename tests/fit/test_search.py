@@ -110,6 +110,7 @@ def test_a_search_that_stops_early_gives_a_bound() -> None:
     assert isinstance(stopped, Cheapest)
     assert stopped.bound <= full.price.bytes <= stopped.price.bytes
     assert stopped.nodes < full.nodes
+    assert (full.tiling.bound, stopped.tiling.bound) == (None, stopped.bound)
 
 
 def test_what_does_not_fit_is_refused_with_its_limit() -> None:

@@ -1,0 +1,31 @@
+"""What offloads cost, as the terminal says it: one line a target, each offload when asked; nothing where no cost is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rewrite_compiler.report.terminal import cost_texts, each_texts
+
+
+def offload(name: str, target: str, **cost: Any) -> dict[str, Any]:
+    given = {
+        "cycles": 2060, "compute_cycles": 51, "transfer_cycles": 2009, "nanoseconds": 4120, "host_nanoseconds": 700, "bytes": 4592,
+        "unit": "core", "utilisation": 0.0019, "bound": "transfer", "estimated": False, **cost,
+    }  # fmt: skip
+    return {"id": name, "target": target, "cost": given}
+
+
+def test_one_line_a_target() -> None:
+    found = [offload("a", "flexasr"), offload("b", "vta", estimated=True, cycles=100, transfer_cycles=25), offload("c", "flexasr")]
+    assert cost_texts([*found, {"id": "d", "target": "mine", "cost": None}]) == [
+        "4,120 cycles on flexasr, 97.5% of them transfers · 9,184 bytes · 8.2 µs; on the host 1.4 µs",
+        "100 cycles on vta, estimated, 25.0% of them transfers · 4,592 bytes · 4.1 µs; on the host 0.7 µs",
+    ]
+
+
+def test_each_offload() -> None:
+    found = [offload("a", "flexasr"), offload("b", "vta", utilisation=None, estimated=True, bound="compute")]
+    assert each_texts([*found, {"id": "c", "target": "mine", "cost": None}]) == [
+        "a: 2,060 cycles (transfer-bound, 0.2% of core) · 4,592 bytes",
+        "b: 2,060 cycles, estimated (compute-bound) · 4,592 bytes",
+    ]
