@@ -67,14 +67,14 @@ def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return one line a target: what its offloads cost there, and what they would take on the host."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for o in offloads:
-        if o["cost"] is not None:
+        if o.get("cost") is not None:
             groups.setdefault(o["target"], []).append(o["cost"])
     return [_cost_text(target, costs) for target, costs in groups.items()]
 
 
 def each_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return what every offload costs, and what bounds it."""
-    return [f"{o['id']}: {_each_text(o['cost'])}" for o in offloads if o["cost"] is not None]
+    return [f"{o['id']}: {_each_text(o['cost'])}" for o in offloads if o.get("cost") is not None]
 
 
 def _each_text(cost: Mapping[str, Any]) -> str:
