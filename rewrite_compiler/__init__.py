@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,13 +12,16 @@ if TYPE_CHECKING:
     from .cosim.cosimulate import Settings, cosimulate
     from .fit.traffic import traffic
     from .ila.registry import ila
+    from .ila.simulate import DeviceHang
     from .ops.static import Ints, IsConstant
     from .ops.term import Tensor
     from .prove.document import prove
     from .rewrite.rule import Float, Int, Law, Rule, Str, Where, rule
+    from .study.check import check
 
 # name → the module that defines it
 _NAMES = {
+    "DeviceHang": "ila.simulate",
     "Float": "rewrite.rule",
     "Int": "rewrite.rule",
     "Ints": "ops.static",
@@ -28,6 +32,7 @@ _NAMES = {
     "Str": "rewrite.rule",
     "Tensor": "ops.term",
     "Where": "rewrite.rule",
+    "check": "study.check",
     "cosimulate": "cosim.cosimulate",
     "rule": "rewrite.rule",
     "traffic": "fit.traffic",
@@ -35,16 +40,20 @@ _NAMES = {
 # packages that are namespaces, or called by their own name
 _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 
+# what gives objects that notebooks show
+_SHOWN = ("compile", "cosimulate", "prove")
+
 __all__ = [
-    "Float", "Int", "Ints", "IsConstant", "Law", "Rule", "Settings", "Str", "Tensor", "Where", "compile", "cosimulate", "ila",
-    "lang", "ops", "prove", "rule", "target", "traffic",
+    "DeviceHang", "Float", "Int", "Ints", "IsConstant", "Law", "Rule", "Settings", "Str", "Tensor", "Where", "check", "compile",
+    "cosimulate", "ila", "lang", "ops", "prove", "rule", "target", "traffic",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name, importing its module on first use."""
-    if name in _PACKAGES:
-        return importlib.import_module(f".{name}", __name__)
-    if name not in _NAMES:
+    if name not in _PACKAGES and name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    module = importlib.import_module(f".{name if name in _PACKAGES else _NAMES[name]}", __name__)
+    if "IPython" in sys.modules and name in _SHOWN:
+        importlib.import_module(".report.notebook", __name__).install()
+    return module if name in _PACKAGES else getattr(module, name)

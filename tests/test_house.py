@@ -75,7 +75,7 @@ ALLOWED = {
 
 FILE_LINES = {"median": 130, "p90": 350, "max": 600}
 FUNCTION_LINES = {"median": 8, "p90": 28, "p99": 40, "max": 60}
-PUBLIC_NAMES = 20
+PUBLIC_NAMES = 22
 
 
 def listed(found: Iterator[str]) -> None:

@@ -23,16 +23,36 @@ def lay_out(folder: Path) -> None:
         shutil.copytree(ROOT / name, folder / ENGINE / name, ignore=leave_out)
 
 
-def test_every_file_is_typed_strictly(tmp_path: Path) -> None:
+USER = """from pathlib import Path
+from typing import assert_type
+import rewrite_compiler as flexmatch
+from rewrite_compiler.compile import Plan
+from rewrite_compiler.cosim import Report
+from rewrite_compiler.prove import Verdicts
+
+plan = flexmatch.compile("app.onnx", accel=["flexasr", "hlscnn:revision=ext16"])
+assert_type(plan, Plan)
+report = flexmatch.cosimulate(plan, data=Path("val.npz"), metric="top1", samples=2000)
+assert_type(report, Report)
+assert_type(flexmatch.prove([]), Verdicts)
+try:
+    flexmatch.ila("flexasr").simulator(strict=True).wait_for_interrupt()
+except flexmatch.DeviceHang as hang:
+    print(hang.problem.sentence, plan.offloads[0].because, flexmatch.check("flexasr").problems)
+"""
+
+
+def test_every_file_and_a_users_program_are_typed_strictly(tmp_path: Path) -> None:
     lay_out(tmp_path)
-    options = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(CACHE), "-p", ENGINE)
+    (tmp_path / "users_program.py").write_text(USER, "utf-8")
+    options = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(CACHE), "-p", ENGINE, "-m", "users_program")
     run = subprocess.run(
         [sys.executable, "-m", "mypy", *options], cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"MYPYPATH": "."}
     )
     assert run.returncode == 0, run.stdout + run.stderr
     found = re.fullmatch(r"Success: no issues found in (\d+) source files\n", run.stdout)
     assert found, run.stdout
-    assert int(found[1]) == len(modules())
+    assert int(found[1]) == len(modules()) + 1
 
 
 @pytest.mark.parametrize("arguments", [("check",), ("format", "--check")], ids=lambda arguments: arguments[0])

@@ -27,15 +27,12 @@ ELSEWHERE = {
     112: "tests/ila/test_queues.py::test_missing_token_of_two_queues",
     113: "tests/cli/test_cli_signals.py::test_a_signal_during_saturation",
     114: "tests/cli/test_cli_signals.py::test_a_signal_during_simulation",
+    115: "tests/cosim/test_log.py::test_a_killed_command_goes_on_where_it_was",
     116: "tests/cli/test_cli_files.py::test_two_files_are_written_or_none",
     117: "tests/cli/test_cli_files.py::test_a_disk_that_fills_up_while_the_files_are_written",
+    118: "tests/fuzz/test_fuzz.py::test_surroundings_change_no_byte",
     119: "tests/cli/test_cli_output.py::test_closed_streams",
     120: "tests/cli/test_cli_plans.py::test_a_file_that_is_no_plan",
 }
 # row → page and words that state it
 STATED = {101: ("SECURITY.md", "**not a sandbox**")}
-# row → why no case of ours shows it yet
-OPEN: dict[int, str] = {
-    115: "being built: co-simulations are resumed from a record of finished batches",
-    118: "tests/fuzz holds it",
-}

@@ -1,0 +1,81 @@
+"""Notebook: how programs, plans, co-simulations and certificates are shown by Jupyter and by rich; installed from above, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from ..compile import Plan, to_json
+from ..cosim import Report
+from ..ir.program import Program
+from ..prove.verdict import Proof
+from .terminal import cosim_lines, plan_lines
+
+SHOWN = 200  # nodes of a program
+Row = Sequence[str]
+
+
+def install() -> None:
+    """Give the nouns their views; does nothing the second time."""
+    for noun, lines, html in VIEWS:
+        noun.__rich__ = lambda self, lines=lines: "\n".join(lines(self))
+        noun._repr_html_ = lambda self, html=html: html(self)
+
+
+def program_lines(p: Program) -> list[str]:
+    """Return a program as lines: what it reads, each operation, what it gives."""
+    rows = [f"{p.names[n.outputs[0]]}: {p.types[n.outputs[0]]} = {n.op}({', '.join(p.names[v] for v in n.inputs)})" for n in p.nodes]
+    cut = [f"… and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    reads = ", ".join(f"{p.names[v]}: {p.types[v]}" for v in p.inputs)
+    return [f"program {p.name}({reads})", *(f"  {r}" for r in rows[:SHOWN]), *cut, f"  gives {', '.join(p.names[v] for v in p.outputs)}"]
+
+
+def program_html(p: Program) -> str:
+    """Return a program as a table."""
+    rows = [(p.names[n.outputs[0]], n.op, ", ".join(p.names[v] for v in n.inputs), str(p.types[n.outputs[0]])) for n in p.nodes[:SHOWN]]
+    more = f"; {len(p.nodes) - SHOWN} more are not shown" if len(p.nodes) > SHOWN else ""
+    return _table(f"{p.name}: {len(p.nodes)} operations{more}", ("value", "operation", "reads", "type"), rows)
+
+
+def plan_html(plan: Plan) -> str:
+    """Return a plan as tables: offloads with their rules, and the host with its reasons."""
+    d = to_json(plan)
+    offloads = [
+        (o["id"], f"{o['target']}.{o['operation']}", ", ".join(o["nodes"]), f"{o['macs']:,}", ", ".join(r["rule"] for r in o["because"]))
+        for o in d["offloads"]
+    ]
+    host = [(h["node"], h["op"], h["why_not"]) for h in d["host"]]
+    heads = ("offload", "operation", "stands for", "MACs", "rules")
+    return _table(plan_lines(d)[0], heads, offloads) + _table("on the host", ("node", "operator", "why not"), host)
+
+
+def report_html(report: Report) -> str:
+    """Return a co-simulation as text in its own columns."""
+    return f"<pre>{escape(chr(10).join(cosim_lines(report.document)))}</pre>"
+
+
+def proof_lines(p: Proof) -> list[str]:
+    """Return a certificate as lines."""
+    against = [f"  {p.counterexample}"] if p.counterexample is not None else []
+    return [f"{p.name}: {p.verdict}, grade {p.grade}", f"  {p.strength} · {p.evidence}", *against]
+
+
+def proof_html(p: Proof) -> str:
+    """Return a certificate as a table."""
+    rows = [("verdict", p.verdict), ("covers", p.strength), ("evidence", p.evidence), ("grade", p.grade), ("written at", p.at)]
+    return _table(p.name, ("", ""), rows + ([("counter-example", str(p.counterexample))] if p.counterexample is not None else []))
+
+
+def _table(caption: str, heads: Row, rows: Iterable[Row]) -> str:
+    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+VIEWS: tuple[tuple[Any, Any, Any], ...] = (
+    (Program, program_lines, program_html),
+    (Plan, lambda plan: plan_lines(to_json(plan)), plan_html),
+    (Report, lambda report: cosim_lines(report.document), report_html),
+    (Proof, proof_lines, proof_html),
+)

@@ -1,0 +1,75 @@
+"""A short campaign of `benchmarks/reliability.py`: mutants, random models, random limits, and equal bytes whatever surrounds a run."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+from command import perceptron, process
+from generate import byte_mutant, seeds, structural_mutant, valid_model
+from harness import EQUAL, HOST_REFUSES, REFUSED, Finding, compiled, imported
+
+from rewrite_compiler.limits import DEFAULT
+
+MUTANTS, MODELS, LIMITS = 150, 4, 2
+
+
+def told(finding: str | Finding, seed: int) -> str:
+    """Return an outcome, or fail with the finding and its seed."""
+    assert not isinstance(finding, Finding), f"seed {seed}: {finding.what}"
+    return finding
+
+
+def test_generated_models_are_valid_and_imported_as_they_are(tmp_path: Path) -> None:
+    for seed in seeds(1000, 40):
+        made = valid_model(seed)
+        onnx.checker.check_model(made, full_check=True)
+        (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+        assert told(imported(tmp_path / "m.onnx"), seed) == EQUAL
+
+
+def test_mutants_are_refused_or_mean_what_the_host_computes(tmp_path: Path) -> None:
+    path, outcomes = tmp_path / "m.onnx", []
+    for seed in seeds(0, MUTANTS):
+        source = valid_model(seed % 30)
+        path.write_bytes(
+            byte_mutant(source.SerializeToString(), seed) if seed % 4 == 0 else structural_mutant(source, seed).SerializeToString()
+        )
+        outcomes.append(told(imported(path), seed))
+    assert set(outcomes) <= {EQUAL, REFUSED, HOST_REFUSES}
+    assert outcomes.count(REFUSED) > MUTANTS // 4
+    assert outcomes.count(EQUAL) > MUTANTS // 20
+
+
+def test_plans_of_random_models_compute_what_the_models_compute(tmp_path: Path) -> None:
+    for seed in seeds(2000, MODELS):
+        (tmp_path / "m.onnx").write_bytes(valid_model(seed).SerializeToString())
+        assert told(compiled(tmp_path / "m.onnx"), seed) == EQUAL
+
+
+def test_limits_never_cost_the_plan(tmp_path: Path) -> None:
+    for seed in seeds(3000, LIMITS):
+        rng = random.Random(seed)
+        limits = replace(DEFAULT, e_nodes=rng.choice((1, 20, 100)), rounds=rng.randint(1, 3), saturation_seconds=rng.choice((1, 60)))
+        (tmp_path / "m.onnx").write_bytes(valid_model(seed).SerializeToString())
+        assert told(compiled(tmp_path / "m.onnx", limits=limits), seed) == EQUAL
+
+
+def test_surroundings_change_no_byte(tmp_path: Path) -> None:
+    onnx.save(perceptron((16, 8, 4)), tmp_path / "app.onnx")
+    plans = []
+    for seed, locale, zone in (("0", "C", "UTC"), ("77", "tr_TR.UTF-8", "Asia/Kathmandu")):
+        environment = {
+            "PYTHONHASHSEED": seed,
+            "LC_ALL": locale,
+            "TZ": zone,
+            "HOME": "/nonexistent",
+        }
+        run = process("app.onnx", "--accel", "flexasr", "-q", "-o", "plan", cwd=tmp_path, env=environment)
+        assert (run.returncode, run.stderr) == (0, b"")
+        document = json.loads((tmp_path / "plan.json").read_bytes())
+        plans.append(({k: v for k, v in document.items() if k != "run"}, (tmp_path / "plan.onnx").read_bytes()))
+    assert plans[0] == plans[1]
