@@ -188,4 +188,16 @@ def emit_device(given: argparse.Namespace) -> Answer:
     return {folder / name: data for name, data in files.items()}, {"target": target.name}, [f"device    {target.name}"]
 
 
-EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {"trace": emit_trace, "check": emit_check, "device": emit_device}
+def emit_c(given: argparse.Namespace) -> Answer:
+    """Return the C source and header of a plan's host program."""
+    from ..emit.c_program import program_files
+
+    plan, _, _ = plan_and_inputs(given)
+    files = program_files(plan)
+    folder = Path(given.output or ".")
+    host = sum(n.operator is not None for n in plan.program.nodes)
+    size = f"{len(plan.offloads)} offloads, {host} host operators"
+    return {folder / name: data for name, data in files.items()}, {}, [f"program   {size}"]
+
+
+EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {"trace": emit_trace, "check": emit_check, "c": emit_c, "device": emit_device}

@@ -16,10 +16,10 @@ from ..lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
 from ..lang.expr import Expr
 from ..lang.loops import lower_step
 from ..lang.step import NOTHING, Step, assign, seq, update, when
+from .board import MMIO, board_text
 from .c_text import HEADER_DEVICE, SOURCE_DEVICE, filled
 
 DATA_BYTES = 16
-MMIO = ("wr", "rd", "addr", "data")
 TRAPS = {
     "FM_OUTSIDE": "an index lies outside of its array",
     "FM_DIVISION": "division by zero",
@@ -73,7 +73,8 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
         "result_bytes": str(max([1, *(math.prod(_lanes(i.result)) for i in ila.instructions.values() if i.result is not None)])),
     }  # fmt: skip
     files = {f"{model.name}_device.h": filled(HEADER_DEVICE, fields), f"{model.name}_device.c": filled(SOURCE_DEVICE, fields)}
-    return {path: text.encode() for path, text in files.items()}
+    board = board_text(ila, model.name)
+    return {path: text.encode() for path, text in (files | ({f"{model.name}_board.c": board} if board else {})).items()}
 
 
 def _instruction(model: _Model, number: int, i: Instruction) -> str:

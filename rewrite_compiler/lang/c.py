@@ -276,7 +276,7 @@ class _Printer:
             return f"({self.kind(t.real)}){self.place(t.data, t.args[0])}"
         form = FORMS.get(t.op)
         if form is None:
-            raise NoC(f"{t.data if t.op == 'call' else t.op} has no C form")
+            raise NoC(f"{t.op} has no C form")
         return form(self, t, [self.value(a) for a in t.args])
 
     def constant(self, t: Tree) -> str:
@@ -343,6 +343,12 @@ def _extracted(p: _Printer, t: Tree, a: list[str]) -> str:
     return f"(int64_t)(((uint64_t){a[0]} >> {low}) & UINT64_C({(1 << min(width, 63)) - 1}))"
 
 
+def _called(p: _Printer, t: Tree, a: list[str]) -> str:
+    if t.data != "sqrt":  # correctly rounded by IEEE 754; libraries differ in the others
+        raise NoC(f"{t.data} has no C form")
+    return f"{'sqrtf' if p.real == 'float' else 'sqrt'}({a[0]})"
+
+
 def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:
     name = ("floor" if t.op == "floor" else "rint") + ("f" if p.real == "float" else "")
     return f"(int64_t){name}({a[0]})"
@@ -361,7 +367,7 @@ FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
     "shl": _shifted, "shr": _shifted, "min": _extreme, "max": _extreme, "wrap": _wrapped, "extract": _extracted,
     "clz": lambda p, t, a: f"fm_clz({a[0]}, {t.data})",
     "real": lambda p, t, a: f"({p.real}){a[0]}",
-    "floor": _rounded, "rint": _rounded,
+    "floor": _rounded, "rint": _rounded, "call": _called,
 }  # fmt: skip
 STATEMENTS: Mapping[type, Callable[[_Printer, Any, int], None]] = {
     Bind: _Printer.bind, Mutable: _Printer.mutable, Assign: _Printer.assign, Allocate: _Printer.allocate,

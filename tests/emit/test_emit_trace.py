@@ -240,7 +240,8 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "what": (
         ("emit", "tace", "digits.vta.json"), 2,
-        'error[F203]: argument trace|check|device: must be one of trace, check, device, not "tace"\n  help: flexmatch emit --help lists the options',
+        'error[F203]: argument trace|check|c|device: must be one of trace, check, c, device, not "tace"\n'
+        "  help: flexmatch emit --help lists the options",
     ),
     "two plans": (
         ("emit", "trace", "digits.vta.json", "bare.json"), 2,

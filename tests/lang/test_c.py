@@ -157,9 +157,7 @@ def test_formats_encode_and_decode_as_the_tables_do(tmp_path: Path) -> None:
         folder.mkdir()
         codes = f.codes_of(values).astype(np.int64)
         c = Leaf((len(codes),), f.codes, False, "c")
-        (back,) = evaluated(
-            [array(lambda i, f=f, c=c: f.decode(c[i]), len(codes))], tmp_path / "d", {c: codes.astype(storage_dtype(f.codes))}
-        )
+        (back,) = evaluated([array(lambda i, f=f, c=c: f.decode(c[i]), len(codes))], folder, {c: codes.astype(storage_dtype(f.codes))})
         assert np.array_equal(back, f.values_of(codes)), f
 
 

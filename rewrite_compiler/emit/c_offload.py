@@ -1,0 +1,222 @@
+"""One offload as a C function: codes of its operands, the moves of its driver, values of its result codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..compile.execute import Prepared
+from ..compile.plan import Offload
+from ..errors import InputError
+from ..ila import Ila
+from ..ila.trace import Commands
+from ..lang.binders import Leaf, array
+from ..lang.c import Tables, c_array, c_type, print_c
+from ..lang.formats import IEEE, Format
+from ..lang.loops import lower_array
+from ..lang.named import Data
+from .board import MMIO
+from .cells import Gather, cells_of
+from .stream import Fetched, Fill, Get, Pause, Put, Send, Steps, results_of
+
+REAL = (None, None)
+PER_LINE = 24
+
+
+@dataclass
+class Unit:
+    """A C file under construction: functions of number formats, tables, scratch names."""
+
+    tables: Tables = field(default_factory=Tables)
+    data: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    formats: dict[tuple[Format, str], str] = field(default_factory=dict)
+    allocates: bool = False
+    count: int = 0
+
+    def fresh(self, prefix: str) -> str:
+        """Return a new name."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def convert(self, f: Format, way: str) -> str:
+        """Return the function that encodes a value or decodes a code, printed from the format's terms."""
+        if isinstance(f, IEEE):
+            raise InputError("F161", f"the format {f.name} of {f.width} bits has no C form")
+        if (f, way) not in self.formats:
+            name = self.formats[f, way] = f"{way}{len(self.formats)}"
+            x = Leaf((), REAL, True, "x") if way == "encode" else Leaf((), f.codes, False, "x")
+            made = print_c(lower_array(array(lambda: f.encode(x[()]) if way == "encode" else f.decode(x[()]), ())), f"{name}_term",
+                           self.tables, unbounded=True)  # fmt: skip
+            code = c_type(f.codes, False)
+            given, got = ("double", code) if way == "encode" else (code, "double")
+            order = ", ".join("&x" if leaf is x else "&y" for leaf in made.memories)
+            body = f"    fm_scratch s = {{0}};\n    {got} y = 0;\n    {name}_term(&s, {order});\n    return y;\n"
+            self.functions.append(f"{made.text}\nstatic {got} {name}({given} x)\n{{\n{body}}}\n")
+        return self.formats[f, way]
+
+
+@dataclass
+class _Writer:
+    """The function of one offload."""
+
+    unit: Unit
+    bus: str  # prefix of the integrator's functions
+    ila: Ila
+    flag: str
+    names: dict[Leaf, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+
+def offload_function(unit: Unit, o: Offload, prepared: Prepared, ila: Ila, bus: str) -> tuple[str, tuple[str, ...]]:
+    """Print an offload; return its name and its operands that move, its parameters before the results."""
+    flags = [n for n in ila.inputs if n not in MMIO]
+    w = _Writer(unit, bus, ila, flags[0] if flags else "")
+    name = f"offload_{o.id}"
+    moving = tuple(v.name for v in o.mapping.operands if v.name not in prepared.constants)
+    leaves = {n: Leaf(tuple(o.tiling.sizes[d] for d in o.mapping.axes.of[n]), o.formats[n].codes, False, n) for n in moving}
+    for n, leaf in leaves.items():
+        _encoded(w, name, n, leaf, o.formats[n])
+    for n in o.mapping.axes.results:
+        size = math.prod(o.tiling.sizes[d] for d in o.mapping.axes.of[n])
+        w.lines.append(f"    for (size_t i = 0; i < {size}; ++i) {n}[i] = 0.0f;")
+    codes: dict[str, Data] = {**prepared.codes, **{n: cells_of(leaf) for n, leaf in leaves.items()}}
+    for slices in o.tiling.slices():
+        steps = Steps(ila)
+        results = prepared.call(steps, codes, slices)
+        _moves(w, steps)
+        for n, y in results.items():
+            _decoded(w, n, results_of(y), o, slices)
+    parameters = [*(f"const float *{n}" for n in moving), *(f"float *{n}" for n in o.mapping.axes.results)]
+    body = "\n".join(["    int answer;", *w.lines, "    return 0;"])
+    unit.functions.append(f"static int {name}({', '.join(parameters)})\n{{\n{body}\n}}\n")
+    return name, moving
+
+
+def _encoded(w: _Writer, name: str, operand: str, leaf: Leaf, f: Format) -> None:
+    held = w.names[leaf] = f"{name}_{operand}_codes"
+    size = math.prod(int(str(n)) for n in leaf.shape)
+    w.unit.data.append(f"static {c_type(f.codes, False)} {held}[{max(1, size)}];")
+    w.lines += [
+        f"    for (size_t i = 0; i < {size}; ++i) {{",
+        f"        if ({operand}[i] != {operand}[i]) return MODEL_NOT_A_NUMBER;",
+        f"        {held}[i] = {w.unit.convert(f, 'encode')}((double){operand}[i]);",
+        "    }",
+    ]
+
+
+def _decoded(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping[str, slice]) -> None:
+    """Add the values of a tile's result codes where they belong, in the order of the tiles."""
+    f, dims = o.formats[result], o.mapping.axes.of[result]
+    whole = tuple(o.tiling.sizes[d] for d in dims)
+    places = np.arange(math.prod(whole)).reshape(whole)[tuple(slices[d] for d in dims)].reshape(-1)
+    cell, place = _cells(w, cells), w.unit.fresh("place")
+    w.unit.data.append(c_array(place, places.astype(np.int32)))
+    value = f"{w.unit.convert(f, 'decode')}(({c_type(f.codes, False)}){cell}(i))"
+    w.lines.append(f"    for (size_t i = 0; i < {len(places)}; ++i) {result}[{place}[i]] += (float){value};")
+
+
+# -- moves
+
+
+def _moves(w: _Writer, steps: Steps) -> None:
+    for buffer in steps.buffers:
+        w.names[buffer] = w.unit.fresh("buffer")
+        size = math.prod(int(str(n)) for n in buffer.shape)
+        w.unit.data.append(f"static {c_type(buffer.interval, False)} {w.names[buffer]}[{max(1, size)}];")
+    for move in steps.moves:
+        w.lines += [f"    {line}" for line in _move(w, move)]
+
+
+def _move(w: _Writer, move: object) -> Iterator[str]:
+    if isinstance(move, Send):
+        yield _checked(f"send({_commands(w, move.commands)}, {len(move.commands)})")
+    elif isinstance(move, Put):
+        yield _checked(f"put({_commands(w, move.commands)}, {len(move.commands)}, {move.lanes}, {_cells(w, move.cells)})")
+    elif isinstance(move, Get):
+        lanes = int(str(move.buffer.shape[1]))
+        yield _checked(f"get({_commands(w, move.commands)}, {len(move.commands)}, {lanes}, {w.names[move.buffer]})")
+    elif isinstance(move, Fetched):
+        yield _checked(f"{w.bus}_{move.memory}_read({move.address}, {w.names[move.buffer]}, sizeof {w.names[move.buffer]})")
+    elif isinstance(move, Fill):
+        yield from _fill(w, move)
+    elif isinstance(move, Pause):
+        if move.words:
+            rows = ",\n    ".join(_bytes(word.to_bytes(16, "little")) for word in move.words)
+            name = w.unit.fresh("stream")
+            w.unit.data.append(f"static const uint8_t {name}[{len(move.words)}][16] = {{\n    {rows}\n}};\n")
+            yield _checked(f"{w.bus}_run({name}, {len(move.words)})")
+        yield _checked(f"{w.bus}_wait()")
+
+
+def _fill(w: _Writer, move: Fill) -> Iterator[str]:
+    if move.cells is None:
+        yield _checked(f"{w.bus}_{move.memory}_new({move.words})")
+        return
+    n, name = len(move.cells.kinds), w.unit.fresh("words")
+    if set(move.cells.kinds) == {0}:
+        values = np.array([p[0][1] for p in move.cells.places])
+        w.unit.data.append(c_array(name, (values % 256).astype(np.uint8)))
+    else:
+        w.unit.data.append(f"static uint8_t {name}[{n}];")
+        yield f"for (size_t i = 0; i < {n}; ++i) {name}[i] = (uint8_t){_cells(w, move.cells)}(i);"
+    yield _checked(f"{w.bus}_{move.memory}_write({move.address}, {name}, {n})")
+
+
+def _checked(call: str) -> str:
+    return f"if ((answer = {call}) != 0) return answer;"
+
+
+def _commands(w: _Writer, block: Commands) -> str:
+    """Print a table of commands and return its name."""
+    name = w.unit.fresh("commands")
+    flags = block.columns[w.flag].tolist() if w.flag else [0] * len(block)
+    data = np.zeros((len(block), 16), np.uint8)
+    given = block.columns["data"]
+    data[:, : given.shape[1]] = given
+    rows = [
+        f"{{{address:#x}, {flag}, {_bytes(word)}}}"
+        for address, flag, word in zip(block.columns["addr"].tolist(), flags, (x.tobytes() for x in data), strict=True)
+    ]
+    w.unit.data.append(f"static const command {name}[{len(rows)}] = {{\n    " + ",\n    ".join(rows) + "\n};\n")
+    return name
+
+
+def _bytes(word: bytes) -> str:
+    kept = word.rstrip(b"\0") or b"\0"
+    return "{" + ",".join(map(str, kept)) + "}"
+
+
+def _cells(w: _Writer, g: Gather) -> str:
+    """Print what cells are, as a function of their number; return its name."""
+    name, width = w.unit.fresh("cell"), g.width
+    rows = np.zeros((len(g.places), width), np.int32)
+    sources = np.zeros_like(rows)
+    for n, places in enumerate(g.places):
+        for k, (source, at) in enumerate(places):
+            rows[n, k], sources[n, k] = at, max(source, 0)
+    flat: list[tuple[str, Data]] = [(f"{name}_at", rows.reshape(-1)), (f"{name}_kind", np.array(g.kinds, np.uint8))]
+    if len(g.sources) > 1:
+        flat.append((f"{name}_from", sources.astype(np.uint8).reshape(-1)))
+    w.unit.data += [c_array(n, x) for n, x in flat]
+    cases = "".join(f"    case {k}: return {form};\n" for k, form in enumerate(g.forms) if k)
+    reads = "".join(f"    v[{k}] = {_read(w, g, name, width, k)};\n" for k in range(width))
+    head = f"    int64_t v[{width}];\n    if ({name}_kind[n] == 0) return {name}_at[n * {width}];\n"
+    body = f"{head}{reads}    switch ({name}_kind[n]) {{\n{cases}    default: return 0;\n    }}\n"
+    if not g.sources:
+        body = f"    return {name}_at[n * {width}];\n"
+    w.unit.functions.append(f"static int64_t {name}(size_t n)\n{{\n{body}}}\n")
+    return name
+
+
+def _read(w: _Writer, g: Gather, name: str, width: int, k: int) -> str:
+    at = f"{name}_at[n * {width} + {k}]"
+    if len(g.sources) == 1:
+        return f"{w.names[g.sources[0]]}[{at}]"
+    text = f"{w.names[g.sources[-1]]}[{at}]"
+    for n, leaf in reversed(list(enumerate(g.sources[:-1]))):
+        text = f"{name}_from[n * {width} + {k}] == {n} ? {w.names[leaf]}[{at}] : {text}"
+    return f"({text})"

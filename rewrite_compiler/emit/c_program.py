@@ -1,0 +1,119 @@
+"""A plan as a host program in C11: one function for each offload, host operators, and `infer`; the integrator gives the bus."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..compile import Plan
+from ..compile.plan import Offload, tensors_of
+from ..cosim.segments import segments
+from ..errors import InputError
+from ..ila import Ila
+from ..ir.program import Program, Value
+from ..lang.c import c_array
+from ..lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
+from .board import MMIO, bus_declarations
+from .c_host import operations_of
+from .c_offload import Unit, offload_function
+from .c_program_text import HEADER, MOVES, SOURCE
+from .c_text import filled
+from .inference import Inference
+
+WORDS = """auto break case char const continue default do double else enum extern float for goto if in inline int long out register
+restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"""
+KEYWORDS = frozenset(WORDS.split())
+
+
+def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
+    """Return the C source and header of a plan by file name; InputError F161 names what has no C form."""
+    inference = Inference(plan)
+    p = plan.program
+    for v in (*p.inputs, *p.outputs):
+        if p.types[v].dtype != "float32":
+            raise InputError("F161", f"{p.names[v]} must be float32 to have a C form, not {p.types[v].dtype}")
+    names = _identifiers(p)
+    unit, ilas = Unit(), {t.name: t.ila() for t in plan.targets}
+    place = {v: f"v{v}" for v in range(len(p.types))} | {v: f"in->{names[v]}" for v in p.inputs}
+    calls: list[str] = []
+    made: set[Value] = set()
+    for segment in segments(plan):
+        for node in segment.host.nodes if segment.host is not None else ():
+            for n, step in enumerate(operations_of(p, node, unit.tables, f"op{node.outputs[0]}")):
+                unit.functions.append(step.function.text)
+                unit.allocates |= step.function.allocates
+                calls.append(_checked(f"{step.function.name}({', '.join(['&s', *(place[v] for v in step.values)])})"))
+                made.add(node.outputs[n])
+        for o in segment.offloads:
+            calls.append(_offload(unit, plan, inference, o, ilas, place))
+            made.update(o.node.outputs)
+    constants = {v for n in p.nodes if n.operator is not None for v in n.inputs} & p.constants.keys()
+    values = [f"static float v{v}[{max(1, math.prod(p.types[v].shape))}];" for v in sorted(made)]
+    values += [c_array(f"v{v}", np.ascontiguousarray(p.constants[v], np.float32).reshape(-1)) for v in sorted(constants)]
+    copies = [f"    memcpy(out->{names[v]}, {place[v]}, sizeof(float) * {math.prod(p.types[v].shape)});" for v in p.outputs]
+    used = [t.name for t in plan.targets if any(o.target.name == t.name for o in plan.offloads)]
+    fields = {
+        "name": name, "guard": f"{name.upper()}_H", "model": _plain(p.name),
+        "inputs": _members(p, names, p.inputs, "const float"), "outputs": _members(p, names, p.outputs, "float"),
+        "bus_header": "\n".join(bus_declarations(t, ilas[t], _bus_name(plan, t)) for t in used),
+        "prelude": PRELUDE, "runtime": RUNTIME, "scratch": SCRATCH if unit.allocates else "", "tables": "".join(unit.tables.texts),
+        "filling": unit.tables.filling, "moves": _moves(plan, ilas, used), "data": "\n".join(unit.data), "values": "\n".join(values),
+        "functions": "\n".join(unit.functions), "calls": "\n".join(f"    {c}" for c in calls), "copies": "\n".join(copies),
+    }  # fmt: skip
+    return {f"{name}.h": filled(HEADER, fields).encode(), f"{name}.c": filled(SOURCE, fields).encode()}
+
+
+def _offload(unit: Unit, plan: Plan, inference: Inference, o: Offload, ilas: Mapping[str, Ila], place: Mapping[Value, str]) -> str:
+    ila = ilas[o.target.name]
+    if not ila.externals and not set(MMIO) <= ila.inputs.keys():
+        raise InputError("F161", f"{o.target.name} has neither a memory-mapped bus nor a stream, so its commands have no C form")
+    name, moving = offload_function(unit, o, inference.prepared[o.id], ila, _bus_name(plan, o.target.name))
+    of = tensors_of(o)
+    return _checked(f"{name}({', '.join([*(place[of[n]] for n in moving), *(place[v] for v in o.node.outputs)])})")
+
+
+def _checked(call: str) -> str:
+    return f"if ((answer = {call}) != 0) return answer;"
+
+
+def _bus_name(plan: Plan, target: str) -> str:
+    return "mmio" if len({o.target.name for o in plan.offloads}) < 2 else f"mmio_{target}"
+
+
+def _moves(plan: Plan, ilas: Mapping[str, Ila], used: list[str]) -> str:
+    """Return the functions that move commands, for the one memory-mapped accelerator of the plan."""
+    mapped = [t for t in used if not ilas[t].externals]
+    if len(mapped) > 1:
+        raise InputError("F161", f"a plan with {' and '.join(mapped)} has no C form: one memory-mapped accelerator a program")
+    if not mapped:
+        return ""
+    flags = [n for n in ilas[mapped[0]].inputs if n not in MMIO]
+    bus = _bus_name(plan, mapped[0])
+    write = (
+        f"c->flag ? {bus}_write128_{flags[0]}(c->address, data) : {bus}_write128(c->address, data)"
+        if flags
+        else f"{bus}_write128(c->address, data)"
+    )
+    return filled(MOVES, {"write": write, "read": f"{bus}_read128(c->address, data)"})
+
+
+def _members(p: Program, names: Mapping[Value, str], values: tuple[Value, ...], kind: str) -> str:
+    return "\n".join(f"    {kind} *{names[v]};  /* {list(p.types[v].shape)} */" for v in values)
+
+
+def _identifiers(p: Program) -> dict[Value, str]:
+    """Return C names of inputs and outputs, like the model's where they can be."""
+    found: dict[Value, str] = {}
+    for v in (*p.inputs, *p.outputs):
+        name = re.sub(r"\W", "_", p.names[v], flags=re.ASCII) or "x"
+        name = f"_{name}" if name[0].isdigit() or name in KEYWORDS else name
+        taken = name in found.values()
+        found.setdefault(v, f"{name}_{v}" if taken else name)
+    return found
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w .-]", "_", text, flags=re.ASCII)
