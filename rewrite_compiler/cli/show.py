@@ -26,6 +26,10 @@ def run(arguments: Sequence[str]) -> int:
         from .show_target import run as show_target
 
         return show_target(arguments[1:])
+    if arguments and arguments[0] == "ila":
+        from .show_ila import run as show_ila
+
+        return show_ila(arguments[1:])
     if arguments and arguments[0] == "offload":
         from .show_offload import run as show_offload
 
