@@ -260,6 +260,13 @@ WEIGHTS: dict[str, Case] = {
 }
 
 
+def large_softplus() -> Any:
+    """Return a softplus of values beyond 88, where its definition by exp and log overflows."""
+    made = model([node("Mul", ["x", "k"], ["a"]), node("Softplus", ["a"])], constants={"k": np.full((2, 3), 200, np.float32)})
+    made.graph.output[0].CopyFrom(value("y", (2, 3)))
+    return made
+
+
 def whole(row: int, name: str, made: Any, *more: str) -> dict[str, Case]:
     """Return a case that goes through the whole compiler."""
     return {name: Case(row, proto(name, made), (f"{name}.onnx", "--accel", "flexasr", *more))}
@@ -270,5 +277,6 @@ COMPILED: dict[str, Case] = {
     **whole(24, "unknown_operator_compiled", lambda: model([node("Frobnicate")], outputs=[value("y", (2, 3))])),
     **whole(33, "no_nodes_compiled", lambda: model([], outputs=["x"])),
     **whole(65, "endless_compiled", endless, "--limits", "host_seconds=1"),
+    **whole(69, "large_softplus_compiled", large_softplus),
     **whole(69, "infinity_compiled", lambda: odd(float("inf"))),
 }
