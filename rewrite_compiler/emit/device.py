@@ -57,7 +57,7 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
 
     With `strict`, commands that break a Require of the model are refused; without, they do what the hardware does.
     """
-    model = _Model(ila, name or ila.name, strict)
+    model = _Model(ila, re.sub(r"\W", "_", name or ila.name, flags=re.ASCII), strict)
     cases = [_instruction(model, n, i) for n, i in enumerate(ila.instructions.values())]
     decoder = _decoder(model)
     waits = _waits(model)
@@ -106,7 +106,7 @@ def _lanes(result: Array) -> tuple[int, ...]:
 def _arguments(ila: Ila, made: Printed, place: Mapping[Leaf, str]) -> str:
     """Return what a function is called with: scratch, then its memories in order."""
     inputs = {leaf: f"&in->{_input(n)}" if not leaf.shape else f"in->{_input(n)}" for n, leaf in ila.inputs.items()}
-    states = {s.leaf: f"d->{n}" for n, s in ila.states.items()}
+    states = {s.leaf: f"d->m_{n}" for n, s in ila.states.items()}
     found = ["&d->s"]
     for leaf in made.memories:
         text = place.get(leaf) or inputs.get(leaf) or states[leaf]
@@ -129,7 +129,7 @@ def _waits(model: _Model) -> str:
     ila = model.ila
     if ila.interrupt is None:
         return "    return d->s.trap = d->answer = FM_NO_INTERRUPT;"
-    taken = f"    if (d->{ila.interrupt.name}[0]) {{ d->{ila.interrupt.name}[0] = 0; return 0; }}"
+    taken = f"    if (d->m_{ila.interrupt.name}[0]) {{ d->m_{ila.interrupt.name}[0] = 0; return 0; }}"
     waiting = Leaf((), (0, len(ila.waits)), False, "waiting")
     steps = [when(~w.condition, assign(waiting, n + 1)) for n, w in reversed(list(enumerate(ila.waits)))]
     if not steps:
@@ -144,15 +144,15 @@ def _member(ila: Ila, name: str) -> str:
     state = ila.states[name]
     kind = c_type(state.leaf.interval, False)
     if name in ila.externals:
-        return f"    {kind} *{name}; int64_t {name}_words;"
-    return f"    {kind} {name}[{max(1, math.prod(static_shape(state.leaf)))}]; /* {_comment(state.doc)} */"
+        return f"    {kind} *m_{name}; int64_t m_{name}_words;"
+    return f"    {kind} m_{name}[{max(1, math.prod(static_shape(state.leaf)))}]; /* {_comment(state.doc)} */"
 
 
 def _resets(ila: Ila) -> Iterator[str]:
     for name, state in ila.states.items():
         if state.reset and name not in ila.externals:
             size = math.prod(static_shape(state.leaf))
-            yield f"    for (size_t i = 0; i < {size}; ++i) d->{name}[i] = {state.reset};"
+            yield f"    for (size_t i = 0; i < {size}; ++i) d->m_{name}[i] = {state.reset};"
 
 
 def _messages(model: _Model) -> Iterator[str]:
@@ -221,8 +221,8 @@ def _attach(name: str, memory: str, ila: Ila, *, header: bool) -> str:
     head = f"void {name}_attach_{memory}({name}_device *d, {kind} *words, int64_t count, uint64_t base)"
     if header:
         return f"{head};"
-    registers = f"    d->{memory}_base[0] = base;\n    d->{memory}_size[0] = (uint64_t)count;\n"
-    return f"{head}\n{{\n    d->{memory} = words;\n    d->{memory}_words = count;\n{registers}}}\n"
+    registers = f"    d->m_{memory}_base[0] = base;\n    d->m_{memory}_size[0] = (uint64_t)count;\n"
+    return f"{head}\n{{\n    d->m_{memory} = words;\n    d->m_{memory}_words = count;\n{registers}}}\n"
 
 
 def _input(name: str) -> str:
