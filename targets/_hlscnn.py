@@ -15,7 +15,9 @@ REGISTERS, FILL, TRIGGER = 7, 3, 1  # commands of one convolution (specification
 
 def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
     """Return the architecture graph: SoC memory, two scratchpads of four banks, one unit of eight lanes."""
-    weights = model.REVISIONS[parameters["revision"]].weight_bits
+    revision = model.REVISIONS[parameters["revision"]]
+    weights = revision.weight_bits
+    shared = LANES if revision.grouped_output else VECTOR // weights  # filters in a vector of results, or of weights
     return Resources(
         Clock(500_000_000, "assumed: the specification gives no frequency"),
         (
@@ -23,7 +25,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
             state_memory(ila, "spad0", "depth", word=VECTOR, banks=BANKS),
             state_memory(ila, "spad1", "depth", word=VECTOR, banks=BANKS),
         ),
-        (Unit("conv", ("conv2d",), ("fixed16", f"fixed{weights}"), {"c": LANES}, packs={"n": LANES}),),
+        (Unit("conv", ("conv2d",), ("fixed16", f"fixed{weights}"), {"c": LANES}, packs={"n": shared}),),
         (
             Link("host", "soc", VECTOR),
             Link("soc", "spad0", VECTOR),

@@ -1,8 +1,9 @@
 """The cheapest tiling: branch and bound over tile sizes, with a proof of optimality or a bound.
 
-The proof rests on three facts about a device. Capacities never shrink when a tile grows. Splitting a dimension never saves
-anything, so that chosen tile sizes cost at least what they do with all other dimensions undivided. What a tile needs and
-costs depends on its whole steps along each dimension, so that of all tilings into so many parts the most even one will do.
+Of an operation with one dimension to split, every tile size is tried. With several, the proof rests on three facts about a
+device. Capacities never shrink when a tile grows. Splitting a dimension never saves anything, so that chosen tile sizes cost
+at least what they do with all other dimensions undivided. What a tile needs depends on its whole steps along a dimension,
+and what it costs on these and on words that are not full, so that of all tilings into so many parts one of these will do.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class _Search:
     found: dict[str, int] = field(default_factory=dict)
     least: Key = (0, 0, 0)
     steps: MappingOf[str, int] = field(default_factory=dict)
+    words: MappingOf[str, int] = field(default_factory=dict)
     units: MappingOf[str, int] = field(default_factory=dict)
     split: tuple[str, ...] = ()
     open_bounds: list[int] = field(default_factory=list)  # of what was not looked at
@@ -66,11 +68,14 @@ class _Search:
         self.found, self.least, self.units = dict(first.tile), self.key(first), self.m.unit_sizes(self.sizes)
         whole = price(self.m, Tiling(self.sizes, self.sizes), self.attributes, self.resources)
         assert whole is not None
-        grains = [u.grain for u in self.resources.units if u.name == whole.cost.unit]
-        self.steps = {d: math.lcm(self.m.units.get(d, 1), *(grain(d) for grain in grains)) for d in self.sizes}
+        units = [u for u in self.resources.units if u.name == whole.cost.unit]
+        self.steps = {d: math.lcm(self.m.units.get(d, 1), *(u.step.get(d, 1) for u in units)) for d in self.sizes}
+        self.words = {d: math.lcm(n, *(u.packs.get(d, 1) for u in units)) for d, n in self.steps.items()}
         choices = {d: -(-n // self.steps[d]) for d, n in self.sizes.items() if n > self.units[d]}
         self.split = tuple(sorted(choices, key=lambda d: choices[d]))
-        if first.calls > 1:
+        if len(choices) == 1:
+            self.try_every(self.split[0])
+        elif first.calls > 1:
             self.extend({}, 0)
         bound = min([self.least[0], *self.open_bounds])
         tiling = Tiling(dict(self.sizes), {d: self.found[d] for d in self.sizes}, bound if self.open_bounds else None)
@@ -103,29 +108,55 @@ class _Search:
                 return
             self.extend({**chosen, d: size}, at + 1)
 
+    def try_every(self, d: str) -> None:
+        """Try every tile size of the only dimension that can be split."""
+        last = self.largest(dict(self.sizes), d)
+        for size in (self.sizes[d], *range(_down(last, self.units[d]), 0, -self.units[d])):
+            if size > last:
+                continue
+            self.nodes += 1
+            tiling = Tiling(self.sizes, {**self.sizes, d: size})
+            found = self.key(tiling)
+            if found < self.least:
+                self.least, self.found = found, dict(tiling.tile)
+
     def bound(self, chosen: MappingOf[str, int]) -> Key:
         """Return what chosen tiles cost at least: with every other dimension undivided."""
         self.nodes += 1
         return self.key(Tiling(self.sizes, {**self.sizes, **chosen}))
 
     def fitting(self, chosen: MappingOf[str, int], d: str, at: int) -> Iterator[int]:
-        """Yield tile sizes of a dimension that fit with the smallest tiles of those not chosen yet, one for each number of parts."""
-        total, step = self.sizes[d], self.steps[d]
-        whole = {**self.sizes, **{e: self.units[e] for e in self.split[at + 1 :]}, **chosen}
-        last, steps = 0, -(-total // step)
-        parts = 1
-        while parts <= steps:
-            each = -(-steps // parts)
-            size = min(each * step, total)
-            if size != last and self.m.violated({**whole, d: size}, self.attributes) is None:
-                yield size
-            last = size
-            parts = -(-steps // (each - 1)) if each > 1 else steps + 1  # the fewest parts that are smaller
-        if step > self.units[d] and self.m.violated({**whole, d: step}, self.attributes) is not None:
-            yield from self._below(whole, d)
+        """Yield tile sizes of a dimension that fit with the smallest tiles of those not chosen yet, for every number of parts.
 
-    def _below(self, whole: MappingOf[str, int], d: str) -> Iterator[int]:
-        """Yield tiles smaller than a step, where a step is too large."""
-        yield from (
-            n for n in range(self.units[d], self.steps[d], self.units[d]) if self.m.violated({**whole, d: n}, self.attributes) is None
-        )
+        Of as many parts, tiles of whole steps need least and tiles of whole words cost least; all where none of them fits.
+        """
+        total, unit = self.sizes[d], self.units[d]
+        largest = self.largest({**self.sizes, **{e: self.units[e] for e in self.split[at + 1 :]}, **chosen}, d)
+        if largest == total:
+            yield total
+        parts = 2 if largest == total else -(-total // largest)
+        while parts <= -(-total // unit):
+            low, high = _up(-(-total // parts), unit), min(largest, _down(-(-total // (parts - 1)) - 1, unit))
+            whole = {_up(low, self.steps[d]), _up(low, self.words[d])}
+            yield from sorted(n for n in whole if n <= high) or range(low, high + 1, unit)
+            parts = -(-total // (low - unit)) if low > unit else total + 1
+
+    def largest(self, sizes: dict[str, int], d: str) -> int:
+        """Return the largest tile of a dimension that fits: several units, or all of it."""
+        total, unit = self.sizes[d], self.units[d]
+        if self.m.violated({**sizes, d: total}, self.attributes) is None:
+            return total
+        low, high = 1, -(-total // unit)
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self.m.violated({**sizes, d: middle * unit}, self.attributes) is None
+            low, high = (middle, high) if fits else (low, middle)
+        return low * unit
+
+
+def _up(n: int, step: int) -> int:
+    return -(-n // step) * step
+
+
+def _down(n: int, step: int) -> int:
+    return n // step * step

@@ -112,10 +112,6 @@ class Unit:
         if not self.operations or not self.types:
             raise SpecError("I102", f"Unit {self.name} must have an operation and an element type")
 
-    def grain(self, d: str) -> int:
-        """Return in how many elements of a dimension it thinks: sizes up to the next multiple take as much."""
-        return math.lcm(self.step.get(d, 1), self.packs.get(d, 1))
-
     @property
     def per_cycle(self) -> int:
         """Operations of all instances in one cycle."""

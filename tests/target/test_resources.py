@@ -36,7 +36,6 @@ def test_what_follows_from_units_links_and_energies() -> None:
     u = Unit("core", ("dense",), ("int8",), {"n": 16, "k": 16}, 4, PICO)
     x = Link("host", "core", 16, 7)
     assert u.per_cycle == 1024
-    assert (u.grain("n"), u.grain("t"), Unit("v", ("conv",), ("int8",), {"c": 4}, packs={"c": 6}).grain("c")) == (16, 1, 12)
     assert (x.cycles_for(0), x.cycles_for(1), x.cycles_for(16), x.cycles_for(17)) == (0, 7, 7, 14)
     assert x.bytes_per_cycle == 16 / 7
     assert PICO.joules == 1.5e-12
