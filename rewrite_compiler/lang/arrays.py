@@ -321,8 +321,8 @@ class Evaluator:
             found = self.reduce(total)
         finally:
             self.modular = before
-        wide = Named(np.asarray(found.data).astype(np.int64), found.axes) if found.axes else found
-        return Named(wrapped(e, wide.data), wide.axes)
+        wide = found.data.astype(np.int64) if found.axes and found.data.dtype != object else found.data
+        return Named(wrapped(e, wide), found.axes)
 
     def reduce(self, e: Expr) -> Named:
         """Return the sum, maximum or minimum over the bound variables."""

@@ -51,7 +51,11 @@ class FoldTrace(Trace):
     """The operands of the step of a fold: products, numbers, the accumulator."""
 
     accumulator: Accumulator | None = None
+    loops: tuple[Axis, ...] = ()
+    is_last: bool = False  # whether the code of the last step is traced, which may be another one
+    has_last: bool = False
     sites: list[Site] = field(default_factory=list)
+    placed: dict[Expr, int] = field(default_factory=dict)
 
     def leaf(self, e: Expr) -> Op | Expr | None:
         """Return how a term is given to the code; TooWide when the step is of another kind."""
@@ -73,6 +77,20 @@ class FoldTrace(Trace):
         """The accumulator varies."""
         return self.accumulator in e.reads or super().varies(e)
 
+    def _chosen(self, e: Expr) -> Expr | None:
+        found = super()._chosen(e)
+        if found is not None:
+            return found
+        condition = self.ev.value(e.args[0])
+        if not set(condition.axes) <= set(self.loops):
+            return None
+        order = self.ev.axes.union(self.loops)
+        steps = self.ev.axes.full(condition, order).transpose([order.index(a) for a in self.loops]).reshape(-1)
+        if (steps[:-1] != steps[0]).any():
+            return None
+        self.has_last = True
+        return e.args[1] if steps[-1 if self.is_last else 0] else e.args[2]
+
     def _dot(self, e: Expr) -> Op:
         (variable,), body, lanes = e.data[1], e.args[0], self.ev.number(e.args[1])
         if body.op != "mul" or any(x.op != "load" for x in body.args) or lanes % 2 or not 0 < lanes <= MOST_LANES:
@@ -81,13 +99,17 @@ class FoldTrace(Trace):
             return self._site(e, body.args, lanes, axis_of(variable))
 
     def _site(self, e: Expr, factors: Sequence[Expr], lanes: int, lane: Axis) -> Op:
+        name = "dot" if lanes else "product"
+        if e in self.placed:
+            return Op(name, (), self.placed[e], bits_of(e))
         if any(not iv.inside(f.interval, INT16) for f in factors):
             raise TooWide
         if max(lanes, 1) * math.prod(_magnitude(f) for f in factors) >= 1 << 31:
             raise TooWide  # a sum of pairs could wrap
         first, second = (self._factor(f) for f in factors)
+        self.placed[e] = len(self.sites)
         self.sites.append(Site((first, second), lanes, lane))
-        return Op("dot" if lanes else "product", (), len(self.sites) - 1, bits_of(e))
+        return Op(name, (), self.placed[e], bits_of(e))
 
     def _factor(self, e: Expr) -> Factor:
         ev = self.ev
@@ -158,23 +180,33 @@ def folded(ev: Evaluator, f: Fold) -> Store | None:
             return None
         first = ev.whole(start.body)
         with ev.inner(axes=loops):
-            trace = FoldTrace(ev, accumulator=folds[-1].accumulators[0])
-            tracer = Tracer(trace.leaf)
-            last = tracer.trace(step)
-            if last != len(tracer.code) - 1 or not trace.sites:
+            trace = FoldTrace(ev, accumulator=folds[-1].accumulators[0], loops=tuple(axis_of(v) for v, _ in loops))
+            codes = [_code(trace, step)]
+            if trace.has_last:
+                trace.is_last = True
+                codes.append(_code(trace, step))
+            if not trace.sites:
                 return None
-            run = _Blocked(ev, [(axis_of(v), n) for v, n in loops], trace, tuple(tracer.code), first)
+            run = _Blocked(ev, [(axis_of(v), n) for v, n in loops], trace, codes, first)
             found = run.result(np.dtype(storage_dtype(f.accumulators[0].interval)))
     except (TooWide, SpecError):
         return None
     return Store(found.data, found.axes)
 
 
+def _code(trace: FoldTrace, step: Expr) -> Code:
+    """Return the code of a step; its last operator is its value."""
+    tracer = Tracer(trace.leaf)
+    if tracer.trace(step) != len(tracer.code) - 1:
+        raise TooWide
+    return tuple(tracer.code)
+
+
 class _Blocked:
     """One call of a kernel."""
 
-    def __init__(self, ev: Evaluator, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, code: Code, first: Named) -> None:
-        self.ev, self.loops, self.trace, self.code, self.first = ev, loops, trace, code, first
+    def __init__(self, ev: Evaluator, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named) -> None:
+        self.ev, self.loops, self.trace, self.codes, self.first = ev, loops, trace, codes, first
         inner = {a for a, _ in loops}
         self.rows, self.columns = self._sides(inner)
         rest = set(first.axes) - set(self.rows) - set(self.columns)
@@ -206,9 +238,11 @@ class _Blocked:
         tables, slots, operators = self._operands()
         packed = packed_columns(slots, tiles, lanes)
         start = self._start(m, n, padded, tiles * lanes)
-        code = tuple(self._placed(op, operators) for op in self.code)
+        code, *last = [tuple(self._placed(op, operators) for op in c) for c in self.codes]
         out = np.empty((padded, tiles * lanes), kind)
-        kernel = Kernel(code, len(tables), packed.shape[2], kind.str, form, start is not None)
+        kernel = Kernel(
+            code, len(tables), packed.shape[2], kind.str, form, start is not None, last[0] if last else (), len(self.trace.scalars)
+        )
         steps = math.prod(n for _, n in self.loops)
         numbers = [padded, tiles, steps, tiles * lanes, *self.trace.scalars]
         along = [(a, self.ev.axes.extent[a]) for a in self.rows]

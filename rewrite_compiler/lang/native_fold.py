@@ -44,6 +44,8 @@ class Kernel:
     kind: str
     form: str
     has_start: bool
+    last: Code = ()  # the last step, where it is another one
+    scalars: int = 0
 
 
 def best_form() -> str:
@@ -75,8 +77,7 @@ class _Fold:
         self.words = Words(self.b, self.lanes)
         self.columns, self.start, self.out, numbers = self.function.args[3:]
         rows, tiles, self.steps, self.width = (self.b.load(self.b.gep(numbers, [_word(n)])) for n in range(4))
-        count = sum(op.name == "scalar" for op in kernel.code)
-        self.scalars = [self.words.splat(self.b.load(self.b.gep(numbers, [_word(4 + n)])), 64) for n in range(count)]
+        self.scalars = [self.words.splat(self.b.load(self.b.gep(numbers, [_word(4 + n)])), 64) for n in range(kernel.scalars)]
         self.tables = [[self._pointer(a, t, kind) for t in range(kernel.tables)] for a, kind in enumerate((INT16, INT32, INT32))]
         self._loop(tiles, lambda tile: self._loop(self.b.udiv(rows, _word(ROWS)), lambda group: self._tile(tile, group)))
         self.b.ret_void()
@@ -116,14 +117,19 @@ class _Fold:
         size = b.mul(self.steps, _word(self.k.slots * self.lanes))
         column = b.gep(self.columns, [b.mul(tile, size)])
 
-        def step(k: ir.Value, accumulators: list[ir.Value]) -> list[ir.Value]:
+        def step(k: ir.Value, accumulators: list[ir.Value], code: Code = self.k.code) -> list[ir.Value]:
             slots = b.gep(column, [b.mul(k, _word(self.k.slots * self.lanes))])
             vectors = [self._vector(b.gep(slots, [_word(s * self.lanes)])) for s in range(self.k.slots)]
             offsets = [self._offset(2, t, k) for t in range(self.k.tables)]
-            return [self._step(acc, base, offsets, vectors) for acc, base in zip(accumulators, bases, strict=True)]
+            return [self._step(code, acc, base, offsets, vectors) for acc, base in zip(accumulators, bases, strict=True)]
 
+        if self.k.last:
+            before = b.sub(self.steps, _word(1))
+            ends = step(before, self._loop(before, step, starts), self.k.last)
+        else:
+            ends = self._loop(self.steps, step, starts)
         kind = element_type(self.k.kind)
-        for place, x in zip(places, self._loop(self.steps, step, starts), strict=True):
+        for place, x in zip(places, ends, strict=True):
             narrow = resized(b, x, ir.VectorType(kind, self.lanes))
             b.store(narrow, b.bitcast(b.gep(self.out, [place]), narrow.type.as_pointer()), align=1)
 
@@ -133,16 +139,16 @@ class _Fold:
     def _vector(self, place: ir.Value) -> ir.Value:
         return self.b.load(self.b.bitcast(place, ir.VectorType(INT32, self.lanes).as_pointer()), align=4)
 
-    def _step(self, acc: ir.Value, bases: list[ir.Value], offsets: list[ir.Value], vectors: list[ir.Value]) -> ir.Value:
+    def _step(self, code: Code, acc: ir.Value, bases: list[ir.Value], offsets: list[ir.Value], vectors: list[ir.Value]) -> ir.Value:
         given = {}
-        for n, op in enumerate(self.k.code):
+        for n, op in enumerate(code):
             if op.name == "acc":
                 given[n] = acc
             elif op.name == "scalar":
                 given[n] = self.words.fit(self.scalars[op.data], op.bits)
             elif op.name in ("dot", "product"):
                 given[n] = self._products(op, bases, offsets, vectors)
-        return self.words.fit(self.words.run(self.k.code, given)[-1], 32)
+        return self.words.fit(self.words.run(code, given)[-1], 32)
 
     def _products(self, op: Op, bases: list[ir.Value], offsets: list[ir.Value], vectors: list[ir.Value]) -> ir.Value:
         table, delta, slot, pairs = op.data

@@ -33,7 +33,7 @@ from rewrite_compiler.lang import (
     select,
 )
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arith import ROUNDINGS, shift_right
+from rewrite_compiler.lang.arith import ROUNDINGS, maximum, shift_right
 from rewrite_compiler.lang.arrays import Evaluator, evaluate
 from rewrite_compiler.lang.binders import index_variable
 from rewrite_compiler.lang.expr import wrap
@@ -117,8 +117,11 @@ def filled(random: np.random.Generator, leaf: Leaf, how: str) -> np.ndarray[Any,
     return random.choice(np.array([low, high] if how == "extremes" else [low], kind), shape)
 
 
-def blocks(x: Leaf, w: Leaf, lost: int) -> Array:
-    """A convolution that rounds and saturates each block of eight lanes; with `lost`, each product is cut first."""
+def blocks(x: Leaf, w: Leaf, lost: int, *, is_finished: bool = False) -> Array:
+    """A convolution that rounds and saturates each block of eight lanes; with `lost`, each product is cut first.
+
+    Where it is finished, the last step adds a bias and cuts off what is negative.
+    """
 
     def element(f: Expr, i: Expr, j: Expr) -> Expr:
         def tap(b: Expr, r: Expr, total: Expr) -> Expr:
@@ -129,7 +132,8 @@ def blocks(x: Leaf, w: Leaf, lost: int) -> Array:
                     found = found + (p * q >> lost)
             else:
                 found = reduce_sum(lambda k: w[f, b, r, k] * x[b, i * 2 + r, j, k], 8)
-            return sat(total + sat(shift_right(found, 9 - lost, "half_up"), 16), 16)
+            plain = sat(total + sat(shift_right(found, 9 - lost, "half_up"), 16), 16)
+            return select((b == 2) & (r == 1), sat(maximum(plain + 77, 0), 16), plain) if is_finished else plain
 
         return fold(3, select(i == 1, f - 4, 0), lambda b, a: fold(2, a, lambda r, acc: tap(b, r, acc), INT16), INT16)
 
@@ -146,6 +150,17 @@ def test_blocked_fold(form: str, lost: int, how: str, monkeypatch: pytest.Monkey
     found, used = by_machine_code(term, operands)
     assert used.folds == 1
     assert (found == evaluate(term, operands)).all()
+
+
+@pytest.mark.parametrize(("lost", "how"), list(itertools.product((0, 4), ("random", "extremes"))))
+def test_last_step_of_its_own(lost: int, how: str) -> None:
+    x, w = Leaf((3, 6, 5, 8), INT16, False, "x"), Leaf((11, 3, 2, 8), INT16 if lost else INT8, False, "w")
+    term = blocks(x, w, lost, is_finished=True)
+    operands = {leaf: filled(np.random.default_rng(5), leaf, how) for leaf in (x, w)}
+    found, used = by_machine_code(term, operands)
+    assert used.folds == 1
+    assert (found == evaluate(term, operands)).all()
+    assert (found != evaluate(blocks(x, w, lost), operands)).any()
 
 
 def test_blocks_that_could_leave_a_word_are_not_given_to_machine_code() -> None:
