@@ -1,0 +1,173 @@
+"""How fast are generated kernels, beside onnxruntime float32 on the same shapes in one run? One thread, processor time."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+from record import Row, finish, options, spread
+
+from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_fold, native_jit, reduce_sum, sat, shift_right, wrap
+from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.arrays import Evaluator, evaluate
+from rewrite_compiler.lang.kernels import Kernels
+from rewrite_compiler.lang.named import Store
+
+INT8, INT16, SEED = iv.of_width(8, True), iv.of_width(16, True), 7
+ROWS, BLOCKS, COLUMNS = 2048, 36, 32  # of a layer of ResNet-20: 1024 pixels of two images, 32 channels of 3 × 3, 32 filters
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing measured: `run` does `macs` multiplications."""
+
+    name: str
+    macs: int
+    run: Callable[[], object]
+
+
+def blocks(x: Leaf, w: Leaf, lost: int) -> Array:
+    """Each block of eight lanes is rounded, saturated and added with saturation; with `lost`, each product is cut first."""
+
+    def step(i: Expr, j: Expr, k: Expr, total: Expr) -> Expr:
+        if lost:
+            products = [x[i, k, c] * w[j, k, c] >> lost for c in range(8)]
+            lanes = sum(products[1:], products[0])
+        else:
+            lanes = reduce_sum(lambda c: x[i, k, c] * w[j, k, c], 8)
+        return sat(total + sat(shift_right(lanes, 9 if lost else 6, "half_up"), 16), 16)
+
+    return array(lambda i, j: fold(BLOCKS, 0, lambda k, total: step(i, j, k, total), INT16), (ROWS, COLUMNS))
+
+
+def product(x: Leaf, w: Leaf) -> Array:
+    """A product of 16-bit matrices modulo 2^32."""
+    return array(lambda i, j: wrap(reduce_sum(lambda k, c: x[i, k, c] * w[j, k, c], (BLOCKS, 8)), 32), (ROWS, COLUMNS))
+
+
+def operands(weights: iv.Interval) -> tuple[Leaf, Leaf, dict[Leaf, np.ndarray]]:
+    """Return two leaves and what they hold."""
+    random = np.random.default_rng(SEED)
+    x, w = Leaf((ROWS, BLOCKS, 8), INT16, False, "x"), Leaf((COLUMNS, BLOCKS, 8), weights, False, "w")
+    kinds = {x: np.int16, w: np.int8 if weights == INT8 else np.int16}
+    return x, w, {leaf: random.integers(*leaf.interval, size=leaf.shape, dtype=kinds[leaf], endpoint=True) for leaf in (x, w)}
+
+
+def cases() -> list[Case]:
+    """Return every kernel in every form that this processor has, by numpy, and the same product by onnxruntime."""
+    forms = [form for form in native_fold.FORMS if not form or form in native_jit.host()[1]]
+    macs, found = ROWS * COLUMNS * BLOCKS * 8, []
+    works = {
+        "8×16 bits, blocks rounded and saturated": (INT8, lambda x, w: blocks(x, w, 0)),
+        "16×16 bits, products cut, blocks saturated": (INT16, lambda x, w: blocks(x, w, 5)),
+        "16×16 bits, wrapping product": (INT16, product),
+    }
+    for name, (weights, term_of) in works.items():
+        x, w, given = operands(weights)
+        term = term_of(x, w)
+        expected = evaluate(term, given)
+        found.append(Case(f"{name}: numpy", macs, lambda t=term, g=given: evaluate(t, g)))
+        for form in forms:
+            if not (compiled(term, given, form) == expected).all():
+                raise SystemExit(f"{name}: the form {form or 'generic'} differs from numpy")
+            found.append(
+                Case(f"{name}: {form or 'generic'}, with its preparation", macs, lambda t=term, g=given, f=form: compiled(t, g, f))
+            )
+            found.append(Case(f"{name}: {form or 'generic'}", macs, alone(term, given, form)))
+    return [*found, Case("float32 product: onnxruntime", macs, float_product())]
+
+
+def compiled(term: Array, given: dict[Leaf, np.ndarray], form: str) -> np.ndarray:
+    """Return the elements of a term by machine code of one form."""
+    native_fold.best_form = lambda: form  # type: ignore[assignment]
+    ev = Evaluator({leaf: Store(x) for leaf, x in given.items()})
+    ev.kernels = Kernels()
+    found = ev.store_of(term).data
+    if ev.kernels.folds + ev.kernels.products != 1:
+        raise SystemExit("numpy computed what machine code should")
+    return found
+
+
+def alone(term: Array, given: dict[Leaf, np.ndarray], form: str) -> Callable[[], object]:
+    """Return the call of the kernel that computes a term, its operands packed."""
+    calls: list[tuple[object, ...]] = []
+    run = native_fold.run_fold
+    native_fold.run_fold = lambda *arguments: (calls.append(arguments), run(*arguments))[1]  # type: ignore[func-returns-value]
+    compiled(term, given, form)
+    native_fold.run_fold = run
+    return lambda: run(*calls[0])  # type: ignore[arg-type]
+
+
+def float_product() -> Callable[[], object]:
+    """Return onnxruntime's product of the same shape."""
+    sizes = {"x": (ROWS, BLOCKS * 8), "w": (BLOCKS * 8, COLUMNS), "y": (ROWS, COLUMNS)}
+    values = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in sizes.items()}
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product", [values["x"], values["w"]], [values["y"]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.checker.check_model(model)
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(SEED)
+    feed = {n: random.standard_normal(sizes[n]).astype(np.float32) for n in ("x", "w")}
+    return lambda: session.run(None, feed)
+
+
+def start_up(runs: int) -> list[Row]:
+    """Return how long the first compilation of a kernel takes, and loading it from the cache."""
+    x, w, given = operands(INT8)
+    seconds: dict[str, list[float]] = {"first compilation": [], "from the cache": []}
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["FLEXMATCH_CACHE"] = folder
+            for name in seconds:
+                native_jit.compiled.cache_clear()
+                native_fold.fold_function.cache_clear()
+                started = time.thread_time()
+                compiled(blocks(x, w, 0), given, native_fold.best_form())
+                seconds[name].append(time.thread_time() - started)
+            os.environ.pop("FLEXMATCH_CACHE")
+    return [{"name": f"a kernel: {name}, with one run", "runs": runs, "cpu_seconds": spread(s)} for name, s in seconds.items()]
+
+
+def measure(given: list[Case], runs: int) -> list[Row]:
+    """Run all cases in turn; the first round is not counted."""
+    seconds: dict[str, list[float]] = {c.name: [] for c in given}
+    for n in range(runs + 1):
+        for c in given:
+            started = time.thread_time()
+            c.run()
+            if n:
+                seconds[c.name].append(time.thread_time() - started)
+    rows: list[Row] = []
+    for c in given:
+        cpu = spread(seconds[c.name])
+        rate = round(c.macs / cpu["median"] / 1e9, 2)
+        rows.append({"name": c.name, "runs": runs, "macs": c.macs, "seed": SEED, "cpu_seconds": cpu, "giga_macs_per_second": rate})
+    return rows
+
+
+def main() -> None:
+    """Run the command line."""
+    given = options(__doc__ or "", runs=7).parse_args()
+    rows = measure(cases(), given.runs)
+    for row in rows:
+        print(f"{row['name']!s:76}{row['giga_macs_per_second']!s:>10} GMAC/s")
+    more = start_up(given.runs)
+    for row in more:
+        print(f"{row['name']!s:76}{row['cpu_seconds']['median'] * 1e3:>10.2f} ms")  # type: ignore[index]
+    finish("kernels", [*rows, *more], given.json)
+
+
+if __name__ == "__main__":
+    main()
