@@ -15,9 +15,12 @@ from .common import Parser, emit_json, input_files, one_of, options, parser, pla
 from .files import check_outputs
 from .output import is_live, say
 
+ATTRIBUTED_SAMPLES = 128
+
 if TYPE_CHECKING:
+    from ..compile import Plan
+    from ..cosim import Report, Settings
     from ..cosim.band import Band
-    from ..cosim import Settings
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -30,6 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     simulation_options(made)
     made.add_argument("--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)")
     made.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
+    made.add_argument("--attribute", action="store_true", help="tell which offloads and fields of formats the loss comes from")
     given = options(made, arguments, "plan", "data", "calibrate", "log")
     from ..cosim import cosimulate
     from ..cosim.band import band_of
@@ -39,6 +43,8 @@ def run(arguments: Sequence[str]) -> int:
     chosen = replace(settings(given), **log_of(given), keep_outputs=False, calibration_method=given.calibration_method)
     plan = plan_of(given, Path(given.plan))
     report = cosimulate(plan, given.data, calibrate=given.calibrate, settings=chosen, progress=progress(given))
+    if given.attribute:
+        report = replace(report, document={**report.document, "attribution": attribution_of(given, report, plan)})
     emit_json(report.document, given.json)
     if chosen.log is not None and given.log is None:
         chosen.log.unlink(missing_ok=True)
@@ -46,6 +52,20 @@ def run(arguments: Sequence[str]) -> int:
     refuse_mismatches(report.document)
     refuse_loss(report.document, band)
     return 0
+
+
+def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
+    """Return where the loss of a co-simulation comes from, on at most so many of its samples."""
+    from ..cosim.cosimulate import dataset_for, with_formats
+    from ..cosim.metrics import metric_of
+    from ..study.attribution import attribute
+    from ..study.trials import Trials
+
+    _, data = with_formats(plan, dataset_for(plan, given.data), given.calibrate, given.calibration_method)
+    data = data.evenly(min(ATTRIBUTED_SAMPLES, given.samples or data.count, data.count))
+    assert report.plan is not None
+    trials = Trials(report.plan, data, metric_of(given.metric, data.task), batch=given.batch, threads=settings(given).threads or 1)
+    return attribute(report.plan, trials)
 
 
 def log_of(given: argparse.Namespace) -> dict[str, Any]:

@@ -65,6 +65,7 @@ offloads[].tensors[].tensor text | offloads[].tensors[].format text | offloads[]
 offloads[].tensors[].zeros count | offloads[].tensors[].saturated count | offloads[].tensors[].underflowed count
 offloads[].tensors[].range[]? number | offloads[].tensors[].largest number | offloads[].tensors[].relative_error? number
 offloads[].tensors[].histogram.first_exponent? number | offloads[].tensors[].histogram.counts[] count
+attribution? object
 first_diverging?.offload text | first_diverging?.relative_error number | first_diverging?.threshold number
 simulator.tier text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
 compared_samples count | warnings[] text | notes[] text
@@ -155,12 +156,32 @@ COMPLETION = "shell text | script text"
 REDUCE = "model.path text | check text | ops_before count | ops_after count | tests count | outcome text | written text"
 SCHEMA = "name text | definition object"
 
+REPAIR = """
+model.sha256 text | targets[] text | metric text | lower_is_better flag | within text
+samples.search count | samples.verify count | reference.search number | reference.verify number
+before object | holds_already flag | culprit? object | attribution object
+proposals[].what text | proposals[].kind text | proposals[].added_bits count
+proposals[].changes[].offload text | proposals[].changes[].tensor text | proposals[].changes[].field text
+proposals[].changes[].before any | proposals[].changes[].after any
+proposals[].parameters[].target text | proposals[].parameters[].parameter text | proposals[].parameters[].value text
+proposals[].search object | proposals[].verify? object
+front[] text | chosen? text
+"""
+SWEEP = """
+model.path text | model.sha256 text | metric text | lower_is_better flag | samples count | data.source text | data.sha256 text
+over[].name text | over[].values[] text | reference.value? number
+points[].at.* text | points[].value? number | points[].difference? number | points[].interval?[]? number
+points[].better? count | points[].worse? count | points[].worst_offload_error number
+points[].counts.*.* count | points[].device_calls.*.* count
+run object
+"""
+
 # the rows of each document by the name in its `schema`
 ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
     "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
-    "diff": DIFF, "advise": ADVISE,
+    "diff": DIFF, "advise": ADVISE, "repair": REPAIR, "sweep": SWEEP,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

@@ -16,12 +16,17 @@ PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": 
 # null where a figure does not exist
 FIGURE = "a number or null"
 CALIBRATED = [{"offload": str, "tensor": str, "method": str, "magnitude": FIGURE, "largest": FIGURE}]
-ERROR = {"id": str, "relative_error": FIGURE, "saturated": FIGURE, "range_in": [FIGURE], "range_out": [FIGURE]}
+LOST = {"loss": FIGURE, "output_error": FIGURE}
+ATTRIBUTION = {
+    "samples": int, "metric": str, "accelerated": LOST, "offloads": [{"id": str, "alone": LOST, "restored": (LOST, None)}],
+    "fields": [{"offload": str, "tensor": str, "field": str, "loss": FIGURE, "output_error": FIGURE}],
+}  # fmt: skip
+ERROR = {"id": str, "relative_error": FIGURE, "cumulative_error": FIGURE, "saturated": FIGURE, "range_in": [FIGURE], "range_out": [FIGURE]}
 REPORT = {
     "model": {"sha256": str}, "targets": [str], "metric": str, "samples": int, "data": {"source": str}, "compared_samples": int,
     "reference": {"value": FIGURE}, "accelerated": {"value": FIGURE}, "offloads": [ERROR], "notes": [str],
     "paired": {"difference": FIGURE, "interval": ([FIGURE], None), "same_predictions": FIGURE},
-    "simulator": {"tier": str, "instructions": int}, "run": {"wall_seconds": FIGURE},
+    "simulator": {"tier": str, "instructions": int}, "run": {"wall_seconds": FIGURE}, "attribution": (ATTRIBUTION, None),
 }  # fmt: skip
 
 

@@ -254,6 +254,7 @@ class _Run:
             },
             "offloads": [_offload(plan, n, statistics, numerics) for n in range(len(plan.offloads))],
             "first_diverging": first_diverging(drift, DIVERGED),
+            "attribution": None,
             "simulator": {
                 "tier": self.s.tier,
                 "audited": sum(x.audited for x in statistics.values()),

@@ -14,6 +14,7 @@ from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
 from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
+from ..ila import Ila
 from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
@@ -49,6 +50,7 @@ class Engine:
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
     compared: int = COMPARED_SAMPLES
+    built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
@@ -58,7 +60,7 @@ class Engine:
                 help="give --calibrate FILE, or --data with more than 32 samples",
             )
         p = self.plan.program
-        self.ilas = {t.name: t.ila() for t in self.plan.targets}
+        self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
         for s in segments(self.plan):
             host = None if s.host is None else HostProgram(s.host, s.host.inputs)
             self.steps.append((s, host))

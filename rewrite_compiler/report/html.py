@@ -94,7 +94,30 @@ def _accuracy(cosim: Mapping[str, Any]) -> str:
         for o in cosim["offloads"]
     ]  # fmt: skip
     compared = f"error of each offload against its meaning, on {counted(cosim['compared_samples'], 'sample')}"
-    return section("Accuracy", total + table(compared, ("offload", "relative error", "", "saturated", "inputs", "results"), rows))
+    errors = table(compared, ("offload", "relative error", "", "saturated", "inputs", "results"), rows)
+    return section("Accuracy", total + errors) + _attribution(cosim.get("attribution"))
+
+
+def _attribution(attribution: Mapping[str, Any] | None) -> str:
+    """Return the picture of where the loss comes from: a bar for each offload alone and restored, and for each change of a format."""
+    if attribution is None:
+        return ""
+    whole = attribution["accelerated"]
+    most = max([t["output_error"] or 0 for t in (whole, *(o["alone"] for o in attribution["offloads"]))]) or 1
+
+    def row(name: str, what: str, trial: Mapping[str, Any]) -> tuple[Cell, ...]:
+        error = trial["output_error"] or 0
+        return text(name), text(what), figure(number(trial["loss"])), figure(_percent(error)), _bar(min(1, error / most))
+
+    rows = [row("all offloads", "on the device", whole)]
+    for o in attribution["offloads"]:
+        rows.append(row(o["id"], "alone on the device", o["alone"]))
+        rows += [] if o["restored"] is None else [row("", "all but it", o["restored"])]
+    rows += [
+        row(f["offload"], f"{f['field']} of {f['tensor']}: {f.get('before')} → {f.get('after')}", f) for f in attribution["fields"]
+    ]  # fmt: skip
+    caption = f"loss of {escape(attribution['metric'])} and relative error of the outputs, on {counted(attribution['samples'], 'sample')}"
+    return section("Where the loss comes from", table(caption, ("offload", "run", "loss", "output error", ""), rows))
 
 
 def _percent(x: float | None) -> str:

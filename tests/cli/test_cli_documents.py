@@ -22,7 +22,7 @@ OFFLOAD = {
 }  # fmt: skip
 COSIM = {
     "schema", "model", "targets", "metric", "lower_is_better", "samples", "data", "calibration", "reference", "accelerated", "paired",
-    "offloads", "first_diverging", "simulator", "compared_samples", "warnings", "notes", "run",
+    "offloads", "first_diverging", "attribution", "simulator", "compared_samples", "warnings", "notes", "run",
 }  # fmt: skip
 NOT_BUILT = ("parts", "certificate", "resident", "cost")
 

@@ -1,0 +1,166 @@
+"""Candidates: what single fields of number formats could be instead, and what each would do to its offload alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..compile import Offload, Plan, float_program
+from ..compile.calibrate import isolated_error
+from ..compile.host import HostProgram
+from ..compile.plan import tensors_of
+from ..data import Dataset
+from ..errors import FlexmatchError
+from ..ila import Ila
+from ..ir.program import Data, Value
+from ..lang.arith import ROUNDINGS
+from ..lang.formats import Fixed, Format
+
+KEPT_SAMPLES = 4
+PROMISING = 2  # changes of a field that are tried on the simulator
+STEPS = (-3, -2, -1, 1, 2, 3)  # of a binary point or an exponent bias
+SHIFTED = ("fraction", "bias")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field of the format of one tensor of an offload: before and after, all formats after it, and its isolated error."""
+
+    offload: str
+    tensor: str
+    field: str
+    before: int | str
+    after: int | str
+    formats: Mapping[str, Format]
+    is_joint: bool = False  # results move along
+    error: float = 0.0
+
+    def document(self) -> dict[str, Any]:
+        """Return what a report says."""
+        return {"offload": self.offload, "tensor": self.tensor, "field": self.field, "before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A float run of some samples: the values of all tensors of the offloads, on which changes are tried in isolation."""
+
+    plan: Plan
+    kept: Mapping[Value, Data]
+    ilas: dict[str, Ila] = field(default_factory=dict)
+    done: dict[str, tuple[float, list[Change]]] = field(default_factory=dict)
+
+    def usual(self, o: Offload) -> dict[str, Format]:
+        """Return the formats that calibration on these samples would choose."""
+        return o.mapping.formats_for({n: float(np.max(np.abs(x), initial=0)) for n, x in self._values(o).items()})
+
+    def _values(self, o: Offload) -> dict[str, Data]:
+        p = self.plan.program
+        return {n: p.constants[v] if v in p.constants else self.kept[v] for n, v in tensors_of(o).items()}
+
+    def error(self, o: Offload, formats: Mapping[str, Format]) -> float:
+        """Return the relative error of an offload's first result with these formats; infinite where they cannot be."""
+        if o.target.name not in self.ilas:
+            self.ilas[o.target.name] = o.target.ila()
+        try:
+            return float(isolated_error(self.plan.program, replace(o, formats=formats), self.kept, self.ilas[o.target.name]) ** 0.5)
+        except (FlexmatchError, ValueError, OverflowError):
+            return float("inf")
+
+    def tried(self, o: Offload) -> tuple[float, list[Change]]:
+        """Return an offload's isolated error, and changes that lessen it: the best one of every field, the best first."""
+        if o.id not in self.done:
+            now = self.error(o, o.formats)
+            best: dict[tuple[str, str], Change] = {}
+            for change in self._promising(o):
+                one = replace(change, error=self.error(o, change.formats))
+                key = (one.tensor, one.field)
+                if one.error < min(now, best[key].error if key in best else now):
+                    best[key] = one
+            self.done[o.id] = now, sorted(best.values(), key=lambda c: c.error)
+        return self.done[o.id]
+
+    def _promising(self, o: Offload) -> Iterator[Change]:
+        """Yield the changes that are worth a run: back to the usual value, and those under which a tensor is held best."""
+        usual, values = self.usual(o), self._values(o)
+        groups: dict[tuple[str, str, bool], list[tuple[float, Change]]] = {}
+        for c in changes(o, usual):
+            if c.after == usual[c.tensor].parameters.get(c.field):
+                yield c
+                continue
+            held = _held(c.formats[c.tensor], values[c.tensor])
+            groups.setdefault((c.tensor, c.field, c.is_joint), []).append((held, c))
+        for (tensor, *_), group in groups.items():
+            now = _held(o.formats[tensor], values[tensor])
+            group.sort(key=lambda item: item[0])
+            yield from (c for held, c in group[:PROMISING] if held < now)
+
+
+def _held(f: Format, x: Data) -> float:
+    """Return the squared error of a tensor in a format; infinite where the format cannot hold it."""
+    try:
+        return float(np.sum((f.values_of(f.codes_of(x)) - x) ** 2))
+    except (FlexmatchError, ValueError, OverflowError):
+        return float("inf")
+
+
+def bench(plan: Plan, data: Dataset) -> Bench:
+    """Run the first samples in float and keep the values of all tensors of the offloads."""
+    p = float_program(plan)
+    first = data.take(np.arange(min(KEPT_SAMPLES, data.count)))
+    inputs = first.inputs
+    wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
+    moving = sorted(wanted - p.constants.keys() - set(p.inputs))
+    kept = {v: inputs[p.names[v]] for v in p.inputs if v in wanted}
+    if moving:
+        host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs)
+        kept.update(host.one_by_one({v: inputs[p.names[v]] for v in p.inputs}, first.count))
+    return Bench(plan, kept)
+
+
+def changes(o: Offload, usual: Mapping[str, Format]) -> Iterator[Change]:
+    """Yield every change of one field: what calibration would choose, other roundings, and nearby binary points and biases.
+
+    A binary point may move alone, or together with that of the results, where the device's arithmetic shifts them along.
+    """
+    for name, f in o.formats.items():
+        if name in o.mapping.derived:
+            continue
+        for key, before in f.parameters.items():
+            for after in _near(key, before, usual[name].parameters.get(key, before)):
+                made = _made(f, key, after)
+                if made is None:
+                    continue
+                formats = o.mapping.with_format(o.formats, name, made)
+                yield Change(o.id, name, key, before, after, formats)
+                if key == "fraction" and isinstance(before, int) and isinstance(after, int):
+                    yield Change(o.id, name, key, before, after, _moved(o, formats, name, after - before), is_joint=True)
+
+
+def _near(field: str, before: int | str, usual: int | str) -> list[int | str]:
+    found: list[int | str] = [usual]
+    if field == "rounding":
+        found += [*ROUNDINGS, "half_away", "truncate"]
+    elif field in SHIFTED and isinstance(before, int):
+        found += [before + step for step in STEPS]
+    return [v for v in dict.fromkeys(found) if v != before]
+
+
+def _made(f: Format, field: str, value: int | str) -> Format | None:
+    """Return a format with another field, None where there is none."""
+    try:
+        return replace(f, **{field: value})  # type: ignore[arg-type]
+    except FlexmatchError:
+        return None
+
+
+def _moved(o: Offload, formats: Mapping[str, Format], name: str, step: int) -> dict[str, Format]:
+    """Return formats with the binary points of the results moved like that of an operand."""
+    found = dict(formats)
+    for result in o.mapping.axes.results:
+        f = found[result]
+        if result != name and result not in o.mapping.derived and isinstance(f, Fixed):
+            found[result] = replace(f, fraction=f.fraction + step)
+    return found

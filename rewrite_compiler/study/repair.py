@@ -1,0 +1,231 @@
+"""Repair: the smallest changes of number formats, or of a target's parameters, that bring an application's accuracy back.
+
+Changes are searched on one half of the samples and judged on the other. A change costs the bits it adds to stored values;
+another rounding or binary point adds none. What is smallest: fewest added bits, then fewest fields, then least loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..compile import Options, Plan, calibrated, compile_model
+from ..cosim.band import Band
+from ..cosim.metrics import Metric
+from ..data import Dataset
+from ..errors import FlexmatchError, UsageError
+from ..lang.formats import Format
+from ..target import Target
+from .attribution import attribute
+from .candidates import Bench, Change, bench
+from .trials import Trial, Trials, with_formats_of
+
+LEAST_SAMPLES = 8
+NO_OPTIONS = Options()
+JUDGED_FIELDS = 4  # fields of all offloads of an operation that are judged by the whole application
+Formats = Mapping[str, Mapping[str, Format]]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One way to change the design: what it is, its plan, the changes it makes, the parameters it sets, the bits it adds."""
+
+    kind: str  # rounding, binary point, format, several, parameter
+    what: str
+    plan: Plan
+    changes: tuple[Change, ...] = ()
+    parameters: tuple[tuple[str, str, str], ...] = ()  # target, parameter, value
+    added_bits: int = 0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A proposal and what it does on the samples of the search and on the others."""
+
+    proposal: Proposal
+    search: Trial
+    verify: Trial | None = None
+
+
+@dataclass(frozen=True)
+class Repair:
+    """The document of a repair, and the plan of the change that was chosen, if one was."""
+
+    document: Mapping[str, Any]
+    plan: Plan | None
+
+
+def repair(
+    plan: Plan, data: Dataset, metric: Metric, band: Band, *, options: Options = NO_OPTIONS, batch: int = 32, threads: int = 1
+) -> Repair:
+    """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with."""
+    if data.count < LEAST_SAMPLES:
+        raise UsageError("F203", f"Repair needs at least {LEAST_SAMPLES} samples, not {data.count}", place=data.place)
+    halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
+    search, verify = (Trials(plan, half, metric, batch=batch, threads=threads) for half in halves)
+    before = Judged(Proposal("none", "as it is", plan), search.run(plan), verify.run(plan))
+    table = bench(plan, halves[0])
+    guilt = attribute(plan, search, table)
+    judged = [Judged(p, search.run(p.plan)) for p in _proposals(plan, table, guilt, options, data)]
+    judged += [Judged(p, search.run(p.plan)) for p in _combined(plan, judged)]
+    front = _front([before, *judged])
+    judged = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in judged]
+    good = [j for j in judged if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
+    holds = before.verify is not None and _holds(before.search, search, band) and _holds(before.verify, verify, band)
+    chosen = None if holds or not good else min(good, key=_price)
+    document = {
+        "schema": "flexmatch.repair/1", "model": {"sha256": plan.model["sha256"]}, "targets": [t.name for t in plan.targets],
+        "metric": metric.name, "lower_is_better": metric.lower_is_better, "within": band.text,
+        "samples": {"search": halves[0].count, "verify": halves[1].count}, "reference": {"search": search.value, "verify": verify.value},
+        "before": _document(before, search, verify, band), "holds_already": holds, "culprit": guilt["culprit"], "attribution": guilt,
+        "proposals": [_document(j, search, verify, band) for j in sorted(judged, key=_price)],
+        "front": [j.proposal.what for j in front],
+        "chosen": None if chosen is None else chosen.proposal.what,
+    }  # fmt: skip
+    return Repair(document, None if chosen is None else chosen.proposal.plan)
+
+
+def _holds(trial: Trial, trials: Trials, band: Band) -> bool:
+    return band.holds(trial.loss, trials.value)
+
+
+def _price(j: Judged) -> tuple[float, ...]:
+    """What a change costs, then what it loses."""
+    p = j.proposal
+    fields = len({(c.tensor, c.field) for c in p.changes}) + len(p.parameters)
+    return p.added_bits, fields, len(p.changes), j.search.loss, j.search.error
+
+
+def _front(judged: Iterable[Judged]) -> list[Judged]:
+    """Return the proposals that no other beats in bits and loss, by bits."""
+    found: list[Judged] = []
+    for j in sorted(judged, key=lambda j: (j.proposal.added_bits, j.search.loss, j.search.error, len(j.proposal.changes))):
+        if not found or (j.search.loss, j.search.error) < (found[-1].search.loss, found[-1].search.error):
+            found = [*(f for f in found if f.proposal.added_bits < j.proposal.added_bits), j]
+    return found
+
+
+# -- what can be changed
+
+
+def _proposals(plan: Plan, table: Bench, guilt: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
+    """Return single fields of single offloads, fields of all offloads of an operation, and other values of target parameters."""
+    tried = {o.id: table.tried(o) for o in plan.offloads}
+    single = []
+    for row in guilt["fields"]:
+        match = next((c for c in tried[row["offload"]][1] if c.document() == {k: row[k] for k in c.document()}), None)
+        if match is not None:
+            single.append(_of_changes(_kind(match), plan, (match,)))
+    return [*single, *_of_operations(plan, tried), *_of_parameters(plan, options, data)]
+
+
+def _of_operations(plan: Plan, tried: Mapping[str, tuple[float, list[Change]]]) -> list[Proposal]:
+    """Return one field of one tensor, in all offloads of an operation that gain by it, the best value for each of them."""
+    groups: dict[tuple[str, str, str], list[tuple[float, Change]]] = {}
+    for o in plan.offloads:
+        now, found = tried[o.id]
+        for c in found:
+            groups.setdefault((f"{o.target.name}.{o.mapping.operation}", c.tensor, c.field), []).append((1 - c.error / now, c))
+    ranked = sorted(groups.values(), key=lambda g: -sum(gain for gain, _ in g))
+    return [_of_changes(_kind(g[0][1]), plan, tuple(c for _, c in g)) for g in ranked[:JUDGED_FIELDS] if len(g) > 1]
+
+
+def _kind(change: Change) -> str:
+    return {"rounding": "rounding", "fraction": "binary point", "bias": "binary point"}.get(change.field, "format")
+
+
+def _of_changes(kind: str, plan: Plan, every: tuple[Change, ...]) -> Proposal:
+    formats: Formats = {c.offload: c.formats for c in every}
+    bits = sum(max(0, after - before) for _, before, after in _widths(plan, formats))
+    return Proposal(kind, _text(every), with_formats_of(plan, formats), every, (), bits)
+
+
+def _text(every: tuple[Change, ...]) -> str:
+    first = every[0]
+    values = sorted({f"{c.before} → {c.after}" for c in every})
+    where = first.offload if len(every) == 1 else f"{len(every)} offloads"
+    return f"{first.field} of {first.tensor} of {where}: {', '.join(values)}"
+
+
+def _widths(plan: Plan, formats: Formats) -> set[tuple[str, int, int]]:
+    """Return the widths of every tensor of every operation, before and after."""
+    found = set()
+    for o in plan.offloads:
+        for name, f in formats.get(o.id, {}).items():
+            found.add((f"{o.target.name}.{o.mapping.operation}.{name}", o.formats[name].width, f.width))
+    return found
+
+
+def _of_parameters(plan: Plan, options: Options, data: Dataset) -> list[Proposal]:
+    """Return the plan for every other value of every parameter of its targets, compiled and calibrated again."""
+    made = []
+    for target in plan.targets:
+        for name, values in target.parameters.items():
+            for value in values:
+                if value != target.values[name]:
+                    other = _with_parameter(plan, target, name, value, options, data)
+                    made += [] if other is None else [other]
+    return made
+
+
+def _with_parameter(plan: Plan, target: Target, name: str, value: str, options: Options, data: Dataset) -> Proposal | None:
+    targets = [t.configured({name: value}) if t is target else t for t in plan.targets]
+    try:
+        made = compile_model(plan.model["path"], targets, options)
+    except FlexmatchError:
+        return None
+    first = data.take(np.arange(min(32, data.count)))
+    made = calibrated(made, first.inputs, f"the first {first.count} samples")
+    widths = {(role, after) for role, _, after in _widths(made, {o.id: o.formats for o in made.offloads})}
+    before = {role: width for role, width, _ in _widths(plan, {o.id: o.formats for o in plan.offloads})}
+    added = sum(max(0, after - before.get(role, after)) for role, after in widths)
+    return Proposal("parameter", f"{target.name} {name} = {value}", made, (), ((target.name, name, value),), added)
+
+
+def _combined(plan: Plan, judged: list[Judged]) -> list[Proposal]:
+    """Return the best rounding of all offloads together with each other change without added bits, where they do not meet."""
+    free = [j for j in judged if j.proposal.changes and not j.proposal.added_bits]
+    if not free:
+        return []
+    best = min(free, key=lambda j: (j.search.loss, j.search.error)).proposal
+    made = []
+    for j in free:
+        both = _merged(plan, best, j.proposal)
+        if both is not None:
+            made.append(both)
+    return made[:JUDGED_FIELDS]
+
+
+def _merged(plan: Plan, one: Proposal, other: Proposal) -> Proposal | None:
+    """Return two proposals in one; None when they change the same field."""
+    fields = [{(c.offload, c.tensor, c.field) for c in p.changes} for p in (one, other)]
+    if one is other or fields[0] & fields[1]:
+        return None
+    formats = {o.id: dict(o.formats) for o in plan.offloads}
+    for c in (*one.changes, *other.changes):
+        o = next(o for o in plan.offloads if o.id == c.offload)
+        for name, f in c.formats.items():
+            changed = {k: v for k, v in f.parameters.items() if v != o.formats[name].parameters.get(k)}
+            formats[c.offload][name] = replace(formats[c.offload][name], **changed)
+    whole = with_formats_of(plan, formats)
+    return Proposal("several", f"{one.what}; {other.what}", whole, (*one.changes, *other.changes), (), one.added_bits + other.added_bits)
+
+
+def _document(j: Judged, search: Trials, verify: Trials, band: Band) -> dict[str, Any]:
+    p = j.proposal
+    return {
+        "what": p.what, "kind": p.kind, "added_bits": p.added_bits, "changes": [c.document() for c in p.changes],
+        "parameters": [{"target": t, "parameter": n, "value": v} for t, n, v in p.parameters],
+        "search": _figures(j.search, search, band), "verify": None if j.verify is None else _figures(j.verify, verify, band),
+    }  # fmt: skip
+
+
+def _figures(trial: Trial, trials: Trials, band: Band) -> dict[str, Any]:
+    pairs = trials.compared(trial)
+    return {
+        "value": trial.value, "loss": trial.loss, "output_error": trial.error, "interval": pairs.interval, "better": pairs.better,
+        "worse": pairs.worse, "within": _holds(trial, trials, band),
+    }  # fmt: skip

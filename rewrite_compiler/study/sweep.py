@@ -1,0 +1,103 @@
+"""Sweep: one application over the values of its targets' parameters and over calibration methods, as one table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..compile import Options, compile_model
+from ..compile.ranges import METHODS
+from ..cosim import Settings, cosimulate
+from ..errors import UsageError
+from ..target import Target
+
+METHOD = "calibration-method"
+NO_OPTIONS, USUAL = Options(), Settings()
+MOST_POINTS = 256
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a sweep varies, `TARGET.PARAMETER` or `calibration-method`, and its values."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
+    """Read NAME=VALUE,…; a name alone has all its values; without any text every parameter of every target is varied."""
+    known = {f"{t.name}.{name}": values for t in targets for name, values in t.parameters.items()}
+    known[METHOD] = METHODS
+    found = [_axis(text, known) for text in texts or [name for name in known if name != METHOD]]
+    doubled = next((a.name for a in found if [b.name for b in found].count(a.name) > 1), None)
+    if doubled is not None:
+        raise UsageError("F203", f"--over names {doubled} twice")
+    if not found:
+        raise UsageError("F203", "there is nothing to sweep over: the accelerator has no parameters", help=f"--over {METHOD} works for all")
+    points = 1
+    for a in found:
+        points *= len(a.values)
+    if points > MOST_POINTS:
+        raise UsageError("F203", f"a sweep must have at most {MOST_POINTS} points, not {points}", help="name fewer values with --over")
+    return found
+
+
+def _axis(text: str, known: Mapping[str, tuple[str, ...]]) -> Axis:
+    name, has_values, listed = text.partition("=")
+    if name not in known:
+        raise UsageError("F203", f'--over must name a parameter, not "{name}"', help=f"known: {', '.join(known)}")
+    values = tuple(v.strip() for v in listed.split(",")) if has_values else known[name]
+    wrong = next((v for v in values if v not in known[name]), None)
+    if wrong is not None:
+        raise UsageError("F203", f'{name} must be one of {", ".join(known[name])}, not "{wrong}"')
+    return Axis(name, tuple(dict.fromkeys(values)))
+
+
+def points(axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
+    """Yield every combination of values."""
+    for values in itertools.product(*(a.values for a in axes)):
+        yield dict(zip((a.name for a in axes), values, strict=True))
+
+
+def sweep(
+    model: Path, targets: Sequence[Target], data: Path, axes: Sequence[Axis], *, calibrate: Path | None = None,
+    options: Options = NO_OPTIONS, settings: Settings = USUAL, progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Compile, calibrate and co-simulate at every point; the document has one row each."""
+    every = list(points(axes))
+    rows = []
+    for n, point in enumerate(every, 1):
+        rows.append(_row(model, targets, data, point, calibrate, options, settings))
+        if progress is not None:
+            progress(n, len(every))
+    head = rows[0]["report"]
+    return {
+        "schema": "flexmatch.sweep/1", "model": head["model"], "metric": head["metric"], "lower_is_better": head["lower_is_better"],
+        "samples": head["samples"], "data": head["data"], "over": [{"name": a.name, "values": list(a.values)} for a in axes],
+        "reference": head["reference"], "points": [_document(row) for row in rows],
+        "run": {"points": [row["report"]["run"] for row in rows]},
+    }  # fmt: skip
+
+
+def _row(
+    model: Path, targets: Sequence[Target], data: Path, point: Mapping[str, str], calibrate: Path | None, options: Options,
+    settings: Settings,
+) -> dict[str, Any]:  # fmt: skip
+    chosen = [t.configured({k.partition(".")[2]: v for k, v in point.items() if k.partition(".")[0] == t.name}) for t in targets]
+    s = replace(settings, calibration_method=point.get(METHOD, settings.calibration_method), keep_outputs=False)
+    plan = compile_model(model, chosen, options)
+    report = cosimulate(plan, data, calibrate=calibrate, settings=s).document
+    return {"point": point, "report": report, "counts": plan.counts, "device_calls": plan.device_calls}
+
+
+def _document(row: Mapping[str, Any]) -> dict[str, Any]:
+    report = row["report"]
+    worst = max((o["relative_error"] or 0.0 for o in report["offloads"]), default=0.0)
+    return {
+        "at": dict(row["point"]), "value": report["accelerated"]["value"], "difference": report["paired"]["difference"],
+        "interval": report["paired"]["interval"], "better": report["paired"]["better"], "worse": report["paired"]["worse"],
+        "worst_offload_error": worst, "counts": row["counts"], "device_calls": row["device_calls"],
+    }  # fmt: skip
