@@ -123,7 +123,11 @@ def _within(seconds: float, name: str) -> Iterator[Any]:
 
     options = onnxruntime.RunOptions()
     options.log_severity_level = FATAL
-    late = threading.Timer(seconds, lambda: setattr(options, "terminate", True))
+
+    def end() -> None:
+        options.terminate = True
+
+    late = threading.Timer(seconds, end)
     late.daemon = True
     late.start()
     try:
