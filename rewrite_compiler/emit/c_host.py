@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..errors import FlexmatchError, InputError
 from ..ir.program import Node, Program, Value
 from ..lang.binders import Leaf
-from ..lang.c import Printed, Tables, print_c
+from ..lang.c import Printed, Style, Tables, print_c
 from ..lang.loops import lower_array
 
 REAL = (None, None)
@@ -36,7 +36,7 @@ def operations_of(p: Program, node: Node, tables: Tables, prefix: str) -> list[O
         arrays = meaning if isinstance(meaning, tuple) else (meaning,)
         found = []
         for n, (a, result) in enumerate(zip(arrays, node.outputs, strict=True)):
-            function = print_c(lower_array(a), f"{prefix}_{n}", tables, real="float")
+            function = print_c(lower_array(a), f"{prefix}_{n}", tables, Style(real="float", heap=False))
             known = {leaf: v for v, leaf in leaves.items()}
             found.append(Operation(function, tuple(known.get(leaf, result) for leaf in function.memories)))
     except FlexmatchError as refusal:

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..ila import Ila
 from ..ila.trace import Commands
 from ..lang.binders import Leaf, array
-from ..lang.c import Tables, c_array, c_type, print_c
+from ..lang.c import Style, Tables, c_array, c_type, print_c
 from ..lang.formats import IEEE, Format
 from ..lang.loops import lower_array
 from ..lang.named import Data
@@ -34,7 +34,6 @@ class Unit:
     data: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     formats: dict[tuple[Format, str], str] = field(default_factory=dict)
-    allocates: bool = False
     count: int = 0
 
     def fresh(self, prefix: str) -> str:
@@ -50,7 +49,7 @@ class Unit:
             name = self.formats[f, way] = f"{way}{len(self.formats)}"
             x = Leaf((), REAL, True, "x") if way == "encode" else Leaf((), f.codes, False, "x")
             made = print_c(lower_array(array(lambda: f.encode(x[()]) if way == "encode" else f.decode(x[()]), ())), f"{name}_term",
-                           self.tables, unbounded=True)  # fmt: skip
+                           self.tables, Style(unbounded=True, heap=False))  # fmt: skip
             code = c_type(f.codes, False)
             given, got = ("double", code) if way == "encode" else (code, "double")
             order = ", ".join("&x" if leaf is x else "&y" for leaf in made.memories)

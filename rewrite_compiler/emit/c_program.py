@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..ila import Ila
 from ..ir.program import Program, Value
 from ..lang.c import c_array
-from ..lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
+from ..lang.c_runtime import PRELUDE, RUNTIME
 from .board import MMIO, bus_declarations
 from .c_host import operations_of
 from .c_offload import Unit, offload_function
@@ -44,7 +44,6 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
         for node in segment.host.nodes if segment.host is not None else ():
             for n, step in enumerate(operations_of(p, node, unit.tables, f"op{node.outputs[0]}")):
                 unit.functions.append(step.function.text)
-                unit.allocates |= step.function.allocates
                 calls.append(_checked(f"{step.function.name}({', '.join(['&s', *(place[v] for v in step.values)])})"))
                 made.add(node.outputs[n])
         for o in segment.offloads:
@@ -59,7 +58,7 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
         "name": name, "guard": f"{name.upper()}_H", "model": _plain(p.name),
         "inputs": _members(p, names, p.inputs, "const float"), "outputs": _members(p, names, p.outputs, "float"),
         "bus_header": "\n".join(bus_declarations(t, ilas[t], _bus_name(plan, t)) for t in used),
-        "prelude": PRELUDE, "runtime": RUNTIME, "scratch": SCRATCH if unit.allocates else "", "tables": "".join(unit.tables.texts),
+        "prelude": PRELUDE, "runtime": RUNTIME, "tables": "".join(unit.tables.texts),
         "filling": unit.tables.filling, "moves": _moves(plan, ilas, used), "data": "\n".join(unit.data), "values": "\n".join(values),
         "functions": "\n".join(unit.functions), "calls": "\n".join(f"    {c}" for c in calls), "copies": "\n".join(copies),
     }  # fmt: skip

@@ -37,7 +37,6 @@ SOURCE = """\
 #include "@name@.h"
 @prelude@
 @runtime@
-@scratch@
 @tables@
 @filling@
 @moves@

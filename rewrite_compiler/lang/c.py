@@ -87,20 +87,33 @@ class Printed:
     target: str = ""  # the table that it fills
 
 
-def print_c(routine: Routine, name: str, tables: Tables, *, real: str = "double", first_raise: int = 1, unbounded: bool = False) -> Printed:
+@dataclass(frozen=True)
+class Style:
+    """How code is printed.
+
+    With `unbounded`, integers without a known range (a real rounded down) are words too: the caller knows that they fit.
+    Without `heap`, large local arrays are static, so only one call runs at a time.
+    """
+
+    real: str = "double"
+    unbounded: bool = False
+    heap: bool = True
+
+
+def print_c(routine: Routine, name: str, tables: Tables, style: Style | None = None, *, first_raise: int = 1) -> Printed:
     """Return a routine as `static int name(fm_scratch *s, …)`: one pointer for each memory, and its length where that is not fixed.
 
-    The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`. With `unbounded`,
-    integers without a known range (a real rounded down) are words too: the caller knows that they fit.
+    The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`.
     """
+    style = style or Style()
     kept = trimmed(routine)
-    printer = _Printer(kept, tables, real, first_raise, unbounded)
+    printer = _Printer(kept, tables, style, first_raise)
     printer.block(kept.body, 1)
     parameters = ["fm_scratch *s"]
     for n, leaf in kept.memories.items():
         used = n in printer.used
         const = "" if n in printer.written else "const "
-        parameters.append(f"{const}{c_type(leaf.interval, leaf.real, real)} *{n}")
+        parameters.append(f"{const}{c_type(leaf.interval, leaf.real, style.real)} *{n}")
         printer.lines += [] if used else [f"    (void){n};"]
         if static_size(leaf) is None:
             parameters.append(f"int64_t {n}_size")
@@ -155,8 +168,8 @@ def _integer(n: int) -> str:
 
 
 class _Printer:
-    def __init__(self, routine: Routine, tables: Tables, real: str, first_raise: int, unbounded: bool) -> None:
-        self.unbounded = unbounded
+    def __init__(self, routine: Routine, tables: Tables, style: Style, first_raise: int) -> None:
+        self.style, real = style, style.real
         self.tables = {name: tables.name_of(t) for name, t in routine.tables.items()}
         self.sizes: dict[str, str] = {}
         self.static: dict[str, int | None] = {}
@@ -192,7 +205,7 @@ class _Printer:
             self.line(f"fm_drop(s, {mark});", depth)
 
     def is_small(self, s: Allocate) -> bool:
-        return s.size.op == "const" and int(s.size.data) <= ON_STACK
+        return s.size.op == "const" and (int(s.size.data) <= ON_STACK or not self.style.heap)
 
     def kind(self, real: bool) -> str:
         return self.real if real else "int64_t"
@@ -209,9 +222,11 @@ class _Printer:
 
     def allocate(self, s: Allocate, depth: int) -> None:
         kind = self.kinds[s.name] = c_type(s.interval, s.real, self.real)
+        if s.size.op != "const" and not self.style.heap:
+            raise NoC("a local array of varying size has no C form without a heap")
         if self.is_small(s):
             size = max(1, int(s.size.data))
-            self.line(f"{kind} {s.name}[{size}];", depth)
+            self.line(f"{'static ' if size > ON_STACK else ''}{kind} {s.name}[{size}];", depth)
             self.static[s.name], self.sizes[s.name] = int(s.size.data), str(int(s.size.data))
             return
         self.allocates = True
@@ -253,7 +268,7 @@ class _Printer:
 
     def within(self, interval: iv.Interval, real: bool, what: str) -> None:
         """Refuse an integer that a word may not hold."""
-        if real or iv.inside(interval, WORD) or (self.unbounded and None in interval):
+        if real or iv.inside(interval, WORD) or (self.style.unbounded and None in interval):
             return
         raise NoC(f"{what} takes values in {interval}, more than a word of 64 bits holds")
 

@@ -35,7 +35,7 @@ from rewrite_compiler.lang import (
     select,
 )
 from rewrite_compiler.lang.binders import fold, static_shape
-from rewrite_compiler.lang.c import NoC, Printed, Tables, print_c
+from rewrite_compiler.lang.c import NoC, Printed, Style, Tables, print_c
 from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
 from rewrite_compiler.lang.loops import lower_array, lower_step
 from rewrite_compiler.lang.named import Data, storage_dtype
@@ -123,7 +123,7 @@ def test_loops_that_alias(tmp_path: Path) -> None:
 def evaluated(terms: Sequence[Array], folder: Path, given: dict[Leaf, Data], real: str = "double") -> list[Data]:
     """Return what array terms give in C."""
     tables = Tables()
-    printed = [print_c(lower_array(t), f"f{n}", tables, real=real, unbounded=True) for n, t in enumerate(terms)]
+    printed = [print_c(lower_array(t), f"f{n}", tables, Style(real, unbounded=True)) for n, t in enumerate(terms)]
     library = Library(printed, tables, folder)
     found = []
     for t, f in zip(terms, printed, strict=True):
@@ -155,7 +155,7 @@ def test_formats_encode_and_decode_as_the_tables_do(tmp_path: Path) -> None:
     for n, f in enumerate(formats):
         folder = tmp_path / str(n)  # a library is loaded once a path
         folder.mkdir()
-        codes = f.codes_of(values).astype(np.int64)
+        codes = f.codes_of(values[np.abs(values) <= float(f.largest)]).astype(np.int64)  # terms have no infinity
         c = Leaf((len(codes),), f.codes, False, "c")
         (back,) = evaluated([array(lambda i, f=f, c=c: f.decode(c[i]), len(codes))], folder, {c: codes.astype(storage_dtype(f.codes))})
         assert np.array_equal(back, f.values_of(codes)), f
@@ -214,3 +214,13 @@ def test_what_has_no_c_form_is_said(term: Array, sentence: str) -> None:
     with pytest.raises(SpecError) as caught:
         print_c(lower_array(term), "f", Tables())
     assert re.fullmatch(sentence, caught.value.problem.sentence)
+
+
+def test_large_arrays_are_static_without_a_heap() -> None:
+    x = Leaf((3000,), REAL, True, "x")
+    running = array(lambda i: reduce_sum(lambda k: x[(i + k) % 3000], 3), 3000)
+    twice = lower_array(array(lambda i: reduce_sum(lambda k: running[(i * 7 + k) % 3000], 2), 5))
+    without, usual = (print_c(twice, "f", Tables(), Style("float", heap=heap)).text for heap in (False, True))
+    assert re.search(r"static float a\d+\[3000\]", without)
+    assert "fm_new" not in without
+    assert "fm_new" in usual
