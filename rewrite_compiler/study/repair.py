@@ -209,7 +209,7 @@ def _merged(plan: Plan, one: Proposal, other: Proposal) -> Proposal | None:
         o = next(o for o in plan.offloads if o.id == c.offload)
         for name, f in c.formats.items():
             changed = {k: v for k, v in f.parameters.items() if v != o.formats[name].parameters.get(k)}
-            formats[c.offload][name] = replace(formats[c.offload][name], **changed)
+            formats[c.offload][name] = replace(formats[c.offload][name], **changed)  # type: ignore[arg-type]
     whole = with_formats_of(plan, formats)
     return Proposal("several", f"{one.what}; {other.what}", whole, (*one.changes, *other.changes), (), one.added_bits + other.added_bits)
 

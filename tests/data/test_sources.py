@@ -300,7 +300,7 @@ def test_bad_test_data_are_named(tmp_path: Path) -> None:
         (numpy_helper.from_array(normal(1, 3), "a").SerializeToString(),
          f"{file}: error[C100]: input_0.pb must be float32[1, 2], as in the first test data set, not float32[1, 3]"),
         (b"hello", f"{file}: error[C100]: the file is not a tensor of ONNX"),
-        (b"", f"{file}: error[C100]: the file is not a tensor of ONNX"),
+        (b"", f"{file}: error[F102]: the file is empty"),
         (None, f"{file.parent}: error[C100]: the test data set must have input_0.pb"),
     ):  # fmt: skip
         file.unlink() if content is None else file.write_bytes(content)

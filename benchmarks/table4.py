@@ -1,0 +1,158 @@
+"""Whole applications on accelerators before and after numerics tuning: accuracy and time of a sample, as in the paper's Table 4.
+
+Every row is one design on one application. "as designed" is the first design with its own host conversion; the other rows
+change one thing: how the host rounds weights (no bit of hardware), how formats are calibrated, or the revision of the design.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from record import ROOT, Row, finish, options
+
+import rewrite_compiler as flexmatch
+from rewrite_compiler.compile import Options, Plan
+from rewrite_compiler.study.trials import with_formats_of
+
+SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models"
+NEAREST = "half_even"
+
+
+@dataclass(frozen=True)
+class Application:
+    """A model with its data, and the seconds that the paper gives for one sample on each platform."""
+
+    name: str
+    model: str
+    data: str
+    calibration: str = ""
+    samples: int = 0  # 0: all
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Accelerators, how the model is matched, and what is tuned; `paper_seconds` is the paper's time of a sample, where it gives one."""
+
+    platform: str
+    tuning: str
+    accel: tuple[str, ...]
+    exact: bool = False
+    nearest: bool = False
+    method: str = ""
+    paper_seconds: float | None = None
+
+
+RESNET = Application(
+    "ResNet-20", "trained/resnet20_ts17.onnx", "trained/resnet20_ts17.cifar10_test_600.toml", "trained/resnet20_ts17.calibration.toml"
+)
+MOBILENET = Application(
+    "MobileNet-V2", "trained/mbv2_cifar10_float.onnx", "trained/mbv2_cifar10_float.cifar10_test_600.toml",
+    "trained/mbv2_cifar10_float.calibration.toml",
+)  # fmt: skip
+IMAGENET = Application(
+    "MobileNet-V2 ImageNet", "trained/mobilenetv2-12-float.onnx", "trained/mobilenetv2-12-float.imagenet_sample_50.toml", "", 18,
+    "indicative: 18 images, 32 more for calibration",
+)  # fmt: skip
+WLM = Application("LSTM-WLM", "wlm/wlm_h128_lstm_dyn18.onnx", "wlm/wlm_h128_lstm_dyn18.toml", "", 100)
+
+AS_DESIGNED, TUNED = "as designed", "formats by least squared error"
+HLSCNN = (
+    Design("HLSCNN", AS_DESIGNED, ("hlscnn:revision=ext8",), paper_seconds=423),
+    Design("HLSCNN", "weights rounded to nearest, 8 bits", ("hlscnn:revision=ext8",), nearest=True),
+    Design("HLSCNN", "16-bit weights (the paper's repair)", ("hlscnn:revision=ext16",), paper_seconds=423),
+)
+BOTH = (
+    Design("FlexASR + HLSCNN", AS_DESIGNED, ("flexasr", "hlscnn:revision=ext8")),
+    Design("FlexASR + HLSCNN", "weights rounded to nearest, 8 bits", ("flexasr", "hlscnn:revision=ext8"), nearest=True),
+    Design("FlexASR + HLSCNN", "16-bit weights (the paper's repair)", ("flexasr", "hlscnn:revision=ext16")),
+)
+FLEXASR = (
+    Design("FlexASR, classifier only", AS_DESIGNED, ("flexasr",), exact=True, paper_seconds=11.6),
+    Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)),
+    Design("FlexASR, all layers", TUNED, ("flexasr",), method="mse"),
+)
+VTA = (Design("VTA", AS_DESIGNED, ("vta",), paper_seconds=1215), Design("VTA", TUNED, ("vta",), method="mse"))
+WLM_DESIGNS = (
+    Design("FlexASR", AS_DESIGNED, ("flexasr",), paper_seconds=22.4),
+    Design("FlexASR", TUNED, ("flexasr",), method="mse"),
+)
+TABLE: Sequence[tuple[Application, tuple[Design, ...]]] = (
+    (WLM, WLM_DESIGNS), (RESNET, (*FLEXASR, *HLSCNN, *BOTH)), (MOBILENET, (*VTA, *FLEXASR[1:], *HLSCNN, *BOTH)),
+    (IMAGENET, (*HLSCNN, VTA[0])),
+)  # fmt: skip
+
+
+def planned(app: Application, design: Design) -> Plan:
+    """Return the calibrated plan; with `nearest`, constants in fixed point are rounded to nearest by the host."""
+    given = SHARED / app.calibration if app.calibration else None
+    plan: Plan = flexmatch.compile(
+        SHARED / app.model, list(design.accel), Options(exact=design.exact), calibrate=given, calibration_method=design.method
+    )
+    if not design.nearest:
+        return plan
+    changed = {}
+    for o in plan.offloads:
+        if "rounding" in o.formats["w"].parameters and o.target.name == "hlscnn":
+            nearest = replace(o.formats["w"], rounding=NEAREST)  # type: ignore[call-arg]
+            changed[o.id] = o.mapping.with_format(o.formats, "w", nearest)
+    return with_formats_of(plan, changed)
+
+
+def measured(app: Application, design: Design, samples: int, threads: int, tier: str) -> Row:
+    """Compile and co-simulate one row."""
+    plan = planned(app, design)
+    wanted = samples or app.samples
+    if app.samples:
+        wanted = min(wanted, app.samples)
+    settings = flexmatch.Settings(samples=wanted, threads=threads, tier=tier, keep_outputs=False, calibration_method=design.method)
+    document = flexmatch.cosimulate(plan, SHARED / app.data, settings=settings).document
+    paired, run = document["paired"], document["run"]
+    counts = {f"{t}.{operation}": n for t, found in plan.counts.items() for operation, n in found.items()}
+    return {
+        "application": app.name, "platform": design.platform, "tuning": design.tuning, "note": app.note,
+        "offloads": ", ".join(f"{n} {operation}" for operation, n in counts.items()),
+        "metric": document["metric"], "samples": document["samples"], "reference": document["reference"]["value"],
+        "accelerated": document["accelerated"]["value"], **{k: paired[k] for k in ("difference", "interval", "better", "worse")},
+        "worst_offload_error": max((o["relative_error"] or 0.0 for o in document["offloads"]), default=0.0),
+        "cpu_seconds_per_sample": run["cpu_seconds_per_sample"],
+        "reference_cpu_seconds_per_sample": run["reference_cpu_seconds_per_sample"], "wall_seconds": run["wall_seconds"],
+        "batch": run["batch"], "threads": run["threads"], "tier": document["simulator"]["tier"],
+        "paper_seconds_per_sample": design.paper_seconds,
+    }  # fmt: skip
+
+
+def line(row: Row) -> str:
+    """Return one row of the table."""
+    paper = "" if row["paper_seconds_per_sample"] is None else f"{row['paper_seconds_per_sample']:g} s"
+    figures = f"{row['metric']:>11}{row['reference']:>10.4f}{row['accelerated']:>10.4f}{row['difference']:>+10.4f}"
+    return f"{row['application']:<14}{row['platform']:<26}{row['tuning']:<38}{figures}{row['cpu_seconds_per_sample']:>11.4f} s{paper:>10}"
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = options(__doc__ or "", runs=1)
+    parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose application, platform and tuning contain TEXT")
+    parser.add_argument("--samples", type=int, default=0, metavar="N", help="N evenly spaced samples of each application (default: all)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="batches side by side (default: %(default)s)")
+    parser.add_argument("--tier", default="arrays", metavar="TIER", help="how simulators compute (default: %(default)s)")
+    given = parser.parse_args()
+    if not SHARED.is_dir():
+        raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
+    rows = []
+    heads = {"application": 14, "platform": 26, "tuning": 38}
+    figures = {"metric": 11, "float32": 10, "device": 10, "change": 10, "CPU/sample": 13, "paper": 10}
+    print("".join(f"{t:<{n}}" for t, n in heads.items()) + "".join(f"{t:>{n}}" for t, n in figures.items()))
+    for app, designs in TABLE:
+        for design in designs:
+            if given.only in f"{app.name} {design.platform} {design.tuning}":
+                rows.append(measured(app, design, given.samples, given.threads, given.tier))
+                print(line(rows[-1]), flush=True)
+    finish("table4", rows, given.json)
+
+
+if __name__ == "__main__":
+    main()
