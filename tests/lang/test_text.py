@@ -79,7 +79,7 @@ TERMS: list[tuple[Expr, str]] = [
     (array(lambda i: X[i, 0] + 1, 4)[2], "array(i_0 < 4: x[i_0, 0] + 1)[2]"),
     (
         fold(3, 0, lambda k, t: wrap(t + X[k, 0], 8), (-128, 127)),
-        "fold(k_0 < 3: acc0 = array(: 0) then array(: wrap(acc0[] + x[k_0, 0], i8))).0[]",
+        "fold(k_0 < 3: acc0 in [-128, 127] = array(: 0) then array(: wrap(acc0[] + x[k_0, 0], i8))).0[]",
     ),
 ]
 
