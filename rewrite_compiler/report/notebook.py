@@ -21,6 +21,7 @@ def install() -> None:
     for noun, lines, html in VIEWS:
         noun.__rich__ = lambda self, lines=lines: "\n".join(lines(self))
         noun._repr_html_ = lambda self, html=html: html(self)
+        noun._repr_pretty_ = lambda self, printer, _, lines=lines: printer.text("\n".join(lines(self)))
 
 
 def program_lines(p: Program) -> list[str]:

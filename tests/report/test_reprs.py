@@ -39,6 +39,10 @@ def test_every_noun_is_shown_as_text_and_as_html(nouns: dict[str, Any]) -> None:
     assert "flexasr.linear" in shown["program"]
     assert shown["report"].startswith("host       top1 ")
     assert shown["certificate"].startswith("add-zero-bias: proved, grade ")
+    for name, noun in nouns.items():
+        written: list[str] = []
+        noun._repr_pretty_(type("Printer", (), {"text": staticmethod(written.append)}), False)
+        assert written == [shown[name]]
     pages = {name: " ".join(parsed(noun._repr_html_()).words) for name, noun in nouns.items()}
     for name, word in {"plan": "linear_0", "program": "flexasr.linear", "report": "top1", "certificate": "proved"}.items():
         assert word in pages[name]
