@@ -79,6 +79,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
         for p in proofs:
             if verbose or p["verdict"] != "proved":
                 found.append(f"  {p['at']}: {p['name']}: {p['verdict']} · {p['strength']} · {p['evidence']}")
+                found += [f"    {line}" for line in (_figures(p),) if line]
                 if p["counterexample"]:
                     found.append(f"    {p['counterexample']}")
     for c in document["ilas"]:
@@ -86,3 +87,10 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
         found.append(f"{c['name']:<10}{c['instructions']} instructions, {disjoint}, {len(c['holes'])} ranges of commands without effect")
         found += [f"  {p}" for p in c["problems"]]
     return found
+
+
+def _figures(p: Mapping[str, Any]) -> str:
+    """Return the measured differences of a rule that its grade does not make 0."""
+    return " · ".join(
+        f"{m['dtype']} {m['ulp']:g} ulp ({m['share_of_rounding']:.2g} of what rounding can do)" for m in p["measured"] if m["ulp"]
+    )

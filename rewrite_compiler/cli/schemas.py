@@ -67,13 +67,14 @@ offloads[].tensors[].range[]? number | offloads[].tensors[].largest number | off
 offloads[].tensors[].histogram.first_exponent? number | offloads[].tensors[].histogram.counts[] count
 attribution? object
 first_diverging?.offload text | first_diverging?.relative_error number | first_diverging?.threshold number
-simulator.tier text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
+simulator.tier text | simulator.host text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
 compared_samples count | warnings[] text | notes[] text
 run.wall_seconds number | run.cpu_seconds_per_sample? number | run.reference_cpu_seconds_per_sample? number
 run.batch count | run.threads count | run.resumed_samples count
 """
 
-PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "seconds number")
+PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "seconds number",
+         "measured[].dtype text", "measured[].samples count", "measured[].ulp number", "measured[].share_of_rounding number")  # fmt: skip
 PROVE = (
     "\n".join(f"{kind}[].{row}" for kind in ("rules", "mappings") for row in PROOF)
     + """
@@ -128,6 +129,15 @@ subject text | kind text | parameters object | good flag
 problems[].code text | problems[].sentence text | problems[].place text | problems[].help text
 ila? object | golden? object | mappings[] object | rules[] any | seed any
 """
+ILA = """
+name text | parameters.* text | inputs[].name text | inputs[].lanes count | inputs[].most any
+states[].name text | states[].shape[] count | states[].bits count | states[].signed flag | states[].binding text | states[].reset number
+states[].doc text
+instructions[].name text | instructions[].at text | instructions[].doc text | instructions[].command text | instructions[].decode text
+instructions[].fields[].name text | instructions[].fields[].input text
+instructions[].fields[].low count | instructions[].fields[].high count
+instructions[].update[] text | instructions[].diagnostics[].code text | instructions[].diagnostics[].sentence text
+"""
 TOTALS = (
     "offloads", "device_calls", "device_cycles", "device_bytes", "device_nanoseconds", "host_macs", "host_bytes", "host_nanoseconds",
     "unpriced", "nanoseconds", "bytes",
@@ -180,7 +190,7 @@ run object
 ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
     "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
-    "config": CONFIG, "check": CHECK, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
+    "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
     "diff": DIFF, "advise": ADVISE, "repair": REPAIR, "sweep": SWEEP,
 }  # fmt: skip
 VERSION = 1

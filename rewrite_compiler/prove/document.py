@@ -72,5 +72,6 @@ def to_json(verdicts: Verdicts) -> dict[str, Any]:
 def _proof(p: Proof) -> dict[str, Any]:
     return {
         "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence,
-        "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade, "seconds": round(p.seconds, 3),
+        "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade,
+        "measured": [record.figure_record(m) for m in p.measured], "seconds": round(p.seconds, 3),
     }  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Data
-from ..lang.binders import Array, Comprehension, Leaf, static_shape
+from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf, static_shape
 from ..lang.expr import Expr, lift
 from ..ops.op import AttributeValue, Op
 from . import nodes
@@ -24,7 +24,7 @@ KEPT = 20_000  # templates
 
 
 class Unreadable(Exception):
-    """A term that is not read as nodes: folds, tables, words, places that depend on data."""
+    """A term that is not read as nodes: tables, words, places that depend on data."""
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,48 @@ class Reading:
 
     def __init__(self, leaves: Mapping[Leaf, Data]) -> None:
         self.arrays = dict[Array, Data](leaves.items())
+        self.folds: dict[Fold, tuple[list[Data], list[Data]]] = {}
+        self.steps: dict[Expr, int] = {}  # the variables of the folds that are running
 
     def array(self, a: Array) -> Data:
-        """Return the elements of an array without free variables."""
+        """Return the elements of an array whose free variables are those of running folds."""
         found = self.arrays.get(a)
         if found is None:
-            if not isinstance(a, Comprehension):
-                raise Unreadable
-            shape = static_shape(a)
-            grid = np.indices(shape).reshape(len(shape), math.prod(shape))
-            values = self.value(a.body, _Points(dict(zip(a.variables, grid, strict=True)), math.prod(shape)))
-            found = self.arrays[a] = _spread(_as_nodes(values), math.prod(shape)).reshape(shape)
+            found = self._fold_result(a) if isinstance(a, FoldResult) else self._comprehension(a)
+            if not a.free:
+                self.arrays[a] = found
         return found
+
+    def _comprehension(self, a: Array) -> Data:
+        if not isinstance(a, Comprehension):
+            raise Unreadable
+        shape = static_shape(a)
+        grid = np.indices(shape).reshape(len(shape), math.prod(shape))
+        values = self.value(a.body, _Points(dict(zip(a.variables, grid, strict=True)), math.prod(shape)))
+        return _spread(_as_nodes(values), math.prod(shape)).reshape(shape)
+
+    def _fold_result(self, a: FoldResult) -> Data:
+        last, every = self.folds.get(a.fold) or self._fold(a.fold)
+        if not a.fold.free:
+            self.folds[a.fold] = last, every
+        return every[a.component] if a.history else last[a.component]
+
+    def _fold(self, f: Fold) -> tuple[list[Data], list[Data]]:
+        current, history = [self.array(first) for first in f.initial], list[list[Data]]()
+        for k in range(self._extent(f.extent, _Points({}, 1))):
+            self.steps[f.variable] = k
+            self.arrays.update(zip(f.accumulators, current, strict=True))
+            current = [self.array(body) for body in f.bodies]
+            history.append(current)
+        self.steps.pop(f.variable, None)
+        return current, [np.stack([step[n] for step in history] or [x])[: len(history)] for n, x in enumerate(current)]
 
     def value(self, e: Expr, at: _Points) -> Any:
         """Return the value of a term at some points: integers where it reads no data, else nodes."""
         if e.op == "const":
             return nodes.constant(e.data) if e.real else int(e.data)
         if e.op == "var":
-            return at.bound[e]
+            return self.steps[e] if e in self.steps else at.bound[e]
         found = at.found.get(e)
         if found is None:
             found = at.found[e] = self._value(e, at)
@@ -149,7 +172,7 @@ class Reading:
         index = [self.value(i, at) for i in e.args]
         if any(map(_is_symbolic, index)):
             raise Unreadable
-        if e.data.free:
+        if not e.data.free <= self.steps.keys():
             return self._inside(e.data, index, at)
         data = self.array(e.data)
         if 0 in data.shape:  # a branch that is never taken

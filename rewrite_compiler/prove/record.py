@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ila.check import Check
-from .verdict import Counterexample, Proof
+from .verdict import Counterexample, Measured, Proof
 
 TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code")
 
@@ -51,7 +51,13 @@ def proof_record(p: Proof) -> dict[str, Any]:
         "grade": p.grade,
         "code": p.code,
     }
-    return {**texts, "seconds": p.seconds, "counterexample": shown}
+    figures = [figure_record(m) for m in p.measured]
+    return {**texts, "seconds": p.seconds, "counterexample": shown, "measured": figures}
+
+
+def figure_record(m: Measured) -> dict[str, Any]:
+    """Return what was measured in one element type as a JSON value."""
+    return {"dtype": m.dtype, "samples": m.samples, "ulp": m.ulp, "share_of_rounding": m.share}
 
 
 def proof_of(record: dict[str, Any]) -> Proof:
@@ -65,7 +71,10 @@ def proof_of(record: dict[str, Any]) -> Proof:
     if c is not None:
         place = None if c["place"] is None else tuple(c["place"])
         example = Counterexample(c["operands"], c["attributes"], place, c["left"], c["right"])
-    return Proof(name, at, verdict, strength, evidence, grade, example, code, float(record["seconds"]))
+    figures = tuple(
+        Measured(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
+    )
+    return Proof(name, at, verdict, strength, evidence, grade, example, code, float(record["seconds"]), figures)
 
 
 def model_record(m: ModelVerdict) -> dict[str, Any]:

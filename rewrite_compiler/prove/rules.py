@@ -16,12 +16,13 @@ from ..errors import SpecError
 from ..ops.op import ShapeError
 from ..rewrite.rule import Rule
 from . import nodes
-from .elements import Unreadable, symbols
+from .elements import Unreadable
 from .grades import broken_grade
 from .instances import Instances, instances_of
+from .measure import measured
 from .numeric import difference
 from .shapes import Instance
-from .sides import Side, leaves_of, right_shape
+from .sides import Side, leaves_of, right_shape, symbolic_elements
 from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ def _judged(rule: Rule, limit: int, timeout: float, count: int | None) -> Proof:
     broken = broken_grade(rule, found.chosen, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
     if broken is not None:
         raise fail(REFUTED, "R102", *broken)
-    return Proof(rule.name, rule.place, PROVED, found.strength, evidence.sentence, rule.grade)
+    figures, excess = measured(rule, found.chosen)
+    if excess is not None:
+        raise fail(REFUTED, "R102", excess.sentence, excess.example)
+    return Proof(rule.name, rule.place, PROVED, found.strength, evidence.sentence, rule.grade, measured=tuple(figures))
 
 
 def _checked(rule: Rule, found: Instances, timeout: float, fail: Any) -> _Evidence:
@@ -133,15 +137,6 @@ def _types(instance: Instance, left: str, right: str) -> Counterexample:
     return Counterexample(operands, instance.attributes, None, left, right)
 
 
-def _nodes(rule: Rule, instance: Instance, real: bool) -> list[tuple[Any, Any]]:
-    """Return the elements of both sides as nodes; Unreadable where an operator is not read as nodes."""
-    nodes.forget()
-    side = Side(instance)
-    operands = {name: symbols(name, shape, real=real) for name, shape in instance.operands.items()}
-    sides = [(side.elements(left, operands).data, side.elements(right, operands).data) for left, right in rule.pairs]
-    return [pair for a, b in sides for pair in zip(a.flat, b.flat, strict=True)]
-
-
 def _terms(rule: Rule, instance: Instance, real: bool) -> list[tuple[Any, Any]]:
     """Return the elements of both sides as z3 terms over symbolic operands."""
     from ..lang.smt import Symbolic, symbols
@@ -156,7 +151,7 @@ def _terms(rule: Rule, instance: Instance, real: bool) -> list[tuple[Any, Any]]:
 def _elements(rule: Rule, instance: Instance, real: bool) -> tuple[list[tuple[Any, Any]], Any]:
     """Return the elements of both sides and the module that compares them: as nodes if possible, else as z3 terms."""
     try:
-        return _nodes(rule, instance, real), nodes
+        return symbolic_elements(rule.pairs, instance, real=real), nodes
     except Unreadable:
         from ..lang import smt_forms
 

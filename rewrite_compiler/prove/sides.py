@@ -16,7 +16,8 @@ from ..lang.binders import Array, Leaf
 from ..ops.op import Shape
 from ..ops.static import Binding
 from ..ops.term import Apply, Tensor, Variable
-from .elements import Elements, applied
+from .elements import Elements, applied, symbols
+from .nodes import forget
 from .shapes import Instance, attributes_of
 
 LARGEST_DENOMINATOR = 64
@@ -80,6 +81,15 @@ class Side:
             made = make(t, [self._built(x, given, make) for x in t.operands])
             self.terms[key] = made if isinstance(made, tuple | list) else (made,)
         return self.terms[key][t.output]
+
+
+def symbolic_elements(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, *, real: bool) -> list[tuple[Any, Any]]:
+    """Return the elements of both sides as nodes; Unreadable where an operator is not read as nodes."""
+    forget()
+    side = Side(instance)
+    operands = {name: symbols(name, shape, real=real) for name, shape in instance.operands.items()}
+    sides = [(side.elements(left, operands).data, side.elements(right, operands).data) for left, right in pairs]
+    return [pair for a, b in sides for pair in zip(a.flat, b.flat, strict=True)]
 
 
 def leaves_of(instance: Instance, *, real: bool) -> dict[str, Leaf]:

@@ -40,8 +40,10 @@ CASES: list[tuple[Op, list[tuple[int, ...]], dict[str, Any]]] = [
     (o.expand, [(1, 3)], {"shape": (2, 2, 3)}),
     (o.bias_add, [(2, 3), (3,)], {"axis": 1}),
     (o.sub, [(2, 3), (3,)], {}),
+    (o.lstm, [(2, 1, 3), (8, 3), (8, 2), (16,), (1, 2), (1, 2)], {}),
+    (o.gru, [(2, 1, 3), (6, 3), (6, 2), (12,), (1, 2)], {"linear_before_reset": 1}),
 ]
-FUNCTIONS = {"exp": math.exp, "log": math.log, "sqrt": math.sqrt}
+FUNCTIONS = {"exp": math.exp, "tanh": math.tanh, "log": math.log, "sqrt": math.sqrt}
 OPERATIONS: dict[str, Any] = {
     "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "rdiv": lambda x, y: x / y, "neg": lambda x: -x,
     "max": max, "min": min, "sum": lambda *x: sum(x), "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,

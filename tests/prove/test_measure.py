@@ -1,0 +1,127 @@
+"""Floating point measured: what grades promise is held on samples, and the bound of rounding is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from rewrite_compiler import Law, Rule, Tensor, Where, rule
+from rewrite_compiler import ops as o
+from rewrite_compiler.prove import measure
+from rewrite_compiler.prove.instances import instances_of
+from rewrite_compiler.prove.measure import measured
+from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.sides import symbolic_elements
+
+
+@rule(marks=("ring",))
+def reassociate(x: Tensor, y: Tensor, z: Tensor) -> Law:
+    """(x + y) + z = x + (y + z)"""
+    return o.add(o.add(x, y), z), o.add(x, o.add(y, z)), Where(x.rank == 1, x.shape == y.shape, y.shape == z.shape)
+
+
+@rule(grade="E", marks=("any_dtype",))
+def relu_of_transpose(x: Tensor) -> Law:
+    """Data movement"""
+    return o.relu(o.transpose(x, (1, 0))), o.transpose(o.relu(x), (1, 0))
+
+
+@rule
+def almost_reassociate(x: Tensor, y: Tensor) -> Law:
+    """False by one part in a thousand: far more than rounding, unseen on small integers only by accident."""
+    return o.add(x, y), o.add(x, o.mul(y, o.full((), 1.001))), Where(x.rank == 0, y.rank == 0)
+
+
+@rule
+def sum_of_minimum_and_maximum(x: Tensor, y: Tensor) -> Law:
+    """min(x, y) + max(x, y) = x + y; on bytes, too, though they wrap"""
+    return o.add(o.min_(x, y), o.max_(x, y)), o.add(x, y), Where(x.rank == 0, y.rank == 0)
+
+
+def test_samples_of_every_type_are_counted() -> None:
+    figures, excess = measured(reassociate, instances_of(reassociate).chosen)
+    assert excess is None
+    assert [(f.dtype, f.samples >= 10_000) for f in figures] == [("float32", True), ("float16", True), ("int8", True)]
+    assert [f.ulp > 0 for f in figures] == [True, True, False]
+    assert all(0 <= f.share <= 1 for f in figures)
+    assert prove_rule(reassociate).measured == tuple(figures)
+
+
+def test_exact_rules_show_no_difference() -> None:
+    assert {(f.dtype, f.ulp, f.share) for f in prove_rule(relu_of_transpose).measured} == {
+        ("float32", 0.0, 0.0), ("float16", 0.0, 0.0), ("int8", 0.0, 0.0)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("grade", ["E", "Z"])
+def test_a_grade_that_is_exceeded_is_refuted(grade: str) -> None:
+    claimed = replace(reassociate, grade=grade)
+    _, excess = measured(claimed, instances_of(claimed).chosen)
+    assert excess is not None
+    assert excess.sentence == f"it is not of grade {grade}: the sides differ in float32"
+    assert excess.example.left != excess.example.right
+    assert prove_rule(claimed).verdict == "refuted"
+
+
+def test_a_difference_beyond_rounding_is_an_excess() -> None:
+    _, excess = measured(almost_reassociate, instances_of(almost_reassociate).chosen)
+    assert excess is not None
+    assert excess.sentence == "it is not of grade A: the sides differ in float32"
+    assert measured(replace(almost_reassociate, grade="F"), instances_of(almost_reassociate).chosen)[1] is None
+
+
+def test_bytes_wrap() -> None:
+    claimed = replace(sum_of_minimum_and_maximum, marks=frozenset({"any_dtype"}))
+    figures, excess = measured(claimed, instances_of(claimed).chosen)
+    assert (excess, figures[-1].dtype, figures[-1].ulp) == (None, "int8", 0.0)
+    half = replace(claimed, pairs=((o.add(claimed.variables["x"], claimed.variables["y"]), claimed.variables["x"]),), grade="F")
+    _, excess = measured(half, instances_of(claimed).chosen)
+    assert excess is not None
+    assert excess.sentence == "it is marked any_dtype, but its sides differ in int8"
+
+
+def exact(x: measure.Node, at: dict[tuple[str, int], Fraction]) -> Fraction:
+    if x.op == "leaf":
+        return at[x.data[0], x.data[1]]
+    if x.op == "const":
+        return Fraction(x.data)
+    a = [exact(y, at) for y in x.args]
+    operations = {"add": lambda: a[0] + a[1], "mul": lambda: a[0] * a[1], "rdiv": lambda: a[0] / a[1], "sum": lambda: sum(a, Fraction(0))}
+    return operations[x.op]()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_the_bound_of_rounding_holds(kind: type[np.floating]) -> None:
+    @rule
+    def quotients(x: Tensor, y: Tensor, w: Tensor) -> Law:
+        return o.div(o.dense(x, w), y), o.div(o.dense(x, w), y), Where(x.shape == (1, 2), w.shape == (1, 2), y.rank == 0)
+
+    instance = instances_of(quotients).chosen[0]
+    (pair,) = symbolic_elements(quotients.pairs, instance, real=True)
+    source = np.random.default_rng(2)
+    data = {name: source.standard_normal((300, *shape)).astype(kind) for name, shape in instance.operands.items()}
+    values = measure._Values(data, kind)
+    found, bound = values.real(pair[0]), values.error(pair[0])
+    for n in range(300):
+        at = {(name, place): Fraction(float(v)) for name, d in data.items() for place, v in enumerate(d[n].flat)}
+        assert abs(Fraction(float(found[n])) - exact(pair[0], at)) <= Fraction(float(bound[n]))
+
+
+def test_figures_are_in_the_document() -> None:
+    from rewrite_compiler.prove.document import prove, to_json
+
+    (document,) = to_json(prove([relu_of_transpose]))["rules"]
+    assert [(m["dtype"], m["ulp"], m["share_of_rounding"]) for m in document["measured"]] == [
+        ("float32", 0.0, 0.0), ("float16", 0.0, 0.0), ("int8", 0.0, 0.0)
+    ]  # fmt: skip
+
+
+def shown(r: Rule) -> str:
+    return "; ".join(map(str, prove_rule(r).measured))
+
+
+def test_figures_are_said_in_words() -> None:
+    assert shown(relu_of_transpose).startswith("float32: 0 ulp, 0 of what rounding can do, in 10,000 samples; float16: ")
