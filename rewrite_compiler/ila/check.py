@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..callable_module import make_callable
 from ..errors import AnswerNo, Problem, SpecError
 from .binding import check_instruction, regions_of, undriven
 from .decodes import Hole, Overlap, Values, box_of, find_holes, find_overlaps
@@ -69,3 +70,6 @@ def _overlap(ila: Ila, o: Overlap) -> Problem:
 
 def _shown(command: Values) -> str:
     return ", ".join(f"{name}={value:#x}" for name, value in sorted(command.items()))
+
+
+make_callable(__name__, check)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ..errors import SpecError
 from . import intervals as iv
-from .expr import Expr, Operand, as_real, lift, node, var
+from .expr import Expr, Operand, lift, node, var
 from .intervals import Interval
 
 TABLE_BITS = 20
@@ -260,11 +260,6 @@ def scalar_array(x: Operand) -> Comprehension:
     """Return a term as an array without axes."""
     term = lift(x)
     return Comprehension((), term.interval, term.real, (), term)
-
-
-def real_array(a: Array) -> Array:
-    """Return an integer array read as reals."""
-    return a if a.real else array(lambda *i: as_real(a[i]), a.shape)
 
 
 def leaf(name: str, shape: Sequence[Extent], interval: Interval = iv.EVERYTHING, *, real: bool = False) -> Leaf:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import rewrite_compiler.ila as ila_package
 from rewrite_compiler.errors import AnswerNo
 from rewrite_compiler.ila import DATA, Bits, Bus, Ila, Instruction, Match, mmio
 from rewrite_compiler.ila.check import Check, check
@@ -51,6 +52,14 @@ def problems_of(step: Callable[[Ila], Step]) -> Check:
 
 def one_problem(step: Callable[[Ila], Step]) -> list[str]:
     return sentences(problems_of(step))
+
+
+def test_check_is_called_from_the_package() -> None:
+    m, bus = model()
+    add(m, "run", bus.write(0x10), assign(m.s.count, 1))
+    drive(m, bus)
+    assert ila_package.check(m).is_good
+    assert ila_package.check(m).is_good  # as a module, once it is imported
 
 
 # -- the shipped models
