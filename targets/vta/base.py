@@ -108,9 +108,13 @@ def to_bytes(codes: Codes, count: int = 1) -> Codes:
         return np.ascontiguousarray(codes, np.int64)[..., None].view(np.uint8)[..., :count].reshape(*codes.shape[:-1], -1)
     parts = [codes % 256]
     for _ in range(count - 1):
-        codes = (codes - codes % 256) / 256  # exact: a term has no floor division
+        codes = _SHIFTED(codes)
         parts.append(codes % 256)
     return np.stack(parts, axis=-1).reshape(*codes.shape[:-1], -1)
+
+
+# a term has no floor division, but divides exactly
+_SHIFTED = np.frompyfunc(lambda x: x // 256 if isinstance(x, int) else (x - x % 256) / 256, 1, 1)
 
 
 def from_bytes(planes: Codes) -> Codes:

@@ -35,9 +35,12 @@ class Region:
     stride: int
 
 
-def store_bytes(device: StreamedDevice, c: Config, region: Region, loops: Mapping[str, int], plane: int) -> None:
-    """Store the lowest byte of every accumulator, shift the next one down, and so on; byte n goes `n · plane` elements further."""
-    for n in range(planes(c)):
+def store_bytes(device: StreamedDevice, c: Config, region: Region, loops: Mapping[str, int], plane: int, count: int = 0) -> None:
+    """Store the lowest byte of every accumulator, shift the next one down, and so on; byte n goes `n · plane` elements further.
+
+    `count` bytes hold the results where they need less than an accumulator.
+    """
+    for n in range(count or planes(c)):
         if n:
             device.issue("alu_shr", uop_end=1, **loops, use_imm=1, imm=BYTE, pop_next=1, push_next=1)
         device.issue(
@@ -52,8 +55,8 @@ def planes(c: Config) -> int:
     return c.width("acc") // BYTE
 
 
-def fetch_words(device: StreamedDevice, c: Config, at: int, elements: int) -> Codes:
+def fetch_words(device: StreamedDevice, c: Config, at: int, elements: int, count: int = 0) -> Codes:
     """Return accumulators [(samples,) scalars] from their stored bytes."""
-    size = elements * c.scalars("acc")
-    found = device.fetch("dram", at, planes(c) * size)
-    return np.asarray(from_bytes(found.reshape(*found.shape[:-1], planes(c), size)))
+    size, stored = elements * c.scalars("acc"), count or planes(c)
+    found = device.fetch("dram", at, stored * size)
+    return np.asarray(from_bytes(found.reshape(*found.shape[:-1], stored, size)))

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "list": ("list",),
     "config": ("show", "config"),
     "target": ("show", "target", "flexasr"),
+    "ila": ("show", "ila", "hlscnn"),
     "diff": ("diff", "vta", "vta:log_wgt_buffer=12", "app.onnx"),
     "advise": ("advise", "app.onnx", "--accel", "flexasr"),
     "schema": ("schema", "plan"),

@@ -1,0 +1,203 @@
+"""VTA's elementwise operations: accumulators loaded from int8 codes, one ALU instruction over all of them, results stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rewrite_compiler import Float, Tensor, Where
+from rewrite_compiler import ops as o
+from rewrite_compiler.ila_models.vta.config import Config
+from rewrite_compiler.ila_models.vta.fields import ENCODINGS, MUL
+from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, minimum
+from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Mapping as Operation
+
+from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target, to_bytes
+from .results import Region, fetch_words, grid, planes, store_bytes
+
+RANKS = {2: "a b", 4: "a b c d"}  # matrices and images
+INT8 = (-128, 127)
+INSTRUCTION_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Elementwise work on so many accumulator elements, cut into runs that the buffer holds; where its parts lie in DRAM."""
+
+    design: Config
+    operands: int
+    count: int
+    result_bytes: int
+
+    @property
+    def run(self) -> int:
+        """Elements of the largest run: a micro-op must reach the second operand, a loop all of them."""
+        c = self.design
+        return min(c.depth("acc") // self.operands, c.depth("inp") - 1, self.count)
+
+    @property
+    def runs(self) -> list[range]:
+        """The elements of every run."""
+        return [range(at, min(at + self.run, self.count)) for at in range(0, self.count, self.run)]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The first byte of the operands, of the results and of the two micro-ops, and the end."""
+        c = self.design
+        word, byte = c.scalars("acc") * planes(c), c.scalars("inp")
+        out = self.operands * self.count * word
+        uop = elements(out + self.result_bytes * self.count * byte, UOP_BYTES) * UOP_BYTES
+        return {"acc": 0, "out": out, "uop": uop, "end": uop + 2 * UOP_BYTES}
+
+
+Steps = Callable[[Mapping[str, Fixed], Mapping[str, Any]], list[tuple[str, int | None]]]  # ALU operations, each with its immediate
+
+
+def _drive(
+    device: StreamedDevice, *, rank: int, steps: Steps, result_bytes: int, f: Mapping[str, Fixed], p: Mapping[str, str], **given: Any
+) -> Codes:
+    """Emit the operations on x and, where there is one, z [(samples,) …] of one shape; return the result codes."""
+    operands = [given[n] for n in ("x", "z") if n in given]
+    shape, c = operands[0].shape[operands[0].ndim - rank :], config(p)
+    size = math.prod(shape)
+    m = Sweep(c, len(operands), elements(size, c.scalars("acc")), result_bytes)
+    device.attach("dram", m.places["end"])
+    for n, x in enumerate(operands):
+        words = np.zeros((*x.shape[: x.ndim - rank], m.count * c.scalars("acc")), x.dtype)
+        words[..., :size] = x.reshape(*x.shape[: x.ndim - rank], -1)
+        device.place("dram", n * m.count * c.scalars("acc") * planes(c), to_bytes(words, planes(c)))
+    lengths = sorted({len(run) for run in m.runs})
+    device.place("dram", m.places["uop"], micro_ops(c.micro_op(0, n * (m.operands - 1)) for n in lengths))
+    chosen = steps(f, given)
+    for run in m.runs:
+        _run(device, m, run, lengths.index(len(run)), chosen)
+    found = fetch_words(device, c, m.places["out"], m.count, result_bytes)
+    return found[..., :size].reshape(*found.shape[:-1], *shape)
+
+
+def _run(device: StreamedDevice, m: Sweep, run: range, uop: int, steps: list[tuple[str, int | None]]) -> None:
+    """Load the operands of some elements, work on them, store them."""
+    c, loops = m.design, grid(1, len(run))
+    device.issue("load_uop", dram_base=m.places["uop"] // UOP_BYTES + uop, y_size=1, x_size=1)
+    for n in range(m.operands):
+        device.issue("load_acc", sram_base=n * len(run), dram_base=n * m.count + run.start, y_size=1, x_size=len(run))
+    for n, (name, immediate) in enumerate(steps):
+        source = {"src_factor_in": int(len(run) > 1)} if immediate is None else {"use_imm": 1, "imm": immediate}
+        device.issue(name, uop_end=1, **loops, **source, push_next=int(n == len(steps) - 1))
+    first = m.places["out"] // c.scalars("inp") + run.start
+    store_bytes(device, c, Region(1, len(run), first, 0), loops, m.count, m.result_bytes)
+    device.wait()
+
+
+def _cost(*, rank: int, operands: int, steps: int, result_bytes: int, p: Mapping[str, str], resources: Resources, **sizes: Any) -> Cost:
+    """Words of four bytes in, the bytes that results need out; a step of the ALU for each element and operation."""
+    c = config(p)
+    size = math.prod(sizes[d] for d in RANKS[rank].split())
+    m = Sweep(c, operands, elements(size, c.scalars("acc")), result_bytes)
+    instructions = len(m.runs) * (1 + operands + steps + 2 * result_bytes)
+    moved = {n: m.count * c.scalars("acc") * planes(c) for n in ("x", "z")[:operands]}
+    moved |= {"y": m.count * c.scalars("inp") * result_bytes, "commands": len(m.runs) * UOP_BYTES + instructions * INSTRUCTION_BYTES}
+    cycles = m.count * (steps + result_bytes - 1)
+    return Cost("alu", cycles, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+
+
+# -- the mappings: one a rank
+
+
+def _same(x: Fixed) -> Fixed:
+    return x
+
+
+def _wide(x: Fixed) -> Fixed:
+    return Fixed(32, x.fraction)
+
+
+def _limits(p: Mapping[str, str], *, multiplies: bool) -> Iterator[Limit]:
+    """What a design cannot do: HLS ignores MUL, older encodings have no opcode for it."""
+    has = p["behaviour"] != "hls" and MUL >> ENCODINGS[p["encoding"]][1] == 0
+    yield Limit("multiplications of the ALU", int(multiplies and not has), 0)
+
+
+def _codes(function: Callable[..., Expr]) -> Callable[..., Array]:
+    """Return the numerics of a function of elements, formats and attributes."""
+
+    def codes(*operands: Array, f: Mapping[str, Fixed], **given: Any) -> Array:
+        return array(lambda *i: function(*(a[i] for a in operands), f=f, given=given), operands[0].shape)
+
+    return codes
+
+
+def _bounds(f: Mapping[str, Fixed], given: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the codes nearest to the bounds of a clip; an open one bounds nothing."""
+
+    def code(bound: float) -> int:
+        scaled = bound * 2.0 ** f["x"].fraction
+        return min(max(round(scaled), INT8[0]), INT8[1]) if math.isfinite(scaled) else INT8[int(bound > 0)]
+
+    return code(given["low"]), code(given["high"])
+
+
+def _declare(rank: int) -> None:
+    dims = RANKS[rank]
+    both, one = f"x: {dims}; z: {dims}; y: {dims}", f"x: {dims}; y: {dims}"
+
+    def add(x: Tensor, z: Tensor) -> tuple[Tensor, Where]:
+        """The sum of two tensors of one shape."""
+        return o.add(x, z), Where(x.rank == rank, x.shape == z.shape)
+
+    def mul(x: Tensor, z: Tensor) -> tuple[Tensor, Where]:
+        """The product of two tensors of one shape."""
+        return o.mul(x, z), Where(x.rank == rank, x.shape == z.shape)
+
+    def relu(x: Tensor) -> tuple[Tensor, Where]:
+        """The larger of each element and zero."""
+        return o.relu(x), Where(x.rank == rank)
+
+    def clip(x: Tensor, low: Float, high: Float) -> tuple[Tensor, Where]:
+        """Each element limited to the codes nearest to two bounds."""
+        return o.clip(x, low=low, high=high), Where(x.rank == rank)
+
+    register = [
+        (add, both, {"y": _wide}, 2, ("x z",), lambda f, g: [("alu_add", None)], lambda x, z, f, given: x + z),
+        (mul, both, {"y": accumulator_of}, 2, (), lambda f, g: [("alu_mul", None)], lambda x, z, f, given: x * z),
+        (relu, one, {"y": _same}, 1, (), lambda f, g: [("alu_max", 0)], lambda x, f, given: maximum(x, 0)),
+        (clip, one, {"y": _same}, 1, (), _clipped, _clip_code),
+    ]
+    for function, axes, derived, result_bytes, shared, steps, element in register:
+        function.__name__ = f"{function.__name__}_{rank}"
+        inputs = {n: int8 for n in ("x", "z") if f"{n}:" in axes}
+        sizes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank], (*(1,) * (rank - 1), 40_000))
+        bounds = {"low": -0.25, "high": 3.0} if function.__name__.startswith("clip") else {}
+        trials = tuple({**dict(zip(dims.split(), s, strict=True)), **bounds} for s in sizes)
+        made: Operation = target.accelerates(
+            axes=axes, formats=inputs, derived=derived, operation="alu", whole=dims, shared=shared, trials=trials
+        )(function)
+        made.limits(partial(_limits, multiplies=function.__name__.startswith("mul")))
+        made.driver(partial(_drive, rank=rank, steps=steps, result_bytes=result_bytes))
+        made.numerics(_codes(element))
+        made.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + bool(bounds), result_bytes=result_bytes))
+
+
+def accumulator_of(x: Fixed, z: Fixed) -> Fixed:
+    """Return the format of products."""
+    return accumulator(x, z)
+
+
+def _clipped(f: Mapping[str, Fixed], given: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    low, high = _bounds(f, given)
+    return [("alu_max", low), ("alu_min", high)]
+
+
+def _clip_code(x: Expr, f: Mapping[str, Fixed], given: Mapping[str, Any]) -> Expr:
+    low, high = _bounds(f, given)
+    return minimum(maximum(x, low), high)
+
+
+for _rank in RANKS:
+    _declare(_rank)
