@@ -64,7 +64,7 @@ def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Map
     _, data = with_formats(plan, dataset_for(plan, given.data), given.calibrate, given.calibration_method)
     data = data.evenly(min(ATTRIBUTED_SAMPLES, given.samples or data.count, data.count))
     assert report.plan is not None
-    trials = Trials(report.plan, data, metric_of(given.metric, data.task), batch=given.batch, threads=settings(given).threads or 1)
+    trials = Trials(report.plan, data, metric_of(given.metric, data.task), batch=given.batch, threads=given.threads or 1, tier=given.tier)
     return attribute(report.plan, trials)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AnswerNo
-from .common import compile_options, emit_json, input_files, options, parser, plan_of, steering, whole_number
+from .common import compile_options, emit_json, input_files, one_of, options, parser, plan_of, steering, whole_number
 from .compile import plan_names
 from .cosim import calibration_options
 from .files import check_outputs, write_whole
@@ -31,6 +31,8 @@ def run(arguments: Sequence[str]) -> int:
     made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
     made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
     made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    tiers = one_of("native", "arrays", "oracle")
+    made.setting("--tier", type=tiers, default="arrays", metavar="native|arrays|oracle", help="as for cosim; the answers are the same")
     made.add_argument("-o", "--output", metavar="STEM", help="write the plan of the repair to STEM.json and STEM.onnx")
     given = options(made, arguments, *INPUTS)
     stem = None if given.output is None else Path(given.output)
@@ -49,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     plan, data = with_formats(plan, data, given.calibrate, given.calibration_method)
     data = data.evenly(given.samples) if given.samples else data
     threads = given.threads or os.cpu_count() or 1
-    found = repair(plan, data, metric, band, options=compile_options(given), batch=given.batch, threads=threads)
+    found = repair(plan, data, metric, band, options=compile_options(given), batch=given.batch, threads=threads, tier=given.tier)
     emit_json(found.document, given.json)
     written: list[str] = []
     if stem is not None and found.plan is not None:

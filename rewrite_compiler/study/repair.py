@@ -59,13 +59,21 @@ class Repair:
 
 
 def repair(
-    plan: Plan, data: Dataset, metric: Metric, band: Band, *, options: Options = NO_OPTIONS, batch: int = 32, threads: int = 1
+    plan: Plan,
+    data: Dataset,
+    metric: Metric,
+    band: Band,
+    *,
+    options: Options = NO_OPTIONS,
+    batch: int = 32,
+    threads: int = 1,
+    tier: str = "arrays",
 ) -> Repair:
     """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with."""
     if data.count < LEAST_SAMPLES:
         raise UsageError("F203", f"Repair needs at least {LEAST_SAMPLES} samples, not {data.count}", place=data.place)
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
-    search, verify = (Trials(plan, half, metric, batch=batch, threads=threads) for half in halves)
+    search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, tier=tier) for half in halves)
     before = Judged(Proposal("none", "as it is", plan), search.run(plan), verify.run(plan))
     table = bench(plan, halves[0])
     guilt = attribute(plan, search, table)
