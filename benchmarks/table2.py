@@ -45,8 +45,8 @@ APPLICATIONS = (
     ),
     Application(
         "LSTM-WLM", ("lstm_wlm.dyn18", "lstm_wlm.ts17", "lstm_wlm_unrolled.dyn18"), (1, 0, 36),
-        "FlexASR: an LSTM and the decoder, which the paper leaves out. VTA: the paper counts 36 products of another unrolled form (one on "
-        "[x, h] a step); an LSTM operator stays on the host",
+        "FlexASR: an LSTM and the decoder, which the paper leaves out. VTA takes the 36 products of the unrolled form; an LSTM operator "
+        "stays on the host",
     ),
     Application("MobileNet-V2", ("mobilenetv2_cifar.dyn18", "mobilenetv2_cifar.ts13.nofold", "mobilenetv2_cifar.ts17"), (41, 40, 41)),
     Application("ResMLP", ("resmlp_cifar.dyn18", "resmlp_cifar.ts17"), (38, 0, 38)),

@@ -59,6 +59,12 @@ def bias_of_products_as_gate_sum(x: Tensor, w: Tensor, a: Tensor, h: Tensor, r: 
 
 
 @rule(grade="A")
+def products_as_gate_sum(x: Tensor, w: Tensor, h: Tensor, r: Tensor) -> Law:
+    """x·wᵀ + h·rᵀ = gate_sum"""
+    return o.add(o.dense(x, w), o.dense(h, r)), o.gate_sum(x, h, w, r, zeros(w), zeros(w)), products(x, h, w, r)
+
+
+@rule(grade="A")
 def product_of_pair_as_gate_sum(x: Tensor, h: Tensor, w: Tensor, a: Tensor) -> Law:
     """[x, h]·wᵀ + a = gate_sum"""
     left = o.bias_add(o.dense(o.concat(x, h, axis=1), w), a, axis=1)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..data import Dataset
-from ..egraph import ENode, Saturation
+from ..egraph import Saturation
+from ..egraph.explain import Explainer, Maker
 from ..egraph.rules import rule_text
 from ..errors import UsageError
 from ..fit import Tiling
@@ -156,27 +157,22 @@ def _offload(
 
 
 class _Because:
-    """The rules behind an offload: births of its e-node and of the e-nodes below it that the program did not bring."""
+    """The rules behind an offload: those that made its e-node, the parts it was matched from, and what is below it."""
 
     def __init__(self, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> None:
         self.births = [
             *(Reason(r.name, short_place(r.place), r.grade) for r in rules),
             *(Reason(m.name, short_place(m.rule.place), "E") for m in mappings),
         ]
-        self.choice = matched.extraction.choice
+        self.explainer = Explainer(matched.saturation.graph, matched.extraction.choice, [*map(Maker, rules), *map(_maker, mappings)])
         self.e_nodes = matched.e_nodes
 
     def of(self, node: Node) -> tuple[Reason, ...]:
-        found: dict[int, None] = {}
-        work: list[ENode] = [self.e_nodes[node.outputs[0]]]
-        first = work[0].op
-        while work:
-            here = work.pop(0)
-            if here.birth < 0 or here.birth in found or (here.op == first and found):
-                continue
-            found[here.birth] = None
-            work.extend(self.choice[c] for c in here.children)
-        return tuple(self.births[b] for b in found)
+        return tuple(self.births[b] for b in self.explainer.births(self.e_nodes[node.outputs[0]]))
+
+
+def _maker(m: Mapping) -> Maker:
+    return Maker(m.rule, tuple(v.name for v in m.operands), tuple(name for name, _ in m.statics))
 
 
 def _counts(targets: Sequence[Target], found: Iterable[Mapping]) -> dict[str, dict[str, int]]:
