@@ -7,7 +7,7 @@ primitive that fails there just does not match, while in an action it aborts the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import SpecError
 from ..lang.expr import Expr, lift
@@ -77,9 +77,10 @@ def rule_text(rule: Rule, number: int) -> str:
 def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[Tensor], attributes: Sequence[tuple[object, str]]) -> str:
     """Return the egglog text of a mapping: the root of the pattern also is `constructor` on its operands and attributes.
 
-    A mapping of all results of an operator matches the tuple, whether or not every result is used.
+    A mapping of all results of an operator matches the tuple, whether or not every result is used. Its command is named after
+    the constructor: mappings of several targets may have one name.
     """
-    t = _Text(rule)
+    t = _Text(replace(rule, name=constructor))
     root = query(t, rule.left) if len(rule.pairs) == 1 else query_tuple(t, rule.left)
     guards(t, rule.where)
     origins = _origins(t, kept=set())

@@ -65,6 +65,12 @@ def test_two_targets_are_never_worse_than_the_better_of_them() -> None:
     assert together <= recomputed(digits("bytes", "vta"), "nanoseconds")
 
 
+def test_targets_may_call_operations_alike(tmp_path: Path) -> None:
+    """HLSCNN and VTA both have a `conv2d`."""
+    plan = compile_model(SPELLINGS["Conv"][0](tmp_path / "small.onnx"), ["hlscnn", "vta"])
+    assert sum(n for counts in plan.counts.values() for n in counts.values()) == 1
+
+
 def test_the_default_counts_as_ever() -> None:
     plan = digits("offloads", "flexasr")
     assert tuple(plan.extraction["cost"]) == ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
