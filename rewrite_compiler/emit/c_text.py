@@ -61,17 +61,23 @@ struct @name@_device {
 @state@
 };
 
+static void initial(@name@_device *d)
+{
+    (void)d;
+@reset@
+}
+
 void @name@_reset(@name@_device *d)
 {
     memset(d, 0, sizeof *d);
-@reset@
+    initial(d);
 }
 
 @name@_device *@name@_new(void)
 {
-    @name@_device *d = malloc(sizeof *d);
+    @name@_device *d = calloc(1, sizeof *d);
     fm_fill_tables();
-    if (d) @name@_reset(d);
+    if (d) initial(d);
     return d;
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 GCC = shutil.which("gcc")
@@ -81,3 +82,41 @@ def toy_text() -> str:
     found = re.search(r"```python file=toy.py\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     assert found
     return found[1]
+
+
+# -- golden traces on a board: nothing, or what differs first
+
+
+def flexasr_differs(board: Board, trace: Mapping[str, Any]) -> str:
+    found = []
+    for kind, *rest in trace["commands"]:
+        if kind == "W":
+            board.write(int(rest[0], 16), int(rest[1], 16))
+        elif kind == "R":
+            found.append([rest[0], f"{board.read(int(rest[0], 16)):032x}"])
+        elif board.wait() != 0:
+            return board.message
+    wrong = next((n for n, (f, w) in enumerate(zip(found, trace["reads_hw"], strict=True)) if f != w), None)
+    return "" if wrong is None else f"read {wrong} gives {found[wrong]}"
+
+
+def hlscnn_differs(board: Board, trace: Mapping[str, Any], want: np.ndarray) -> str:
+    for mode, address, data, virtual in trace["trace"]:
+        if mode == "W":
+            board.write(int(address, 16), int(data, 16), "_virtual" if virtual else "")
+    for n, words in enumerate(want.tolist()):
+        found = np.frombuffer(board.read(trace["spad1_base"] + 16 * n).to_bytes(16, "little"), "<i2").tolist()
+        if found != words:
+            return f"vector {n} of SPAD1 is {found}"
+    return ""
+
+
+def vta_differs(board: Board, trace: Mapping[str, Any], before: np.ndarray, after: np.ndarray) -> str:
+    image = before.copy()
+    board.attach("dram", image, trace["phys_base"])
+    for word in trace["instructions_hex"]:
+        if board.instruction(int(word, 16)) != 0:
+            return board.message
+    if board.wait() != 0:
+        return board.message
+    return "" if np.array_equal(image, after) else f"{int((image != after).sum())} bytes differ"
