@@ -1,0 +1,15 @@
+"""The false rules by module."""
+
+from __future__ import annotations
+
+import importlib
+from itertools import chain
+
+from rewrite_compiler.rewrite.rule import Rule
+from rewrite_compiler.rewrite.ruleset import collect, rules_in
+
+FALSE = ("linear", "layout", "convolution", "softmax")
+
+
+def gallery(*modules: str) -> tuple[Rule, ...]:
+    return collect(chain.from_iterable(rules_in(importlib.import_module(f"known_wrong.{name}")) for name in modules))
