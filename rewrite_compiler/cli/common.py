@@ -27,6 +27,12 @@ SENTENCES = (
 )
 
 
+MOST_HELP = 40
+# options that the short help leaves out first when it is too long
+RARE = (
+    "trust_unproved", "tier", "threads", "log", "calibration_method", "attribute", "audit", "batch", "exact", "objective", "rules", "seed",
+    "within",
+)  # fmt: skip
 DESCRIBE = "\0describe"  # what no command line can hold
 
 
@@ -90,15 +96,23 @@ class Parser(argparse.ArgumentParser):
         return " ".join(filter(None, (guess, listed)))
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help in what the terminal can show, without the further options."""
-        hidden = [(action, action.help) for action in self.further]
-        for action, _ in hidden:
+        """Print the help in what the terminal can show, at most MOST_HELP lines of it where leaving out rare options can do that."""
+        rare = [a for dest in RARE for a in self.every_option() if a.dest == dest and a not in self.further]
+        hidden = list(self.further)
+        text = self._help_without(hidden)
+        while len(text.splitlines()) > MOST_HELP - 2 and rare:
+            hidden.append(rare.pop(0))
+            text = self._help_without(hidden)
+        show(text + (f"\n\n--help-all lists {len(hidden)} more options" if hidden else ""))
+
+    def _help_without(self, hidden: Sequence[argparse.Action]) -> str:
+        words = [action.help for action in hidden]
+        for action in hidden:
             action.help = argparse.SUPPRESS
         text = self.full_help()
-        for action, words in hidden:
-            action.help = words
-        more = f"\n\n--help-all lists {len(hidden)} more options" if hidden else ""
-        show(text + more)
+        for action, text_before in zip(hidden, words, strict=True):
+            action.help = text_before
+        return text
 
     def every_option(self) -> list[argparse.Action]:
         """Return the options of a verb."""

@@ -122,13 +122,18 @@ def _zsh(flags: Mapping[str, Sequence[str]], targets: Sequence[str]) -> str:
 def _fish(flags: Mapping[str, Sequence[str]], targets: Sequence[str]) -> str:
     first = "not __fish_seen_subcommand_from " + " ".join(flags)
     lines = ["# flexmatch completion for fish:  flexmatch completion fish | source"]
-    lines += [f"complete -c flexmatch -n '{first}' -a {verb} -d '{VERBS[verb].line.rpartition(': ')[2]}'" for verb in flags]
+    lines += [f"complete -c flexmatch -n '{first}' -a {verb} -d '{_about(verb)}'" for verb in flags]
     choices = {**_choices(), "--accel": targets}
     for verb in flags:
         seen = f"complete -c flexmatch -n '__fish_seen_subcommand_from {verb}'"
         lines += [f"{seen} -a '{' '.join(_words(verb))}'"] if _words(verb) else []
         lines += [f"{seen} -l {name[2:]}{_values(choices.get(name, ()))}" for name in flags[verb]]
     return "\n".join(lines)
+
+
+def _about(verb: str) -> str:
+    """Return what a verb does, inside of fish's single quotes."""
+    return VERBS[verb].line.rpartition(": ")[2].replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _values(words: Sequence[str]) -> str:
