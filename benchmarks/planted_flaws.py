@@ -86,9 +86,8 @@ def main() -> None:
     random = np.random.default_rng(SEED)
     rows = [row for app, accel in CASES for row in judged(app, accel, given.count, random)]
     counted = [row for row in rows if row["recoverable_share"] >= 0.9]  # type: ignore[operator]
-    print(
-        f"{sum(bool(r['right']) for r in counted)} of {len(counted)} flaws named first ({len(rows) - len(counted)} more are not recoverable)"
-    )
+    right = sum(bool(r["right"]) for r in counted)
+    print(f"{right} of {len(counted)} flaws named first ({len(rows) - len(counted)} more are not recoverable)")
     finish("planted_flaws", rows, given.json)
 
 
