@@ -14,7 +14,7 @@ from harness import EQUAL, HOST_REFUSES, REFUSED, Finding, compiled, imported
 
 from rewrite_compiler.limits import DEFAULT
 
-MUTANTS, MODELS, LIMITS = 150, 4, 2
+MUTANTS, MODELS, LIMITS = 150, 2, 1
 
 
 def told(finding: str | Finding, seed: int) -> str:
