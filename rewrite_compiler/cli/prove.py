@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     document = to_json(verdicts)
     emit_json(document, given.json)
-    cached = [f"{kept.hits} verdicts from the cache; --no-cache judges again"] if kept.hits else []
+    cached = [f"{kept.hits} verdicts from the cache; --no-cache judges again"] if kept.hits and is_live(given) else []
     say(given, [*lines(document, verbose=given.verbose), *cached])
     return 0 if verdicts.is_good else 1
 
@@ -82,6 +82,8 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
                 found += [f"    {line}" for line in (_figures(p),) if line]
                 if p["counterexample"]:
                     found.append(f"    {p['counterexample']}")
+                if p["suggestion"]:
+                    found.append(f"    proved under the guard {p['suggestion']}")
     for c in document["ilas"]:
         disjoint = "decodes disjoint" if c["decodes_disjoint"] else "decodes overlap"
         found.append(f"{c['name']:<10}{c['instructions']} instructions, {disjoint}, {len(c['holes'])} ranges of commands without effect")

@@ -24,7 +24,7 @@ from ..target import Mapping, Target, find_target
 from . import record
 from .cache import Cache, mapping_key, model_key, rule_key
 from .mappings import prove_mapping
-from .rules import prove_rule
+from .rules import prove_rule, with_suggestion
 from .verdict import UNPROVED, Proof
 
 JSON = dict[str, Any]
@@ -44,7 +44,11 @@ class Case:
 def rule_case(rule: Rule, count: int | None) -> Case:
     """Return the case of a rule, at every shape or at `count` instances."""
     message = {"kind": "rule", "text": rule_text(rule), "count": count}
-    return Case(rule.name, rule_key(rule, count=count), message, lambda: record.proof_record(prove_rule(rule, count=count)), rule.place)
+    return Case(rule.name, rule_key(rule, count=count), message, lambda: _judge_rule(rule, count), rule.place)
+
+
+def _judge_rule(rule: Rule, count: int | None) -> JSON:
+    return record.proof_record(with_suggestion(prove_rule(rule, count=count), rule))
 
 
 def target_cases(target: Target, spec: str) -> Iterator[Case]:
@@ -68,7 +72,7 @@ def answer(message: JSON) -> JSON:
     """Judge the case of a message: what a process of the court does."""
     if message["kind"] == "rule":
         (rule,) = rules_of_text(message["text"], "rule")
-        return record.proof_record(prove_rule(rule, count=message["count"]))
+        return _judge_rule(rule, message["count"])
     target = find_target(message["target"])
     cases = [model_case(target, "")] if message["kind"] == "model" else target_cases(target, "")
     return next(c for c in cases if message["kind"] == "model" or c.message["name"] == message["name"]).judge()

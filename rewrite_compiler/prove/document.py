@@ -73,5 +73,5 @@ def _proof(p: Proof) -> dict[str, Any]:
     return {
         "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence,
         "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade,
-        "measured": [record.figure_record(m) for m in p.measured], "seconds": round(p.seconds, 3),
+        "suggestion": p.suggestion or None, "measured": [record.figure_record(m) for m in p.measured], "seconds": round(p.seconds, 3),
     }  # fmt: skip

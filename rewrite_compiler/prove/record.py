@@ -8,7 +8,7 @@ from typing import Any
 from ..ila.check import Check
 from .verdict import Counterexample, Measured, Proof
 
-TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code")
+TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "suggestion")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ def proof_record(p: Proof) -> dict[str, Any]:
         place = None if c.place is None else list(c.place)
         shown = {"operands": operands, "attributes": attributes, "place": place, "left": c.left, "right": c.right}
     texts = {
+        "suggestion": p.suggestion,
         "name": p.name,
         "at": p.at,
         "verdict": p.verdict,
@@ -65,7 +66,7 @@ def proof_of(record: dict[str, Any]) -> Proof:
     texts = [record[key] for key in TEXTS]
     if not all(isinstance(t, str) for t in texts):
         raise TypeError("a proof is made of texts")
-    name, at, verdict, strength, evidence, grade, code = texts
+    name, at, verdict, strength, evidence, grade, code, suggestion = texts
     c = record["counterexample"]
     example = None
     if c is not None:
@@ -74,7 +75,7 @@ def proof_of(record: dict[str, Any]) -> Proof:
     figures = tuple(
         Measured(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
     )
-    return Proof(name, at, verdict, strength, evidence, grade, example, code, float(record["seconds"]), figures)
+    return Proof(name, at, verdict, strength, evidence, grade, example, code, float(record["seconds"]), suggestion, figures)
 
 
 def model_record(m: ModelVerdict) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from .measure import measured
 from .numeric import difference
 from .shapes import Instance
 from .sides import Side, leaves_of, right_shape, symbolic_elements
+from .suggest import suggested_guard
 from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
 
 if TYPE_CHECKING:
@@ -80,6 +81,13 @@ def prove_rule(rule: Rule, limit: int = 2, timeout: float = 5.0, count: int | No
     except SpecError as e:
         proof = Proof(rule.name, rule.place, UNPROVED, "", e.problem.sentence, rule.grade, code="R103")
     return replace(proof, seconds=time.perf_counter() - start)
+
+
+def with_suggestion(proof: Proof, rule: Rule) -> Proof:
+    """Return the proof of a rule, with a guard under which it is proved when its sides differ."""
+    if proof.verdict != REFUTED or proof.counterexample is None or proof.evidence.startswith("it is "):
+        return proof
+    return replace(proof, suggestion=suggested_guard(rule, prove_rule))
 
 
 def _judged(rule: Rule, limit: int, timeout: float, count: int | None) -> Proof:

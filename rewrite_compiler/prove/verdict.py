@@ -53,6 +53,7 @@ class Proof:
     counterexample: Counterexample | None = None
     code: str = ""
     seconds: float = field(default=0.0, compare=False)
+    suggestion: str = ""  # a condition under which a refuted rule is proved
     measured: tuple[Measured, ...] = ()  # how the sides of a proved rule agree in floating point, by element type
 
     @property
@@ -71,4 +72,6 @@ class Proof:
         remedy = (
             "add a guard, or move the rule to the known-wrong ones" if self.verdict == REFUTED else "simplify the rule or narrow its guard"
         )
+        if self.suggestion:
+            remedy = f"it is proved under the guard {self.suggestion}"
         return Problem(self.code, sentence, self.at, remedy)

@@ -1,0 +1,57 @@
+"""Suggested guards: false rules of the gallery that one condition makes true, and none where none does."""
+
+from __future__ import annotations
+
+import pytest
+from known_wrong import layout
+
+from rewrite_compiler import Ints, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import ops as o
+from rewrite_compiler.prove import court
+from rewrite_compiler.prove.cache import Cache
+from rewrite_compiler.prove.rules import prove_rule, with_suggestion
+from rewrite_compiler.rewrite.textfile import rules_of_text
+
+
+@rule
+def bias_of_any_vector(x: Tensor, b: Tensor) -> Law:
+    """True where b lies along the last axis"""
+    return o.add(x, b), o.bias_add(x, b, axis=x.rank - 1), Where(x.rank == 2, b.rank == 1)
+
+
+@rule
+def reshape_is_nothing(x: Tensor, s: Ints) -> Law:
+    return o.reshape(x, s), x
+
+
+@rule
+def negation_is_nothing(x: Tensor) -> Law:
+    return o.neg(x), x
+
+
+GUARDS = [
+    (bias_of_any_vector, "b.shape[-1] == x.shape[-1]"),
+    (reshape_is_nothing, "s == x.shape"),
+    (layout.addition_past_reshapes_of_different_shapes, "y.shape == x.shape"),
+]
+
+
+@pytest.mark.parametrize(("false", "guard"), GUARDS, ids=str)
+def test_a_guard_is_suggested_that_proves_the_rule(false: Rule, guard: str) -> None:
+    proof = with_suggestion(prove_rule(false), false)
+    assert (proof.verdict, proof.suggestion) == ("refuted", guard)
+    assert proof.problem is not None
+    assert proof.problem.help == f"it is proved under the guard {guard}"
+
+
+def test_nothing_is_suggested_where_nothing_helps() -> None:
+    proof = with_suggestion(prove_rule(negation_is_nothing), negation_is_nothing)
+    assert (proof.verdict, proof.suggestion) == ("refuted", "")
+
+
+def test_a_suggestion_is_a_guard_of_the_text_form() -> None:
+    text = "rule mine(x: tensor, s: ints) { reshape(x, shape=s) = x }"
+    (mine,) = rules_of_text(text, "mine.rules")
+    guard = court.judge_rule(mine, Cache(None)).suggestion
+    (guarded,) = rules_of_text(text.replace("= x }", f"= x where {guard} }}"), "mine.rules")
+    assert prove_rule(guarded).is_proved
