@@ -123,13 +123,17 @@ def simulation_options(made: Parser) -> None:
     made.setting("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
     tiers = one_of("arrays", "oracle")
     made.setting("--tier", type=tiers, default="arrays", metavar="arrays|oracle", help="how simulators compute; the answers are the same")
+    hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
+    made.setting(
+        "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
+    )
 
 
 def settings(given: argparse.Namespace) -> Settings:
     """Return the settings that the arguments describe."""
     from ..cosim import Settings
 
-    return Settings(given.metric, given.samples, given.batch, given.threads, given.tier, given.audit)
+    return Settings(given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host)
 
 
 def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..compile import Plan, calibrated, calibrated_from, to_json
 from ..compile.execute import Statistics
+from ..compile.exact import HOSTS
 from ..compile.host import HostProgram
 from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
 from ..errors import FlexmatchError, UsageError
@@ -47,6 +48,7 @@ class Settings:
     threads: int = 0  # 0: one for each core
     tier: str = "arrays"
     audit: int = 0
+    host: str = "onnxruntime"  # or "exact": slower, the same bits on every machine
     log: Path | None = None
     keep_outputs: bool = True
     calibration_method: str = ""
@@ -86,6 +88,8 @@ def _checked(s: Settings) -> Settings:
     """Return settings that mean something."""
     if s.tier not in ("arrays", "oracle"):
         raise UsageError("F203", f'tier must be one of arrays, oracle, not "{s.tier}"')
+    if s.host not in HOSTS:
+        raise UsageError("F203", f'host must be one of {", ".join(HOSTS)}, not "{s.host}"')
     for name in ("samples", "batch", "threads", "audit"):
         if vars(s)[name] < (name in ("batch", "threads")):
             raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
@@ -163,7 +167,7 @@ class _Run:
         return {
             "flexmatch": version("rewrite-compiler"), "plan": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
-            "audit": self.s.audit,
+            "audit": self.s.audit, "host": self.s.host,
         }  # fmt: skip
 
     def _remaining(self, at: int) -> Iterator[Finished]:
@@ -171,7 +175,7 @@ class _Run:
         if at >= self.data.count:
             return
         reference = Reference(self.plan.source, self._inputs(slice(0, self.s.batch)))
-        engine = Engine(self.plan, reading=self.s.tier, threads=self.s.threads, audit=self.s.audit)
+        engine = Engine(self.plan, reading=self.s.tier, threads=self.s.threads, audit=self.s.audit, host=self.s.host)
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
         ahead = self.s.threads * BATCHES_AHEAD
@@ -257,6 +261,7 @@ class _Run:
             "attribution": None,
             "simulator": {
                 "tier": self.s.tier,
+                "host": self.s.host,
                 "audited": sum(x.audited for x in statistics.values()),
                 "audit_mismatches": sum(x.audit_mismatches for x in statistics.values()),
                 "instructions": sum(b.instructions for b in self.done),

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..compile.calibrate import float_program
 from ..compile.execute import Prepared, Statistics
+from ..compile.exact import host_program
 from ..compile.host import HostProgram
 from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
@@ -50,6 +51,7 @@ class Engine:
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
     compared: int = COMPARED_SAMPLES
+    host: str = "onnxruntime"  # or "exact"
     built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class Engine:
         p = self.plan.program
         self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
         for s in segments(self.plan):
-            host = None if s.host is None else HostProgram(s.host, s.host.inputs)
+            host = None if s.host is None else host_program(self.host, s.host)
             self.steps.append((s, host))
         for o in self.plan.offloads:
             constants = {n: p.constants[v] for n, v in tensors_of(o).items() if v in p.constants}
