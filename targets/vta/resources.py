@@ -13,7 +13,7 @@ UOPS = 2  # micro-ops in one word of the port
 
 def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
     """Return the architecture graph: four buffers, the GEMM core, the ALU, one memory port."""
-    (_, block, inner), batch = (int(n) for n in ila.states["wgt"].leaf.shape), int(ila.states["inp"].leaf.shape[1])  # type: ignore[arg-type,misc]
+    (_, block, inner), batch = (int(n) for n in ila.states["wgt"].leaf.shape), int(ila.states["inp"].leaf.shape[1])  # type: ignore[arg-type]
     sorts = {"inp": "depth lane lane", "wgt": "depth lane lane", "acc": "depth lane lane", "uop": "depth"}
     return Resources(
         Clock(100_000_000, "assumed: the specification gives no frequency"),

@@ -1,0 +1,94 @@
+"""What do whole networks cost on one accelerator, and on all of them together? And what does each offload cost beside the host?
+
+Host figures are those of the shipped table; of devices, FlexASR's cycles equal measured ones, the others are estimated.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from record import ROOT, Row, finish, options
+
+from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.study.diff import plan_totals
+
+SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
+MODELS = (
+    "resnet20_b.ts17",
+    "mobilenetv2_cifar.ts17",
+    "efficientnet_nose.ts17",
+    "resmlp_cifar.ts17",
+    "lstm_wlm.ts17",
+    "transformer_explicit.ts17",
+)
+TARGETS = ("flexasr", "hlscnn", "vta")
+
+
+def planned(name: str, accel: tuple[str, ...], objective: str) -> tuple[Plan, float]:
+    """Return the plan of a shared model and the processor seconds that making it took, child processes included."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.onnx"
+        path.write_bytes(lzma.decompress((SHARED / "models" / "arch" / f"{name}.onnx.xz").read_bytes()))
+        before = os.times()
+        plan = compile_model(path, accel, Options(objective=objective))
+        after = os.times()
+    return plan, sum(after[k] - before[k] for k in range(4))
+
+
+def ratios(plan: Plan) -> list[float]:
+    """Return of every offload with a cost how many times as long the host takes."""
+    return sorted(o.host_picoseconds / o.price.picoseconds for o in plan.offloads if o.price is not None and o.price.picoseconds)
+
+
+def row(name: str, accel: tuple[str, ...], objective: str) -> Row:
+    """Return one plan's sums."""
+    plan, seconds = planned(name, accel, objective)
+    found, total = ratios(plan), plan_totals(plan)
+    return {
+        "model": name, "targets": list(accel), "objective": objective,
+        "status": plan.extraction["status"], "gap_fraction": plan.extraction["gap"],
+        "offloads": total.offloads, "program_nanoseconds": total.nanoseconds, "program_bytes": total.bytes, "host_macs": total.host_macs,
+        "unpriced_offloads": total.unpriced, "host_over_device": [round(x, 5) for x in found],
+        "host_over_device_median": round(statistics.median(found), 5) if found else None,
+        "estimated": sum(o.price is not None and o.price.cost.estimated for o in plan.offloads), "processor_seconds": round(seconds, 2),
+    }  # fmt: skip
+
+
+def is_worse(rows: list[Row]) -> bool:
+    """Tell whether all targets together, the last row, take longer than one of them alone."""
+    *single, together = (int(str(r["program_nanoseconds"])) for r in rows)
+    return together > min(single)
+
+
+def main() -> None:
+    """Compile every model for each accelerator and for all, by time; and by offloads for the ratios."""
+    made = options(__doc__ or "", 1)
+    made.add_argument("--model", action="append", default=[], choices=MODELS, help="only this model; repeat it for several")
+    given = made.parse_args()
+    if not (SHARED / "models" / "arch").is_dir():
+        sys.exit(f"the shared models are not in {SHARED}; set FLEXMATCH_SHARED")
+    rows: list[Row] = []
+    started = time.perf_counter()
+    for name in given.model or MODELS:
+        for accel, objective in (*(((t,), "offloads") for t in TARGETS), *(((t,), "cycles") for t in TARGETS), (TARGETS, "cycles")):
+            made_row = row(name, accel, objective)
+            rows.append(made_row)
+            print(
+                f"{name:>26} {'+'.join(accel):>20} {objective:>8}: {made_row['offloads']:4} offloads  "
+                f"{int(str(made_row['program_nanoseconds'])) / 1e6:10.3f} ms  host/device {made_row['host_over_device_median']}  "
+                f"{made_row['status']}  {made_row['processor_seconds']} s",
+                flush=True,
+            )
+    finish("objectives", rows, given.json)
+    worse = [name for name in given.model or MODELS if is_worse([r for r in rows if r["model"] == name and r["objective"] == "cycles"])]
+    print(f"{time.perf_counter() - started:.0f} s; together worse than the best single one: {', '.join(worse) or 'never'}")
+
+
+if __name__ == "__main__":
+    main()
