@@ -25,6 +25,7 @@ ROWS = (
     ("FlexASR LayerNorm", "flexasr", "layer_norm", {"t": 16, "n": 64, "epsilon": 1e-5}, 0.27),
     ("FlexASR MaxPool", "flexasr", "max_pool", {"u": 16, "w": 2, "n": 64}, 0.00),
     ("FlexASR MeanPool", "flexasr", "mean_pool", {"u": 16, "w": 2, "n": 64}, 1.79),
+    ("FlexASR Attention", "flexasr", "attention", {"m": 1, "t": 16, "d": 64}, 4.22),
 )  # fmt: skip
 HEAD = f"{'operation':<22}{'paper':>8}{'as drawn':>18}{'operands held':>18}{'result rounded':>18}"
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,19 @@ def _cost(*, rank: int, operands: int, steps: int, result_bytes: int, p: Mapping
 # -- the mappings: one a rank
 
 
+@dataclass(frozen=True)
+class Kind:
+    """One elementwise operation: its meaning, formats, the bytes of a result, the instructions, and what they do to an element."""
+
+    meaning: FunctionType
+    axes: str
+    derived: Mapping[str, Callable[..., Fixed]]
+    result_bytes: int
+    shared: tuple[str, ...]
+    steps: Steps
+    element: Callable[..., Expr]
+
+
 def _same(x: Fixed) -> Fixed:
     return x
 
@@ -163,25 +177,34 @@ def _declare(rank: int) -> None:
         """Each element limited to the codes nearest to two bounds."""
         return o.clip(x, low=low, high=high), Where(x.rank == rank)
 
-    register = [
-        (add, both, {"y": _wide}, 2, ("x z",), lambda f, g: [("alu_add", None)], lambda x, z, f, given: x + z),
-        (mul, both, {"y": accumulator_of}, 2, (), lambda f, g: [("alu_mul", None)], lambda x, z, f, given: x * z),
-        (relu, one, {"y": _same}, 1, (), lambda f, g: [("alu_max", 0)], lambda x, f, given: maximum(x, 0)),
-        (clip, one, {"y": _same}, 1, (), _clipped, _clip_code),
-    ]
-    for function, axes, derived, result_bytes, shared, steps, element in register:
-        function.__name__ = f"{function.__name__}_{rank}"
-        inputs = {n: int8 for n in ("x", "z") if f"{n}:" in axes}
-        sizes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank], (*(1,) * (rank - 1), 40_000))
-        bounds = {"low": -0.25, "high": 3.0} if function.__name__.startswith("clip") else {}
-        trials = tuple({**dict(zip(dims.split(), s, strict=True)), **bounds} for s in sizes)
-        made: Operation = target.accelerates(
-            axes=axes, formats=inputs, derived=derived, operation="alu", whole=dims, shared=shared, trials=trials
-        )(function)
-        made.limits(partial(_limits, multiplies=function.__name__.startswith("mul")))
-        made.driver(partial(_drive, rank=rank, steps=steps, result_bytes=result_bytes))
-        made.numerics(_codes(element))
-        made.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + bool(bounds), result_bytes=result_bytes))
+    for kind in (
+        Kind(_function(add), both, {"y": _wide}, 2, ("x z",), lambda f, g: [("alu_add", None)], lambda x, z, f, given: x + z),
+        Kind(_function(mul), both, {"y": accumulator_of}, 2, (), lambda f, g: [("alu_mul", None)], lambda x, z, f, given: x * z),
+        Kind(_function(relu), one, {"y": _same}, 1, (), lambda f, g: [("alu_max", 0)], lambda x, f, given: maximum(x, 0)),
+        Kind(_function(clip), one, {"y": _same}, 1, (), _clipped, _clip_code),
+    ):
+        _register(kind, rank, dims)
+
+
+def _function(f: Callable[..., Any]) -> FunctionType:
+    assert isinstance(f, FunctionType)
+    return f
+
+
+def _register(kind: Kind, rank: int, dims: str) -> None:
+    multiplies, clips = kind.meaning.__name__ == "mul", kind.meaning.__name__ == "clip"
+    kind.meaning.__name__ = f"{kind.meaning.__name__}_{rank}"
+    inputs = {n: int8 for n in ("x", "z") if f"{n}:" in kind.axes}
+    sizes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank], (*(1,) * (rank - 1), 40_000))
+    bounds = {"low": -0.25, "high": 3.0} if clips else {}
+    trials = tuple({**dict(zip(dims.split(), s, strict=True)), **bounds} for s in sizes)
+    made: Operation = target.accelerates(
+        axes=kind.axes, formats=inputs, derived=kind.derived, operation="alu", whole=dims, shared=kind.shared, trials=trials
+    )(kind.meaning)
+    made.limits(partial(_limits, multiplies=multiplies))
+    made.driver(partial(_drive, rank=rank, steps=kind.steps, result_bytes=kind.result_bytes))
+    made.numerics(_codes(kind.element))
+    made.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
 
 
 def accumulator_of(x: Fixed, z: Fixed) -> Fixed:
