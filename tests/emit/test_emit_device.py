@@ -40,12 +40,12 @@ def boards(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped
     return lambda name, *level, **parameters: Board(build(name, *level, **parameters), name)
 
 
-@pytest.mark.parametrize("name", sorted(FLEXASR)[::4])
+@pytest.mark.parametrize("name", sorted(FLEXASR)[::8])
 def test_flexasr_trace(name: str, boards) -> None:  # type: ignore[no-untyped-def]
     assert flexasr_differs(boards("flexasr", "-O0"), FLEXASR[name]) == ""
 
 
-@pytest.mark.parametrize("name", sorted(HLSCNN)[::5])
+@pytest.mark.parametrize("name", sorted(HLSCNN)[::11])
 def test_hlscnn_trace(name: str, boards) -> None:  # type: ignore[no-untyped-def]
     """All of SPAD1 that the design wrote."""
     trace = HLSCNN[name]
