@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import SpecError
-from .binders import Fold, Table
+from .binders import Fold, Leaf, Table
 from .expr import Expr
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
@@ -50,6 +50,7 @@ class Trace:
     axes: set[Axis] = field(default_factory=set)
     work: int = 0  # operators and tables
     moved: dict[Expr, bool] = field(default_factory=dict)
+    sampled: dict[Leaf, bool] = field(default_factory=dict)
 
     def leaf(self, e: Expr) -> Op | Expr | None:
         """Return how a term is given to the code; None when it is an operator of it."""
@@ -73,8 +74,14 @@ class Trace:
         found = self.moved.get(e)
         if found is None:
             ev = self.ev
-            found = self.moved[e] = any(ev.is_axis(v) for v in e.free) or any(ev.batch_of(leaf) for leaf in e.reads)
+            found = self.moved[e] = any(ev.is_axis(v) for v in e.free) or any(map(self.is_sampled, e.reads))
         return found
+
+    def is_sampled(self, leaf: Leaf) -> bool:
+        """Tell whether any part of a leaf has batch axes."""
+        if leaf not in self.sampled:
+            self.sampled[leaf] = bool(self.ev.batch_of(leaf))
+        return self.sampled[leaf]
 
     def table(self, e: Expr, at: int) -> Op:
         """Return the operator that reads the entries of a table."""
@@ -100,7 +107,7 @@ class Trace:
         if not self.varies(condition):
             return e.args[1] if self.ev.number(condition) else e.args[2]
         around = [axis_of(v) for v in condition.free if self.ev.is_axis(v)]
-        if any(self.ev.batch_of(leaf) for leaf in condition.reads) or math.prod(self.ev.axes.shape(around)) > UNIFORM_ELEMENTS:
+        if any(map(self.is_sampled, condition.reads)) or math.prod(self.ev.axes.shape(around)) > UNIFORM_ELEMENTS:
             return None
         data = np.asarray(self.ev.value(condition).data)
         if data.size and (data == data.flat[0]).all():

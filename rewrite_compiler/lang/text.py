@@ -42,7 +42,8 @@ def show_array(a: Array) -> str:
     if isinstance(a, FoldResult):
         f = a.fold
         parts = "; ".join(
-            f"{x.name}{_width(x)} = {show_array(i)} then {show_array(b)}" for x, i, b in zip(f.accumulators, f.initial, f.bodies, strict=True)
+            f"{x.name}{_width(x)} = {show_array(i)} then {show_array(b)}"
+            for x, i, b in zip(f.accumulators, f.initial, f.bodies, strict=True)
         )
         return f"{'scan' if a.history else 'fold'}({show(f.variable)} < {show(f.extent)}: {parts}).{a.component}"
     return "array"
