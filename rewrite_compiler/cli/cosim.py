@@ -121,8 +121,9 @@ def simulation_options(made: Parser) -> None:
     made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
     made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
     made.setting("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
-    tiers = one_of("arrays", "oracle")
-    made.setting("--tier", type=tiers, default="arrays", metavar="arrays|oracle", help="how simulators compute; the answers are the same")
+    tiers = one_of("native", "arrays", "oracle")
+    how = "how simulators compute (default arrays); the answers are the same"
+    made.setting("--tier", type=tiers, default="arrays", metavar="native|arrays|oracle", help=how)
     hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
     made.setting(
         "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts

@@ -28,6 +28,7 @@ from .record import Finished
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_numerics, summed
 
 SCHEMA = "flexmatch.cosim/1"
+TIERS = ("native", "arrays", "oracle")
 BATCH = 32
 TOLERANCE = 1e-5  # of a batched reference run against single runs
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
@@ -86,8 +87,8 @@ def cosimulate(
 
 def _checked(s: Settings) -> Settings:
     """Return settings that mean something."""
-    if s.tier not in ("arrays", "oracle"):
-        raise UsageError("F203", f'tier must be one of arrays, oracle, not "{s.tier}"')
+    if s.tier not in TIERS:
+        raise UsageError("F203", f'tier must be one of {", ".join(TIERS)}, not "{s.tier}"')
     if s.host not in HOSTS:
         raise UsageError("F203", f'host must be one of {", ".join(HOSTS)}, not "{s.host}"')
     for name in ("samples", "batch", "threads", "audit"):
@@ -268,7 +269,7 @@ class _Run:
             },
             "compared_samples": min(COMPARED_SAMPLES, data.count),
             "warnings": [f"{w.code}: {w.sentence}" for w in data.warnings],
-            "notes": [*plan.notes, *(f"host part ran one sample at a time: {w}" for w in why)],
+            "notes": [*plan.notes, *why],
         }  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from ..compile.calibrate import float_program
-from ..compile.execute import Prepared, Statistics
 from ..compile.exact import host_program
+from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
 from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
@@ -24,6 +24,7 @@ from .audit import Audit
 from .numerics import OffloadNumerics
 from .segments import Segment, segments
 
+SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
 Progress = Callable[[int, int], None]
 Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
@@ -51,8 +52,8 @@ class Engine:
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
     compared: int = COMPARED_SAMPLES
-    host: str = "onnxruntime"  # or "exact"
     built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
+    host: str = "onnxruntime"  # or "exact"
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
@@ -97,7 +98,7 @@ class Engine:
     def host_batching(self) -> tuple[str, ...]:
         """Why host parts run one sample at a time."""
         why = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
-        return tuple(dict.fromkeys(why))
+        return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why))
 
     def _batch(self, take: Take, part: slice) -> Outcome:
         p = self.plan.program
@@ -119,7 +120,8 @@ class Engine:
                 values.pop(v, None)
         found = {v: values[v] if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs}
         outputs = {p.names[v]: x for v, x in found.items()}
-        return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), self.host_batching, look.numerics)
+        notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
+        return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), notes, look.numerics)
 
     def _offload(
         self, o: Offload, device: SimulatedDevice | SimulatedStream, values: Mapping[Value, Data], look: _Look
@@ -174,6 +176,14 @@ class _Look:
                 numerics.see(name, x[n], o.formats[name])
             numerics.see_result(result, true, results[0][n], o.formats[result])
             numerics.drift(results[0][n], self.true[o.node.outputs[0]][n])
+
+
+def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator[str]:
+    """Yield which instructions ran without machine code although it was asked for, and why; those of one reason together."""
+    for why in dict.fromkeys(not_native.values()):
+        names = [name for name, reason in not_native.items() if reason == why]
+        shown = ", ".join(names) if len(names) < SHOWN_INSTRUCTIONS else f"{len(names)} instructions"
+        yield f"{shown} of {target} ran without machine code: {why}"
 
 
 def together(results: Sequence[Outcome]) -> Outcome:

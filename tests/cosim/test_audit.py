@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,3 +37,29 @@ def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Prepared, "call", wrong)
     assert audited()["audit_mismatches"] > 0
+
+
+@pytest.mark.parametrize("accelerator", ["flexasr", "hlscnn", "hlscnn:revision=ext16", "vta"])
+def test_machine_code_gives_the_same_bits(accelerator: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    app = named("digits_cnn")
+    plan = compile_model(app.model, [accelerator])
+    runs = {
+        tier: cosimulate(plan, app.data, calibrate=app.calibration, settings=Settings(samples=16, batch=8, audit=10, tier=tier, threads=2))
+        for tier in ("native", "arrays")
+    }
+    native, arrays = (runs[tier].document for tier in ("native", "arrays"))
+    assert all((runs["native"].accelerated[k] == x).all() for k, x in runs["arrays"].accelerated.items())
+    assert native["offloads"] == arrays["offloads"]
+    assert native["simulator"] == {**arrays["simulator"], "tier": "native"}
+    assert native["simulator"]["audited"] > 0
+    assert native["simulator"]["audit_mismatches"] == 0
+    assert [n for n in native["notes"] if "without machine code" in n] == []
+
+
+def test_what_ran_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.ila.simulate.loaded_kernels", lambda: "machine code cannot be made here: no LLVM")
+    plan = compile_model(APP.model, ["flexasr"])
+    found = cosimulate(plan, APP.data, calibrate=APP.calibration, settings=Settings(samples=4, tier="native")).document
+    count = len(plan.targets[0].ila().instructions)
+    assert f"{count} instructions of flexasr ran without machine code: machine code cannot be made here: no LLVM" in found["notes"]
