@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # one cache for all processes of a run, empty at first, gone at the end
+        folder = tempfile.TemporaryDirectory(prefix="flexmatch-cache-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["FLEXMATCH_CACHE"] = folder.name
     if SHARED is None and config.getoption("--require-shared"):
         raise pytest.UsageError("--require-shared: neither FLEXMATCH_SHARED nor ../shared holds the shared models and golden vectors")
 

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 
+from ..errors import FlexmatchError
 from .court import answer
 
 
 def main() -> int:
     """Judge until there are no more cases."""
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+        try:
+            answered = answer(json.loads(line))
+        except FlexmatchError as refusal:
+            answered = {"refused": asdict(refusal.problem)}
+        sys.stdout.write(json.dumps(answered) + "\n")
         sys.stdout.flush()
     return 0
 

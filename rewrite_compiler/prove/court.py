@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..errors import Problem, SpecError
 from ..ila.check import check
 from ..rewrite.rule import Rule
 from ..rewrite.text import rule_text
@@ -79,7 +80,7 @@ def answer(message: JSON) -> JSON:
 
 
 def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
-    """Return the records of all verdicts, in the order of the cases."""
+    """Return the records of all verdicts, in the order of the cases; SpecError for a specification that refuses itself."""
     found = dict(enumerate(kept.get(c.key) for c in cases))
     missing = [n for n, known in found.items() if known is None]
     with contextlib.ExitStack() as stack:
@@ -87,6 +88,9 @@ def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] =
         answers = _here(cases, missing) if jobs < 2 else stack.enter_context(_Clerks(jobs)).answers(cases, missing)
         for n, verdict in answers:
             progress(cases[n].name)
+            if "refused" in verdict:
+                problem = Problem(**verdict["refused"])
+                raise SpecError(problem.code, problem.sentence, place=problem.place, help=problem.help)
             found[n] = verdict
             if verdict.get("verdict") != UNPROVED:
                 kept.put(cases[n].key, verdict)
