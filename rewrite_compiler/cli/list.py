@@ -35,7 +35,12 @@ def listing() -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "targets": [
-            {"name": t.name, "about": ", ".join(t.mappings), "parameters": {k: list(v) for k, v in t.parameters.items()}} for t in targets
+            {
+                "name": t.name,
+                "about": ", ".join(dict.fromkeys(m.operation for m in t.mappings.values())),
+                "parameters": {k: list(v) for k, v in t.parameters.items()},
+            }
+            for t in targets
         ],
         "mappings": [{"name": m.name, "about": _first(m.rule.doc), "at": at(m.rule.place)} for t in targets for m in t.mappings.values()],
         "rules": [{"name": r.name, "about": _first(r.doc), "at": at(r.place), "grade": r.grade, "phase": r.phase} for r in shipped_rules()],
