@@ -13,12 +13,14 @@ from rewrite_compiler.lang import Expr
 
 def zeros(w: Tensor) -> Tensor:
     """Return a bias of zeros for the rows of a weight."""
-    return o.full((w.shape[0],), 0.0)
+    made: Tensor = o.full((w.shape[0],), 0.0)
+    return made
 
 
 def rows(x: Tensor, first: object, last: object) -> Tensor:
-    """Return rows first … last of a weight or a bias."""
-    return o.slice_(x, axis=0, start=first, stop=last)
+    """Return entries first … last along the first axis: rows of a weight, steps of a sequence."""
+    made: Tensor = o.slice_(x, axis=0, start=first, stop=last)
+    return made
 
 
 def stacked(*parts: Tensor) -> Tensor:
@@ -128,12 +130,14 @@ def tanh_of_product_from_zero_state(x: Tensor, y: Tensor, h: Tensor, w: Tensor, 
 
 def gate(x: Tensor, h: Tensor, *weights: Tensor) -> Tensor:
     """Return σ of a gate_sum."""
-    return o.sigmoid(o.gate_sum(x, h, *weights))
+    made: Tensor = o.sigmoid(o.gate_sum(x, h, *weights))
+    return made
 
 
 def one_step(x: Tensor) -> Tensor:
     """Return rows as a sequence of one step."""
-    return o.reshape(x, (1, x.shape[0], x.shape[1]))
+    made: Tensor = o.reshape(x, (1, x.shape[0], x.shape[1]))
+    return made
 
 
 @rule(grade="E")
@@ -216,7 +220,7 @@ def continued(layer: Layer, x: Tensor, first: Tensor, whole: Tensor, weights: tu
 
 def prefixes(s: Tensor, middle: object, last: object) -> tuple[Tensor, Tensor, Tensor]:
     """Return steps middle … last, 0 … middle and 0 … last of a sequence."""
-    return tuple(o.slice_(s, axis=0, start=a, stop=b) for a, b in ((middle, last), (0, middle), (0, last)))  # type: ignore[return-value]
+    return rows(s, middle, last), rows(s, 0, middle), rows(s, 0, last)
 
 
 @rule(phase="fold", grade="E")

@@ -25,8 +25,8 @@ NAMED = {
     "counts": "TARGET", "counts.TARGET": "OPERATION", "lowered_counts": "TARGET", "lowered_counts.TARGET": "OPERATION",
     "exact_counts": "TARGET", "exact_counts.TARGET": "OPERATION", "device_calls": "TARGET", "device_calls.TARGET": "OPERATION",
     "targets[].parameters": "PARAMETER", "settings.shapes": "INPUT", "offloads[].shape": "DIMENSION", "offloads[].tiles": "DIMENSION",
-    "offloads[].cost.traffic": "TENSOR", "offloads[].formats": "TENSOR", "offloads[].formats.TENSOR": "PARAMETER", "formats[].parameters": "PARAMETER",
-    "extraction.cost": "LEVEL", "extraction.bound": "LEVEL",
+    "offloads[].cost.traffic": "TENSOR", "offloads[].formats": "TENSOR", "offloads[].formats.TENSOR": "PARAMETER",
+    "formats[].parameters": "PARAMETER", "extraction.cost": "LEVEL", "extraction.bound": "LEVEL",
 }  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from .common import compile_options, emit_json, options, parser, steering, whole
 from .config import FLAG
 from .output import say
 
+TOTALS = ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
@@ -55,7 +57,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         *(_row("vanished", o) for o in document["vanished"]),
         *(("changed", _changed(pair["old"], pair["new"])) for pair in document["changed"]),
         ("same", counted(document["same"], "offload")),
-        *((key.replace("_", " "), _sum(document["totals"], key)) for key in ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")),
+        *((key.replace("_", " "), _sum(document["totals"], key)) for key in TOTALS),
     ]  # fmt: skip
     found = document["accuracy"]
     if found is not None:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..compile import Plan, calibrated, calibrated_from, to_json
-from ..compile.execute import Statistics
 from ..compile.exact import HOSTS
+from ..compile.execute import Statistics
 from ..compile.host import HostProgram
 from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
 from ..errors import FlexmatchError, UsageError
