@@ -31,6 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="flexmatch-cache-")
         config.add_cleanup(folder.cleanup)
         os.environ["FLEXMATCH_CACHE"] = folder.name
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of commands start: each module is compiled once for all
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{folder.name}/bytecode"
     if SHARED is None and config.getoption("--require-shared"):
         raise pytest.UsageError("--require-shared: neither FLEXMATCH_SHARED nor ../shared holds the shared models and golden vectors")
 

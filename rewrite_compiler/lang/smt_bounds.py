@@ -32,15 +32,17 @@ class Bounds:
         work = [term]
         while work:
             here = work[-1]
+            if here.get_id() in self.found:
+                work.pop()
+                continue
             children = here.children()
             waiting = [c for c in children if c.get_id() not in self.found]
-            if waiting and here.get_id() not in self.found:
+            if waiting:
                 work.extend(waiting)
                 continue
             work.pop()
-            if here.get_id() not in self.found:
-                self.kept.append(here)
-                self.found[here.get_id()] = self._combine(here, [self.found[c.get_id()] for c in children])
+            self.kept.append(here)
+            self.found[here.get_id()] = self._combine(here, [self.found[c.get_id()] for c in children])
         return self.found[term.get_id()]
 
     def _combine(self, term: z3.ExprRef, parts: Sequence[Interval]) -> Interval:

@@ -14,16 +14,16 @@ from .smt import Value, Verdict, prove_equal, within
 from .smt_bounds import Bounds
 
 Pair = tuple[Value, Value]
-FIRST_TRIES = 0.25  # the part of the time that the plain equation, and that with words, get before the plain one gets all
+PLAIN_FIRST, WORDS = 0.05, 0.25  # of the time: the equation as it stands, then with words, before it gets all
 
 
 def prove_equal_sharing(pairs: Sequence[Pair], premises: Sequence[z3.BoolRef], seconds: float) -> Verdict:
-    """Prove that both sides of every pair are equal; where the solver gives up, with words for what they share."""
-    verdict = prove_equal(pairs, premises, FIRST_TRIES * seconds)
+    """Prove that both sides of every pair are equal; where the solver hesitates, with words for what they share."""
+    verdict = prove_equal(pairs, premises, PLAIN_FIRST * seconds)
     if verdict.outcome != "unknown":
         return verdict
     words, bounds = with_words(pairs)
-    if prove_equal(words, bounds, FIRST_TRIES * seconds).outcome == "proved":
+    if prove_equal(words, bounds, WORDS * seconds).outcome == "proved":
         return Verdict("proved")
     return prove_equal(pairs, premises, seconds)
 

@@ -41,19 +41,23 @@ class _Words:
         work = [root]
         while work:
             t = work[-1]
-            waiting = [c for c in t.children() if c.get_id() not in self.only]
+            if t.get_id() in self.only:
+                work.pop()
+                continue
+            children = t.children()
+            waiting = [c for c in children if c.get_id() not in self.only]
             if waiting:
                 work.extend(waiting)
                 continue
             work.pop()
             self.held.append(t)
-            self.only[t.get_id()] = self._joined(t)
+            self.only[t.get_id()] = self._joined(t, children)
         return self.only[root.get_id()]
 
-    def _joined(self, t: z3.ExprRef) -> z3.ExprRef | bool | None:
+    def _joined(self, t: z3.ExprRef, children: Sequence[z3.ExprRef]) -> z3.ExprRef | bool | None:
         if z3.is_const(t):
             return t if t.decl().kind() == z3.Z3_OP_UNINTERPRETED else None
-        parts = [self.only[c.get_id()] for c in t.children()]
+        parts = [self.only[c.get_id()] for c in children]
         ones = [p for p in parts if p is not None]
         if any(p is False for p in ones) or t.decl().kind() == z3.Z3_OP_UNINTERPRETED:
             return False
@@ -64,7 +68,7 @@ class _Words:
         work = [root]
         while work:
             t = work.pop()
-            if t.get_id() in self.seen or not t.children():
+            if t.get_id() in self.seen or not t.num_args():
                 continue
             self.seen.add(t.get_id())
             v = self.variable(t)
