@@ -24,7 +24,7 @@ COSIM = {
     "schema", "model", "targets", "metric", "lower_is_better", "samples", "data", "calibration", "reference", "accelerated", "paired",
     "offloads", "first_diverging", "attribution", "simulator", "compared_samples", "warnings", "notes", "run",
 }  # fmt: skip
-NOT_BUILT = ("parts", "certificate", "resident", "cost")
+NOT_BUILT = ("parts", "certificate", "resident")
 
 
 def document(*arguments: str) -> Any:
@@ -46,6 +46,7 @@ def test_the_plan_has_the_keys_of_its_contract(folder: Path) -> None:
         assert set(o) == OFFLOAD
         assert [set(r) for r in o["because"]] == [{"rule", "at", "grade"}] * len(o["because"])
         assert all(o[key] is None for key in NOT_BUILT)
+        assert o["cost"]["cycles"] > 0 < o["cost"]["bytes"]
     assert set(plan["egraph"]) == {"rounds", "e_nodes", "e_classes", "stop"}
     assert set(plan["extraction"]) == {"objective", "cost", "bound", "gap", "status"}
     assert {frozenset(f) for f in plan["formats"]} == {frozenset({"tensor", "target", "format", "parameters", "from"})}
@@ -65,7 +66,7 @@ def test_the_co_simulation_has_the_keys_of_its_contract(folder: Path) -> None:
         assert set(o) == {
             "id", "relative_error", "cumulative_error", "max_abs_error", "saturated", "range_in", "range_out", "tensors",
         }  # fmt: skip
-    assert set(report["simulator"]) == {"tier", "audited", "audit_mismatches", "instructions"}
+    assert set(report["simulator"]) == {"tier", "host", "audited", "audit_mismatches", "instructions"}
     assert {"wall_seconds", "cpu_seconds_per_sample", "reference_cpu_seconds_per_sample", "batch", "threads"} <= set(report["run"])
 
 

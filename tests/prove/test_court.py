@@ -138,7 +138,7 @@ def test_processes_give_the_same_verdicts(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_leaves_its_case_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(court, "rule_text", lambda _: "rule")  # no rule: the process ends
+    monkeypatch.setattr(court, "rule_text", lambda _: 3)  # no text: the process ends
     cases = [rule_case(r, 5) for r in (double_negation, relu_is_odd, double_negation)]
     verdicts = [proof_of(r) for r in judged(cases, Cache(None), jobs=2)]
     assert [p.verdict for p in verdicts] == ["unproved"] * 3
