@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from campaign import in_short_run
 from pages import skipped_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +25,7 @@ SHARED = find_shared()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--campaign", action="store_true", help="run what the short run leaves out, too: see tests/campaign.py")
     parser.addoption("--require-shared", action="store_true", help="fail when the folder of shared models and golden vectors is missing")
 
 
@@ -38,20 +41,37 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if SHARED is not None:
-        return
-    left_out = [i for i in items if i.get_closest_marker("shared")]
-    items[:] = [i for i in items if not i.get_closest_marker("shared")]
-    config.stash[_LEFT_OUT] = len(left_out)
+    if SHARED is None:
+        config.stash[_LEFT_OUT] = sum(i.get_closest_marker("shared") is not None for i in items)
+        items[:] = [i for i in items if not i.get_closest_marker("shared")]
+    if not config.getoption("--campaign") and not any("::" in a for a in config.args):  # a test that is named is run
+        kept = in_short_run([i.nodeid for i in items])
+        config.stash[_LONGER] = kept.count(False)
+        items[:] = [i for i, is_short in zip(items, kept, strict=True) if is_short]
 
 
-_LEFT_OUT = pytest.StashKey[int]()
+_LEFT_OUT, _LONGER = pytest.StashKey[int](), pytest.StashKey[int]()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let a process of a run tell the first one what it left out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["counts"] = [session.config.stash.get(key, 0) for key in (_LEFT_OUT, _LONGER)]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    for key, count in zip((_LEFT_OUT, _LONGER), getattr(node, "workeroutput", {}).get("counts", ()), strict=False):
+        node.config.stash[key] = count
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     count = config.stash.get(_LEFT_OUT, 0)
     if count:
         terminalreporter.write_line(f"{count} tests need ../shared: not run")
+    longer = config.stash.get(_LONGER, 0)
+    if longer:
+        terminalreporter.write_line(f"{longer} tests are left to `python -m pytest --campaign` (tests/campaign.py): not run")
     for line in skipped_blocks():
         terminalreporter.write_line(f"block not run: {line}")
 

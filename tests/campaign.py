@@ -1,0 +1,37 @@
+"""What the short run leaves to `python -m pytest --campaign`: seconds each, or many of a kind of which it keeps every n-th."""
+
+from __future__ import annotations
+
+# part of a test's id → of the tests that have it, the short run keeps every n-th; 0: none
+KEPT = {
+    "compile/test_real_models.py::test_exporters_models": 2,
+    "cosim/test_log.py::test_a_killed_command_goes_on_where_it_was": 2,
+    "emit/test_emit_c.py::test_the_program_on_the_device": 3,
+    "emit/test_emit_device.py::test_flexasr_trace": 2,
+    "emit/test_emit_trace.py::test_a_trace_replays_on_the_oracle": 2,
+    "emit/test_emit_trace.py::test_a_constant_part_with_moving_parts": 2,
+    "emit/test_emit_trace.py::test_constant_parts_are_the_same": 2,
+    "ila_models/test_flexasr.py::test_recorded_trace": 2,
+    "prove/test_mutants.py::test_changed_right_sides_are_refuted": 4,
+    "prove/test_mutants.py::test_every_guard_is_needed": 2,
+    "study/test_attribution.py::test_the_flaw_of_the_8_bit_design_is_found_and_repaired": 0,  # docs/how-to/find-and-fix-a-number-format.md
+    "study/test_check_verb.py::test_the_document_has_every_figure_and_the_seed": 0,  # docs/how-to/check-a-target.md
+    "targets/test_flexasr_operations.py::test_batches_and_readings_change_nothing": 3,
+    "targets/test_flexasr_operations.py::test_error_against_the_meaning": 2,
+    "targets/test_flexasr_operations.py::test_every_operation_is_proved[rnn]": 0,  # `flexmatch prove --accel flexasr`
+    "targets/test_flexasr_operations.py::test_model_from_end_to_end": 2,
+    "targets/test_vta_target.py::test_resnet_on_images": 0,
+}
+
+
+def in_short_run(ids: list[str]) -> list[bool]:
+    """Tell of every test whether the short run has it."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in ids:
+        part = next((p for p in KEPT if p in name), None)
+        number = 0 if part is None else seen.get(part, 0)
+        if part is not None:
+            seen[part] = number + 1
+        found.append(part is None or (bool(KEPT[part]) and number % KEPT[part] == 0))
+    return found
