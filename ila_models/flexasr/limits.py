@@ -88,7 +88,12 @@ def _program(m: Ila, p: Expr, pe: int) -> Step:
 
     worst = reduce("max", is_undefined, INSTRUCTIONS)
     slots = s.act_buffer_addr_base[p] + s.act_num_output[p]
-    uses = reduce("max", lambda k: (s.act_vector[p, k][4:8] == 1) | (s.act_vector[p, k][4:8] == 2), INSTRUCTIONS)
+
+    def is_kept(k: Expr) -> Expr:  # LOAD or STORE; what an earlier, longer program has left behind counts for nothing
+        op = s.act_vector[p, k % INSTRUCTIONS][4:8]
+        return ((op == 1) | (op == 2)) & (k < count)
+
+    uses = reduce("max", is_kept, INSTRUCTIONS)
     return seq(
         require(count <= INSTRUCTIONS, CAPACITY, f"the program of PE{pe} has {{count}} instructions, {INSTRUCTIONS} fit", count=count),
         require(worst == 0, UNDEFINED, f"the program of PE{pe} has an instruction with an undefined opcode (0, 5, 6, 14 or 15)"),
