@@ -112,3 +112,9 @@ def test_an_engine_that_is_not_valid_changes_nothing() -> None:
     sim = ran("zero_padding", strict=False, config_gb_zero_padding__is_valid=0)
     assert sim.state("interrupt") == 0
     assert not np.any(sim.state("large"))
+
+
+def test_what_an_earlier_longer_program_left_behind_counts_for_nothing() -> None:
+    """A STORE beyond the two instructions of this program keeps no vectors."""
+    two = {"pe0_config_act_mngr__buffer_addr_base": 31, "pe0_config_act_mngr__num_output": 2, "pe0_config_rnn_layer_sizing__num_output": 2}
+    assert ran("control", strict=True, instructions=(0x30, 0x40, 0x20), **two).state("interrupt") == 1
