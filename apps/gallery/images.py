@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .graph import Graph, Value
 
 if TYPE_CHECKING:
@@ -89,8 +91,6 @@ def _conv_norm_relu(g: Graph, x: Value, channels: int, kernel: int, stride: int 
 
 
 def _clipped(g: Graph, x: Value) -> Value:
-    import numpy as np
-
     low, high = (g.constant(np.array(v, np.float32)) for v in (0, 6))
     return g.node("Clip", [g.batch_norm(x), low, high], x.shape)
 
@@ -107,7 +107,5 @@ def _scaled(g: Graph, x: Value) -> Value:
 
 def _gelu(g: Graph, x: Value) -> Value:
     """Add x · (1 + erf(x / √2)) / 2 in single operators."""
-    import numpy as np
-
     root, one, half = (g.constant(np.array(v, np.float32)) for v in (2**0.5, 1, 0.5))
     return g.binary("Mul", g.binary("Mul", x, g.binary("Add", g.unary("Erf", g.binary("Div", x, root)), one)), half)
