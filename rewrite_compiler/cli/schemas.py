@@ -44,6 +44,8 @@ absorbed[].node text | absorbed[].by text
 inserted[].op text | inserted[].bytes count | inserted[].for[] text
 formats[].tensor text | formats[].target text | formats[].format text | formats[].parameters object | formats[].from text
 egraph.rounds count | egraph.e_nodes count | egraph.e_classes count | egraph.stop.reason text | egraph.stop.detail text
+egraph.growth[] count | egraph.rules count
+egraph.fired[].rule text | egraph.fired[].at text | egraph.fired[].matches count
 extraction.objective text | extraction.cost.* number | extraction.bound.* number | extraction.gap? number | extraction.status text
 limited[] text | notes[] text
 plan_sha256~ text | onnx_sha256~ text
@@ -70,7 +72,7 @@ first_diverging?.offload text | first_diverging?.relative_error number | first_d
 simulator.tier text | simulator.host text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
 compared_samples count | warnings[] text | notes[] text
 run.wall_seconds number | run.cpu_seconds_per_sample? number | run.reference_cpu_seconds_per_sample? number
-run.batch count | run.threads count | run.resumed_samples count
+run.batch count | run.threads count | run.resumed_samples count | run.scheduler? text
 """
 
 PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "seconds number",

@@ -28,7 +28,7 @@ from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .calibrate import calibrated_from
 from .court import admitted
-from .match import Matched, case_of, match, offloads_as_written, spelling_rules
+from .match import Matched, case_of, constructor_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
 from .plan import Offload, Plan, Reason
 from .why import HostReasons
@@ -122,7 +122,7 @@ def _plan(
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
         counts=_counts(targets, (by_name[n.op] for n in devices)), lowered_counts={t.name: {} for t in targets},
         exact_counts=_counts(targets, exact),
-        egraph=_egraph(matched.saturation), extraction=_extraction(matched, objective),
+        egraph=_egraph(matched.saturation, rules, mappings), extraction=_extraction(matched, objective),
         settings=_settings(options), limited=_limited(matched), notes=tuple(model.program.notes),
     )  # fmt: skip
 
@@ -182,13 +182,14 @@ def _counts(targets: Sequence[Target], found: Iterable[Mapping]) -> dict[str, di
     return counts
 
 
-def _egraph(s: Saturation) -> dict[str, Any]:
+def _egraph(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, Any]:
+    known = [(r.name, r.name, r.place) for r in rules] + [(m.name, constructor_of(m).name, m.rule.place) for m in mappings]
     return {
-        "rounds": s.rounds,
-        "e_nodes": s.graph.e_nodes,
-        "e_classes": len(s.graph.classes),
+        "rounds": s.rounds, "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
+        "rules": len(known),
+        "fired": [{"rule": name, "at": short_place(at), "matches": s.matches[key]} for name, key, at in known if s.matches.get(key)],
         "stop": {"reason": s.reason, "detail": s.detail},
-    }
+    }  # fmt: skip
 
 
 def _extraction(matched: Matched, objective: Objective) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class Engine:
     def __init__(self, devices: Sequence[Constructor], rules: Iterable[str], commands: Iterable[str]) -> None:
         self.egglog = load_bindings().EGraph()
         self.constructors = constructors(devices)
+        self.matches: Counter[str] = Counter()  # of each rule, by its name
         self.run(schema_text(devices))
         self.run(*rules)
         self.run(*commands, FACTS)
@@ -63,8 +65,11 @@ class Engine:
 
     def step(self, ruleset: str, times: int = 1) -> bool:
         """Run some rounds of a ruleset without typing what is new; tell whether they changed anything."""
-        report = self.run(f"(run-schedule (repeat {times} (run {ruleset})))")
-        return any(getattr(getattr(r, "report", None), "updated", False) for r in report)
+        answers = self.run(f"(run-schedule (repeat {times} (run {ruleset})))")
+        reports = [report for r in answers if (report := getattr(r, "report", None)) is not None]
+        for report in reports:
+            self.matches.update({name: n for name, n in report.num_matches_per_rule.items() if n})
+        return any(report.updated for report in reports)
 
     def type_new_classes(self) -> None:
         """Give facts to the classes that rules have made."""

@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import BudgetError
@@ -35,12 +35,18 @@ class DeviceRule:
 
 @dataclass(frozen=True)
 class Saturation:
-    """What saturation gave: the e-graph, its rounds, and why it stopped (reason `saturated` when nothing was left to do)."""
+    """What saturation gave: the e-graph, its rounds, and why it stopped (reason `saturated` when nothing was left to do).
+
+    `growth` are the e-nodes before the first round and after each; `matches` counts those of each rule, by its name, and of
+    each mapping, by its constructor.
+    """
 
     graph: EGraph
     rounds: int
     reason: str
     detail: str = ""
+    growth: tuple[int, ...] = ()
+    matches: Mapping[str, int] = field(default_factory=dict)
 
 
 def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
@@ -58,7 +64,7 @@ def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], 
     }
     answer = _run_worker(request, limits)
     if answer.graph is not None:
-        return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail)
+        return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches)
     if answer.rounds < 0:
         raise BudgetError(
             "F210", f"saturation ended before its first round: {answer.detail}", help="raise the limit with --limits, or use fewer rules"
@@ -66,7 +72,7 @@ def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], 
     for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
         again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
         if again.graph is not None:
-            return Saturation(again.graph, rounds, answer.reason, answer.detail)
+            return Saturation(again.graph, rounds, answer.reason, answer.detail, answer.growth or again.growth, again.matches)
     raise BudgetError(
         "F210", f"saturation ended in its mapping phase: {again.detail}", help="raise the limit with --limits, or use fewer rules"
     )
@@ -78,6 +84,8 @@ class _Answer:
     rounds: int
     reason: str
     detail: str
+    growth: tuple[int, ...] = ()
+    matches: Mapping[str, int] = field(default_factory=dict)
 
 
 def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
@@ -106,11 +114,13 @@ def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _An
     """Return what the last complete line says, with the reason the child ended."""
     lines = [line for line in out.split("\n")[:-1] if line]
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
+    growth = tuple(last.get("growth", ()))
     if "graph" in last:
-        return _Answer(from_json(last["graph"]), last["rounds"], last["stop"]["reason"], last["stop"]["detail"])
+        return _Answer(from_json(last["graph"]), last["rounds"], last["stop"]["reason"], last["stop"]["detail"], growth, last["matches"])
     if timed_out:
-        return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s")
-    return _Answer(None, last["rounds"], "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed", _cause(err, code))
+        return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s", growth)
+    reason = "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed"
+    return _Answer(None, last["rounds"], reason, _cause(err, code), growth)
 
 
 def _cause(err: str, code: int) -> str:

@@ -61,6 +61,7 @@ class Schedule:
         self.phases = request["phases"]
         self.rounds = 0
         self.stop = {"reason": "saturated", "detail": ""}
+        self.growth: list[int] = []  # e-nodes before the first round and after each one
 
     def run(self) -> None:
         """Run all phases; every stop has its reason."""
@@ -69,16 +70,18 @@ class Schedule:
         for phase in ("late", "map"):
             if phase in self.phases:
                 self.engine.round(phase)
-        self.send({"graph": to_json(self.engine.snapshot())})
+        self.send({"graph": to_json(self.engine.snapshot()), "matches": dict(sorted(self.engine.matches.items()))})
 
     def saturate(self) -> None:
         """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
         before = now = self.engine.e_nodes
+        self.growth.append(now)
         self.send({})
         while not (reason := self.reason_to_stop(before, now)) and self.engine.round("ir"):
             self.fold()
             self.rounds += 1
             before, now = now, self.engine.e_nodes
+            self.growth.append(now)
             self.send({})
         if reason:
             self.stop = {"reason": reason[0], "detail": reason[1]}
@@ -102,7 +105,8 @@ class Schedule:
 
     def send(self, more: dict[str, Any]) -> None:
         """Send one line: rounds done so far, and the e-graph at the end."""
-        sys.stdout.write(json.dumps({"rounds": self.rounds, "stop": self.stop, **more}, separators=(",", ":")) + "\n")
+        line = {"rounds": self.rounds, "stop": self.stop, "growth": self.growth, **more}
+        sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
         sys.stdout.flush()
 
 
