@@ -27,6 +27,8 @@ from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
 Value = Any  # int, Fraction, z3.ArithRef or z3.BoolRef
 UNROLLED_SHIFTS = 256
+WORK = 3_000_000  # steps that z3 counts in a second of an idle processor: its limit is work, so that a busy machine proves as much
+PATIENCE = 20  # times the seconds, by the clock, after which a question is given up all the same
 
 
 @dataclass(frozen=True)
@@ -298,9 +300,10 @@ def prove_equal(pairs: Iterable[tuple[Value, Value]], premises: Sequence[z3.Bool
 
 
 def refute(constraints: Sequence[z3.BoolRef], seconds: float = 5.0) -> Verdict:
-    """Prove that the constraints have no solution; a solution is returned as the model."""
+    """Prove that the constraints have no solution; a solution is returned as the model. `seconds` are those of an idle processor."""
     solver = z3.Solver()
-    solver.set("timeout", int(seconds * 1000))
+    solver.set("rlimit", max(int(seconds * WORK), 1))
+    solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
     solver.add(*[c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints])
     answer = solver.check()
     if answer == z3.unsat:

@@ -1,45 +1,67 @@
 """Proving with less: what both sides of an equation share becomes a word of which only the bounds are known.
 
-An equation that holds for every such word holds for what the word stands for; the other direction does not follow.
+An equation that holds for every such word holds for what the word stands for; the other direction does not follow. Each
+equation is a question of its own, its words numbered from 0: lanes that compute alike ask the same question, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import z3
 
-from .smt import Value, Verdict, prove_equal, within
+from .intervals import Interval
+from .smt import Value, Verdict, prove_equal, refute, within
 from .smt_bounds import Bounds
 
 Pair = tuple[Value, Value]
-PLAIN_FIRST, WORDS = 0.05, 0.25  # of the time: the equation as it stands, then with words, before it gets all
+Question = tuple[z3.ExprRef, z3.ExprRef, list[z3.BoolRef]]
+PLAIN_FIRST, WORDS = 0.05, 0.1  # of the time: the equations as they stand, a question about words, before the rest gets all
 
 
-def prove_equal_sharing(pairs: Sequence[Pair], premises: Sequence[z3.BoolRef], seconds: float) -> Verdict:
-    """Prove that both sides of every pair are equal; where the solver hesitates, with words for what they share."""
-    verdict = prove_equal(pairs, premises, PLAIN_FIRST * seconds)
-    if verdict.outcome != "unknown":
-        return verdict
-    words, bounds = with_words(pairs)
-    if prove_equal(words, bounds, WORDS * seconds).outcome == "proved":
+def prove_equal_sharing(
+    pairs: Sequence[Pair], premises: Sequence[z3.BoolRef], seconds: float, ranges: Mapping[str, Interval] | None = None
+) -> Verdict:
+    """Prove that both sides of every pair are equal: by words for what they share, the rest as it stands.
+
+    `ranges` are those of the variables, as the premises say them.
+    """
+    asked = _Asked(ranges or {}, seconds * WORDS)
+    left = [pair for pair in pairs if not asked.is_proved(*pair)]
+    if not left:
         return Verdict("proved")
-    return prove_equal(pairs, premises, seconds)
+    verdict = prove_equal(left, premises, PLAIN_FIRST * seconds)
+    return verdict if verdict.outcome != "unknown" else prove_equal(left, premises, seconds)
 
 
-def with_words(pairs: Sequence[Pair]) -> tuple[list[Pair], list[z3.BoolRef]]:
-    """Return the pairs with the largest integer subterms of a right side that its left side has, too, as words; their bounds."""
-    bounds, found, constraints = Bounds({}), list[Pair](), list[z3.BoolRef]()
-    for n, (a, b) in enumerate(pairs):
-        if not (isinstance(a, z3.ExprRef) and isinstance(b, z3.ExprRef)):
-            found.append((a, b))
-            continue
-        words = [(t, z3.Int(f"word_{n}_{k}")) for k, t in enumerate(_shared(a, b))]
-        for t, word in words:
-            constraints += within(np.array([word], object), bounds.of(t))
-        found.append((z3.substitute(a, *words), z3.substitute(b, *words)) if words else (a, b))
-    return found, constraints
+class _Asked:
+    """Questions about words, answered once each; terms are held, because z3 gives numbers of terms nobody holds to others."""
+
+    def __init__(self, ranges: Mapping[str, Interval], seconds: float) -> None:
+        self.bounds = Bounds(ranges)
+        self.seconds = seconds
+        self.known: dict[tuple[int, ...], bool] = {}
+        self.held: list[Question] = []
+
+    def is_proved(self, a: Value, b: Value) -> bool:
+        """Tell whether an equation is proved by words alone."""
+        if not isinstance(a, z3.ExprRef) or not isinstance(b, z3.ExprRef):
+            return not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef) and bool(a == b)
+        if a.eq(b):
+            return True
+        asked = self._question(a, b)
+        key = (asked[0].get_id(), asked[1].get_id(), *(c.get_id() for c in asked[2]))
+        if key not in self.known:
+            self.held.append(asked)
+            self.known[key] = refute([asked[0] != asked[1], *asked[2]], self.seconds).outcome == "proved"
+        return self.known[key]
+
+    def _question(self, a: z3.ExprRef, b: z3.ExprRef) -> Question:
+        """Return an equation with the largest integer subterms of b that a has, too, as words, and the bounds of these."""
+        words = [(t, z3.Int(f"word {n}")) for n, t in enumerate(_shared(a, b))]
+        limits = [c for t, word in words for c in within(np.array([word], object), self.bounds.of(t))]
+        return (z3.substitute(a, *words), z3.substitute(b, *words), limits) if words else (a, b, limits)
 
 
 def _shared(a: z3.ExprRef, b: z3.ExprRef) -> list[z3.ExprRef]:
@@ -48,10 +70,10 @@ def _shared(a: z3.ExprRef, b: z3.ExprRef) -> list[z3.ExprRef]:
     work = [b]
     while work:
         t = work.pop()
-        if t.get_id() in seen or not t.children():
+        if t.get_id() in seen:
             continue
         seen.add(t.get_id())
-        if t.get_id() in known and z3.is_int(t):
+        if t.get_id() in known and z3.is_int(t) and not z3.is_int_value(t):
             found.append(t)
         else:
             work.extend(t.children())

@@ -157,7 +157,8 @@ def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) 
     ranges = {str(v): formats[n].codes for n, a in operands.items() for v in a.flat}
     premises = [c for n, a in operands.items() for c in within(a, formats[n].codes)]
     pairs = list(zip(restored(left, ranges), right, strict=True))
-    return prove_equal_sharing(pairs, [*device.symbolic.axioms, *meaning.axioms, *premises], seconds), device.executed
+    axioms = [*device.symbolic.axioms, *meaning.axioms]
+    return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), device.executed
 
 
 def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
