@@ -1,6 +1,8 @@
-"""Does any mutant, random model or random limit make the tool crash, hang, accept silently, or compute something else?
+"""Does any mutant, random model, instruction stream or random limit make the tool crash, hang, accept silently, or compute something else?
 
-Findings are written as files beside the record, to become cases of tests/bad_inputs.
+Chunks of all campaigns take turns, the one that is furthest from its goal first; each ends as a line of the log, from
+which the next call goes on. A finding is also written as a file, to become a case of tests/bad_inputs. Without a log or
+minutes to spend the table of what a log has is printed: `python benchmarks/reliability.py --minutes 0 --log FILE`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,97 +20,181 @@ from record import ROOT, Row, finish, options
 
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 
-from generate import byte_mutant, structural_mutant, valid_model  # noqa: E402
+from campaign_log import CampaignLog, Chunk  # noqa: E402
+from generate import valid_model  # noqa: E402
 from harness import Finding, compiled, imported  # noqa: E402
+from mutants import byte_mutant, structural_mutant  # noqa: E402
+from streams import MODELS, Bench  # noqa: E402
+from streams import run as run_stream  # noqa: E402
+from together import judged  # noqa: E402
 
 from rewrite_compiler.limits import DEFAULT  # noqa: E402
 
-SEEDS = 40  # starting models of mutants
+SEEDS = 60  # starting models of mutants, of up to 24 operators, in two operator sets
 SLOW = 5.0  # seconds after which a case counts as a hang
+TARGETS = (("flexasr",), ("hlscnn",), ("vta",), ("flexasr", "hlscnn"), ("flexasr", "vta"), ("flexasr", "hlscnn", "vta"))
+SECOND = 5  # each so many batches also with onnx's reference evaluator
+Judge = Callable[[range, Path], Chunk]
+BENCHES: dict[str, Bench] = {}
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """One kind of case: how many by default, and what makes and judges the case of a seed."""
+    """One kind of case: how many are wanted, seeds of a chunk, cases of a seed, and what judges the seeds of a chunk."""
 
     name: str
-    count: int
-    judge: Callable[[int, Path], str | Finding]
+    goal: int
+    chunk: int
+    judge: Judge
+    cases: int = 1
+
+
+def one_by_one(case: Callable[[int, Path], str | Finding]) -> Judge:
+    """Return the judge of cases that are judged each for itself."""
+
+    def judge(seeds: range, path: Path) -> Chunk:
+        chunk = Chunk()
+        for seed in seeds:
+            at = time.process_time()
+            outcome = case(seed, path)
+            if isinstance(outcome, str) and time.process_time() - at > SLOW:
+                outcome = Finding(f"took {time.process_time() - at:.1f} s", path.read_bytes())
+            tell(chunk, seed, outcome)
+        return chunk
+
+    return judge
+
+
+def tell(chunk: Chunk, seed: int, outcome: str | Finding) -> None:
+    """Count an outcome; a finding is written as a file, too."""
+    if isinstance(outcome, Finding):
+        folder = Path("findings")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{seed}.onnx").write_bytes(outcome.model)
+        chunk.findings[str(seed)] = outcome.what[:300]
+        print(f"  seed {seed}: {outcome.what[:300]}", flush=True)
+    chunk.outcomes["finding" if isinstance(outcome, Finding) else outcome] += 1
+
+
+def source(seed: int) -> bytes:
+    """Return a starting model."""
+    return bytes(valid_model(seed % SEEDS, 24, 21 if seed % 2 else 17).SerializeToString())
 
 
 def _bytes(seed: int, path: Path) -> str | Finding:
-    path.write_bytes(byte_mutant(valid_model(seed % SEEDS).SerializeToString(), seed))
+    path.write_bytes(byte_mutant(source(seed), seed))
     return imported(path)
 
 
 def _structure(seed: int, path: Path) -> str | Finding:
-    path.write_bytes(structural_mutant(valid_model(seed % SEEDS), seed).SerializeToString())
+    path.write_bytes(structural_mutant(valid_model(seed % SEEDS, 24, 21 if seed % 2 else 17), seed).SerializeToString())
     return imported(path)
 
 
 def _model(seed: int, path: Path) -> str | Finding:
-    path.write_bytes(valid_model(seed, 40).SerializeToString())
+    path.write_bytes(valid_model(seed, 40, 21 if seed % 2 else 17).SerializeToString())
     return imported(path)
 
 
-def _plan(seed: int, path: Path) -> str | Finding:
-    path.write_bytes(valid_model(seed, 40).SerializeToString())
-    return compiled(path, random.Random(seed).choice((("flexasr",), ("hlscnn",), ("flexasr", "hlscnn"))))
+def _plans(seeds: range, path: Path) -> Chunk:
+    number = seeds.start // len(seeds)
+    found = judged(seeds, path, TARGETS[number % len(TARGETS)], second=number % SECOND == 0)
+    chunk = Chunk(Counter({"equal": len(seeds) - len(found)}))
+    for seed, finding in found.items():
+        tell(chunk, seed, finding)
+    return chunk
 
 
 def _limit(seed: int, path: Path) -> str | Finding:
     rng = random.Random(seed)
-    limits = replace(DEFAULT, e_nodes=rng.choice((1, 10, 100, 1000)), rounds=rng.randint(1, 4), extraction_seconds=rng.choice((1, 60)))
-    path.write_bytes(valid_model(seed).SerializeToString())
-    return compiled(path, limits=limits)
+    limits = replace(
+        DEFAULT, e_nodes=rng.choice((1, 10, 100, 1000)), rounds=rng.randint(1, 4), extraction_seconds=rng.choice((1, 60)),
+        saturation_seconds=rng.choice((1, 2, 60)), saturation_bytes=rng.choice((1 << 28, 1 << 29, 1 << 32)),
+    )  # fmt: skip
+    path.write_bytes(valid_model(seed, 40).SerializeToString())
+    return compiled(path, rng.choice(TARGETS), limits)
+
+
+def _streams(seeds: range, path: Path) -> Chunk:
+    chunk = Chunk()
+    for seed in seeds:
+        name = list(MODELS)[seed % len(MODELS)]
+        if name not in BENCHES:
+            BENCHES[name] = Bench(name, MODELS[name]())
+        told = run_stream(BENCHES[name], seed)
+        chunk.outcomes.update({"commands": told.commands, "refused in every reading": told.refused})
+        if told.difference:
+            chunk.findings[str(seed)] = f"{name}: {told.difference[:300]}"
+            print(f"  stream {seed}: {chunk.findings[str(seed)]}", flush=True)
+        for engine, keys in told.triggers.items():
+            chunk.keys.setdefault(engine, []).extend(sorted(keys))
+    return chunk
 
 
 CAMPAIGNS = (
-    Campaign("byte mutants imported", 50_000, _bytes), Campaign("structural mutants imported", 200_000, _structure),
-    Campaign("random models imported", 20_000, _model), Campaign("random models compiled", 1_000, _plan),
-    Campaign("random limits", 200, _limit),
+    Campaign("byte mutants imported", 50_000, 100, one_by_one(_bytes)),
+    Campaign("structural mutants imported", 200_000, 100, one_by_one(_structure)),
+    Campaign("random models imported", 20_000, 50, one_by_one(_model)),
+    Campaign("random models compiled", 100_000, 40, _plans),
+    Campaign("random limits", 1_000, 1, one_by_one(_limit)),
+    Campaign("random commands", 1_000_000, 2, _streams, 400),
 )  # fmt: skip
 
 
-def run(campaign: Campaign, count: int, start: int, findings: Path) -> Row:
-    """Try the cases of a campaign and keep what must not happen."""
-    outcomes: Counter[str] = Counter()
-    slowest, found, began = 0.0, 0, time.process_time()
+def spend(chosen: Iterable[Campaign], log: CampaignLog, seconds: float, start: int) -> None:
+    """Run chunks until the time is over or every campaign has reached its goal; a campaign's first seed is `start`."""
+    ends = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "m.onnx"
-        for seed in range(start, start + count):
+        while time.monotonic() < ends:
+            left = [c for c in chosen if log.of(c.name).cases < c.goal]
+            if not left:
+                return
+            c = min(left, key=lambda c: log.of(c.name).cases / c.goal)
+            first = max(log.of(c.name).next_seed, start)
             at = time.process_time()
-            outcome = campaign.judge(seed, path)
-            seconds = time.process_time() - at
-            slowest = max(slowest, seconds)
-            if seconds > SLOW and not isinstance(outcome, Finding):
-                outcome = Finding(f"took {seconds:.1f} s", path.read_bytes())
-            if isinstance(outcome, Finding):
-                found += 1
-                findings.mkdir(parents=True, exist_ok=True)
-                (findings / f"{campaign.name.split()[0]}_{seed}.onnx").write_bytes(outcome.model)
-                print(f"  seed {seed}: {outcome.what}")
-                continue
-            outcomes[outcome] += 1
+            chunk = c.judge(range(first, first + c.chunk), Path(folder) / "m.onnx")
+            spent = time.process_time() - at
+            log.add(c.name, first, c.chunk, c.chunk * c.cases, chunk, spent, spent / c.chunk)
+
+
+def row_of(c: Campaign, log: CampaignLog) -> Row:
+    """Return the figures of a campaign."""
+    p = log.of(c.name)
+    distinct = sum(map(len, p.keys.values()))
     return {
-        "case": campaign.name, "runs": count, "first_seed": start, "findings": found, "outcomes": dict(sorted(outcomes.items())),
-        "slowest_seconds": round(slowest, 2), "cpu_seconds": round(time.process_time() - began, 1),
+        "case": c.name, "runs": p.cases, "goal": c.goal, "findings": len(p.findings), "outcomes": dict(sorted(p.outcomes.items())),
+        **({"distinct_triggers": distinct, "engines": {n: len(k) for n, k in sorted(p.keys.items())}} if distinct else {}),
+        "next_seed": p.next_seed, "slowest_seconds": p.slowest, "cpu_seconds": round(p.seconds, 1),
     }  # fmt: skip
 
 
+def show(rows: Iterable[Row], log: Path) -> None:
+    """Print the table."""
+    print(f"{'campaign':30}{'cases':>10}{'of':>10}{'findings':>10}{'CPU s':>9}  command")
+    for r in rows:
+        command = f'python benchmarks/reliability.py --only "{r["case"]}" --log {log}'
+        print(f"{r['case']:30}{r['runs']:>10,}{r['goal']:>10,}{r['findings']:>10}{r['cpu_seconds']:>9}  {command}")
+        if "distinct_triggers" in r:
+            print(f"{'  triggers with distinct states':30}{r['distinct_triggers']:>10,}{20_000:>10,}")
+
+
 def main() -> None:
-    """Run every campaign, or those named, and write the record."""
+    """Go on with every campaign, or those named, and write the record."""
     parser = options(__doc__ or "", 1)
     parser.add_argument("--only", default="", metavar="WORD", help="campaigns whose name has this word")
-    parser.add_argument("--count", type=int, default=0, metavar="N", help="cases of each campaign (default: the table's)")
-    parser.add_argument("--start", type=int, default=0, metavar="SEED", help="first seed (default 0)")
+    parser.add_argument("--goal", type=int, default=0, metavar="N", help="cases of each campaign (default: the table's)")
+    parser.add_argument("--minutes", type=float, default=600, metavar="N", help="stop after so many minutes (default: %(default)s)")
+    parser.add_argument("--start", type=int, default=0, metavar="SEED", help="first seed of a new log (default 0)")
+    parser.add_argument("--log", type=Path, default=Path("reliability.jsonl"), metavar="FILE", help="go on in this log (default: %(default)s)")
     given = parser.parse_args()
-    chosen = [c for c in CAMPAIGNS if given.only in c.name]
-    rows: list[Row] = []
-    for c in chosen:
-        rows.append(run(c, given.count or c.count, given.start, Path("findings")))
-        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    chosen = [replace(c, goal=given.goal or c.goal) for c in CAMPAIGNS if given.only in c.name]
+    log = CampaignLog(given.log)
+    spend(chosen, log, 60 * given.minutes, given.start)
+    rows = [row_of(c, log) for c in chosen]
+    show(rows, given.log)
     finish("reliability", rows, given.json)
+    if any(r["findings"] for r in rows):
+        raise SystemExit("there are findings")
 
 
 if __name__ == "__main__":

@@ -93,8 +93,9 @@ class Session:
                     "C100", f'Input "{port.name}" of {self.name} must be {port}, not {x.dtype}[{", ".join(map(str, x.shape))}]'
                 )
         for what, given, known in (("input", inputs, self.inputs), ("output", outputs, self.outputs)):
+            names = {p.name for p in known}
             for name in given:
-                if name not in {p.name for p in known}:
+                if name not in names:
                     listed = ", ".join(f'"{p.name}"' for p in known)
                     raise InputError("C100", f'{self.name} has no {what} called "{name}"', help=f"its {what}s are {listed or 'none'}")
 

@@ -1,8 +1,7 @@
-"""Random valid models of core operators, and mutants of models: structural and of bytes; all drawn from one seed."""
+"""Random valid models of core operators, drawn from one seed."""
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from wider_operators import WIDER
 
 UNARY = ("Relu", "Tanh", "Sigmoid", "Neg", "Abs", "Identity", "Softplus")
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
@@ -22,25 +22,42 @@ class Growing:
     """A model under construction: values with their shapes, and nodes."""
 
     rng: Random
+    opset: int = 21
     values: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
+    ends: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)  # outputs that are no floats
 
-    def constant(self, shape: tuple[int, ...], kind: Any = np.float32) -> str:
-        name = f"c{len(self.constants)}"
+    def constant(self, shape: tuple[int, ...], near: float = 0.0) -> str:
         data = np.random.default_rng(self.rng.getrandbits(32)).normal(0, 0.5, shape)
-        self.constants.append(numpy_helper.from_array(data.astype(kind), name))
+        return self.stored(np.asarray(np.abs(data) + near if near > 0 else data + near, np.float32))
+
+    def stored(self, data: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(data), name))
         return name
 
     def list(self, *numbers: int) -> str:
-        name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(numbers, np.int64), name))
-        return name
+        return self.stored(np.asarray(numbers, np.int64))
+
+    @property
+    def last(self) -> str:
+        return str(self.nodes[-1].output[0])
 
     def node(self, op: str, reads: list[str], shape: tuple[int, ...], **attributes: Any) -> None:
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, reads, [name], name=f"{op.lower()}_{len(self.nodes)}", **attributes))
-        self.values.append((name, shape))
+        self.nodes_of(op, reads, [shape], **attributes)
+
+    def nodes_of(self, op: str, reads: list[str], shapes: list[tuple[int, ...]], **attributes: Any) -> None:
+        """Add a node with several results."""
+        names = self.inner(op, reads, len(shapes), **attributes)
+        self.values.extend(zip(names, shapes, strict=True))
+
+    def inner(self, op: str, reads: list[str], results: int = 1, **attributes: Any) -> list[str]:
+        """Add a node whose results no other step takes."""
+        number = len(self.nodes)
+        names = [f"v{number}", *(f"v{number}_{n}" for n in range(1, results))]
+        self.nodes.append(helper.make_node(op, reads, names, name=f"{op.lower()}_{number}", **attributes))
+        return names
 
     def pick(self, rank: int = 0) -> tuple[str, tuple[int, ...]] | None:
         fitting = [v for v in self.values if not rank or len(v[1]) == rank]
@@ -121,101 +138,26 @@ def _concat(g: Growing) -> None:
 
 
 STEPS: tuple[Callable[[Growing], None], ...] = (
-    _unary, _unary, _binary, _binary, _matmul, _gemm, _conv, _pool, _flatten, _reshape, _transpose, _softmax, _concat,
+    _unary, _unary, _binary, _binary, _matmul, _gemm, _conv, _pool, _flatten, _reshape, _transpose, _softmax, _concat, *WIDER,
 )  # fmt: skip
 
 
-def valid_model(seed: int, most: int = 12) -> Any:
+def valid_model(seed: int, most: int = 12, opset: int = 21) -> Any:
     """Return a random model that onnx accepts: at most `most` operators on float32."""
-    g = Growing(Random(seed))
-    shape = g.rng.choice(((1, 16), (2, 8), (1, 2, 6, 6), (1, 3, 4, 8)))
+    g = Growing(Random(seed), opset)
+    shape = g.rng.choice(((1, 16), (2, 8), (1, 2, 6, 6), (1, 3, 4, 8), (3, 2, 4)))
     g.values.append(("x", shape))
-    while len(g.nodes) < g.rng.randint(1, most) or not g.nodes:
+    wanted = int((most + 1) ** g.rng.random())
+    while len(g.nodes) < wanted - 5 or not g.nodes:  # a step adds at most six
         g.rng.choice(STEPS)(g)
         if int(np.prod(g.values[-1][1])) > 4096:
             break
     read = {i for n in g.nodes for i in n.input}
     ends = [(n, s) for n, s in g.values if n not in read and n != "x"]
-    info = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in [("x", shape), *ends]]
+    typed = [*((n, onnx.TensorProto.FLOAT, s) for n, s in [("x", shape), *ends]), *g.ends]
+    info = [helper.make_tensor_value_info(*each) for each in typed]
     graph = helper.make_graph(g.nodes, "random", info[:1], info[1:], g.constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def byte_mutant(data: bytes, seed: int) -> bytes:
-    """Return bytes with some flipped, removed, repeated or cut."""
-    rng, out = Random(seed), bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(out))
-        kind = rng.randrange(4)
-        if kind == 0:
-            out[at] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            del out[at : at + rng.randint(1, 8)]
-        elif kind == 2:
-            out[at:at] = out[at : at + rng.randint(1, 16)]
-        else:
-            out = out[: max(at, 1)]
-    return bytes(out) or b"\x00"
-
-
-def _attribute(rng: Random, m: Any) -> None:
-    holders = [n for n in m.graph.node if n.attribute]
-    if holders:
-        a = rng.choice(rng.choice(holders).attribute)
-        odd = rng.choice((-1, 0, 1, 7, 1 << 31, 1 << 62, -(1 << 63)))
-        if a.ints:
-            a.ints[rng.randrange(len(a.ints))] = odd
-        else:
-            a.i = odd
-
-
-def _edge(rng: Random, m: Any) -> None:
-    names = [*(o for n in m.graph.node for o in n.output), "x", "", "gone"]
-    n = rng.choice(m.graph.node)
-    if n.input:
-        n.input[rng.randrange(len(n.input))] = rng.choice(names)
-
-
-def _drop(rng: Random, m: Any) -> None:
-    del m.graph.node[rng.randrange(len(m.graph.node))]
-
-
-def _repeat(rng: Random, m: Any) -> None:
-    m.graph.node.append(rng.choice(m.graph.node))
-
-
-def _operator(rng: Random, m: Any) -> None:
-    rng.choice(m.graph.node).op_type = rng.choice((*UNARY, *BINARY, "Conv", "Gemm", "LSTM", "Loop", "Split", "TopK", "", "Nope"))
-
-
-def _dimension(rng: Random, m: Any) -> None:
-    holders = [t for t in m.graph.initializer if t.dims]
-    if holders:
-        t = rng.choice(holders)
-        t.dims[rng.randrange(len(t.dims))] = rng.choice((-1, 0, 1, 3, 1 << 40))
-
-
-def _type(rng: Random, m: Any) -> None:
-    if m.graph.initializer:
-        rng.choice(m.graph.initializer).data_type = rng.choice((0, 2, 6, 7, 8, 10, 11, 16, 22, 99))
-
-
-def _input(rng: Random, m: Any) -> None:
-    dims = m.graph.input[0].type.tensor_type.shape.dim
-    if dims:
-        rng.choice(dims).dim_value = rng.choice((-3, 0, 1, 5, 1 << 40))
-
-
-MUTATIONS: tuple[Callable[[Random, Any], None], ...] = (_attribute, _edge, _drop, _repeat, _operator, _dimension, _type, _input)
-
-
-def structural_mutant(model: Any, seed: int) -> Any:
-    """Return a model with one to three changes that a writer could make by mistake or on purpose."""
-    rng, made = Random(seed), copy.deepcopy(model)
-    for _ in range(rng.randint(1, 3)):
-        if made.graph.node:
-            rng.choice(MUTATIONS)(rng, made)
-    return made
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def seeds(start: int, count: int) -> Iterator[int]:

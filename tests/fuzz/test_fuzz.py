@@ -9,8 +9,9 @@ from pathlib import Path
 
 import onnx
 from command import perceptron, process
-from generate import byte_mutant, seeds, structural_mutant, valid_model
+from generate import seeds, valid_model
 from harness import EQUAL, HOST_REFUSES, REFUSED, Finding, compiled, imported
+from mutants import byte_mutant, structural_mutant
 
 from rewrite_compiler.limits import DEFAULT
 

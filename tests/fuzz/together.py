@@ -1,0 +1,128 @@
+"""Many random models compiled as one, in this process: a compilation costs what its rules cost, whatever it compiles."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from generate import valid_model
+from harness import EQUAL, Finding, compared
+from onnx import compose, helper
+
+from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.compile.document import plan_onnx
+from rewrite_compiler.egraph.worker import Schedule
+from rewrite_compiler.frontend.load import load
+from rewrite_compiler.hostrun import Session
+from rewrite_compiler.ir.evaluate import random_tensor
+from rewrite_compiler.limits import DEFAULT, Limits
+
+SATURATION = "rewrite_compiler.egraph.saturate"  # the package has a function of that name
+COMPILING = "rewrite_compiler.compile.compile"
+
+
+class InProcess(Schedule):
+    """The worker's schedule, with its answers kept instead of written."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.answers: list[dict[str, Any]] = []
+        super().__init__(request)
+
+    def send(self, more: dict[str, Any]) -> None:
+        self.answers.append({"rounds": self.rounds, "stop": self.stop, **more})
+
+
+@contextlib.contextmanager
+def in_process() -> Iterator[None]:
+    """Saturate in this process: without limits of memory and time, without a Python for each model, without counts of exact matching."""
+    module, compiling = sys.modules[SATURATION], sys.modules[COMPILING]
+    before, exactly = module._run_worker, compiling.offloads_as_written
+
+    def run(request: dict[str, Any], limits: Limits) -> Any:
+        schedule = InProcess(request)
+        schedule.run()
+        return module._read("".join(json.dumps(a) + "\n" for a in schedule.answers), "", 0, False, limits)
+
+    module._run_worker = run
+    compiling.offloads_as_written = lambda *_: []
+    try:
+        yield
+    finally:
+        module._run_worker, compiling.offloads_as_written = before, exactly
+
+
+def joined(models: Sequence[Any]) -> Any:
+    """Return several models as one, side by side."""
+    parts = [compose.add_prefix(m, f"m{n}_") for n, m in enumerate(models)]
+    graph = helper.make_graph(
+        [n for m in parts for n in m.graph.node], "random", [i for m in parts for i in m.graph.input],
+        [o for m in parts for o in m.graph.output], [t for m in parts for t in m.graph.initializer],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=models[0].opset_import, ir_version=models[0].ir_version)
+
+
+def accounts(plan: Plan) -> bool:
+    """Tell whether every node of the model is in one account of the plan."""
+    named = [n for o in plan.offloads for n in o.nodes] + [h.node for h in plan.host] + [a.node for a in plan.absorbed]
+    return sorted(named) == sorted(s.name for s in plan.source.sources)
+
+
+def compiled_in_process(path: Path, accel: Sequence[str], limits: Limits = DEFAULT, *, second: bool = False) -> str | Finding:
+    """Compile a valid model in this process and compare all outputs: with onnxruntime and, asked, with onnx's reference evaluator."""
+    data = path.read_bytes()
+    try:
+        with in_process():
+            plan = compile_model(path, accel, Options(limits=limits))
+        found = list(_run(plan_onnx(plan), inputs_of(path)).values())
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return Finding(f"{type(error).__name__}: {error}", data)
+    if not accounts(plan):
+        return Finding("a node is in no account, or in two", data)
+    told = compared(_run(data, inputs_of(path)), found, data)
+    if told != EQUAL or not second:
+        return told
+    return compared(evaluated(data, inputs_of(path)), found, data)
+
+
+def inputs_of(path: Path) -> dict[str, Any]:
+    """Return the same random inputs each time."""
+    program, random = load(path).program, np.random.default_rng(0)
+    return {program.names[v]: random_tensor(program.types[v], random) for v in program.inputs}
+
+
+def _run(model: bytes, inputs: dict[str, Any]) -> dict[str, Any]:
+    return Session(model).run(inputs, seconds=60)
+
+
+def evaluated(model: bytes, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return what onnx's reference evaluator computes."""
+    from onnx.reference import ReferenceEvaluator
+
+    made = onnx.load_from_string(model)
+    with np.errstate(all="ignore"):
+        results = ReferenceEvaluator(made).run(None, inputs)
+    return {o.name: np.asarray(x) for o, x in zip(made.graph.output, results, strict=True)}
+
+
+def judged(seeds: Sequence[int], path: Path, accel: Sequence[str], most: int = 40, *, second: bool = False) -> dict[int, Finding]:
+    """Return the findings of the models of these seeds; what only their sum shows is the finding of the first."""
+    models = [valid_model(s, most) for s in seeds]
+    path.write_bytes(joined(models).SerializeToString())
+    whole = compiled_in_process(path, accel, second=second)
+    if not isinstance(whole, Finding):
+        return {}
+    found: dict[int, Finding] = {}
+    for seed, model in zip(seeds, models, strict=True):
+        path.write_bytes(model.SerializeToString())
+        one = compiled_in_process(path, accel, second=second)
+        if isinstance(one, Finding):
+            found[seed] = one
+    return found or {seeds[0]: Finding(f"together with the next {len(seeds) - 1}: {whole.what}", whole.model)}
