@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 DONE, NO, USAGE, REFUSED, BUDGET, INTERNAL = 0, 1, 2, 3, 4, 5
 INTERRUPTED, TERMINATED = 130, 143
@@ -32,6 +33,10 @@ class FlexmatchError(Exception):
     def __init__(self, code: str, sentence: str, *, place: str = "", help: str = "") -> None:
         self.problem = Problem(code, printable(sentence), printable(place), printable(help))
         super().__init__(str(self.problem))
+
+    def __reduce__(self) -> tuple[Callable[[], FlexmatchError], tuple[()]]:
+        p = self.problem
+        return partial(type(self), p.code, p.sentence, place=p.place, help=p.help), ()
 
     def at(self, place: str) -> FlexmatchError:
         """Return the same refusal at `place`, unless it already has one."""
@@ -73,7 +78,7 @@ def printable(text: str, limit: int = 1024) -> str:
     """Return `text` safe for a terminal: control and bidirectional characters escaped, length bounded."""
     if text.isascii() and text.isprintable() and len(text) <= limit:
         return text
-    shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(text)} characters)"
 
 

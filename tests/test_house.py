@@ -50,6 +50,7 @@ HEAVY = {
     "onnx": ("rewrite_compiler/frontend/", "apps/digits/export.py", "apps/gallery/"),  # applications write their models with onnx
     "onnxruntime": ("rewrite_compiler/hostrun/",),
     "llvmlite": ("rewrite_compiler/lang/native",),
+    "distributed": ("rewrite_compiler/cosim/cluster",),
     "sklearn": ("apps/digits/data.py",),  # an extra; only the trainer's script reads the bundled images
 }
 FIRST_ANSWER_WITHOUT = {"numpy", "onnx", "onnxruntime", "egglog", "z3", "llvmlite", "highspy"}
@@ -158,7 +159,8 @@ def test_heavy_packages_are_imported_in_one_place() -> None:
 def test_every_other_import_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     names = {"z3-solver": "z3", "scikit-learn": "sklearn"}
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["apps"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["apps"], *extras["scale"]]
     declared = {names.get(d, d) for d in (w.partition(">=")[0] for w in wanted)}
     known = {*sys.stdlib_module_names, *declared, ENGINE}
     listed(f"{m}:{i.line} imports {i.package}" for m, i in every_import() if i.package not in known)

@@ -86,5 +86,6 @@ CODES = {
     "C106": ("A resume file belongs to another plan", "delete it, or give the plan it was made with"),
     "C107": ("The host engine failed while running", "make the model run in onnxruntime by itself on these data first"),
     "C108": ("A metric of one's own failed", "correct the function: it gets outputs and true values, and returns one number a sample"),
+    "C109": ("A cluster cannot take the work", "check the scheduler's address, and that its workers have the same version and files"),
     "X100": ("Internal error", "this is a bug of flexmatch; run again with --debug and report what it prints"),
 }

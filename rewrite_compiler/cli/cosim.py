@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo
-from .common import Parser, emit_json, input_files, one_of, options, parser, plan_of, steering, whole_number
-from .files import check_outputs
+from .common import Parser, emit_json, input_files, one_of, options, page_option, parser, plan_of, steering, whole_number
+from .files import check_outputs, page_file, write_whole
 from .output import is_live, say
 
 ATTRIBUTED_SAMPLES = 128
@@ -34,6 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)")
     made.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
     made.add_argument("--attribute", action="store_true", help="tell which offloads and fields of formats the loss comes from")
+    page_option(made)
     given = options(made, arguments, "plan", "data", "calibrate", "log")
     from ..cosim import cosimulate
     from ..cosim.band import band_of
@@ -46,12 +47,22 @@ def run(arguments: Sequence[str]) -> int:
     if given.attribute:
         report = replace(report, document={**report.document, "attribution": attribution_of(given, report, plan)})
     emit_json(report.document, given.json)
+    write_page(given.html, report)
     if chosen.log is not None and given.log is None:
         chosen.log.unlink(missing_ok=True)
-    say(given, cosim_lines(report.document))
+    say(given, [*cosim_lines(report.document), *([f"wrote      {given.html}"] if given.html else [])])
     refuse_mismatches(report.document)
     refuse_loss(report.document, band)
     return 0
+
+
+def write_page(where: str | None, report: Report) -> None:
+    """Write a co-simulation with its plan as one page, if that is asked for."""
+    if where is not None:
+        from ..report.html import report_page
+
+        assert report.plan is not None
+        write_whole(page_file(where, report_page(report.plan, report.document)))
 
 
 def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
@@ -128,13 +139,15 @@ def simulation_options(made: Parser) -> None:
     made.setting(
         "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
     )
+    where = "send the work to a dask.distributed scheduler, tcp://HOST:PORT (extra scale)"
+    made.setting("--scheduler", default="", metavar="ADDRESS", further=True, help=where)
 
 
 def settings(given: argparse.Namespace) -> Settings:
     """Return the settings that the arguments describe."""
     from ..cosim import Settings
 
-    return Settings(given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host)
+    return Settings(given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host, scheduler=given.scheduler)
 
 
 def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:

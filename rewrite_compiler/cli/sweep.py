@@ -21,7 +21,7 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("--data", required=True, metavar="FILE", help="samples, in any form that cosim takes")
     made.add_argument(
         "--over", action="append", default=[], metavar="NAME[=VALUE,…]",
-        help="vary TARGET.PARAMETER or calibration-method; repeat it (default: every parameter)",
+        help="vary TARGET.PARAMETER, calibration-method, or accel (sets: A,B,A+B); repeat it (default: every parameter)",
     )  # fmt: skip
     calibration_options(made)
     simulation_options(made)

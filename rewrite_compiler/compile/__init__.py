@@ -4,12 +4,13 @@ from ..callable_module import make_callable
 from .accounting import Account, account
 from .calibrate import calibrated, calibrated_from, float_program
 from .compile import Options, chosen_targets, compile_model
-from .document import PlanFiles, is_plan, plan_files, plan_onnx, read_plan
+from .document import PlanFiles, is_plan, plan_digest, plan_files, plan_of_document, plan_onnx, read_plan
 from .plan import Absorbed, Calibration, HostNode, Offload, Plan, Reason, to_json
 
 __all__ = [
     "Absorbed", "Account", "Calibration", "HostNode", "Offload", "Options", "Plan", "PlanFiles", "Reason", "account", "calibrated",
-    "calibrated_from", "chosen_targets", "compile_model", "float_program", "is_plan", "plan_files", "plan_onnx", "read_plan", "to_json",
+    "calibrated_from", "chosen_targets", "compile_model", "float_program", "is_plan", "plan_digest", "plan_files", "plan_of_document",
+    "plan_onnx", "read_plan", "to_json",
 ]  # fmt: skip
 
 make_callable(__name__, compile_model)

@@ -45,6 +45,14 @@ def plan_files(plan: Plan) -> PlanFiles:
     return PlanFiles({**document, "plan_sha256": digest, "onnx_sha256": hashlib.sha256(onnx).hexdigest(), "run": run}, onnx)
 
 
+def plan_digest(plan: Plan) -> str:
+    """Return the hash of what two plans that compute the same, in the same way, have in common."""
+    content = {k: v for k, v in to_json(plan).items() if k not in ("run", "notes", "limited", "egraph", "extraction")}
+    content["model"] = plan.model["sha256"]
+    content["settings"] = {k: v for k, v in plan.settings.items() if k != "rules"}  # their hash is there, and their paths do not matter
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 def plan_onnx(plan: Plan, about: About | None = None) -> bytes:
     """Return the plan's program as an ordinary ONNX model."""
     offloads = {o.node.outputs[0]: o for o in plan.offloads}
@@ -61,14 +69,20 @@ def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits =
     Rule files are code, so those the plan was made with must be given again.
     """
     document = _document(path)
-    if len(rules) != len(document["settings"]["rules"]):
-        named = ", ".join(document["settings"]["rules"]) or "none"
-        raise UsageError(
-            "F220", f"Rule files must be those the plan was made with ({named})", place=str(path), help="give them with --rules"
-        )
     model = _model_path(path, document["model"])
     if not model.is_file():
         raise UsageError("F101", f"there is no file {model}, which the plan was made of", place=str(path), help="put the model back")
+    return plan_of_document(document, model, str(path), targets, limits, rules=rules)
+
+
+def plan_of_document(
+    document: MappingOf[str, Any], model: Path, place: str, targets: Sequence[Target | str] = (), limits: Limits = DEFAULT, *,
+    rules: Sequence[Path] = (),
+) -> Plan:  # fmt: skip
+    """Return the plan that a sound document describes, of a model's file; `place` is where refusals point."""
+    if len(rules) != len(document["settings"]["rules"]):
+        named = ", ".join(document["settings"]["rules"]) or "none"
+        raise UsageError("F220", f"Rule files must be those the plan was made with ({named})", place=place, help="give them with --rules")
     settings = document["settings"]
     options = Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
@@ -77,11 +91,9 @@ def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits =
     )  # fmt: skip
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
     if plan.model["sha256"] != document["model"]["sha256"]:
-        raise InputError(
-            "F106", f"{model} is not the model the plan was made of: its sha256 differs", place=str(path), help="compile again"
-        )
+        raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=place, help="compile again")
     changed = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
-    return _with_formats(replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed))), document, path)
+    return _with_formats(replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed))), document, place)
 
 
 def is_plan(path: Path) -> bool:
@@ -147,7 +159,7 @@ def _target_text(target: MappingOf[str, Any]) -> str:
     return f"{target['name']}:{parameters}" if parameters else str(target["name"])
 
 
-def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan:
+def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan:
     old = {o["id"]: o for o in document["offloads"]}
     offloads = []
     for o in plan.offloads:
@@ -155,21 +167,21 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], path: Path) -> Plan
             raise AnswerNo(
                 "F220",
                 f"the plan's rules or targets have changed: {o.id} is now {', '.join(o.nodes)}",
-                place=str(path),
+                place=place,
                 help="compile again",
             )
         try:
             formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
         except InputError as error:
-            raise error.at(str(path)) from None
+            raise error.at(place) from None
         if formats and formats.keys() != set(o.mapping.format_names):
             known = ", ".join(o.mapping.format_names)
             raise InputError(
-                "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=str(path), help="compile the model again"
+                "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=place, help="compile the model again"
             )
         if formats and not o.mapping.are_derived(formats):
             sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
-            raise InputError("F220", sentence, place=str(path), help="compile the model again")
+            raise InputError("F220", sentence, place=place, help="compile the model again")
         offloads.append(replace(o, formats=formats))
     return replace(plan, offloads=tuple(offloads), calibration=_calibration(document.get("calibration")))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from ..compile import Plan, calibrated, calibrated_from, to_json
+from ..compile import Plan, calibrated, calibrated_from, plan_digest
 from ..compile.exact import HOSTS
 from ..compile.execute import Statistics
 from ..compile.host import HostProgram
 from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data, Program
+from .cluster import connected
 from .log import Log
 from .metrics import Metric, Scores, joined, metric_of, paired, truth_for
 from .numerics import OffloadNumerics, first_diverging, tensor_document
 from .record import Finished
+from .remote import RemoteEngine
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_numerics, summed
 
 SCHEMA = "flexmatch.cosim/1"
@@ -53,6 +54,7 @@ class Settings:
     log: Path | None = None
     keep_outputs: bool = True
     calibration_method: str = ""
+    scheduler: str = ""  # address of a dask.distributed scheduler, whose workers take the batches
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,8 @@ class _Run:
 
     def _key(self) -> dict[str, Any]:
         """Return what tells this run from others that could not go on with its samples."""
-        plan = {k: v for k, v in to_json(self.plan).items() if k not in ("run", "notes", "limited", "egraph", "extraction")}
-        plan["model"] = self.plan.model["sha256"]
         return {
-            "flexmatch": version("rewrite-compiler"), "plan": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+            "flexmatch": version("rewrite-compiler"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
             "audit": self.s.audit, "host": self.s.host,
         }  # fmt: skip
@@ -176,17 +176,28 @@ class _Run:
         if at >= self.data.count:
             return
         reference = Reference(self.plan.source, self._inputs(slice(0, self.s.batch)))
-        engine = Engine(self.plan, reading=self.s.tier, threads=self.s.threads, audit=self.s.audit, host=self.s.host)
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
-        ahead = self.s.threads * BATCHES_AHEAD
-        for k in range(0, len(parts), ahead):
-            chunk = parts[k : k + ahead]
-            expected = [self._reference(reference, part) for part in chunk]
-            self.reference_cpu = reference.seconds
-            yield from self._chunk(engine, chunk, expected)
+        with self._engine() as (engine, threads):
+            ahead = threads * BATCHES_AHEAD
+            for k in range(0, len(parts), ahead):
+                chunk = parts[k : k + ahead]
+                expected = [self._reference(reference, part) for part in chunk]
+                self.reference_cpu = reference.seconds
+                yield from self._chunk(engine, chunk, expected)
 
-    def _chunk(self, engine: Engine, parts: Sequence[slice], expected: list[dict[str, Data]]) -> Iterator[Finished]:
+    @contextlib.contextmanager
+    def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, int]]:
+        """Yield what runs batches, here or on a cluster, and how many at once."""
+        s = self.s
+        here = Engine(self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host)
+        if not s.scheduler:
+            yield here, s.threads
+            return
+        with connected(s.scheduler) as cluster:
+            yield RemoteEngine(here, cluster), cluster.threads
+
+    def _chunk(self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: list[dict[str, Data]]) -> Iterator[Finished]:
         wall, cpu, scoring = time.perf_counter(), time.process_time(), 0.0
         for part, truth, found in zip(parts, expected, engine.batches(self._inputs, parts), strict=True):
             begun = time.thread_time()
@@ -230,9 +241,10 @@ class _Run:
     def _figures(self, resumed: int) -> dict[str, Any]:
         ran = self.data.count - resumed
         return {
-            "wall_seconds": round(self.wall, 3), "cpu_seconds_per_sample": round(self.cpu / ran, 6) if ran else None,
+            "wall_seconds": round(self.wall, 3),
+            "cpu_seconds_per_sample": round(self.cpu / ran, 6) if ran and not self.s.scheduler else None,  # those of workers are not seen
             "reference_cpu_seconds_per_sample": round(self.reference_cpu / ran, 6) if ran else None, "batch": self.s.batch,
-            "threads": self.s.threads, "resumed_samples": resumed,
+            "threads": self.s.threads, "resumed_samples": resumed, "scheduler": self.s.scheduler or None,
         }  # fmt: skip
 
     def _document(self, scores: tuple[Scores, Scores]) -> dict[str, Any]:

@@ -87,10 +87,10 @@ class Engine:
         """Yield what each part of the samples gives, in order; the first one alone, because it chooses how host parts are batched."""
         if not parts:
             return
-        yield self._batch(take, parts[0])
+        yield self.batch(take, parts[0])
         pool = ThreadPoolExecutor(self.threads)
         try:
-            yield from pool.map(lambda part: self._batch(take, part), parts[1:])
+            yield from pool.map(lambda part: self.batch(take, part), parts[1:])
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -100,7 +100,8 @@ class Engine:
         why = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
         return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why))
 
-    def _batch(self, take: Take, part: slice) -> Outcome:
+    def batch(self, take: Take, part: slice) -> Outcome:
+        """Co-simulate one part of the samples."""
         p = self.plan.program
         inputs = take(part)
         values: dict[Value, Data] = {v: inputs[p.names[v]] for v in p.inputs}

@@ -11,17 +11,19 @@ from typing import Any
 from ..compile import Options, compile_model
 from ..compile.ranges import METHODS
 from ..cosim import Settings, cosimulate
+from ..cosim.cluster import connected
+from ..cosim.remote import spelled
 from ..errors import UsageError
-from ..target import Target
+from ..target import Target, find_target
 
-METHOD = "calibration-method"
+METHOD, ACCEL = "calibration-method", "accel"
 NO_OPTIONS, USUAL = Options(), Settings()
 MOST_POINTS = 256
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What a sweep varies, `TARGET.PARAMETER` or `calibration-method`, and its values."""
+    """What a sweep varies, `TARGET.PARAMETER`, `calibration-method` or `accel` (sets of targets, A+B), and its values."""
 
     name: str
     values: tuple[str, ...]
@@ -30,8 +32,9 @@ class Axis:
 def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
     """Read NAME=VALUE,…; a name alone has all its values; without any text every parameter of every target is varied."""
     known = {f"{t.name}.{name}": values for t in targets for name, values in t.parameters.items()}
-    known[METHOD] = METHODS
-    found = [_axis(text, known) for text in texts or [name for name in known if name != METHOD]]
+    parameters = [*known]
+    known |= {METHOD: METHODS, ACCEL: _subsets([t.name for t in targets])}
+    found = [_axis(text, known) for text in texts or parameters]
     doubled = next((a.name for a in found if [b.name for b in found].count(a.name) > 1), None)
     if doubled is not None:
         raise UsageError("F203", f"--over names {doubled} twice")
@@ -43,6 +46,11 @@ def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
     if points > MOST_POINTS:
         raise UsageError("F203", f"a sweep must have at most {MOST_POINTS} points, not {points}", help="name fewer values with --over")
     return found
+
+
+def _subsets(names: Sequence[str]) -> tuple[str, ...]:
+    """Return all sets of names but the empty one, small ones first."""
+    return tuple("+".join(some) for n in range(1, len(names) + 1) for some in itertools.combinations(names, n))
 
 
 def _axis(text: str, known: Mapping[str, tuple[str, ...]]) -> Axis:
@@ -57,9 +65,15 @@ def _axis(text: str, known: Mapping[str, tuple[str, ...]]) -> Axis:
 
 
 def points(axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
-    """Yield every combination of values."""
+    """Yield every combination of values, without parameters of accelerators that it leaves out."""
+    seen = []
     for values in itertools.product(*(a.values for a in axes)):
-        yield dict(zip((a.name for a in axes), values, strict=True))
+        point = dict(zip((a.name for a in axes), values, strict=True))
+        used = point.get(ACCEL, "").split("+")
+        point = {k: v for k, v in point.items() if k in (ACCEL, METHOD) or used == [""] or k.partition(".")[0] in used}
+        if point not in seen:
+            seen.append(point)
+            yield point
 
 
 def sweep(
@@ -68,11 +82,12 @@ def sweep(
 ) -> dict[str, Any]:  # fmt: skip
     """Compile, calibrate and co-simulate at every point; the document has one row each."""
     every = list(points(axes))
+    job = _Job(model.resolve(), tuple(map(spelled, targets)), data.resolve(), calibrate and calibrate.resolve(), options, settings)
     rows = []
-    for n, point in enumerate(every, 1):
-        rows.append(_row(model, targets, data, point, calibrate, options, settings))
+    for row in _rows(job, targets, every):
+        rows.append(row)
         if progress is not None:
-            progress(n, len(every))
+            progress(len(rows), len(every))
     head = rows[0]["report"]
     return {
         "schema": "flexmatch.sweep/1", "model": head["model"], "metric": head["metric"], "lower_is_better": head["lower_is_better"],
@@ -82,14 +97,39 @@ def sweep(
     }  # fmt: skip
 
 
-def _row(
-    model: Path, targets: Sequence[Target], data: Path, point: Mapping[str, str], calibrate: Path | None, options: Options,
-    settings: Settings,
-) -> dict[str, Any]:  # fmt: skip
-    chosen = [t.configured({k.partition(".")[2]: v for k, v in point.items() if k.partition(".")[0] == t.name}) for t in targets]
-    s = replace(settings, calibration_method=point.get(METHOD, settings.calibration_method), keep_outputs=False)
-    plan = compile_model(model, chosen, options)
-    report = cosimulate(plan, data, calibrate=calibrate, settings=s).document
+@dataclass(frozen=True)
+class _Job:
+    """What is the same at every point, without code: a worker finds the targets by their texts."""
+
+    model: Path
+    targets: tuple[str, ...]
+    data: Path
+    calibrate: Path | None
+    options: Options
+    settings: Settings
+
+
+def _rows(job: _Job, targets: Sequence[Target], every: Sequence[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all points in order, a whole point on each worker of a cluster where there is one."""
+    if not job.settings.scheduler:
+        yield from (_row(point, job, targets) for point in every)
+        return
+    with connected(job.settings.scheduler) as cluster:
+        shared = cluster.share(replace(job, settings=replace(job.settings, scheduler="", threads=1)))
+        yield from cluster.map(_row, every, shared)
+
+
+def _row(point: Mapping[str, str], job: _Job, targets: Sequence[Target] = ()) -> dict[str, Any]:
+    found = targets or [find_target(text) for text in job.targets]
+    used = point.get(ACCEL, "").split("+")
+    chosen = [
+        t.configured({k.partition(".")[2]: v for k, v in point.items() if k.partition(".")[0] == t.name})
+        for t in found
+        if used == [""] or t.name in used
+    ]
+    s = replace(job.settings, calibration_method=point.get(METHOD, job.settings.calibration_method), keep_outputs=False)
+    plan = compile_model(job.model, chosen, job.options)
+    report = cosimulate(plan, job.data, calibrate=job.calibrate, settings=s).document
     return {"point": point, "report": report, "counts": plan.counts, "device_calls": plan.device_calls}
 
 
