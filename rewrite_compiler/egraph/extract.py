@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import BudgetError
+from .eliminate import eliminated
 from .graph import ClassId, EGraph, ENode
 from .prune import Candidate, Candidates, Cost, CostOf, candidates, components
 from .settle import Key, key_of, settled
@@ -96,7 +97,10 @@ def _solved_part(part: Part, deadline: float, known: Known, first: int) -> tuple
 
 
 def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
-    """Return what the solver finds for the levels from `first` on, the cheapest trees if those are better."""
+    """Return what elimination or the solver finds for the levels from `first` on, the cheapest trees if those are better."""
+    exact = eliminated(part.options, part.roots, first)
+    if exact is not None:
+        return exact, _total(exact, part.roots, levels), "optimal"
     solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(first, levels, deadline)
     if status == "optimal" and solved is not None:
         return solved, bound, status

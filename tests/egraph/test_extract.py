@@ -11,6 +11,7 @@ import pytest
 from small_graphs import acyclic_choices, cheapest, cost_of, random_graph, total
 
 from rewrite_compiler.egraph import EClass, EGraph, ENode, extract, prune
+from rewrite_compiler.egraph.eliminate import eliminated
 from rewrite_compiler.egraph.extract import Extraction, _Problem, cheapest_trees
 from rewrite_compiler.egraph.graph import PROGRAM
 from rewrite_compiler.egraph.prune import Candidate, Candidates, CostOf
@@ -53,6 +54,38 @@ def test_the_optimum_is_that_of_trying_every_choice(first: int) -> None:
     assert 25 < sum(outcomes) < 100  # both kinds of e-graph occur
 
 
+@pytest.fixture
+def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave every choice to the integer program."""
+    monkeypatch.setattr(importlib.import_module("rewrite_compiler.egraph.extract"), "eliminated", lambda *_: None)
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+@pytest.mark.usefixtures("solver_alone")
+def test_the_integer_program_alone_finds_the_optimum(first: int) -> None:
+    for seed in range(first, first + 100):
+        graph, roots = random_graph(seed)
+        best, extraction = cheapest(graph, roots, 2), found(graph, roots)
+        assert (extraction and extraction.cost) == best, seed
+        assert extraction is None or extraction.status == "optimal"
+
+
+def test_elimination_of_everything_at_once_finds_the_optimum() -> None:
+    """No pruning to parts first: the tables themselves have the cycles and the shared operands."""
+    answered = 0
+    for seed in range(400):
+        graph, roots = random_graph(seed)
+        options = prune.candidates(graph, roots, cost_of(graph))
+        if any(r not in options for r in roots):
+            continue
+        choice, best = eliminated(options, roots, 0), cheapest(graph, roots, 2)
+        assert choice is not None, seed
+        whole = {c: o.node for c, o in choice.items()}
+        assert total(graph, whole, roots, 2) == best, seed
+        answered += 1
+    assert answered > 150
+
+
 def magnitudes(r: random.Random) -> int:
     """What levels of real programs look like: nothing, a few calls, hundreds of millions of products."""
     return r.choice((0, 1, 2, r.randrange(1, 10**3), r.randrange(10**8, 10**9)))
@@ -86,6 +119,7 @@ def test_pruning_leaves_fewer_candidates() -> None:
     assert sum(small for small, _ in counts) < sum(large for _, large in counts)
 
 
+@pytest.mark.usefixtures("solver_alone")
 def test_without_a_solver_the_cheapest_trees_are_a_valid_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Problem, "solve_level", lambda *_: (None, "limited"))
     for seed in range(200):
@@ -99,6 +133,7 @@ def test_without_a_solver_the_cheapest_trees_are_a_valid_choice(monkeypatch: pyt
         assert all(b <= c for b, c in zip(extraction.bound, extraction.cost, strict=True))
 
 
+@pytest.mark.usefixtures("solver_alone")
 def test_a_solver_that_stops_after_the_first_level_gives_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     solved = _Problem.solve_level
     seen: list[_Problem] = []
@@ -124,6 +159,7 @@ def test_a_solver_that_stops_after_the_first_level_gives_its_bound(monkeypatch: 
     assert limited > 10
 
 
+@pytest.mark.usefixtures("solver_alone")
 def test_a_solver_that_loses_count_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a choice costs is summed again in integers: a bound that differs is no proof."""
     solve = _Problem.solve
@@ -164,6 +200,7 @@ def reached_by(choice: Mapping[int, ENode], roots: Iterable[int]) -> list[int]:
     return done
 
 
+@pytest.mark.usefixtures("solver_alone")
 def test_parts_of_one_form_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each layer computes its result from a shared half or from two halves of its own; which is cheaper needs the solver."""
     solve, solved = _Problem.solve, []
