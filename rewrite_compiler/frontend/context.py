@@ -12,10 +12,21 @@ from ..errors import InputError
 from ..ir.program import Builder, Data, Node, OpaqueOp, Value
 from ..ir.types import TensorType
 from ..limits import Limits
+from ..ops import OPS
 from ..ops.op import AttributeValue, ShapeError
 from .tensors import to_array, to_dense
 
 FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result"
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Codes and what they stand for: a scale (one, or one for each place of `axis`), and one zero point."""
+
+    codes: Value
+    scale: Data
+    axis: int
+    zero: int
 
 
 class Unsupported(Exception):
@@ -36,6 +47,7 @@ class Context:
     reasons: dict[int, str] = field(default_factory=dict)
     derived: dict[Hashable, Value] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
+    dequantized: dict[Value, Scaled] = field(default_factory=dict)  # constants of real numbers that were written as codes
     taken: dict[str, None] = field(default_factory=dict)  # in the order in which the names were given
 
     def unique(self, name: str) -> str:
@@ -140,6 +152,6 @@ def take_back(c: Context, m: Mark) -> None:
 
 
 def _check_one_type(op: str, dtypes: Sequence[str]) -> None:
-    """Refuse operands of different element types; gather has indices."""
-    if op != "gather" and len(set(dtypes)) > 1:
+    """Refuse operands of different element types; gather has indices, quantised operators have codes and scales."""
+    if op != "gather" and not OPS[op].dtype and len(set(dtypes)) > 1:
         raise ShapeError(f"Operands of {op} must have one element type, not {' and '.join(dict.fromkeys(dtypes))}")

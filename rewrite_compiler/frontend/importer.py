@@ -16,7 +16,8 @@ from .context import ALIAS, FOLDED, UNUSED, Context, Unsupported, mark, take_bac
 from .fold import fold
 from .functions import Inliner, imports_of_function, key_of_call, with_attributes
 from .header import own_domain
-from .normalise import LOWERINGS
+from .normalise import BY_DOMAIN
+from .normalise.quantised import remember_codes
 from .opaque import key_of, placed, reads
 from .shapes import inferred
 from .signature import check_types, signature_of
@@ -129,7 +130,9 @@ class Importer:
         self._check_types(site)
         folded = fold(site)
         if folded is not None:
-            return [self.context.constant(x, name) if name else None for x, name in zip(folded, site.outputs, strict=False)]
+            made = [self.context.constant(x, name) if name else None for x, name in zip(folded, site.outputs, strict=False)]
+            remember_codes(site, made)
+            return made
         start = mark(self.context)
         try:
             values = self._known(site, node, body)
@@ -150,7 +153,7 @@ class Importer:
     def _known(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
         if site.domain == "" and site.op == "If":
             return self._branch(site, body)
-        lowering = LOWERINGS.get(site.op) if site.domain == "" else None
+        lowering = BY_DOMAIN.get(site.domain, {}).get(site.op)
         if lowering is None:
             raise Unsupported(f"no operator of ours expresses {site.label}")
         return lowering(site)

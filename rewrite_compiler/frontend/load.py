@@ -17,6 +17,7 @@ from .bind import bind, check_declared, contradicts
 from .context import UNUSED, Context
 from .header import check_header, imports_of, own_domain
 from .importer import Body, Importer, Scope
+from .integers import integer_form
 from .names import check_names
 from .read import read_model
 from .shapes import declared_type
@@ -149,6 +150,7 @@ def _note_odd_weights(context: Context, program: Program) -> None:
 
 
 def _finished(context: Context, outputs: Sequence[Value]) -> Program:
+    integer_form(context, outputs)
     draft = context.builder.finish(outputs)
     _note_odd_weights(context, draft)
     used = {origin for n in draft.nodes for origin in n.origins}

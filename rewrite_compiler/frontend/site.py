@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -159,7 +159,16 @@ class Site:
             OPS[op].shapes([tuple(data.shape)], {"step": 1, **attributes} if op == "slice" else attributes)
             name = f"{self.context.builder.names[inputs[0]]}/{op}"
             self.context.derived[key] = self.context.constant(_MOVES[op](data, **attributes), name, self.type(inputs[0]).dtype)
+            self._move_codes(op, inputs[0], self.context.derived[key], attributes)
         return self.context.derived[key]
+
+    def _move_codes(self, op: str, before: Value, after: Value, attributes: Mapping[str, AttributeValue]) -> None:
+        """Keep the codes of a constant that moves; a scale for each place of an axis moves with a transposition only."""
+        scaled = self.context.dequantized.get(before)
+        if scaled is None or (scaled.scale.size > 1 and op != "transpose"):
+            return
+        axis = list(attributes["perm"]).index(scaled.axis) if scaled.scale.size > 1 else 0  # type: ignore[arg-type]
+        self.context.dequantized[after] = replace(scaled, codes=self.apply(op, scaled.codes, **attributes), axis=axis)
 
     def reshape(self, v: Value, shape: Sequence[int]) -> Value:
         """Give a value another shape; nothing is added when it has that shape."""

@@ -13,6 +13,8 @@ import numpy as np
 from ..errors import InputError
 from ..ir.program import Data, Node, Program, Value
 from ..ir.types import TensorType
+from ..ops.quantised import code_range
+from .tensors import CODES
 from .writer import Writer
 
 
@@ -169,7 +171,9 @@ def _reduce(op_type: str, task: Task) -> None:
 
 
 def _pool(op_type: str, task: Task) -> None:
-    attributes: dict[str, Any] = {k: list(task[k]) for k in ("strides", "pads", "dilations")}
+    attributes: dict[str, Any] = {k: list(task[k]) for k in ("strides", "pads")}
+    if any(d != 1 for d in task["dilations"]):  # between codes onnxruntime makes an operator of it that has no dilations
+        attributes["dilations"] = list(task["dilations"])
     if op_type == "AveragePool":
         attributes["count_include_pad"] = int(task["count_include_pad"])
     task.emit(op_type, task.x, kernel_shape=list(task["kernel"]), ceil_mode=int(task["ceil"]), **attributes)
@@ -232,6 +236,59 @@ def _gate_sum(task: Task) -> None:
     task.emit("Add", task.writer.step(task.hint("biased"), "Add", products, a), b)
 
 
+def _quantize(task: Task) -> None:
+    scale, zero = _scale(task, task.result.dtype)
+    task.emit("QuantizeLinear", task.x, scale, zero, axis=int(task["axis"]))
+
+
+def _dequantize(task: Task) -> None:
+    scale, zero = _scale(task, task.operands[0].dtype)
+    task.emit("DequantizeLinear", task.x, scale, *([] if task.operands[0].dtype == "int32" else [zero]), axis=int(task["axis"]))
+
+
+def _scale(task: Task, codes: str) -> tuple[str, str]:
+    """Return the names of scale and zero point: of a number each, where one belongs to all codes."""
+    shape = task.operands[1].shape if task.operands[1].size != 1 else ()
+
+    def reshape(name: str) -> str:
+        return task.writer.step(task.hint("scale"), "Reshape", name, task.ints(shape))
+
+    scale = task.names[1] if shape else task.changed(1, "scalar", lambda data: data.reshape(shape), reshape)
+    return scale, task.writer.literal(task.hint("zero"), np.full(shape, int(task["zero"]), codes), codes)
+
+
+def _requantize(task: Task) -> None:
+    """Spell requantisation as a float32 product and QuantizeLinear of scale 1, which rounds ties to even."""
+    dtype, low, high = task.result.dtype, int(task["low"]), int(task["high"])
+    scales = np.array([math.ldexp(m, -n) for m, n in zip(task["multiplier"], task["shift"], strict=True)], np.float32)
+    shape = (-1, *[1] * (len(task.result.shape) - 1 - int(task["axis"]))) if scales.size > 1 else ()
+    real = task.writer.step(task.hint("real"), "Cast", task.x, to=CODES["float32"])
+    scaled = task.writer.step(task.hint("scaled"), "Mul", real, task.writer.literal(task.hint("scale"), scales.reshape(shape), "float32"))
+    one = task.writer.literal(task.hint("one"), np.array(1, np.float32), "float32")
+    into = [scaled, one, task.number("zero", int(task["zero"]), dtype)]
+    if code_range(dtype) == (low, high):
+        return task.emit("QuantizeLinear", *into)
+    codes = task.writer.step(task.hint("codes"), "QuantizeLinear", *into)
+    return task.emit("Clip", codes, task.number("low", low, dtype), task.number("high", high, dtype))
+
+
+def _integer_conv(task: Task) -> None:
+    attributes = {k: list(task[k]) for k in ("strides", "pads", "dilations")}
+    task.emit("ConvInteger", *task.names, *_zero_points(task), group=int(task["group"]), **attributes)
+
+
+def _zero_points(task: Task) -> list[str]:
+    kinds = zip(("x_zero", "w_zero"), task.operands, strict=True)
+    return [task.number(name, int(task[name]), t.dtype) for name, t in kinds]
+
+
+def _integer_dense(task: Task) -> None:
+    def transpose(w: str) -> str:
+        return task.writer.step(task.hint("w"), "Transpose", w, perm=[1, 0])
+
+    task.emit("MatMulInteger", task.x, task.changed(1, "transposed", lambda w: w.T, transpose), *_zero_points(task))
+
+
 ONE_TO_ONE = {
     "relu": "Relu",
     "neg": "Neg",
@@ -281,6 +338,11 @@ SPELLING: dict[str, Speller] = {
     "reduce_sum": partial(_reduce, "ReduceSum"),
     "reduce_max": partial(_reduce, "ReduceMax"),
     "gate_sum": _gate_sum,
+    "quantize": _quantize,
+    "dequantize": _dequantize,
+    "requantize": _requantize,
+    "integer_conv": _integer_conv,
+    "integer_dense": _integer_dense,
     "lstm": partial(_recurrent, "LSTM"),
     "gru": partial(_recurrent, "GRU"),
     "rnn": partial(_recurrent, "RNN"),

@@ -234,6 +234,15 @@ def _recurrent(c: Case) -> Carried:
     return Carried((Place(1, outer), *[Place(0, outer)] * (len(c.results) - 1)), repeated=repeated)
 
 
+def _scaled(c: Case) -> Carried:
+    """Carry samples through a change of number format; scales may lie along another axis."""
+    place = c.first()
+    scales = len(c.attributes["multiplier"]) if "multiplier" in c.attributes else math.prod(c.shapes[1])
+    if scales != 1 and place.axis == int(c.attributes["axis"]):
+        _runs_along(c, place.axis)
+    return Carried((place,))
+
+
 # rules of operators that are not elementwise; im2col keeps samples apart in its rows and, from channels, in its columns
 RULES: dict[str, Rule] = {
     "dense": _dense,
@@ -258,6 +267,9 @@ RULES: dict[str, Rule] = {
     "pad": _pad,
     "expand": _expand,
     "gather": _gather,
+    **dict.fromkeys(("quantize", "dequantize", "requantize"), _scaled),
+    "integer_conv": partial(_leading_axes, 1),
+    "integer_dense": _dense,
     "lstm": _recurrent,
     "gru": _recurrent,
     "rnn": _recurrent,
@@ -312,6 +324,7 @@ def rule_of(operator: Op | None, source: str) -> Rule | None:
 WIDENED: dict[str, frozenset[int] | None] = {
     "matmul": None,
     "dense": frozenset((0,)),
+    "integer_dense": frozenset((0,)),
     "MatMulInteger": frozenset((0,)),
     "QLinearMatMul": frozenset((0,)),
 }

@@ -29,7 +29,7 @@ def run_op(operator: Op, operands: Sequence[Data], attributes: Mapping[str, Attr
     values = {leaf: x.astype(compute, copy=False) if leaf.real else x for leaf, x in zip(leaves, operands, strict=True)}
     meaning = operator.meaning(*leaves, **attributes)
     arrays = meaning if isinstance(meaning, tuple) else (meaning,)
-    dtype = operands[0].dtype if operands else np.dtype(np.float32)
+    dtype = np.dtype(operator.dtype_of(str(operands[0].dtype) if operands else "float32", attributes))
     floats = dtype if real is None else compute
     return [np.asarray(evaluate_array(a, values, compute)).astype(floats if a.real else dtype, copy=False) for a in arrays]
 

@@ -65,5 +65,5 @@ def interval_of(dtype: str) -> Interval:
 def result_types(operator: Op, operands: Sequence[TensorType], attributes: Mapping[str, AttributeValue]) -> tuple[TensorType, ...]:
     """Return the types of an operator's outputs; ShapeError when it has no meaning there."""
     shapes = operator.shapes([t.shape for t in operands], attributes)
-    dtype = operands[0].dtype if operands else "float32"
+    dtype = operator.dtype_of(operands[0].dtype if operands else "float32", attributes)
     return tuple(TensorType(tuple(s), dtype) for s in shapes)

@@ -6,6 +6,7 @@ from .layout import concat, expand, gather, pad, reshape, slice_, transpose
 from .linear import bias_add, dense, full, matmul, scale
 from .norm import batch_norm, layer_norm, log_softmax, softmax
 from .op import OPS, Attribute, Op, ShapeError, op
+from .quantised import dequantize, integer_conv, integer_dense, quantize, requantize
 from .recurrent import gate_sum, gru, lstm, rnn
 from .reduction import average_pool, max_pool, reduce_max_, reduce_mean_, reduce_sum_
 from .static import Condition, HasType, Ints, Inverse, IsConstant
@@ -33,6 +34,7 @@ __all__ = [
     "concat",
     "conv",
     "dense",
+    "dequantize",
     "div",
     "erf",
     "exp",
@@ -42,6 +44,8 @@ __all__ = [
     "gather",
     "gru",
     "im2col",
+    "integer_conv",
+    "integer_dense",
     "layer_norm",
     "log",
     "log_softmax",
@@ -55,11 +59,13 @@ __all__ = [
     "op",
     "pad",
     "pow_",
+    "quantize",
     "reciprocal",
     "reduce_max_",
     "reduce_mean_",
     "reduce_sum_",
     "relu",
+    "requantize",
     "reshape",
     "rnn",
     "scale",

@@ -52,6 +52,7 @@ class Op:
     macs: Callable[..., int] | None = None
     variadic: bool = False
     doc: str = ""
+    dtype: str = ""  # element type of the results, ":to" for that of an attribute; empty: the first operand's
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         """Build the application of this operator to patterns."""
@@ -64,6 +65,10 @@ class Op:
         self.check_count(len(operands))
         result = self.shape(*operands, **attributes)
         return result if self.outputs > 1 else (result,)  # type: ignore[return-value]
+
+    def dtype_of(self, first: str, attributes: Mapping[str, AttributeValue]) -> str:
+        """Return the element type of the results from that of the first operand."""
+        return str(attributes[self.dtype[1:]]) if self.dtype.startswith(":") else self.dtype or first
 
     def check_count(self, given: int) -> None:
         """Refuse a wrong number of operands."""
@@ -84,13 +89,15 @@ def op(
     outputs: int = 1,
     macs: Callable[..., int] | None = None,
     variadic: bool = False,
+    dtype: str = "",
 ) -> Callable[[Callable[..., Any]], Op]:
     """Define an operator from its meaning. `attributes` is a list like "strides:ints axis:int=-1"."""
 
     def decorate(meaning: Callable[..., Any]) -> Op:
         made = Op(
-            name, tuple(operands.split()), _attributes(attributes), kind, shape, meaning, outputs, macs, variadic, meaning.__doc__ or ""
-        )
+            name, tuple(operands.split()), _attributes(attributes), kind, shape, meaning, outputs, macs, variadic, meaning.__doc__ or "",
+            dtype,
+        )  # fmt: skip
         OPS[name] = made
         return made
 

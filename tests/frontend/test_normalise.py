@@ -189,7 +189,7 @@ def test_movement_of_integers_is_known(op: str, rest: list[Any], attributes: dic
 def test_every_lowering_is_tested() -> None:
     alone = {"Log", "Sqrt", "Reciprocal", "ReduceLogSum"}
     elsewhere = {"LSTM", "GRU", "RNN", "Constant", "ConstantOfShape", "CastLike", "Split", "Mod"}
-    quantised = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
+    quantised = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger"}
     assert {case[0] for case in CASES.values()} | alone | elsewhere | quantised == set(LOWERINGS)
 
 
@@ -209,8 +209,9 @@ OPAQUE: dict[str, tuple[str, list[Any], dict[str, Any], int, str]] = {
     ),
     "empty reduction": ("ReduceSum", [(2, 0), ints(1)], {}, 1, "it reduces an empty tensor"),
     "unknown": ("Sin", [(2, 3)], {}, 1, "no operator of ours expresses Sin"),
-    "quantised": (
-        "QuantizeLinear", [(2, 3), number(0.1), np.asarray(3, np.uint8)], {}, 1, "it is quantised arithmetic",
+    "half scales": (
+        "QuantizeLinear", [("float16", (2, 3)), np.asarray(0.1, np.float16), np.asarray(3, np.uint8)], {}, 1,
+        "its scales are not float32 numbers, one or one for each place of an axis",
     ),
 }  # fmt: skip
 

@@ -14,4 +14,7 @@ LOWERINGS: dict[str, Lowering] = {
     **quantised.TABLE,
 }
 
-__all__ = ["LOWERINGS", "Lowering"]
+# by domain
+BY_DOMAIN: dict[str, dict[str, Lowering]] = {"": LOWERINGS, "com.microsoft": quantised.CONTRIB}
+
+__all__ = ["BY_DOMAIN", "LOWERINGS", "Lowering"]

@@ -1,42 +1,260 @@
-"""Quantised source operators: the host runs them; their scales must make sense."""
+"""Quantised source operators as one integer form: products of codes summed in int32, and requantisation of the sums.
+
+Scales and zero points must be known; what is not (or lies along a blocked axis) stays with the host.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
-from ...ir.program import Value
+from ...ir.program import Data, Value
 from ...ops.op import ShapeError
-from ..context import Unsupported
+from ...ops.quantised import CODES, code_range, multiplier_of
+from ..context import Scaled, Unsupported
 from ..site import Site
+from .conv import window
 from .table import Lowering
 
-# source operator → the places of its scales
-SCALES = {
-    "QuantizeLinear": (1,),
-    "DequantizeLinear": (1,),
-    "QLinearConv": (1, 4, 6),
-    "QLinearMatMul": (1, 4, 6),
-}
+WEIGHTS = ("int8", "uint8")
 
 
-def _quantised(op: str) -> Callable[[Site], list[Value]]:
-    def lower(site: Site) -> list[Value]:
-        for n in SCALES[op]:
-            _check_scale(site, n)
-        raise Unsupported("it is quantised arithmetic")
+def scales(site: Site, n: int) -> Data:
+    """Return the scales of an operand as a list, one or one for each place of an axis."""
+    scale = site.known(n, "scales")
+    if scale.dtype.kind == "f":
+        wrong = scale[~(np.isfinite(scale) & (scale > 0))].reshape(-1)
+        if wrong.size:
+            raise ShapeError(f"Scale of {site.op} must be positive and finite, not {wrong[0]}")
+    if scale.dtype != np.float32 or scale.ndim > 1 or site.get("block_size", 0):
+        raise Unsupported("its scales are not float32 numbers, one or one for each place of an axis")
+    return scale.reshape(-1)
 
-    return lower
+
+def _zero_points(site: Site, n: int) -> Data:
+    """Return zero points as they are written, 0 where there are none."""
+    return np.asarray(site.known(n, "zero points")).reshape(-1) if site.has(n) else np.zeros(1, np.uint8)
 
 
-def _check_scale(site: Site, n: int) -> None:
-    scale = site.data(n)
-    if scale is None or scale.dtype.kind != "f":
+def zero_point(site: Site, n: int) -> int:
+    """Return the one zero point of an operand."""
+    found = np.unique(_zero_points(site, n).astype(np.int64))
+    if found.size != 1:
+        raise Unsupported("its zero points differ")
+    return int(found[0])
+
+
+def _scaled_axis(site: Site, count: int, rank: int) -> int:
+    axis = site.axis(1, rank) if count > 1 else 0
+    if count > 1 and not 0 <= axis < rank:
+        raise ShapeError(f"Axis of {site.op} must be one of {rank} axes, not {site.get('axis', 1)}")
+    return axis
+
+
+def _quantize_linear(site: Site) -> list[Value]:
+    s = scales(site, 1)
+    site.require_float_at(0)
+    if site.type(site.value(0)).dtype != "float32" or site.get("output_dtype", 0):
+        raise Unsupported("it does not quantise float32 numbers to the type of its zero point")
+    to = site.type(site.value(2)).dtype if site.has(2) else "uint8"
+    return [quantized(site, site.value(0), s, zero_point(site, 2), to, _scaled_axis(site, s.size, site.rank(0)))]
+
+
+def quantized(site: Site, x: Value, s: Data, zero: int, to: str, axis: int = 0) -> Value:
+    """Add the codes of real numbers."""
+    if to not in CODES:
+        raise Unsupported(f"it quantises to {to}")
+    return site.apply("quantize", x, site.constant(s, "scale"), axis=axis, zero=zero, to=to)
+
+
+def _dequantize_linear(site: Site) -> list[Value]:
+    s, zero, dtype = scales(site, 1), zero_point(site, 2), site.type(site.value(0)).dtype
+    if dtype not in (*CODES, "int32") or (dtype == "int32" and zero) or site.get("output_dtype", 0):
+        raise Unsupported(f"it dequantises {dtype}")
+    return [dequantized(site, site.value(0), s, zero, _scaled_axis(site, s.size, site.rank(0)))]
+
+
+def dequantized(site: Site, x: Value, s: Data, zero: int, axis: int = 0) -> Value:
+    """Add the real numbers of codes."""
+    return site.apply("dequantize", x, site.constant(s, "scale"), axis=axis, zero=zero)
+
+
+def requantized(
+    site: Site, sums: Value, s: Data, zero: int, to: str, *, axis: int, bounds: tuple[int, int] | None = None
+) -> Value:  # fmt: skip
+    """Add the codes of sums: `s` are the float32 factors, one or one for each place of `axis`."""
+    pairs = [multiplier_of(float(x)) for x in s]
+    if not np.all(np.isfinite(s)) or any(m <= 0 or not 0 <= n <= 62 for m, n in pairs):
+        raise Unsupported("the scales of its operands and result are too far apart")
+    low, high = bounds or code_range(to)
+    multiplier, shift = (tuple(x) for x in zip(*pairs, strict=True))
+    return site.apply("requantize", sums, multiplier=multiplier, shift=shift, axis=axis, zero=zero, low=low, high=high, to=to)
+
+
+def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
+    """Return weights as int8 with zero point 0 where their range allows it, else as they are with their one zero point."""
+    data = site.data(n)
+    if data is None:
+        return site.value(n), zero_point(site, zero)
+    points = _zero_points(site, zero).astype(np.int16)
+    shape = [-1 if a == axis else 1 for a in range(data.ndim)] if points.size > 1 else [1] * data.ndim
+    if points.size not in (1, data.shape[axis]):
+        raise ShapeError(f"Zero points of {site.op} must be 1 or {data.shape[axis]} numbers, not {points.size}")
+    centred = data.astype(np.int16) - points.reshape(shape)
+    if data.dtype == np.int8 and not points.any():
+        return site.value(n), 0
+    if centred.size and (centred.min() < -128 or centred.max() > 127):
+        return site.value(n), zero_point(site, zero)
+    site.context.spend(centred.size)
+    return site.constant(centred.astype(np.int8), "weights"), 0
+
+
+def remember_codes(site: Site, made: Sequence[Value | None]) -> None:
+    """Remember the codes of a constant that a DequantizeLinear gave; weights as int8 where their range allows it."""
+    if site.op != "DequantizeLinear" or site.get("block_size", 0) or not made or made[0] is None:
         return
-    wrong = scale[~(np.isfinite(scale) & (scale > 0))].reshape(-1)
-    if wrong.size:
-        raise ShapeError(f"Scale of {site.op} must be positive and finite, not {wrong[0]}")
+    data, s = site.data(0), site.data(1)
+    assert data is not None
+    assert s is not None
+    axis = site.axis(1, data.ndim) if s.size > 1 else 0
+    try:
+        codes, zero = weights(site, 0, 2, axis) if str(data.dtype) in WEIGHTS else (site.value(0), zero_point(site, 2))
+    except (Unsupported, ShapeError):
+        return
+    site.context.dequantized[made[0]] = Scaled(codes, s.reshape(-1), axis, zero)
 
 
-TABLE: dict[str, Lowering] = {op: _quantised(op) for op in SCALES}
+def _check_codes(site: Site, *places: int) -> None:
+    for n in places:
+        if site.type(site.value(n)).dtype not in WEIGHTS:
+            raise Unsupported(f"it works on {site.type(site.value(n)).dtype}")
+
+
+def _convolution(site: Site, x: int, x_zero: int, w: int, w_zero: int) -> Value:
+    _check_codes(site, x, w)
+    kernel = site.shape(w)[2:]
+    if tuple(site.get("kernel_shape", kernel) or kernel) != kernel or len(kernel) + 2 != site.rank(x):
+        raise ShapeError(f"{site.op} needs x[N, C, …] and w[O, C/group, …] of one rank, not {site.shape(x)} and {site.shape(w)}")
+    data, zero = weights(site, w, w_zero, 0)
+    places = window(site, kernel)
+    return site.apply(
+        "integer_conv", site.value(x), data, **places, group=int(site.get("group", 1)), x_zero=zero_point(site, x_zero), w_zero=zero
+    )
+
+
+def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transposed: bool = False) -> Value:
+    """Add a product with a matrix of codes."""
+    _check_codes(site, a, b)
+    if site.rank(b) != 2 or not site.rank(a):
+        raise Unsupported("its second operand is not a matrix")
+    data, zero = weights(site, b, b_zero, 0 if is_transposed else 1)
+    rows = data if is_transposed else site.transpose(data, (1, 0))
+    x, columns = site.value(a), site.type(rows).shape[0]
+    row = site.reshape(x, (1, *site.shape(a))) if site.rank(a) == 1 else x
+    sums = site.apply("integer_dense", row, rows, x_zero=zero_point(site, a_zero), w_zero=zero)
+    return site.reshape(sums, (columns,)) if site.rank(a) == 1 else sums
+
+
+def _factor(site: Site, x: int, w: int, y: int) -> Data:
+    """Return the float32 factors of a requantisation, multiplied in the order of the host engine."""
+    x_scale, y_scale = scales(site, x), scales(site, y)
+    if x_scale.size != 1 or y_scale.size != 1:
+        raise Unsupported("its activations have a scale for each place of an axis")
+    return np.asarray(x_scale * scales(site, w) / y_scale)
+
+
+def _qlinear_conv(site: Site) -> list[Value]:
+    factor = _factor(site, 1, 4, 6)
+    sums = _convolution(site, 0, 2, 3, 5)
+    if site.has(8):
+        sums = site.apply("bias_add", sums, site.value(8), axis=1)
+    return [requantized(site, sums, factor, zero_point(site, 7), site.type(site.value(7)).dtype, axis=1)]
+
+
+def _qlinear_matmul(site: Site) -> list[Value]:
+    factor = _factor(site, 1, 4, 6)
+    sums = _product(site, 0, 2, 3, 5)
+    shape = site.type(sums).shape
+    rows = site.reshape(sums, (1, *shape)) if len(shape) == 1 else sums
+    found = requantized(site, rows, factor, zero_point(site, 7), site.type(site.value(7)).dtype, axis=max(len(shape), 2) - 1)
+    return [site.reshape(found, shape)]
+
+
+def _qgemm(site: Site) -> list[Value]:
+    """Lower A·B + C of codes: with an output scale to codes, else to real numbers."""
+    if float(site.get("alpha", 1.0)) != 1.0 or site.flag("transA"):
+        raise Unsupported("it scales or transposes its first operand")
+    sums = _product(site, 0, 2, 3, 5, is_transposed=bool(site.flag("transB")))
+    if site.has(6):
+        columns = site.type(sums).shape[1]
+        if site.type(site.value(6)).size != columns:
+            raise Unsupported("its bias is not one number a column")
+        sums = site.apply("bias_add", sums, site.reshape(site.value(6), (columns,)), axis=1)
+    if site.has(7):
+        return [requantized(site, sums, _factor(site, 1, 4, 7), zero_point(site, 8), site.type(site.value(8)).dtype, axis=1)]
+    return [dequantized(site, sums, np.asarray(scales(site, 1) * scales(site, 4)), 0, axis=1)]
+
+
+def _real(site: Site, n: int) -> Value:
+    """Add the real numbers of an operand that is followed by its scale and zero point."""
+    s = scales(site, n + 1)
+    if s.size != 1:
+        raise Unsupported("its activations have a scale for each place of an axis")
+    return dequantized(site, site.value(n), s, zero_point(site, n + 2))
+
+
+def _elementwise(op: str, site: Site) -> list[Value]:
+    _check_codes(site, 0, 3)
+    y = site.apply(op, _real(site, 0), _real(site, 3))
+    return [quantized(site, y, scales(site, 6), zero_point(site, 7), site.type(site.value(0)).dtype)]
+
+
+def _pool(site: Site, *, is_global: bool) -> list[Value]:
+    _check_codes(site, 0)
+    if site.get("channels_last", 0):
+        raise Unsupported("its channels are last")
+    spatial = site.shape(0)[2:]
+    kernel = spatial if is_global else tuple(site.get("kernel_shape", ()))
+    places = window(site, kernel)
+    flags = {"ceil": site.flag("ceil_mode"), "count_include_pad": site.flag("count_include_pad")}
+    y = site.apply("average_pool", _real(site, 0), kernel=kernel, **places, **flags)
+    return [quantized(site, y, scales(site, 3), zero_point(site, 4), site.type(site.value(0)).dtype)]
+
+
+def _alone(lower: Callable[[Site, int, int, int, int], Value], site: Site) -> list[Value]:
+    """Lower an operator on codes whose result is the sums themselves: x, w and their zero points."""
+    return [lower(site, 0, 2, 1, 3)]
+
+
+def _refusing(lower: Callable[[Site], Sequence[Value | None]], places: Sequence[int]) -> Lowering:
+    """Check the scales at some places even where the operator stays whole."""
+
+    def lowered(site: Site) -> Sequence[Value | None]:
+        for n in places:
+            if site.data(n) is not None:
+                scales(site, n)
+        return lower(site)
+
+    return lowered
+
+
+TABLE: dict[str, Lowering] = {
+    "QuantizeLinear": _quantize_linear,
+    "DequantizeLinear": _dequantize_linear,
+    "QLinearConv": _refusing(_qlinear_conv, (1, 4, 6)),
+    "QLinearMatMul": _refusing(_qlinear_matmul, (1, 4, 6)),
+    "MatMulInteger": partial(_alone, _product),
+    "ConvInteger": partial(_alone, _convolution),
+}
+# of the domain com.microsoft
+CONTRIB: dict[str, Lowering] = {
+    "QuantizeLinear": _quantize_linear,
+    "DequantizeLinear": _dequantize_linear,
+    "QGemm": _qgemm,
+    "QLinearAdd": partial(_elementwise, "add"),
+    "QLinearMul": partial(_elementwise, "mul"),
+    "QLinearAveragePool": partial(_pool, is_global=False),
+    "QLinearGlobalAveragePool": partial(_pool, is_global=True),
+}

@@ -1,0 +1,227 @@
+"""Quantised models become one integer form, and give the codes that onnxruntime gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_models import imported, model, refusal, session, single
+
+from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.load import LoadedModel
+from rewrite_compiler.hostrun import Session
+from rewrite_compiler.ir.evaluate import run
+from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.ops.quantised import multiplier_of
+
+R = np.random.default_rng(5)
+MS: dict[str, Any] = {"domain": "com.microsoft"}
+F, U, S = np.float32, np.uint8, np.int8
+
+
+def f(*x: float) -> Any:
+    return np.asarray(x if len(x) > 1 else x[0], F)
+
+
+def codes(dtype: Any, *shape: int) -> Any:
+    info = np.iinfo(dtype)
+    return R.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+X8, XU = ("int8", (1, 4, 6, 5)), ("uint8", (1, 4, 6, 5))
+W8, WU = codes(S, 6, 2, 3, 2), codes(U, 6, 2, 3, 2)
+WINDOW: dict[str, Any] = {"group": 2, "strides": [2, 1], "pads": [1, 0, 1, 1]}
+BIAS = R.integers(-5000, 5000, 6).astype(np.int32)
+SCALES = R.uniform(0.001, 0.02, 6).astype(F)
+MATRIX, ROWS = codes(S, 7, 6), ("uint8", (3, 7))
+SUMS = ["integer_conv", "bias_add", "requantize"]
+
+# source operator, operands, attributes → the operations of the integer form
+CASES: dict[str, tuple[str, list[Any], dict[str, Any], list[str]]] = {
+    "quantize": ("QuantizeLinear", [(2, 3), f(0.1), np.asarray(3, U)], {}, ["quantize"]),
+    "quantize channels": ("QuantizeLinear", [(2, 3), f(0.1, 0.2, 0.3), np.zeros(3, S)], {"axis": -1}, ["quantize"]),
+    "quantize without zero point": ("QuantizeLinear", [(2, 3), f(0.1)], {}, ["quantize"]),
+    "dequantize": ("DequantizeLinear", [("int8", (2, 3)), f(0.1), np.asarray(-3, S)], {}, ["dequantize"]),
+    "dequantize channels": ("DequantizeLinear", [("uint8", (2, 3)), f(0.1, 0.2), np.full(2, 9, U)], {"axis": 0}, ["dequantize"]),
+    "dequantize sums": ("DequantizeLinear", [("int32", (2, 3)), f(0.1)], {}, ["dequantize"]),
+    "contrib quantize": ("QuantizeLinear", [(2, 3), f(0.1), np.asarray(3, np.uint16)], MS, ["quantize"]),
+    "conv int8": (
+        "QLinearConv", [X8, f(0.1), np.asarray(-7, S), W8, SCALES, np.zeros(6, S), f(0.3), np.asarray(5, S), BIAS], WINDOW, SUMS,
+    ),
+    "conv uint8": (
+        "QLinearConv", [XU, f(0.1), np.asarray(120, U), WU, f(0.01), np.asarray(128, U), f(0.3), np.asarray(5, U)], WINDOW,
+        ["integer_conv", "requantize"],
+    ),
+    "conv uint8 weights off centre": (
+        "QLinearConv", [XU, f(0.1), np.asarray(255, U), WU, f(0.01), np.asarray(3, U), f(0.3), np.asarray(5, U), BIAS], WINDOW, SUMS,
+    ),
+    "matmul": (
+        "QLinearMatMul", [ROWS, f(0.1), np.asarray(4, U), MATRIX, SCALES, np.zeros(6, S), f(0.2), np.asarray(9, U)], {},
+        ["integer_dense", "requantize"],
+    ),
+    "matmul of rows of a batch": (
+        "QLinearMatMul", [("uint8", (2, 3, 7)), f(0.1), np.asarray(4, U), MATRIX, f(0.01), np.asarray(3, S), f(0.2), np.asarray(9, U)], {},
+        ["integer_dense", "requantize"],
+    ),
+    "matmul integer": ("MatMulInteger", [ROWS, MATRIX, np.asarray(4, U), np.asarray(1, S)], {}, ["integer_dense"]),
+    "matmul integer without zero points": ("MatMulInteger", [("int8", (3, 7)), MATRIX], {}, ["integer_dense"]),
+    "conv integer": ("ConvInteger", [XU, W8, np.asarray(9, U)], WINDOW, ["integer_conv"]),
+    "gemm": (
+        "QGemm", [ROWS, f(0.1), np.asarray(4, U), MATRIX, SCALES, np.zeros(6, S), BIAS, f(0.2), np.asarray(9, U)], MS,
+        ["integer_dense", "bias_add", "requantize"],
+    ),
+    "gemm to real numbers": (
+        "QGemm", [ROWS, f(0.1), np.asarray(4, U), MATRIX.T.copy(), f(0.2), np.asarray(0, S), BIAS], {**MS, "transB": 1},
+        ["integer_dense", "bias_add", "dequantize"],
+    ),
+    "add": (
+        "QLinearAdd", [XU, f(0.1), np.asarray(4, U), ("uint8", (4, 1, 1)), f(0.2), np.asarray(7, U), f(0.25), np.asarray(3, U)], MS,
+        ["dequantize", "dequantize", "add", "quantize"],
+    ),
+    "mul": (
+        "QLinearMul", [X8, f(0.1), np.asarray(4, S), X8, f(0.02), np.asarray(-7, S), f(0.25), np.asarray(3, S)], MS,
+        ["dequantize", "dequantize", "mul", "quantize"],
+    ),
+    "average pool": (
+        "QLinearAveragePool", [XU, f(0.1), np.asarray(4, U), f(0.11), np.asarray(2, U)],
+        {**MS, "kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]}, ["dequantize", "average_pool", "quantize"],
+    ),
+    "global average pool": (
+        "QLinearGlobalAveragePool", [XU, f(0.1), np.asarray(4, U), f(0.05), np.asarray(2, U)], MS,
+        ["dequantize", "average_pool", "quantize"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_an_operator_becomes_the_integer_form(case: tuple[str, list[Any], dict[str, Any], list[str]]) -> None:
+    op, operands, attributes, expected = case
+    proto = single(op, operands, **attributes)
+    loaded = imported(proto)
+    assert Counter(n.op for n in loaded.program.nodes if n.op not in ("reshape", "transpose")) == Counter(expected)
+    gives_the_codes_of_the_host(proto, loaded)
+
+
+def gives_the_codes_of_the_host(proto: Any, loaded: LoadedModel, most: int = 0) -> None:
+    """Compare meaning and written model with onnxruntime on random inputs: at most `most` codes differ, by one."""
+    p = loaded.program
+    fed = {v: random_values(p.types[v]) for v in p.inputs}
+    named = {p.names[v]: x for v, x in fed.items()}
+    wanted = session(proto).run(None, named)
+    written = Session(to_onnx(p)).run(named)
+    meant = run(p, fed, real=np.float64)
+    for v, expected, y in zip(p.outputs, wanted, written.values(), strict=True):
+        for found in (y, meant[v]):
+            assert (found.shape, str(expected.dtype)) == (expected.shape, p.types[v].dtype)
+            if expected.dtype.kind == "f":
+                assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+            else:
+                different = np.abs(found.astype(np.int64) - expected.astype(np.int64))
+                assert np.count_nonzero(different) <= most
+                assert different.max(initial=0) <= bool(most)
+
+
+def random_values(t: TensorType) -> Any:
+    return R.standard_normal(t.shape).astype(F) if t.is_float else R.integers(*_bounds(t.dtype), t.shape).astype(t.dtype)
+
+
+def _bounds(dtype: str) -> tuple[int, int]:
+    info = np.iinfo(dtype)
+    return max(info.min, -100_000), min(info.max, 100_000) + 1
+
+
+def qdq(*, relu: bool = False, bias_scale: float = 1.0, clip: bool = False) -> Any:
+    """Return a network as quantisers write it: pairs of QuantizeLinear and DequantizeLinear around real operators."""
+    weights, s = codes(S, 6, 4, 3, 3), SCALES
+    constants = {
+        "w": weights, "ws": s, "wz": np.zeros(6, S), "b": BIAS, "bs": (f(0.02) * s * F(bias_scale)).astype(F), "bz": np.zeros(6, np.int32),
+        "xs": f(0.02), "xz": np.asarray(3, U), "ys": f(0.05), "yz": np.asarray(7, U), "m": codes(S, 5, 6), "ms": f(0.01),
+        "mz": np.asarray(0, S), "low": f(0.0), "high": f(2.5), "zs": f(0.08), "zz": np.asarray(90, U), "shape": np.asarray([1, 6]),
+    }  # fmt: skip
+
+    def pair(value: str, scale: str, zero: str) -> list[Any]:
+        return [
+            helper.make_node("QuantizeLinear", [value, scale, zero], [f"{value}_q"]),
+            helper.make_node("DequantizeLinear", [f"{value}_q", scale, zero], [f"{value}_d"]),
+        ]
+
+    activation = [helper.make_node("Relu", ["c"], ["a"])] if relu else []
+    activation = [helper.make_node("Clip", ["c", "low", "high"], ["a"])] if clip else activation
+    name = "a" if activation else "c"
+    nodes = [
+        *pair("x", "xs", "xz"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0),
+        helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], axis=0),
+        helper.make_node("Conv", ["x_d", "wd", "bd"], ["c"]),
+        *activation,
+        *pair(name, "ys", "yz"),
+        helper.make_node("MaxPool", [f"{name}_d"], ["p"], kernel_shape=[4, 3]),
+        *pair("p", "ys", "yz"),
+        helper.make_node("Reshape", ["p_d", "shape"], ["r"]),
+        helper.make_node("DequantizeLinear", ["m", "ms", "mz"], ["md"]),
+        helper.make_node("Gemm", ["r", "md"], ["g"], transB=1),
+        *pair("g", "zs", "zz"),
+    ]
+    used = {i for n in nodes for i in n.input}
+    return model(nodes, {"x": TensorType((1, 4, 6, 5))}, ["g_d"], {k: v for k, v in constants.items() if k in used})
+
+
+@pytest.mark.parametrize("how", [{}, {"relu": True}, {"clip": True}], ids=str)
+def test_quantise_and_dequantise_around_real_operators_is_the_same_form(how: dict[str, Any]) -> None:
+    proto = qdq(**how)
+    loaded = imported(proto)
+    operations = Counter(n.op for n in loaded.program.nodes if n.op != "reshape")
+    assert operations == Counter(
+        ["quantize", "integer_conv", "bias_add", "requantize", "max_pool", "integer_dense", "requantize", "dequantize"]
+    )
+    gives_the_codes_of_the_host(proto, loaded)
+    bounds = next((dict(n.attributes)["low"], dict(n.attributes)["high"]) for n in loaded.program.nodes if n.op == "requantize")
+    assert bounds == {"": (0, 255), "relu": (7, 255), "clip": (7, 57)}[next(iter(how), "")]
+    assert set(loaded.program.absorbed.values()) <= {"part of the integer form", "constant folded"}
+
+
+def test_a_bias_of_another_scale_stays_a_real_number() -> None:
+    proto = qdq(bias_scale=1.5)
+    loaded = imported(proto)
+    assert [n.op for n in loaded.program.nodes][1:4] == ["integer_conv", "dequantize", "bias_add"]
+    gives_the_codes_of_the_host(proto, loaded)
+
+
+def test_what_is_read_elsewhere_stays() -> None:
+    proto = qdq(relu=True)
+    proto.graph.output.append(helper.make_tensor_value_info("c", 1, [1, 6, 4, 3]))
+    loaded = imported(proto)
+    assert Counter(n.op for n in loaded.program.nodes)["dequantize"] == 2
+    gives_the_codes_of_the_host(proto, loaded)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 3e-5, 0.4999])
+def test_a_multiplier_is_its_scale_exactly(scale: float) -> None:
+    m, n = multiplier_of(float(F(scale)))
+    assert m / 2**n == float(F(scale))
+    assert 1 << 23 <= m < 1 << 24
+
+
+def test_wrong_scales_are_refused() -> None:
+    for wrong in (0.0, -1.0, np.nan, np.inf):
+        sentence = f"error[F131]: Scale of QuantizeLinear must be positive and finite, not {F(wrong)}"
+        assert refusal(single("QuantizeLinear", [(2, 3), f(wrong), np.asarray(3, U)])).split(": ", 1)[1].split("\n")[0] == sentence
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "reason"),
+    [
+        ("QLinearMatMul", [ROWS, f(0.1, 0.2, 0.3), np.zeros(3, U), MATRIX, f(0.1), np.asarray(0, S), f(0.2), np.asarray(9, U)],
+         "its activations have a scale for each place of an axis"),
+        ("MatMulInteger", [ROWS, ("int8", (2, 7, 6))], "its second operand is not a matrix"),
+        ("MatMulInteger", [ROWS, MATRIX, ("uint8", ())], "its zero points are computed at run time"),
+        ("QuantizeLinear", [(2, 3), f(0.1, 0.2, 0.3), np.asarray([1, 2, 3], U)], "its zero points differ"),
+    ],
+)  # fmt: skip
+def test_what_has_no_integer_form_stays_whole(op: str, operands: list[Any], reason: str) -> None:
+    attributes: dict[str, Any] = {"axis": 1} if op == "QuantizeLinear" else {}
+    (opaque,) = imported(single(op, operands, **attributes)).program.opaque.values()
+    assert (opaque.op_type, opaque.reason) == (op, reason)
