@@ -153,9 +153,14 @@ def parser(verb: str, about: str) -> Parser:
 def options(made: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
     """Return the parsed arguments; refuses a --json file that cannot be written or is one of the `inputs` arguments."""
     given = made.parse_settled(arguments)
-    if given.json not in (None, "-"):
-        check_outputs([Path(given.json)], input_files(given, inputs))
+    asked = [Path(x) for x in (given.json, vars(given).get("html")) if x not in (None, "-")]
+    check_outputs(asked, input_files(given, inputs))
     return given
+
+
+def page_option(made: Parser) -> None:
+    """Add the option that asks for a page."""
+    made.add_argument("--html", metavar="FILE", help="write the report as one self-contained page, too")
 
 
 def input_files(given: argparse.Namespace, names: Iterable[str]) -> list[Path]:

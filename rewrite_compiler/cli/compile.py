@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo
-from .common import accelerators, compile_options, json_files, options, parser, steering, whole_number
+from .common import accelerators, compile_options, json_files, options, page_option, parser, steering, whole_number
 from .cosim import method_option
-from .files import check_outputs, write_whole
+from .files import check_outputs, page_file, write_whole
 from .output import document_bytes, print_json, say
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
     method_option(made)
     made.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
+    page_option(made)
     made.add_argument("--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found")
     given = options(made, arguments, "model", "calibrate")
     from ..compile import chosen_targets
@@ -37,6 +38,11 @@ def run(arguments: Sequence[str]) -> int:
     stem = stem_of(given, targets)
     plan = compiled(given, targets)
     document, written = write_plan(plan, stem, given)
+    if given.html is not None:
+        from ..report.html import report_page
+
+        write_whole(page_file(given.html, report_page(plan, None, document)))
+        written.append(given.html)
     from ..report.terminal import plan_lines
 
     following = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import accelerators, emit_json, options, parser
-from .cosim import progress, settings, simulation_options
-from .files import check_outputs, write_whole
+from .common import accelerators, emit_json, options, page_option, parser
+from .cosim import progress, settings, simulation_options, write_page
+from .files import check_outputs, page_file, write_whole
 from .output import say
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("--accel", action="append", default=[], metavar="NAME", help="accelerator (default flexasr)")
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there too")
     simulation_options(made)
+    page_option(made)
     given = options(made, arguments)
     from ..apps import App, named
 
@@ -51,7 +52,8 @@ def _application(app: App, given: argparse.Namespace) -> int:
         plan, app.data, calibrate=app.calibration, settings=settings(given), metric=given.metric or app.metric, progress=progress(given)
     )
     emit_json({"schema": SCHEMA, "plan": document, "cosim": report.document}, given.json)
-    say(given, ["", *cosim_lines(report.document)])
+    write_page(given.html, report)
+    say(given, ["", *cosim_lines(report.document), *([f"wrote      {given.html}"] if given.html else [])])
     return 0
 
 
@@ -60,11 +62,15 @@ def _architecture(app: Architecture, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{app.name}.onnx"
         model.write_bytes(app.build().SerializeToString())
-        _, document = _compiled(app, model, given)
+        plan, document = _compiled(app, model, given)
+        if given.html:
+            from ..report.html import report_page
+
+            write_whole(page_file(given.html, report_page(plan, None, document)))
         if given.output:
             write_whole({given.output: model.read_bytes()})
     emit_json({"schema": SCHEMA, "plan": document, "cosim": None}, given.json)
-    say(given, [UNTRAINED, *([f"wrote     {given.output}"] if given.output else [])])
+    say(given, [UNTRAINED, *(f"wrote     {name}" for name in (given.output, given.html) if name)])
     return 0
 
 

@@ -50,6 +50,11 @@ def write_whole(files: Mapping[Path, bytes]) -> None:
         remove_unfinished()
 
 
+def page_file(where: str | None, text: str) -> dict[Path, bytes]:
+    """Return a page as the file that is asked for, if any; what is no Unicode in a name stays readable."""
+    return {} if where is None else {Path(where): text.encode("utf-8", "backslashreplace")}
+
+
 def _staged(path: Path, data: bytes) -> str:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     UNFINISHED.add(temporary)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError, UsageError
 from .common import emit_json, input_files, options, parser, plan_of, steering
-from .files import check_outputs, write_whole
+from .files import check_outputs, page_file, write_whole
 from .output import say
 
 COSIM = "flexmatch.cosim/1"
@@ -43,11 +43,9 @@ def run(arguments: Sequence[str]) -> int:
     given = options(made, arguments, *INPUTS)
     if given.open and given.html is None:
         given.html = f"{Path(given.plan).stem}.html"
-    if given.html is not None:
         check_outputs([Path(given.html)], input_files(given, INPUTS))
     from ..compile import to_json
-    from ..report.graph import graph_of
-    from ..report.html import page
+    from ..report.html import report_page
     from ..report.terminal import cosim_lines, plan_lines
 
     made_plan = plan_of(given, Path(given.plan))
@@ -55,8 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     cosim = None if given.cosim is None else read_cosim(Path(given.cosim), plan)
     emit_json(plan, given.json)
     if given.html is not None:
-        text = page(plan, cosim, graph_of(made_plan, plan, cosim))
-        write_whole({Path(given.html): text.encode("utf-8", "backslashreplace")})
+        write_whole(page_file(given.html, report_page(made_plan, cosim, plan)))
         say(given, [f"wrote     {given.html}"])
         return _opened(Path(given.html)) if given.open else 0
     say(given, [*plan_lines(plan, verbose=given.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])

@@ -9,22 +9,29 @@ from typing import Any
 
 from ..compile import Plan
 from ..ir.program import Program
+from .markup import definitions
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 172, 40, 18, 34
 SHOWN = 22  # characters of a name inside a box; the whole name is in the panel
 SWEEPS = 4
 OFFLOAD, HOST, ABSORBED = "offload", "host", "absorbed"
+BECAUSE = "because"
 
 
 @dataclass(frozen=True)
 class Box:
-    """One source node: its name, operator, where it went, and rows of what there is to say about it."""
+    """One source node: its name, operator, where it went, rows of what there is to say about it, and the type of what it gives.
+
+    Nodes of one offload have the same rows, and offloads found alike the same chain of rules.
+    """
 
     name: str
     op: str
     place: str
     target: str
     rows: tuple[tuple[str, str], ...]
+    gives: str = ""
+    chain: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,9 @@ def graph_of(plan: Plan, document: Mapping[str, Any], cosim: Mapping[str, Any] |
     boxes = []
     for number, source in enumerate(plan.source.sources):
         place, target, rows = places[source.name]
-        shape = [("gives", shapes[number])] if number in shapes else []
-        boxes.append(Box(source.name, source.op_type, place, target, (*shape, *rows)))
+        chain = tuple(row for row in rows if row[0] == BECAUSE)
+        told = tuple(row for row in rows if row[0] != BECAUSE)
+        boxes.append(Box(source.name, source.op_type, place, target, told, shapes.get(number, ""), chain))
     return Graph(tuple(boxes), tuple(sorted(_edges(plan.source))))
 
 
@@ -72,7 +80,7 @@ def _offload_rows(o: Mapping[str, Any], error: float | None) -> Iterable[tuple[s
     if error is not None:
         yield "error", f"{100 * error:.3g}% of its meaning's values"
     for r in o["because"]:
-        yield "because", f"{r['rule']} ({r['at']}), grade {r['grade']}"
+        yield BECAUSE, f"{r['rule']} ({r['at']}), grade {r['grade']}"
 
 
 def _shapes(p: Program) -> dict[int, str]:
@@ -178,10 +186,12 @@ def _short(name: str) -> str:
 
 
 def details(graph: Graph) -> str:
-    """Return what there is to say about every box, hidden until the page's script shows it."""
-    return "".join(
-        f'<div class="detail" id="d{n}" hidden><h3>{escape(box.name)}</h3><p>{escape(box.op)}</p><dl>'
-        + "".join(f"<dt>{escape(label)}</dt><dd>{escape(words)}</dd>" for label, words in box.rows)
-        + "</dl></div>"
-        for n, box in enumerate(graph.boxes)
-    )
+    """Return what there is to say about every box, hidden until the page's script shows it; what several have is there once."""
+    shared = {rows: k for k, rows in enumerate(dict.fromkeys(rows for box in graph.boxes for rows in (box.rows, box.chain)))}
+    found = []
+    for n, box in enumerate(graph.boxes):
+        rows = f"#r{shared[box.rows]},#r{shared[box.chain]}"
+        gives = definitions([("gives", box.gives)] if box.gives else [])
+        heading = f"<h3>{escape(box.name)}</h3><p>{escape(box.op)}</p>"
+        found.append(f'<div class="detail" id="d{n}" data-rows="{rows}" hidden>{heading}{gives}</div>')
+    return "".join([*found, *(f'<div class="rows" id="r{k}" hidden>{definitions(rows)}</div>' for rows, k in shared.items())])

@@ -24,11 +24,16 @@ function graph() {
     view = [x + 86 - wide / 2, y + 20 - tall / 2, wide, tall];
     draw();
   };
+  const show = (box, yes) => {
+    const detail = one("#d" + box.id.slice(1));
+    detail.hidden = !yes;
+    for (const rows of all(detail.dataset.rows)) rows.hidden = !yes;
+  };
   const choose = (box) => {
-    if (chosen) { chosen.classList.remove("chosen"); one("#d" + chosen.id.slice(1)).hidden = true; }
+    if (chosen) { chosen.classList.remove("chosen"); show(chosen, false); }
     chosen = box;
     box.classList.add("chosen");
-    one("#d" + box.id.slice(1)).hidden = false;
+    show(box, true);
     one("#hint").hidden = true;
   };
   draw();
@@ -102,7 +107,7 @@ function tables() {
         body.append(...rows);
       };
       head.addEventListener("click", sort);
-      head.addEventListener("keydown", (e) => { if (e.key === "Enter") sort(); });
+      head.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); sort(); } });
     });
   }
   const filter = one("#filter");

@@ -67,11 +67,12 @@ def test_search_finds_a_node_and_a_click_says_why(seen: Watched) -> None:
     page.press("#search", "Enter")
     chosen = page.locator(".detail:visible")
     assert chosen.locator("h3").inner_text().startswith("maxpool")
-    assert "max_pool on flexasr" in chosen.inner_text()
+    assert "max_pool on flexasr" in page.inner_text("#panel")
     page.fill("#search", "flatten")
     page.locator(".box.found").click()
     assert page.locator(".detail:visible").count() == 1
-    assert "only moves data" in page.locator(".detail:visible").inner_text()
+    assert "only moves data" in page.inner_text("#panel")
+    assert "max_pool on flexasr" not in page.inner_text("#panel")
     page.fill("#search", "nothing like that")
     assert page.inner_text("#hits") == "0 found"
 
@@ -121,3 +122,86 @@ def test_a_hostile_model_runs_nothing(browser: Any, tmp_path: Path) -> None:
     assert ATTACK in watched.page.inner_text("body")
     assert (watched.complaints, len(watched.requests)) == ([], 1)
     watched.page.close()
+
+
+LUMINANCE = """(c) => {
+  const part = (x) => { const v = x / 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  const [r, g, b] = c.match(/[\\d.]+/g).map(part);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}"""
+
+
+def contrast(page: Any, selector: str) -> float:
+    """Return the contrast of an element's text with the page, as WCAG defines it."""
+    paper, ink = (
+        page.evaluate(f"({LUMINANCE})(getComputedStyle(document.querySelector('{s}')).{what})")
+        for s, what in (("body", "backgroundColor"), (selector, "color"))
+    )
+    return float((max(paper, ink) + 0.05) / (min(paper, ink) + 0.05))
+
+
+def test_readers_who_do_not_see_the_page_or_have_no_mouse(seen: Watched) -> None:
+    page = seen.page
+    nameless = "[...document.querySelectorAll('input, button')].filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim()))"
+    assert page.evaluate(f"{nameless}.length") == 0
+    assert (
+        page.evaluate("[...document.querySelectorAll('svg')].filter((e) => !e.querySelector('title') || !e.getAttribute('role')).length")
+        == 0
+    )
+    assert (
+        page.evaluate("[...document.querySelectorAll('table')].filter((t) => !t.caption || t.querySelector('th:not([scope])')).length") == 0
+    )
+    assert page.locator("h1").count() == page.locator("main").count() == page.locator("nav").count() == 1
+    for link in page.locator("nav a").all():
+        assert page.locator(f"section{link.get_attribute('href')}").count() == 1
+    page.focus("#n0")
+    page.keyboard.press("Enter")
+    assert page.inner_text(".detail:visible h3") == "conv_0"
+    page.focus("th.sort >> nth=0")
+    page.keyboard.press(" ")
+    assert page.locator("th.sort >> nth=0").get_attribute("aria-sort") == "ascending"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_both_schemes_and_fits(scheme: str, browser: Any, report: Path) -> None:
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 1000, "height": 800})
+    page.goto(report.as_uri())
+    assert min(contrast(page, s) for s in ("body", ".good", ".look", "nav a")) >= 4.5
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.locator(".verdict").bounding_box()["y"] + page.locator(".verdict").bounding_box()["height"] < 800
+    page.close()
+
+
+def test_a_printed_page_has_the_tables_and_no_controls(browser: Any, report: Path) -> None:
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    page.emulate_media(media="print")
+    assert not any(page.locator(s).first.is_visible() for s in ("#filter", "#search", "#panel", "nav"))
+    assert all(page.locator(s).first.is_visible() for s in (".verdict", "#graph", "#offloads table", "#egraph svg", "#again pre"))
+    assert page.pdf()[:5] == b"%PDF-"
+    page.close()
+
+
+SECTIONS = ("model", "offloads", "host", "accuracy", "values", "cost", "timeline", "egraph", "rules", "certificates", "again")
+
+
+def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = flexmatch("demo", "digits_cnn", "--samples", "8", "--html", "report.html")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("wrote      report.html\n")
+    watched = Watched(browser, tmp_path / "report.html")
+    page = watched.page
+    assert [s.get_attribute("id") for s in page.locator("main > section").all()] == list(SECTIONS)
+    assert "top1" in page.inner_text(".verdict")
+    assert page.locator("#values svg .held").count() == page.locator("#values svg").count() >= 12
+    assert page.locator("#accuracy svg rect").count() >= 4
+    lanes = page.evaluate("[...document.querySelectorAll('#timeline svg text')].map((t) => t.textContent)")
+    assert {"configuration", "constants", "inputs", "run", "results", "device works"} <= set(lanes)
+    assert "conv2d-as-dense-of-windows" in page.inner_text("#egraph")
+    assert "rules/convolution.py:" in page.inner_text("#egraph")
+    assert "flexmatch prove" in page.inner_text("#certificates") or "proved" in page.inner_text("#certificates")
+    assert "--data test.npz --metric top1 --samples 8" in page.inner_text("#again")
+    assert page.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart") < 1000
+    assert (watched.complaints, len(watched.requests)) == ([], 1)
+    page.close()

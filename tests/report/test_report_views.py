@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from rewrite_compiler.emit.listing import Row
+from rewrite_compiler.report.evidence import Certificate
 from rewrite_compiler.report.graph import ABSORBED, HOST, OFFLOAD, Box, Graph, layers_of
-from rewrite_compiler.report.html import page
+from rewrite_compiler.report.html import Extras, page
 from rewrite_compiler.report.terminal import WIDTH, cosim_lines, plan_lines, rule_texts, table
+from rewrite_compiler.report.timeline import Timeline
 
 REASON = {"rule": "conv2d-as-dense-of-windows", "at": "rules/convolution.py:14", "grade": "A"}
 LINEAR = {"rule": "flexasr.linear", "at": "flexasr/linear.py:24", "grade": "E"}
@@ -38,7 +41,10 @@ PLAN: dict[str, Any] = {
         {"node": "r", "op": "Relu", "why_not": "flexasr.relu (flexasr/linear.py:30): " + "the guard on shapes fails with x (3, 4), " * 4},
     ],
     "absorbed": [{"node": "t", "by": "linear_0"}],
-    "egraph": {"rounds": 1, "e_nodes": 1234, "e_classes": 99, "stop": {"reason": "saturated", "detail": ""}},
+    "egraph": {
+        "rounds": 1, "e_nodes": 1234, "e_classes": 99, "growth": [800, 1200], "rules": 70,
+        "fired": [{"rule": "flexasr.linear", "at": "flexasr/linear.py:24", "matches": 9}], "stop": {"reason": "saturated", "detail": ""},
+    },
     "extraction": {"cost": {"host_macs": 144_000}, "status": "optimal", "gap": 0.0}, "limited": [], "notes": ["dimension 0 was set to 1"],
 }  # fmt: skip
 COSIM: dict[str, Any] = {
@@ -136,7 +142,8 @@ def parsed(text: str) -> Strict:
 
 
 KNOWN = {
-    "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "section", "table", "caption", "thead", "tbody", "tr", "th", "td",
+    "html", "head", "header", "main", "nav", "a", "pre", "h3", "meta", "title", "style", "body", "h1", "h2",
+    "section", "table", "caption", "thead", "tbody", "tr", "th", "td",
     "dl", "dt", "dd", "span", "div", "p", "i", "input", "button", "code", "script", "svg", "g", "path", "rect", "text",
 }  # fmt: skip
 HOSTILE = [
@@ -147,8 +154,28 @@ HOSTILE = [
 
 def drawn(name: str) -> Graph:
     """Return a graph with a name in every place."""
-    boxes = [Box(name, name, place, name, ((name, name), ("shape", name))) for place in (OFFLOAD, HOST, ABSORBED)]
+    boxes = [Box(name, name, place, name, ((name, name), ("shape", name)), name, ((name, name),)) for place in (OFFLOAD, HOST, ABSORBED)]
     return Graph(tuple(boxes), ((0, 1),))
+
+
+def extras(name: str) -> Extras:
+    """Return what a plan adds to its document, with a name in every place."""
+    shown = Timeline(name, 2, "cycles", 30.0, {name: [(0.0, 10.0), (20.0, 30.0)], "run": [(10.0, 20.0)]}, 3, (Row(name, name, name, 4),))
+    return Extras(drawn(name), shown, (Certificate(name, name, name, name, name),))
+
+
+COST = {
+    "cycles": 30, "compute_cycles": 10, "transfer_cycles": 20, "bytes": 640, "nanoseconds": 60, "host_nanoseconds": 90, "bound": "transfer",
+    "estimated": True, "traffic": {"w": 320, "commands": 320}, "unit": "core", "utilisation": 0.5,
+}  # fmt: skip
+
+
+def tensor(name: str, first: int | None = -3) -> dict[str, Any]:
+    """Return what a co-simulation says of a tensor."""
+    return {
+        "tensor": name, "format": "fixed", "values": 9, "zeros": 1, "saturated": 2, "underflowed": 0, "range": [-1.0, 9.0],
+        "largest": 1.984375, "relative_error": 0.25, "histogram": {"first_exponent": first, "counts": [1, 2, 3, 1, 0, 2] if first else []},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -160,15 +187,32 @@ def test_no_name_becomes_markup(name: str) -> None:
     plan["host"][0] = {"node": name, "op": name, "why_not": name}
     plan["absorbed"][0] = {"node": name, "by": name}
     plan["notes"] = plan["limited"] = [name]
+    plan["egraph"]["fired"] = [{"rule": name, "at": name, "matches": 3}]
+    plan["inserted"] = [{"op": name, "bytes": 8, "for": [name]}]
+    plan["offloads"][0]["cost"] = {**COST, "traffic": {name: 640}, "bound": name}
+    plan["settings"] = {"shapes": {name: [1, 2]}, "rules": [name], "only": [name]}
+    cosim["offloads"][0]["tensors"] = [{**tensor(name), "format": name}, tensor(name, None)]
     cosim["metric"] = cosim["data"]["source"] = cosim["offloads"][0]["id"] = name
     cosim["targets"] = [name]
     found, plain = (
-        parsed(page(plan, cosim, drawn(name))),
-        parsed(page({**PLAN, "targets": [{**PLAN["targets"][0], "name": "a"}]}, COSIM, drawn("a"))),
+        parsed(page(plan, cosim, extras=extras(name))),
+        parsed(page(*plain_documents(), extras=extras("a"))),
     )
     assert found.tags == plain.tags <= KNOWN
     assert found.attributes == plain.attributes
-    assert sum(name in words for words in found.words) >= 10
+    assert sum(name in words for words in found.words) >= 25
+
+
+def plain_documents() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return documents of the same form with harmless names."""
+    plan, cosim = copy.deepcopy(PLAN), copy.deepcopy(COSIM)
+    plan["targets"][0]["name"] = "a"
+    plan["offloads"][0] |= {"cost": {**COST, "traffic": {"w": 640}}, "because": [LINEAR]}
+    plan["inserted"] = [{"op": "pad", "bytes": 8, "for": []}]
+    plan["limited"] = ["a limit"]
+    plan["egraph"]["fired"][0]["matches"] = 3
+    cosim["offloads"][0]["tensors"] = [tensor("x"), tensor("y", None)]
+    return plan, cosim
 
 
 def test_the_page_asks_for_nothing_and_shows_the_figures() -> None:
@@ -193,10 +237,45 @@ def test_the_page_asks_for_nothing_and_shows_the_figures() -> None:
 
 
 def test_a_thousand_nodes_stay_below_two_megabytes() -> None:
-    plan = {**PLAN, "offloads": [offload(n, because=[REASON, LINEAR]) for n in range(1000)], "host": PLAN["host"] * 300}
-    box = Box("a/rather/long/name/of/a/node", "Conv", OFFLOAD, "flexasr", tuple(("because", LINEAR["at"] * 3) for _ in range(8)))
-    graph = Graph((box,) * 1000, tuple((n, m) for n in range(999) for m in (n + 1, min(n + 7, 999))))
-    assert len(page(plan, COSIM, graph).encode("utf-8")) < 2_000_000
+    because = [LINEAR, *[REASON] * 12]
+    name = "model/encoder/layer_{}/attention/self/output/dense"
+    plan = {**PLAN, "offloads": [{**offload(n, because=because), "nodes": [name.format(n)], "cost": COST} for n in range(1000)]}
+    seen = [
+        {**COSIM["offloads"][0], "cumulative_error": 0.1, "id": f"linear_{n}", "tensors": [tensor(t) for t in "xwby"]} for n in range(1000)
+    ]
+    rows = tuple(("because", f"{r['rule']} ({r['at']}), grade {r['grade']}") for r in because)
+    boxes = tuple(
+        Box(name.format(n), "Conv", OFFLOAD, "flexasr", (("offload", name.format(n // 2)), *rows[:5]), "float32[1, 64]", rows[n % 3 :])
+        for n in range(1000)
+    )
+    graph = Graph(boxes, tuple((n, m) for n in range(999) for m in (n + 1, min(n + 7, 999))))
+    text = page(plan, {**COSIM, "offloads": seen}, extras=Extras(graph, extras("a").timeline, extras("a").certificates))
+    assert len(text.encode("utf-8")) < 2_000_000
+    assert "These are the 24 offloads with the largest errors of 1000" in text
+
+
+def test_what_the_first_screen_says() -> None:
+    words = " ".join(parsed(page(PLAN, COSIM)).words)
+    assert "no loss is shown; it may be up to 0.0076" in words
+    lost = {**COSIM, "paired": {**COSIM["paired"], "interval": [-0.02, -0.01]}, "offloads": [{**COSIM["offloads"][0], "saturated": 0.5}]}
+    words = " ".join(parsed(page({**PLAN, "limited": ["saturation stopped"]}, lost)).words)
+    for said in ("a loss of at least 0.01 is shown", "1 offload saturate at least 1% of their results: linear_0", "saturation stopped"):
+        assert said in words
+    better = {**COSIM, "lower_is_better": True, "paired": {**COSIM["paired"], "interval": [-0.02, -0.01]}}
+    assert "a gain is shown" in page(PLAN, better)
+    assert "not measured: flexmatch cosim PLAN --data FILE measures it" in page(PLAN)
+    assert "not known: the target does not say" in page(PLAN)
+
+
+def test_a_histogram_shows_what_the_format_holds() -> None:
+    cosim = {**COSIM, "offloads": [{**COSIM["offloads"][0], "tensors": [tensor("x")]}]}
+    formats = {"x": {"format": "fixed", "width": 8, "fraction": 6, "signed": True, "rounding": "half_even"}}
+    plan = {**PLAN, "offloads": [{**offload(0), "formats": formats}]}
+    found = parsed(page(plan, cosim))
+    held = [v for k, v in found.attributes if k == "class" and v == "held"]
+    assert held
+    words = " ".join(found.words)
+    assert "largest 1.984; 2 of 9 saturated, 0 become zero; error 25%" in words
 
 
 def test_layers_follow_the_edges_and_leave_nothing_out() -> None:

@@ -1,0 +1,50 @@
+"""Markup: pieces of a page — sections, tables, definitions — from escaped text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+Cell = tuple[str, str]  # class, markup
+
+
+def section(title: str, body: str, key: str = "") -> str:
+    """Return a part of the page under a heading; the key is its address inside the page."""
+    address = f' id="{key}"' if key else ""
+    return f"<section{address}><h2>{escape(title)}</h2>{body}</section>"
+
+
+def text(words: str) -> Cell:
+    """Return a cell of escaped text."""
+    return "", escape(words)
+
+
+def figure(words: str) -> Cell:
+    """Return a cell with a number."""
+    return "n", escape(words)
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Return a table; the caption is markup, heads are text."""
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
+    body = "\n".join(f"<tr>{''.join(_cell(*cell) for cell in row)}</tr>" for row in rows)
+    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def _cell(kind: str, markup: str) -> str:
+    return f'<td class="{kind}">{markup}</td>' if kind else f"<td>{markup}</td>"
+
+
+def definitions(rows: Iterable[tuple[str, str]]) -> str:
+    """Return labels with what they say."""
+    return f"<dl>{''.join(f'<dt>{escape(label)}</dt><dd>{escape(words)}</dd>' for label, words in rows)}</dl>"
+
+
+def note(words: str) -> str:
+    """Return a paragraph of escaped text."""
+    return f"<p>{escape(words)}</p>"
+
+
+def lines(texts: Iterable[str]) -> str:
+    """Return lines as they are typed."""
+    return f"<pre>{escape(chr(10).join(texts))}</pre>"
