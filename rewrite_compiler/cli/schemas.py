@@ -34,7 +34,8 @@ offloads[].id text | offloads[].target text | offloads[].operation text | offloa
 offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
 offloads[].because[].rule text | offloads[].because[].at text | offloads[].because[].grade text
 offloads[].certificate any | offloads[].device_calls count | offloads[].tiles.* count | offloads[].formats.* object
-offloads[].resident any
+offloads[].resident?.inputs[] text | offloads[].resident?.outputs[] text | offloads[].resident?.constants.* count
+offloads[].resident?.saved_bytes count | offloads[].resident?.why_not.* text
 offloads[].cost?.cycles count | offloads[].cost?.compute_cycles count | offloads[].cost?.transfer_cycles count
 offloads[].cost?.clock_hertz count | offloads[].cost?.nanoseconds count | offloads[].cost?.host_nanoseconds count
 offloads[].cost?.bytes count | offloads[].cost?.traffic.* count | offloads[].cost?.added_elements count | offloads[].cost?.unit text
@@ -47,6 +48,8 @@ egraph.rounds count | egraph.e_nodes count | egraph.e_classes count | egraph.sto
 egraph.growth[] count | egraph.rules count
 egraph.fired[].rule text | egraph.fired[].at text | egraph.fired[].matches count
 extraction.objective text | extraction.cost.* number | extraction.bound.* number | extraction.gap? number | extraction.status text
+residency.*.bytes count | residency.*.saved_bytes count | residency.*.saved.* count | residency.*.bound_bytes count
+residency.*.operands count | residency.*.made_on_device count | residency.*.stay_on_device count
 limited[] text | notes[] text
 plan_sha256~ text | onnx_sha256~ text
 run object

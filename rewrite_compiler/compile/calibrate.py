@@ -6,7 +6,7 @@ Weights take their format from their own values; activations and results from th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from .execute import Prepared
 from .host import HostProgram
 from .plan import Calibration, Offload, Plan, tensors_of
 from .ranges import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
+from .residency import handed_over
 
 TRIED_SAMPLES = 4
 TOLERANCE = 1e-5  # of a batched float run against single runs
@@ -58,7 +59,17 @@ def calibrated(
     single = "".join(f"; {place}: {m}" for place, m in chosen.single.items())
     about = f"{METHODS[chosen.usual]}{single}; {SEARCH}"
     calibration = Calibration(source, sha256 or _hash(inputs), samples, about, tuple(tensors))
-    return replace(plan, offloads=tuple(offloads), calibration=calibration)
+    return replace(plan, offloads=_joined(plan, offloads), calibration=calibration)
+
+
+def _joined(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
+    """Return the offloads where operands that stay on a device have the format in which their result was made."""
+    found = {o.id: o for o in offloads}
+    for maker, result, taker, operand in handed_over(plan.program, plan.offloads, plan.residency):
+        o = found[taker.id]
+        formats = o.mapping.with_format(o.formats, operand, found[maker.id].formats[result])
+        found[taker.id] = replace(o, formats=formats)
+    return tuple(found.values())
 
 
 def calibrated_from(plan: Plan, data: str | Path | Dataset, *, method: str = "", limits: Limits = DEFAULT) -> Plan:

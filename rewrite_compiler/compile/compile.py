@@ -31,6 +31,7 @@ from .court import admitted
 from .match import Matched, case_of, constructor_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
 from .plan import Offload, Plan, Reason
+from .residency import residencies
 from .why import HostReasons
 
 
@@ -124,6 +125,7 @@ def _plan(
         exact_counts=_counts(targets, exact),
         egraph=_egraph(matched.saturation, rules, mappings), extraction=_extraction(matched, objective),
         settings=_settings(options), limited=_limited(matched), notes=tuple(model.program.notes),
+        residency=residencies(matched.program, offloads, objective.resources),
     )  # fmt: skip
 
 

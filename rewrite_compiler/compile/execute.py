@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..lang.formats import Format
 from ..lang.named import Data
-from ..target import Device, StreamedDevice
+from ..target import Device, Stay, StreamedDevice
 from .plan import Offload
 
 
@@ -61,11 +61,16 @@ class Prepared:
         self.codes = {n: operand_codes(self.offload.formats[n], x) for n, x in self.constants.items()}
 
     def run(
-        self, device: Device | StreamedDevice, operands: Mapping[str, Data], observe: Observer | None = None
+        self,
+        device: Device | StreamedDevice,
+        operands: Mapping[str, Data],
+        observe: Observer | None = None,
+        stays: Sequence[Stay] = (),
     ) -> tuple[tuple[Data, ...], Statistics]:
         """Return the results [samples, …] as float32 for moving operands [samples, …], and what was seen.
 
-        `observe` gets the codes of the operands, the tile and the result codes of every call.
+        `observe` gets the codes of the operands, the tile and the result codes of every call; `stays` are what is on the
+        device already at each of them.
         """
         o = self.offload
         codes = {**self.codes, **{n: operand_codes(o.formats[n], x) for n, x in operands.items()}}
@@ -73,8 +78,8 @@ class Prepared:
         axes = o.mapping.axes
         totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), np.float32) for n in axes.results}
         seen = Statistics(range_in=_range(operands.values()))
-        for slices in o.tiling.slices():
-            results = self.call(device, codes, slices)
+        for n, slices in enumerate(o.tiling.slices()):
+            results = self.call(device, codes, slices, stays[n] if stays else None)
             if observe is not None:
                 observe(codes, slices, results, seen)
             for name, y in results.items():
@@ -85,7 +90,9 @@ class Prepared:
         seen.range_out = _range(totals.values())
         return tuple(totals.values()), seen
 
-    def call(self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
+    def call(
+        self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice], stay: Stay | None = None
+    ) -> dict[str, Data]:  # fmt: skip
         """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
         o = self.offload
         parts = {}
@@ -94,7 +101,7 @@ class Prepared:
             lead = (slice(None),) * (codes[name].ndim - len(dims))
             part = codes[name][(*lead, *(slices[d] for d in dims))]
             parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
-        results = o.mapping.run_driver(device, parts, o.formats, dict(o.node.attributes))
+        results = o.mapping.run_driver(device, parts, o.formats, dict(o.node.attributes), stay)
         return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
 
 

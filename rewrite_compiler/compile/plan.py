@@ -11,6 +11,7 @@ from ..fit.cost import Price, cost_document
 from ..ir.program import Node, Program, Value
 from ..lang.formats import Format
 from ..target import Mapping, Target
+from .stays import Resident, residency_document, resident_document
 
 SCHEMA = "flexmatch.plan/1"
 
@@ -98,6 +99,7 @@ class Plan:
     calibration: Calibration | None = None
     notes: tuple[str, ...] = ()
     run: MappingOf[str, Any] = field(default_factory=dict)
+    residency: MappingOf[str, Resident] = field(default_factory=dict)  # by target
 
     @property
     def calibrated(self) -> bool:
@@ -128,26 +130,27 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "lowered_counts": plan.lowered_counts,
         "exact_counts": plan.exact_counts,
         "device_calls": plan.device_calls,
-        "offloads": [_offload(o) for o in plan.offloads],
+        "offloads": [_offload(o, plan.residency) for o in plan.offloads],
         "host": [vars(h) for h in plan.host],
         "absorbed": [vars(a) for a in plan.absorbed],
         "inserted": _inserted(plan),
         "formats": [f for o in plan.offloads for f in _formats(plan, o)],
         "egraph": dict(plan.egraph),
         "extraction": dict(plan.extraction),
+        "residency": residency_document(plan.residency),
         "limited": list(plan.limited),
         "notes": list(plan.notes),
         "run": dict(plan.run),
     }
 
 
-def _offload(o: Offload) -> dict[str, Any]:
+def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": None, "nodes": list(o.nodes),
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
-        "resident": None, "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds),
+        "resident": resident_document(o.id, o.target.name, residency), "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds),
     }  # fmt: skip
 
 

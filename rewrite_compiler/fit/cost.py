@@ -60,6 +60,12 @@ def price(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources
     return Price(total, resources.clock.hertz, unit, added(m, tiling))
 
 
+def call_sizes(tiling: Tiling) -> Iterator[dict[str, int]]:
+    """Yield the sizes of the tile of every call, in order."""
+    for slices in tiling.slices():
+        yield {d: part.stop - part.start for d, part in slices.items()}
+
+
 def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
     """Yield the sizes of the different tiles and how many calls have them."""
     kinds = []

@@ -6,9 +6,11 @@ from .discovery import find_target, load_target, target_names
 from .mapping import Axes, FormatFor, Limit, Mapping
 from .meaning import body_of, inlined
 from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
+from .stay import USUAL, Room, Stay
 from .target import Target
 
 __all__ = [
+    "USUAL",
     "Axes",
     "Clock",
     "Cost",
@@ -20,8 +22,10 @@ __all__ = [
     "Mapping",
     "Memory",
     "Resources",
+    "Room",
     "SimulatedDevice",
     "SimulatedStream",
+    "Stay",
     "StreamedDevice",
     "Target",
     "Unit",

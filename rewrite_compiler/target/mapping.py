@@ -21,6 +21,7 @@ from ..ops.term import Apply, Tensor, Variable
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
 from .cost import Cost
 from .resources import Resources
+from .stay import Room, Stay
 
 FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
 FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], MappingOf[str, FormatFor]]  # fixed, or by parameters
@@ -103,6 +104,7 @@ class Mapping:
     search: MappingOf[str, Sequence[Format]] = field(default_factory=dict)
     derived: MappingOf[str, Callable[..., Format]] = field(default_factory=dict)
     price: Callable[..., Cost] | None = None
+    places: Callable[..., Iterable[Room]] | None = None
     parameters: MappingOf[str, str] = field(default_factory=dict)  # of the configured target
     draws: MappingOf[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -130,6 +132,17 @@ class Mapping:
         """Take the function that prices one tile: (**sizes, static variables, resources=…, p=parameters) → Cost."""
         self.price = f
         return f
+
+    def residency(self, f: Callable[..., Iterable[Room]]) -> Callable[..., Iterable[Room]]:
+        """Take the function that lists where the tensors of one tile lie: (**sizes, p=parameters) → Rooms; its driver takes a `stay`."""
+        self.places = f
+        return f
+
+    def rooms(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> tuple[Room, ...] | None:
+        """Return where the tensors of one tile lie, None when the mapping does not say."""
+        if self.places is None:
+            return None
+        return tuple(self.places(**accepted(self.places, {**sizes, **attributes, "p": self.parameters})))
 
     def cost(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources) -> Cost | None:
         """Return what one tile costs, None when the mapping does not say."""
@@ -163,12 +176,17 @@ class Mapping:
         return self.formats(self.parameters) if callable(self.formats) else self.formats
 
     def run_driver(
-        self, device: Any, operands: MappingOf[str, Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]
-    ) -> Any:
-        """Emit the instructions of one tile on a device; return the result codes (a tuple of several results')."""
+        self, device: Any, operands: MappingOf[str, Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any],
+        stay: Stay | None = None,
+    ) -> Any:  # fmt: skip
+        """Emit the instructions of one tile on a device; return the result codes (a tuple of several results').
+
+        `stay` says what of it is on the device already, or stays there; a mapping without residency takes none.
+        """
         if self.drive is None:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
-        return self.drive(device, **operands, **accepted(self.drive, {**attributes, "f": formats, "p": self.parameters}))
+        given = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
+        return self.drive(device, **operands, **accepted(self.drive, given))
 
     def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
         """Return the numerics of one tile: terms on arrays of operand codes."""

@@ -23,6 +23,7 @@ from .base import (
     adaptivfloat,
     large_buffer_limits,
     padded,
+    scratch_of_large,
     store_timesteps,
     target,
     vectors,
@@ -57,6 +58,9 @@ def attention_limits(t: int, d: int) -> Iterator[Limit]:
 def _blocks(rows: int) -> int:
     """Return the blocks of rows; whole ones are processed, rows that are missing are zeros."""
     return -(-rows // BLOCK)
+
+
+attention.residency(scratch_of_large)
 
 
 @attention.numerics

@@ -12,7 +12,7 @@ import numpy as np
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr import buffers, config
 from rewrite_compiler.lang import AdaptivFloat
-from rewrite_compiler.target import Device, Limit, Target
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target
 
 from .resources import resources
 
@@ -114,9 +114,11 @@ def store_inputs(device: Device, pe: int, vectors: Codes, base: int) -> None:
     device.store(f"pe{pe}_core_store_input_buffer", index=base + np.arange(vectors.shape[-2]), vector=vectors)
 
 
-def configure_buffers(device: Device, timesteps: int, inputs: int, outputs: int, base: int, *, is_rnn: int = 0) -> None:
-    """Set the large buffer's managers (0: input from 0, 1: result from `base`) and the control engine for a run over timesteps."""
-    device.issue("config_gb_core_mem_mngr_large", num_vector_0=inputs, base_0=0, num_vector_1=outputs, base_1=base)
+def configure_buffers(
+    device: Device, timesteps: int, inputs: int, outputs: int, bases: tuple[int, int], *, is_rnn: int = 0
+) -> None:  # fmt: skip
+    """Set the large buffer's managers (0: input, 1: result, each from its base) and the control engine for a run over timesteps."""
+    device.issue("config_gb_core_mem_mngr_large", num_vector_0=inputs, base_0=bases[0], num_vector_1=outputs, base_1=bases[1])
     device.issue(
         "config_gb_control", is_valid=1, memory_index_1=0, memory_index_2=1, num_vector_1=inputs, num_vector_2=outputs,
         num_timestep_1=timesteps, is_rnn=is_rnn,
@@ -129,21 +131,32 @@ def large_index(timesteps: int, vectors: int, base: int) -> np.ndarray:
     return base + t % BLOCK + (t // BLOCK * vectors + v) * BLOCK
 
 
-def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn: int = 0) -> Codes:
+def rows_room(tensor: str, timesteps: int, count: int) -> Room:
+    """Return what so many rows of `count` vectors take of the large buffer: whole blocks."""
+    return Room("large", -(-timesteps // BLOCK) * BLOCK * count, tensor, (timesteps, count))
+
+
+def scratch_of_large() -> Iterator[Room]:
+    """Yield that an operation lays the large buffer out by itself, so that nothing stays there beside it."""
+    yield Room("large", LARGE)
+
+
+def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn: int = 0, stay: Stay = USUAL) -> Codes:
     """Store x [(samples,) t, k], run the configured elements over all timesteps, load the result [(samples,) t, lanes]."""
-    timesteps = x.shape[-2]
-    base = -(-timesteps // BLOCK) * BLOCK * inputs
-    configure_buffers(device, timesteps, inputs, outputs, base, is_rnn=is_rnn)
-    store_timesteps(device, x, inputs)
+    timesteps, first = x.shape[-2], stay.base("x")
+    base = stay.base("y", -(-timesteps // BLOCK) * BLOCK * inputs)
+    configure_buffers(device, timesteps, inputs, outputs, (first, base), is_rnn=is_rnn)
+    if "x" not in stay.present:
+        store_timesteps(device, x, inputs, first)
     device.issue("gb_control_start")
     device.wait()
-    return load_timesteps(device, timesteps, outputs, base)
+    return stay.result("y", lambda: load_timesteps(device, timesteps, outputs, base))
 
 
-def store_timesteps(device: Device, x: Codes, inputs: int) -> None:
-    """Store x [(samples,) t, k] from vector 0 of the large buffer."""
+def store_timesteps(device: Device, x: Codes, inputs: int, base: int = 0) -> None:
+    """Store x [(samples,) t, k] from a vector of the large buffer on."""
     whole = padded(x, x.ndim - 1, inputs * LANES)
-    index = large_index(x.shape[-2], inputs, 0).reshape(-1)
+    index = large_index(x.shape[-2], inputs, base).reshape(-1)
     device.store("gb_core_store_large", index=index, vector=whole.reshape(*x.shape[:-2], -1, LANES))
 
 

@@ -8,10 +8,10 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, encode, fixed, one_minus
 from rewrite_compiler.lang import Array, Expr, array, fold_arrays, lift, signed
-from rewrite_compiler.target import Device, Limit
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
 
 from .base import Codes, Formats, adaptivfloat, target
-from .sequence import CODES, core_words, recurrent_limits, run_sequence
+from .sequence import CODES, core_words, recurrent_limits, recurrent_rooms, run_sequence
 
 AXES = "x: t s i; w: g i; r: g h; b: e; h: s h; y: t s h; hn: s h"
 FORMATS = dict.fromkeys(("x", "w", "r", "b", "h", "y", "hn"), adaptivfloat)
@@ -52,6 +52,18 @@ def gru_limits(t: int, i: int, h: int) -> Iterator[Limit]:
 def rnn_limits(t: int, i: int, h: int) -> Iterator[Limit]:
     """Capacities of one sequence: one gate."""
     return recurrent_limits(t, i, h, 1)
+
+
+@gru.residency
+def gru_rooms(t: int, i: int, h: int) -> Iterator[Room]:
+    """Where the tensors of one sequence lie."""
+    return recurrent_rooms(t, i, h, len(GRU_GATES))
+
+
+@rnn.residency
+def rnn_rooms(t: int, i: int, h: int) -> Iterator[Room]:
+    """Where the tensors of one sequence lie."""
+    return recurrent_rooms(t, i, h, 1)
 
 
 @gru.numerics
@@ -98,14 +110,18 @@ def _sequence(x: Array, h: Array, step: object) -> tuple[Array, ...]:
 
 
 @gru.driver
-def drive_gru(device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, f: Formats) -> tuple[Codes, ...]:
+def drive_gru(
+    device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, f: Formats, stay: Stay = USUAL
+) -> tuple[Codes, ...]:  # fmt: skip
     """Emit one sequence: x [(samples,) t, 1, i], w [3h, i], r [3h, h], b [6h], h [(samples,) 1, h] → all states, the last one."""
-    y = run_sequence(device, (x, w, r, b, h), f, GRU_GATES, GRU_PROGRAM, h)
+    y = run_sequence(device, (x, w, r, b, h), f, GRU_GATES, GRU_PROGRAM, h, stay)
     return y, y[..., -1, :, :]
 
 
 @rnn.driver
-def drive_rnn(device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, f: Formats) -> tuple[Codes, ...]:
+def drive_rnn(
+    device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, f: Formats, stay: Stay = USUAL
+) -> tuple[Codes, ...]:  # fmt: skip
     """Emit one sequence: x [(samples,) t, 1, i], w [h, i], r [h, h], b [2h], h [(samples,) 1, h] → all states, the last one."""
-    y = run_sequence(device, (x, w, r, b, h), f, (0,), RNN_PROGRAM)
+    y = run_sequence(device, (x, w, r, b, h), f, (0,), RNN_PROGRAM, stay=stay)
     return y, y[..., -1, :, :]

@@ -10,7 +10,7 @@ from rewrite_compiler import Float, IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import INVSQRT, encode, fixed
 from rewrite_compiler.lang import Array, Expr, array, lift, reduce_sum, signed, trunc_div
-from rewrite_compiler.target import Device, Limit
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
 
 from .base import (
     LANES,
@@ -20,6 +20,7 @@ from .base import (
     adaptivfloat,
     large_buffer_limits,
     load_timesteps,
+    rows_room,
     store_timesteps,
     target,
     vectors,
@@ -69,6 +70,18 @@ def batch_limits(s: int, t: int, n: int) -> Iterator[Limit]:
     yield from layer_norm_limits(s * t, n)
 
 
+@layer_norm.residency
+def layer_norm_rooms(t: int, n: int) -> Iterator[Room]:
+    """Where the tensors of one call lie: x and y in one place, for which y stands."""
+    yield rows_room("y", t, vectors(n))
+
+
+@layer_norm_of_batch.residency
+def batch_rooms(s: int, t: int, n: int) -> Iterator[Room]:
+    """Where the tensors of one call on all rows of a batch lie."""
+    return layer_norm_rooms(s * t, n)
+
+
 @layer_norm.numerics
 def layer_norm_codes(x: Array, g: Array, b: Array, f: Formats) -> Array:
     """Sums wrap at 20 bits a vector and 24 bits a row; both divisions go toward zero; then four 20-bit operations and one rounding."""
@@ -110,21 +123,21 @@ def is_usable(x: Codes, f: Formats) -> Codes:
 
 
 @layer_norm.driver
-def drive_layer_norm(device: Device, x: Codes, g: Codes, b: Codes, f: Formats) -> Codes:
+def drive_layer_norm(device: Device, x: Codes, g: Codes, b: Codes, f: Formats, stay: Stay = USUAL) -> Codes:
     """Emit one call: x [(samples,) t, n], g and b [n] → y [(samples,) t, n], all codes."""
-    timesteps, count = x.shape[-2], vectors(x.shape[-1])
-    device.issue("config_gb_core_mem_mngr_large", num_vector_0=count, base_0=0)
+    timesteps, count, base_y = x.shape[-2], vectors(x.shape[-1]), stay.base("y")
+    device.issue("config_gb_core_mem_mngr_large", num_vector_0=count, base_0=base_y)
     device.issue("config_gb_core_mem_mngr_small", base_5=0, base_6=count)
     for base, a in ((0, g), (count, b)):
         device.store("gb_core_store_small", index=base + np.arange(count), vector=a.reshape(count, LANES))
-    store_timesteps(device, x, count)
+    store_timesteps(device, x, count, base_y)
     device.issue(
         "config_gb_layer_norm", is_valid=1, memory_index_1=0, num_vector_1=count, num_timestep_1=timesteps,
         adpbias_1=f["x"].bias, adpbias_3=f["b"].bias, adpbias_4=f["g"].bias,
     )  # fmt: skip
     device.issue("gb_layer_norm_start")
     device.wait()
-    return load_timesteps(device, timesteps, count, 0)
+    return stay.result("y", lambda: load_timesteps(device, timesteps, count, base_y))
 
 
 @layer_norm_of_batch.numerics
@@ -136,7 +149,7 @@ def batch_codes(x: Array, g: Array, b: Array, f: Formats) -> Array:
 
 
 @layer_norm_of_batch.driver
-def drive_batch(device: Device, x: Codes, g: Codes, b: Codes, f: Formats) -> Codes:
+def drive_batch(device: Device, x: Codes, g: Codes, b: Codes, f: Formats, stay: Stay = USUAL) -> Codes:
     """Emit one call: x [(samples,) s, t, n], g and b [n] → y [(samples,) s, t, n], all codes."""
-    y: Codes = drive_layer_norm(device, x.reshape(*x.shape[:-3], -1, x.shape[-1]), g, b, f)
+    y: Codes = drive_layer_norm(device, x.reshape(*x.shape[:-3], -1, x.shape[-1]), g, b, f, stay)
     return y.reshape(*y.shape[:-2], *x.shape[-3:])

@@ -9,7 +9,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
 from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
-from rewrite_compiler.target import Device, Limit
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
 from rewrite_compiler.target import Mapping as Layer
 
 from .base import (
@@ -25,6 +25,7 @@ from .base import (
     configure_element,
     large_buffer_limits,
     padded,
+    rows_room,
     run_timesteps,
     store_inputs,
     store_weights,
@@ -71,6 +72,14 @@ def linear_limits(t: int, k: int, n: int) -> Iterator[Limit]:
     yield from large_buffer_limits(t, inputs + per_pe * PES)
 
 
+def linear_rooms(t: int, k: int, n: int) -> Iterator[Room]:
+    """Where the tensors of one linear call lie; biases and staged inputs share the small input buffers and are stored each time."""
+    inputs, per_pe = vectors(k), -(-n // (PES * LANES))
+    yield rows_room("x", t, inputs)
+    yield rows_room("y", t, per_pe * PES)
+    yield Room("weight", inputs * per_pe * LANES, "w", lasting=True)
+
+
 def core_word(codes: Callable[[Expr], tuple[Expr, Expr]], count: int | Expr, shift: int, bias: Expr) -> Expr:
     """Return what the core sends for one output: Σ of exact products in 32 bits that wrap, a floor shift, bias, clamp."""
 
@@ -93,19 +102,22 @@ def linear_codes(x: Array, w: Array, b: Array, f: Formats, activation: Callable[
     return array(element, (x.shape[0], w.shape[0]))
 
 
-def drive_linear(device: Device, x: Codes, w: Codes, b: Codes, f: Formats, activation: int = 0) -> Codes:
+def drive_linear(
+    device: Device, x: Codes, w: Codes, b: Codes, f: Formats, activation: int = 0, stay: Stay = USUAL
+) -> Codes:  # fmt: skip
     """Emit one linear call: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
     program = [INPE, activation, OUTGB] if activation else [INPE, OUTGB]
     inputs, per_pe = vectors(x.shape[-1]), -(-len(w) // (PES * LANES))
     rows = padded(padded(w, 0, PES * per_pe * LANES), 1, inputs * LANES)
     biases = padded(b, 0, len(rows))
-    manager = Manager(f["w"], f["b"], f["x"], inputs, base_bias=inputs)
+    manager = Manager(f["w"], f["b"], f["x"], inputs, stay.base("w"), base_bias=inputs)
     for pe in range(PES):
         mine = slice(pe * per_pe * LANES, (pe + 1) * per_pe * LANES)
         configure_element(device, pe, [manager], per_pe, program, per_pe, f["y"])
-        store_weights(device, pe, rows[mine])
+        if "w" not in stay.present:
+            store_weights(device, pe, rows[mine], manager.base_weight)
         store_inputs(device, pe, biases[mine].reshape(per_pe, LANES), inputs)
-    return run_timesteps(device, x, inputs, per_pe * PES)[..., : len(w)]
+    return run_timesteps(device, x, inputs, per_pe * PES, stay=stay)[..., : len(w)]
 
 
 Activation = Callable[[Expr], Expr]
@@ -129,5 +141,6 @@ ACTIVATIONS: tuple[tuple[Layer, int, Callable[[Mapping[str, str]], Activation]],
 )
 for layer, instruction, function in ACTIVATIONS:
     layer.limits(linear_limits)
+    layer.residency(linear_rooms)
     layer.driver(partial(drive_linear, activation=instruction))
     layer.numerics(_numerics(function))

@@ -20,6 +20,7 @@ from .base import (
     adaptivfloat,
     large_buffer_limits,
     load_timesteps,
+    scratch_of_large,
     store_timesteps,
     target,
     vectors,
@@ -93,5 +94,6 @@ def drive_pooling(device: Device, x: Codes, f: Formats, mode: int) -> Codes:
 for mapping in (max_pool, mean_pool, add_pool):
     mode, pair = MODES[mapping.variant]
     mapping.limits(pooling_limits)
+    mapping.residency(scratch_of_large)
     mapping.driver(partial(drive_pooling, mode=mode))
     mapping.numerics(partial(pooling_codes, pair=pair))

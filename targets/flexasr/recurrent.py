@@ -8,10 +8,10 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, encode, fixed
 from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, fold_arrays, lift, signed
-from rewrite_compiler.target import Device, Limit
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
 
 from .base import Codes, Formats, adaptivfloat, target
-from .sequence import CODES, core_words, kept_state, recurrent_limits, run_sequence
+from .sequence import CODES, core_words, kept_state, recurrent_limits, recurrent_rooms, run_sequence
 
 GATES = (0, 3, 2, 1)  # the device's gate order i, g, f, o in ONNX's i, o, f, g
 # specification, section 6.3: R0 = σ(i)·tanh(g) + σ(f)·c is stored as c, then R0 = σ(o)·tanh(R0) is sent
@@ -45,6 +45,12 @@ def lstm_limits(t: int, i: int, h: int) -> Iterator[Limit]:
     return recurrent_limits(t, i, h, len(GATES))
 
 
+@lstm.residency
+def lstm_rooms(t: int, i: int, h: int) -> Iterator[Room]:
+    """Where the tensors of one sequence lie."""
+    return recurrent_rooms(t, i, h, len(GATES))
+
+
 @lstm.numerics
 def lstm_codes(x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, f: Formats, p: Mapping[str, str]) -> tuple[Array, ...]:
     """Every step as the activation program computes it: 20-bit words, products shifted down, c and h rounded to one format."""
@@ -73,7 +79,9 @@ def lstm_codes(x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, f: Fo
 
 
 @lstm.driver
-def drive_lstm(device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, c: Codes, f: Formats) -> tuple[Codes, ...]:
+def drive_lstm(
+    device: Device, x: Codes, w: Codes, r: Codes, b: Codes, h: Codes, c: Codes, f: Formats, stay: Stay = USUAL
+) -> tuple[Codes, ...]:  # fmt: skip
     """Emit one sequence: x [(samples,) t, 1, i], w [4h, i], r [4h, h], b [8h], h and c [(samples,) 1, h] → y [(samples,) t, 1, h], h, c."""
-    y = run_sequence(device, (x, w, r, b, h), f, GATES, PROGRAM, c)
+    y = run_sequence(device, (x, w, r, b, h), f, GATES, PROGRAM, c, stay)
     return y, y[..., -1, :, :], kept_state(device, c.shape[-1])

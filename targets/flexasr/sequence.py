@@ -8,7 +8,7 @@ import numpy as np
 
 from rewrite_compiler.ila_models.flexasr.numerics import fixed
 from rewrite_compiler.lang import Array, Expr
-from rewrite_compiler.target import Device, Limit
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
 
 from .base import (
     ACT,
@@ -23,6 +23,7 @@ from .base import (
     configure_element,
     large_buffer_limits,
     padded,
+    rows_room,
     run_timesteps,
     store_inputs,
     store_weights,
@@ -45,6 +46,15 @@ def recurrent_limits(t: int, i: int, h: int, gates: int) -> Iterator[Limit]:
     yield from large_buffer_limits(t, inputs + hidden)
 
 
+def recurrent_rooms(t: int, i: int, h: int, gates: int) -> Iterator[Room]:
+    """Where the tensors of one sequence lie; states and biases share the small input buffers and are stored each time."""
+    inputs, per_pe = vectors(i), -(-h // (PES * LANES))
+    yield rows_room("x", t, inputs)
+    yield rows_room("y", t, per_pe * PES)
+    yield Room("weight", gates * per_pe * inputs * LANES, "w", lasting=True)
+    yield Room("weight", gates * per_pe * per_pe * PES * LANES, "r", lasting=True)
+
+
 def core_words(x: Array, w: Array, r: Array, b: Array, f: Formats) -> tuple[Callable[[Expr, Expr], Expr], Callable[[Array, Expr], Expr]]:
     """Return what the core sends for a row of the gates: (timestep, row) → from the input, (state, row) → from the state."""
     rows = w.shape[0]
@@ -63,8 +73,9 @@ Operands = tuple[Codes, Codes, Codes, Codes, Codes]
 
 
 def run_sequence(
-    device: Device, operands: Operands, f: Formats, gates: Sequence[int], program: Sequence[int], kept: Codes | None = None
-) -> Codes:
+    device: Device, operands: Operands, f: Formats, gates: Sequence[int], program: Sequence[int], kept: Codes | None = None,
+    stay: Stay = USUAL,
+) -> Codes:  # fmt: skip
     """Emit one sequence: x [(samples,) t, 1, i], w [gates·h, i], r, b, h [(samples,) 1, h] → y [(samples,) t, 1, h], all codes.
 
     `gates` is the device's order of the gates among those of the weights; `kept` starts the activation buffers.
@@ -75,21 +86,22 @@ def run_sequence(
     width, tiles = per_pe * PES, count * per_pe
     state, bias_h = inputs + tiles, inputs + tiles + width
     managers = (
-        Manager(f["w"], f["b"], f["x"], inputs, base_bias=inputs),
-        Manager(f["r"], f["b"], f["y"], width, tiles * inputs * LANES, bias_h, state),
+        Manager(f["w"], f["b"], f["x"], inputs, stay.base("w"), inputs),
+        Manager(f["r"], f["b"], f["y"], width, stay.base("r", tiles * inputs * LANES), bias_h, state),
     )
     rows = [_by_element(padded(a, 1, n * LANES), hidden, per_pe, gates) for a, n in ((w, inputs), (r, width))]
     biases = [_by_element(a[:, None], hidden, per_pe, gates)[..., 0] for a in np.split(b, 2)]
     for pe in range(PES):
         configure_element(device, pe, managers, tiles, program, per_pe, f["y"])
         for n, manager in enumerate(managers):
-            store_weights(device, pe, rows[n][pe], manager.base_weight)
+            if "wr"[n] not in stay.present:
+                store_weights(device, pe, rows[n][pe], manager.base_weight)
             store_inputs(device, pe, biases[n][pe].reshape(-1, LANES), manager.base_bias)
         store_inputs(device, pe, _state_vectors(h, width), state)
         if kept is not None:
             mine = _state_vectors(kept, width)[..., pe * per_pe : (pe + 1) * per_pe, :]
             device.store(f"pe{pe}_act_store_buffer", index=np.arange(per_pe), vector=mine)
-    y = run_timesteps(device, x[..., 0, :], inputs, width, is_rnn=1)
+    y = run_timesteps(device, x[..., 0, :], inputs, width, is_rnn=1, stay=stay)
     return y[..., None, :hidden]
 
 

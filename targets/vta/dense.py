@@ -12,7 +12,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, signed
-from rewrite_compiler.target import Limit, StreamedDevice
+from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice
 
 from .base import (
     UOP_BYTES,
@@ -105,6 +105,12 @@ def dense_limits(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit
     return buffer_limits(b.design, b.rows, b.inner, b.columns)
 
 
+def dense_rooms(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Room]:
+    """Where the tensors of one product lie. Accumulators leave in 32 bits and inputs come in 8, so only weights can stay."""
+    b = _blocks(t, k, n, p)
+    yield Room("wgt", b.columns * b.inner, "w", lasting=True)
+
+
 def dense_codes(x: Array, w: Array, b: Array | None = None, *, relu: bool = False) -> Array:
     """Products of codes, summed in 32 bits that wrap from the bias on; then the larger of sum and zero."""
 
@@ -116,18 +122,21 @@ def dense_codes(x: Array, w: Array, b: Array | None = None, *, relu: bool = Fals
     return array(element, (x.shape[0], w.shape[0]))
 
 
-def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, p: Mapping[str, str], relu: bool = False) -> Codes:
+def drive_dense(
+    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, p: Mapping[str, str], relu: bool = False, stay: Stay = USUAL
+) -> Codes:  # fmt: skip
     """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
     m = replace(_blocks(x.shape[-2], x.shape[-1], len(w), p), has_bias=b is not None, relu=relu)
     c, at = m.design, m.places
     device.attach("dram", at["end"])
     device.place("dram", at["wgt"], to_bytes(to_elements(w, c.block, c.block)))
     device.place("dram", at["inp"], to_bytes(to_elements(x, c.batch, c.block)))
-    device.place("dram", at["uop"], micro_ops(c.micro_op(0, k, k) for k in range(m.inner)))
+    first = stay.base("w")
+    device.place("dram", at["uop"], micro_ops(c.micro_op(0, k, first + k) for k in range(m.inner)))
     if b is not None:
         rows = np.broadcast_to(b, (c.batch, len(b)))
         device.place("dram", at["acc"], to_bytes(to_elements(rows, c.batch, c.block), m.planes))
-    _load(device, m)
+    _load(device, m, None if "w" in stay.present else first)
     _compute(device, m)
     _store(device, m)
     device.wait()
@@ -136,6 +145,7 @@ def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = No
 
 for mapping, relu in ((dense, False), (dense_relu, True), (dense_bias, False), (dense_bias_relu, True)):
     mapping.limits(dense_limits)
+    mapping.residency(dense_rooms)
     mapping.driver(partial(drive_dense, relu=relu))
     mapping.numerics(partial(dense_codes, relu=relu))
 
@@ -145,11 +155,13 @@ def _blocks(t: int, k: int, n: int, p: Mapping[str, str]) -> Blocks:
     return Blocks(c, elements(t, c.batch), elements(k, c.block), elements(n, c.block))
 
 
-def _load(device: StreamedDevice, b: Blocks) -> None:
-    """Load micro-op k = (destination 0, input k, weight k), weights and inputs."""
+def _load(device: StreamedDevice, b: Blocks, weights: int | None) -> None:
+    """Load micro-op k = (destination 0, input k, weight k), inputs, and weights to an element of their buffer if they are not there."""
     at, c = b.places, b.design
     device.issue("load_uop", dram_base=at["uop"] // UOP_BYTES, y_size=1, x_size=b.inner)
-    device.issue("load_wgt", dram_base=at["wgt"] // c.scalars("wgt"), y_size=1, x_size=b.columns * b.inner)
+    if weights is not None:
+        first = at["wgt"] // c.scalars("wgt")
+        device.issue("load_wgt", sram_base=weights, dram_base=first, y_size=1, x_size=b.columns * b.inner)
     device.issue("load_inp", dram_base=at["inp"] // c.scalars("inp"), y_size=1, x_size=b.rows * b.inner, push_next=1)
 
 

@@ -13,8 +13,8 @@ from rewrite_compiler.apps import APPS, GALLERY
 
 PLAN = {
     "schema", "model", "targets", "rules_sha256", "settings", "calibrated", "calibration", "counts", "lowered_counts", "exact_counts",
-    "device_calls", "offloads", "host", "absorbed", "inserted", "formats", "egraph", "extraction", "limited", "notes", "plan_sha256",
-    "onnx_sha256", "run",
+    "device_calls", "offloads", "host", "absorbed", "inserted", "formats", "egraph", "extraction", "residency", "limited", "notes",
+    "plan_sha256", "onnx_sha256", "run",
 }  # fmt: skip
 OFFLOAD = {
     "id", "target", "operation", "parts", "nodes", "shape", "macs", "because", "certificate", "device_calls", "tiles", "formats",
@@ -24,7 +24,7 @@ COSIM = {
     "schema", "model", "targets", "metric", "lower_is_better", "samples", "data", "calibration", "reference", "accelerated", "paired",
     "offloads", "first_diverging", "attribution", "simulator", "compared_samples", "warnings", "notes", "run",
 }  # fmt: skip
-NOT_BUILT = ("parts", "certificate", "resident")
+NOT_BUILT = ("parts", "certificate")
 
 
 def document(*arguments: str) -> Any:
@@ -46,6 +46,7 @@ def test_the_plan_has_the_keys_of_its_contract(folder: Path) -> None:
         assert set(o) == OFFLOAD
         assert [set(r) for r in o["because"]] == [{"rule", "at", "grade"}] * len(o["because"])
         assert all(o[key] is None for key in NOT_BUILT)
+        assert set(o["resident"]) == {"inputs", "outputs", "constants", "saved_bytes", "why_not"}
         assert o["cost"]["cycles"] > 0 < o["cost"]["bytes"]
     assert set(plan["egraph"]) == {"rounds", "e_nodes", "e_classes", "growth", "rules", "fired", "stop"}
     assert set(plan["extraction"]) == {"objective", "cost", "bound", "gap", "status"}

@@ -1,0 +1,150 @@
+"""Does an emitted instruction stream ever exceed a capacity? Random layers and layers at the edges of capacities, as they are tiled.
+
+Every different tile of a layer is driven on the strict simulator, which raises where a command leaves a memory or a field.
+Edges are one below, at, and one above the largest size that fits; one above must be split or refused. The script ends with 1
+where a stream raises or a tile is beyond a capacity that its mapping declares.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from lifting import DRAWS, EDGES, edges
+from record import Row, finish, options
+
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.fit import Refusal, tile
+from rewrite_compiler.fit.cost import tiles
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.target import Mapping as Operation
+from rewrite_compiler.target import find_target, simulated_device
+
+Sizes = Mapping[str, Any]
+SEED = 23
+STRETCHED = 4  # of so many layers one has a dimension that is many times as large
+MOST_STRETCH = 64
+LARGEST = 1 << 16  # elements of an operand that are driven
+MOST_STEPS = 1 << 19  # product of all sizes of a tile that is driven
+
+
+@dataclass
+class Campaign:
+    """The layers of one mapping: what was tiled, driven, refused, and what went wrong."""
+
+    m: Operation
+    ila: Ila
+    layers: int = 0
+    split: int = 0
+    refused: int = 0
+    at_edges: int = 0
+    beyond_edges: int = 0
+    driven: int = 0
+    too_large: int = 0
+    wrong: list[str] = field(default_factory=list)
+    seen: dict[tuple[object, ...], str] = field(default_factory=dict)
+
+    def layer(self, sizes: Sizes) -> None:
+        """Tile a layer and drive each of its different tiles."""
+        names = {name for name, _ in self.m.statics}
+        attributes, plain = {n: sizes[n] for n in names}, {d: n for d, n in sizes.items() if d not in names}
+        self.layers += 1
+        found = tile(self.m, plain, attributes)
+        if isinstance(found, Refusal):
+            self.refused += 1
+            if found.limit.holds:
+                self.wrong.append(f"{dict(sizes)}: refused by a limit that holds: {found.limit}")
+            return
+        self.split += found.calls > 1
+        for one, _ in tiles(found):
+            key = (*sorted(one.items()), *sorted(attributes.items()))
+            if key not in self.seen:
+                self.seen[key] = self.drive(one, attributes)
+                if self.seen[key]:
+                    self.wrong.append(f"{one} of {dict(sizes)}: {self.seen[key]}")
+
+    def drive(self, one: Sizes, attributes: Sizes) -> str:
+        """Run one tile on the strict simulator; return what it says against it."""
+        violated = self.m.violated(one, attributes)
+        if violated is not None:
+            return str(violated)
+        shapes = {v.name: [one[d] for d in self.m.axes.of[v.name]] for v in self.m.operands}
+        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or math.prod(one.values()) > MOST_STEPS:
+            self.too_large += 1
+            return ""
+        formats = self.m.formats_for(dict.fromkeys(self.m.format_choices, 1.0))
+        try:
+            codes = {n: np.zeros(s, np.int64) for n, s in shapes.items()}
+            self.m.run_driver(simulated_device(self.ila, strict=True), codes, formats, attributes)
+        except FlexmatchError as error:
+            return error.problem.sentence
+        self.driven += 1
+        return ""
+
+
+def stretched(m: Operation, sizes: Sizes, random: np.random.Generator) -> Sizes:
+    """Return a layer of which one dimension that stands for itself is many times as large."""
+    own = [d for d in EDGES[m.operation].split() if d in sizes]
+    if not own or random.integers(STRETCHED):
+        return sizes
+    d = own[int(random.integers(len(own)))]
+    return {**sizes, d: sizes[d] * int(random.integers(2, MOST_STRETCH))}
+
+
+def campaign(target: str, name: str, runs: int) -> Row:
+    """Return what became of the layers of one mapping."""
+    configured = find_target(target)
+    m, random, started = configured.mappings[name], np.random.default_rng([SEED, len(name)]), time.process_time()
+    made, draw = Campaign(m, configured.ila()), DRAWS[target][name]
+    known = {d for dims in m.axes.of.values() for d in dims} | {n for n, _ in m.statics}
+    for n in range(runs):
+        sizes = {d: x for d, x in draw(random).items() if d in known}
+        made.layer(stretched(m, sizes, random))
+        if n % STRETCHED == 0:
+            for at, holds in edges(m, sizes):
+                made.at_edges, made.beyond_edges = made.at_edges + holds, made.beyond_edges + (not holds)
+                made.layer(at)
+    return {
+        "target": target, "mapping": name, "layers": made.layers, "split_layers": made.split, "refused_layers": made.refused,
+        "layers_at_or_below_limits": made.at_edges, "layers_above_limits": made.beyond_edges, "streams_driven": made.driven,
+        "streams_too_large_to_drive": made.too_large, "violations": made.wrong, "seed": SEED,
+        "cpu_seconds": round(time.process_time() - started, 2),
+    }  # fmt: skip
+
+
+def campaigns(runs: int) -> Iterator[Row]:
+    """Yield a row for every mapping of every target."""
+    for target, mappings in DRAWS.items():
+        for name in mappings:
+            yield campaign(target, name, runs)
+
+
+def main() -> int:
+    """Run all campaigns, print a line a mapping, write the record."""
+    given = options(__doc__ or "", 320).parse_args()
+    rows: list[Row] = []
+    for row in campaigns(given.runs):
+        rows.append(row)
+        print(
+            row["target"],
+            row["mapping"],
+            row["layers"],
+            row["streams_driven"],
+            row["streams_too_large_to_drive"],
+            row["cpu_seconds"],
+            *row["violations"][:2],
+            flush=True,
+        )  # type: ignore[index]
+    wrong = sum(len(r["violations"]) for r in rows)  # type: ignore[arg-type, misc]
+    print(f"{sum(int(str(r['layers'])) for r in rows):,} layers, {wrong} violations")
+    finish("capacities", rows, given.json)
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""Residency: which tensors stay on a device between its calls, so that the fewest bytes cross its links.
+
+Calls run in a fixed order. A tensor may stay from one use to the next one where both have it in one memory in one form; a
+result that all its readers find on the device is never read; weights may stay from one inference to the next. One integer
+program chooses, under the capacity of every memory at every call; then every tensor gets an address.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+IN, OUT, CONSTANT, SCRATCH = "in", "out", "constant", "scratch"
+MOST_GAPS = 4_000  # variables of one program; beyond, uses far apart are not joined
+CHOSEN = 0.5
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one tensor of one call takes of a memory; `moved` bytes cross the link unless it is there, or stays."""
+
+    tensor: str
+    memory: str
+    size: int
+    role: str
+    moved: int = 0
+    value: int = -1  # the same for all uses of one tensor of the program
+    form: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """The pieces of one device call; one that `is_opaque` may use all of every memory."""
+
+    pieces: tuple[Piece, ...]
+    is_opaque: bool = False
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Two uses of a tensor, one after the other: (call, piece) each. A constant's is from one inference to the next."""
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    saves: int
+
+    @property
+    def lasts(self) -> bool:
+        """Tell whether the tensor stays from one inference to the next."""
+        return self.start == self.end
+
+    def spans(self, call: int) -> bool:
+        """Tell whether the tensor lies there while another call runs."""
+        return (self.lasts and call != self.start[0]) or self.start[0] < call < self.end[0]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A result that need not be read when all its gaps are closed."""
+
+    at: tuple[int, int]
+    gaps: tuple[int, ...]
+    saves: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """The calls of a device in order, its capacities in elements, and the values that are read elsewhere."""
+
+    calls: tuple[Call, ...]
+    capacities: Mapping[str, int]
+    elsewhere: frozenset[int] = frozenset()
+
+    def piece(self, at: tuple[int, int]) -> Piece:
+        """Return a piece by its place."""
+        return self.calls[at[0]].pieces[at[1]]
+
+
+@dataclass(frozen=True)
+class Residency:
+    """What stays: gaps that are closed, results that are not read, the first element of every piece, and the bytes that saves."""
+
+    gaps: tuple[Gap, ...] = ()
+    unread: tuple[tuple[int, int], ...] = ()
+    at: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    saved: int = 0
+    bound: int = 0
+
+
+def gaps_of(q: Question) -> tuple[tuple[Gap, ...], tuple[Unread, ...]]:
+    """Return what may stay, and which results may go unread."""
+    uses: dict[int, list[tuple[int, int]]] = {}
+    gaps: list[Gap] = []
+    for n, call in enumerate(q.calls):
+        for k, piece in enumerate(call.pieces):
+            if piece.role == CONSTANT and not any(c.is_opaque for c in q.calls):
+                gaps.append(Gap((n, k), (n, k), piece.moved))
+            elif piece.role in (IN, OUT):
+                uses.setdefault(piece.value, []).append((n, k))
+    unread: list[Unread] = []
+    for value, places in uses.items():
+        first = len(gaps)
+        for start, end in itertools.pairwise(places):
+            if _hands_over(q, start, end):
+                gaps.append(Gap(start, end, q.piece(end).moved))
+        if q.piece(places[0]).role == OUT and value not in q.elsewhere and len(gaps) - first == len(places) - 1 > 0:
+            unread.append(Unread(places[0], tuple(range(first, len(gaps))), q.piece(places[0]).moved))
+    return tuple(gaps[:MOST_GAPS]), tuple(u for u in unread if all(g < MOST_GAPS for g in u.gaps))
+
+
+def _hands_over(q: Question, start: tuple[int, int], end: tuple[int, int]) -> bool:
+    """Tell whether a tensor can stay from one use to the next: in one memory and form, with no opaque call between."""
+    a, b = q.piece(start), q.piece(end)
+    between = q.calls[start[0] + 1 : end[0]]
+    return b.role == IN and (a.memory, a.form, a.size) == (b.memory, b.form, b.size) and not any(c.is_opaque for c in between)
+
+
+def fits(q: Question, chosen: Sequence[Gap]) -> bool:
+    """Tell whether at every call the tensors that stay, and those of the call, add up to no more than each memory."""
+    return all(_taken(q, chosen, n, memory) <= most for n in range(len(q.calls)) for memory, most in q.capacities.items())
+
+
+def _taken(q: Question, chosen: Sequence[Gap], call: int, memory: str) -> int:
+    own = sum(p.size for p in q.calls[call].pieces if p.memory == memory)
+    return own + sum(q.piece(g.start).size for g in chosen if g.spans(call) and q.piece(g.start).memory == memory)
+
+
+def saved_by(gaps: Sequence[Gap], unread: Sequence[Unread], chosen: frozenset[int]) -> int:
+    """Return the bytes that a choice of gaps saves."""
+    return sum(gaps[n].saves for n in chosen) + sum(u.saves for u in unread if chosen.issuperset(u.gaps))
+
+
+def resident(q: Question) -> Residency:
+    """Return the choice that saves most; where memories are too fragmented for it, without the gaps that save least."""
+    gaps, unread = gaps_of(q)
+    if not gaps:
+        return Residency()
+    chosen = _solved(q, gaps, unread)
+    bound = saved_by(gaps, unread, chosen)
+    while True:
+        at = addresses(q, [gaps[n] for n in sorted(chosen)])
+        if at is not None:
+            kept = tuple(gaps[n] for n in sorted(chosen))
+            free = tuple(u.at for u in unread if chosen.issuperset(u.gaps))
+            return Residency(kept, free, at, saved_by(gaps, unread, chosen), bound)
+        chosen -= {min(chosen, key=lambda n: (gaps[n].saves, -n))}
+
+
+def _solved(q: Question, gaps: Sequence[Gap], unread: Sequence[Unread]) -> frozenset[int]:
+    """Return the gaps that the integer program closes."""
+    import highspy
+
+    model = highspy.Highs()
+    model.setOptionValue("output_flag", False)
+    model.setOptionValue("threads", 1)
+    model.setOptionValue("mip_rel_gap", 0.0)
+    stays = [model.addBinary() for _ in gaps]
+    free = [model.addBinary() for _ in unread]
+    for x, u in zip(free, unread, strict=True):
+        model.addConstrs(x <= stays[g] for g in u.gaps)
+    lasting = {m: _lasting(q, gaps, m) for m in q.capacities}
+    totals = {}
+    for memory, members in lasting.items():  # one variable for all constants keeps the rows short
+        totals[memory] = model.addVariable(0, math.inf)
+        if members:
+            model.addConstr(totals[memory] == sum(q.piece(gaps[g].start).size * stays[g] for g in members))
+    for n, call in enumerate(q.calls):
+        for memory, most in q.capacities.items():
+            own = sum(p.size for p in call.pieces if p.memory == memory)
+            terms = [q.piece(g.start).size * stays[k] for k, g in enumerate(gaps) if not g.lasts and g.spans(n) and _in(q, g, memory)]
+            mine = [q.piece(gaps[k].start).size * stays[k] for k in lasting[memory] if gaps[k].start[0] == n]
+            if terms or lasting[memory]:
+                model.addConstr(sum(terms) + totals[memory] - sum(mine) <= most - own)
+    worth = sum(g.saves * x for g, x in zip(gaps, stays, strict=True)) + sum(u.saves * x for u, x in zip(unread, free, strict=True))
+    model.maximize(worth)
+    values = model.getSolution().col_value
+    return frozenset(n for n, x in enumerate(stays) if values[x.index] > CHOSEN)
+
+
+def _lasting(q: Question, gaps: Sequence[Gap], memory: str) -> list[int]:
+    return [n for n, g in enumerate(gaps) if g.lasts and _in(q, g, memory)]
+
+
+def _in(q: Question, g: Gap, memory: str) -> bool:
+    return q.piece(g.start).memory == memory
+
+
+Span = tuple[int, int, int, list[tuple[int, int]]]  # first call, last call, size, the pieces that share the place
+
+
+def addresses(q: Question, chosen: Sequence[Gap]) -> dict[tuple[int, int], int] | None:
+    """Return the first element of every piece, the lowest that is free as long as it lies there; None when one finds no place."""
+    found: dict[tuple[int, int], int] = {}
+    for memory, most in q.capacities.items():
+        placed: list[tuple[int, int, int, int]] = []  # first call, last call, from, up to
+        for first, last, size, members in sorted(_spans(q, chosen, memory), key=lambda s: (s[0] - s[1], s[0], -s[2])):
+            taken = sorted((low, high) for a, b, low, high in placed if a <= last and first <= b)
+            at = 0
+            for low, high in taken:
+                if at + size <= low:
+                    break
+                at = max(at, high)
+            if at + size > most:
+                return None
+            placed.append((first, last, at, at + size))
+            found.update(dict.fromkeys(members, at))
+    return found
+
+
+def _spans(q: Question, chosen: Sequence[Gap], memory: str) -> list[Span]:
+    """Return what lies where for how long: uses joined by closed gaps share a place."""
+    following = {g.start: g.end for g in chosen if not g.lasts}
+    lasting = {g.start for g in chosen if g.lasts}
+    later = set(following.values())
+    spans: list[Span] = []
+    for n, call in enumerate(q.calls):
+        for k, piece in enumerate(call.pieces):
+            if piece.memory != memory or (n, k) in later:
+                continue
+            members = [(n, k)]
+            while members[-1] in following:
+                members.append(following[members[-1]])
+            first, last = (0, len(q.calls) - 1) if (n, k) in lasting else (n, members[-1][0])
+            spans.append((first, last, piece.size, members))
+    return spans
