@@ -33,7 +33,7 @@ LAYERS = (
     ("ir",),
     ("ops",),
     ("lang",),
-    ("limits", "errors", "callable_module"),
+    ("limits", "errors", "callable_module", "kept"),
 )
 APART = {"egraph", "ila", "frontend", "hostrun"}
 LEVEL = {package: len(LAYERS) - k for k, row in enumerate(LAYERS) for package in row}

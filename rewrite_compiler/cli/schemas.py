@@ -76,6 +76,7 @@ simulator.tier text | simulator.host text | simulator.instructions count | simul
 compared_samples count | warnings[] text | notes[] text
 run.wall_seconds number | run.cpu_seconds_per_sample? number | run.reference_cpu_seconds_per_sample? number
 run.batch count | run.threads count | run.resumed_samples count | run.scheduler? text
+run.reference_kept flag
 """
 
 PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "seconds number",

@@ -16,22 +16,21 @@ import numpy as np
 from ..compile import Plan, calibrated, calibrated_from, plan_digest
 from ..compile.exact import HOSTS
 from ..compile.execute import Statistics
-from ..compile.host import HostProgram
 from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
 from ..errors import FlexmatchError, UsageError
-from ..ir.program import Data, Program
+from ..ir.program import Data
 from .cluster import connected
 from .log import Log
 from .metrics import Metric, Scores, joined, metric_of, paired, truth_for
 from .numerics import OffloadNumerics, first_diverging, tensor_document
 from .record import Finished
+from .reference import KeptReference
 from .remote import RemoteEngine
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_numerics, summed
 
 SCHEMA = "flexmatch.cosim/1"
 TIERS = ("native", "arrays", "oracle")
 BATCH = 32
-TOLERANCE = 1e-5  # of a batched reference run against single runs
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
 BATCHES_AHEAD = 4  # a thread's, whose reference outputs are kept
 
@@ -115,23 +114,6 @@ def dataset_for(plan: Plan, data: str | Path | Dataset) -> Dataset:
     return samples_for(plan.source, data)
 
 
-class Reference:
-    """The source program in float32 on the host; `seconds` are the CPU seconds that its runs took."""
-
-    def __init__(self, p: Program, first: Mapping[str, Data]) -> None:
-        self.program, self.seconds = p, 0.0
-        self.host = HostProgram(p, p.inputs, tolerance=TOLERANCE)
-        self.host.run({v: first[p.names[v]] for v in p.inputs})  # chooses how samples are batched
-
-    def run(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
-        """Return the outputs for samples, at once."""
-        p = self.program
-        started = time.thread_time()
-        found = self.host.run({v: inputs[p.names[v]] for v in p.inputs})
-        self.seconds += time.thread_time() - started
-        return {p.names[v]: x for v, x in found.items()}
-
-
 class _Run:
     """One co-simulation, batch by batch."""
 
@@ -141,6 +123,7 @@ class _Run:
         self.done: list[Finished] = []
         self.kept: list[tuple[Mapping[str, Data], Mapping[str, Data]]] = []
         self.wall = self.cpu = self.reference_cpu = 0.0
+        self.is_kept = False
 
     def report(self, progress: Progress | None) -> Report:
         log = None if self.s.log is None else Log(self.s.log, self._key())
@@ -175,7 +158,8 @@ class _Run:
         """Yield what is left from a sample on; some batches of the reference run ahead, so that times do not mix."""
         if at >= self.data.count:
             return
-        reference = Reference(self.plan.source, self._inputs(slice(0, self.s.batch)))
+        reference = KeptReference(self.plan, self.data, self.s.batch)
+        self.is_kept = reference.is_kept
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
         with self._engine() as (engine, threads):
@@ -183,7 +167,8 @@ class _Run:
             for k in range(0, len(parts), ahead):
                 chunk = parts[k : k + ahead]
                 expected = [self._reference(reference, part) for part in chunk]
-                self.reference_cpu = reference.seconds
+                share = (self.data.count - at) / self.data.count if reference.is_kept else 1.0
+                self.reference_cpu = reference.seconds * share
                 yield from self._chunk(engine, chunk, expected)
 
     @contextlib.contextmanager
@@ -211,14 +196,14 @@ class _Run:
     def _inputs(self, part: slice) -> dict[str, Data]:
         return self.data.rows(part).inputs
 
-    def _reference(self, reference: Reference, part: slice) -> dict[str, Data]:
+    def _reference(self, reference: KeptReference, part: slice) -> dict[str, Data]:
         """Run the reference on a batch; where that fails, name the sample."""
         try:
-            return reference.run(self._inputs(part))
+            return reference.run(part)
         except FlexmatchError as error:
             for n in range(part.start, part.stop):
                 try:
-                    reference.run(self._inputs(slice(n, n + 1)))
+                    reference.alone(self._inputs(slice(n, n + 1)))
                 except FlexmatchError as single:
                     raise single.at(f"{self.data.place}: sample {self.data.number(n)}") from None
             raise error.at(self.data.place) from None
@@ -245,6 +230,7 @@ class _Run:
             "cpu_seconds_per_sample": round(self.cpu / ran, 6) if ran and not self.s.scheduler else None,  # those of workers are not seen
             "reference_cpu_seconds_per_sample": round(self.reference_cpu / ran, 6) if ran else None, "batch": self.s.batch,
             "threads": self.s.threads, "resumed_samples": resumed, "scheduler": self.s.scheduler or None,
+            "reference_kept": self.is_kept,
         }  # fmt: skip
 
     def _document(self, scores: tuple[Scores, Scores]) -> dict[str, Any]:

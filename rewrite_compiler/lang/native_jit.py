@@ -1,26 +1,21 @@
 """Machine code from LLVM text: compiled for the processor it runs on, the objects kept on disk between runs.
 
-An object file is code, so the folder is private (FLEXMATCH_CACHE, else flexmatch in the user's cache folder), an entry
-carries a digest of its key and contents, and an entry that does not match is compiled again.
+An object file is code, so the folder is private, an entry carries a digest of its key and contents, and an entry that does
+not match is compiled again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import stat
-import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
-MAGIC = b"flexmatch object 1\n"
-DIGEST = hashlib.sha256().digest_size
+from ..kept import Kept, private_folder
+
 LARGE_TEXT = 1 << 20  # characters: beyond, optimising takes seconds (attention of FlexASR: 8 s of 2.4 MB, 0.3 s without)
 EMPTY = 'source_filename = "loaded"\n'
 
@@ -57,19 +52,19 @@ def compiled(text: str, level: int = 2) -> tuple[Any, int]:
     """Return the engine, which owns the code, and the address of `run`; the same text is compiled once."""
     level = level if len(text) < LARGE_TEXT else 0
     key = _key(text, level)
-    place = _entry(key)
-    stored = None if place is None else _stored(place, key)
+    kept = Kept(private_folder("objects"))
+    stored = kept.get(key)
+    counts.rebuilt += kept.damaged
     if stored is None:
         counts.compiled += 1
         stored = _object(text, level)
-        if place is not None:
-            _keep(place, key, stored)
+        kept.put(key, stored)
     else:
         counts.loaded += 1
     return _loaded(stored, level)
 
 
-def _key(text: str, level: int) -> bytes:
+def _key(text: str, level: int) -> str:
     """Return the digest of everything that the object depends on."""
     name, features = host()
     parts = (
@@ -81,7 +76,7 @@ def _key(text: str, level: int) -> bytes:
         str(level),
         text,
     )
-    return hashlib.sha256("\0".join(parts).encode()).digest()
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _object(text: str, level: int) -> bytes:
@@ -100,51 +95,3 @@ def _loaded(stored: bytes, level: int) -> tuple[Any, int]:
     engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
     engine.finalize_object()
     return engine, int(engine.get_function_address("run"))
-
-
-# -- the folder
-
-
-def cache_folder() -> Path | None:
-    """Return the private folder of compiled objects, made where it is missing; None when there cannot be one."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("FLEXMATCH_CACHE") or Path(home) / "flexmatch") / "objects"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError:
-        return None
-    is_private = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return folder if is_private and is_own else None
-
-
-def _entry(key: bytes) -> Path | None:
-    folder = cache_folder()
-    return None if folder is None else folder / f"{key.hex()}.o"
-
-
-def _stored(place: Path, key: bytes) -> bytes | None:
-    """Return a kept object; None when there is none or it is not what was kept."""
-    try:
-        data = place.read_bytes()
-    except OSError:
-        return None
-    head, digest, stored = data[: len(MAGIC)], data[len(MAGIC) : len(MAGIC) + DIGEST], data[len(MAGIC) + DIGEST :]
-    if head == MAGIC and digest == hashlib.sha256(key + stored).digest():
-        return stored
-    counts.rebuilt += 1
-    return None
-
-
-def _keep(place: Path, key: bytes, stored: bytes) -> None:
-    """Write an entry in one step; a full disk or a folder that cannot be written costs the entry only."""
-    with contextlib.suppress(OSError):
-        handle, name = tempfile.mkstemp(dir=place.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + hashlib.sha256(key + stored).digest() + stored)
-            Path(name).replace(place)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise

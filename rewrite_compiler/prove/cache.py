@@ -6,12 +6,9 @@ source that defines it; the key of an operation adds the target's files. What ca
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -22,6 +19,7 @@ from typing import Any
 
 from ..egraph import rules as compiled
 from ..errors import FlexmatchError
+from ..kept import Kept, private_folder
 from ..rewrite.rule import Rule
 from ..rewrite.text import rule_text
 from ..target import Target
@@ -38,49 +36,30 @@ class Cache:
     """Verdicts in a folder, one file each; without a folder nothing is kept."""
 
     def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+        self.kept = Kept(folder)
         self.hits = 0
+
+    @property
+    def folder(self) -> Path | None:
+        """Where they are."""
+        return self.kept.folder
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return what is kept under a key, None when there is nothing or it is damaged."""
-        if self.folder is None:
+        found = self.kept.get(key)
+        if found is None:
             return None
-        try:
-            entry = json.loads((self.folder / f"{key}.json").read_bytes())
-            record = entry["record"]
-            found: dict[str, Any] | None = record if entry["digest"] == _digest(key, record) and isinstance(record, dict) else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
-        self.hits += found is not None
-        return found
+        self.hits += 1
+        return dict(json.loads(found))
 
     def put(self, key: str, record: dict[str, Any]) -> None:
         """Keep a record in one step; a full disk costs the entry only."""
-        if self.folder is None:
-            return
-        text = json.dumps({"digest": _digest(key, record), "record": record})
-        with contextlib.suppress(OSError):
-            handle, name = tempfile.mkstemp(dir=self.folder)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as out:
-                    out.write(text)
-                os.replace(name, self.folder / f"{key}.json")
-            finally:
-                Path(name).unlink(missing_ok=True)
+        self.kept.put(key, json.dumps(record).encode())
 
 
 def court_cache() -> Cache:
-    """Return the user's cache: below FLEXMATCH_CACHE, else XDG_CACHE_HOME or ~/.cache; only a folder that no one else can write."""
-    base = os.environ.get("FLEXMATCH_CACHE")
-    home = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flexmatch"
-    folder = home / "court"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        about = folder.stat()
-    except OSError:
-        return Cache(None)
-    is_mine = about.st_uid == os.getuid() if sys.platform != "win32" else True
-    return Cache(folder if is_mine and not about.st_mode & 0o022 else None)
+    """Return the user's cache."""
+    return Cache(private_folder("court"))
 
 
 def rule_key(rule: Rule, **bounds: Any) -> str:
@@ -104,10 +83,6 @@ def model_key(target: Target) -> str:
 
 def _key(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _digest(key: str, record: Any) -> str:
-    return hashlib.sha256((key + json.dumps(record, sort_keys=True)).encode()).hexdigest()
 
 
 @cache

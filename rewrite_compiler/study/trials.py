@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..compile import Plan, float_program
-from ..cosim.cosimulate import BATCH, Reference
+from ..cosim.cosimulate import BATCH
 from ..cosim.metrics import Metric, Paired, Scores, paired, truth_for
+from ..cosim.reference import Reference
 from ..cosim.run import Engine
 from ..data import Dataset
 from ..errors import FlexmatchError

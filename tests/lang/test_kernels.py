@@ -233,16 +233,6 @@ def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monk
     assert (counts.compiled, counts.rebuilt) == (5, 4)
 
 
-def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "objects").mkdir(mode=0o777)
-    (tmp_path / "objects").chmod(0o777)
-    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
-    assert native_jit.cache_folder() is None
-    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "objects" / "file"))
-    (tmp_path / "objects" / "file").write_text("")
-    assert native_jit.cache_folder() is None
-
-
 def test_without_machine_code_numpy_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise OSError("no such library")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,31 +52,32 @@ def test_a_verdict_is_found_again(r: Rule, tmp_path: Path, monkeypatch: pytest.M
     assert (kept.hits, again.verdict, again.at, again.seconds) == (1, first.verdict, r.place, first.seconds)
 
 
-DAMAGES = {
-    "cut": lambda text: text[: len(text) // 2],
-    "empty": lambda _: "",
-    "changed": lambda text: text.replace('"verdict": "refuted"', '"verdict": "proved"'),
-    "another form": lambda _: '{"digest": "", "record": []}',
-    "deep": lambda _: "[" * 100_000,
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda data: data[: len(data) // 2],
+    "empty": lambda _: b"",
+    "changed": lambda data: data.replace(b'"verdict": "refuted"', b'"verdict": "proved"'),
+    "another form": lambda _: b'{"digest": "", "record": []}',
+    "deep": lambda _: b"[" * 100_000,
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_entry_is_judged_again(damage: str, tmp_path: Path) -> None:
     judge_rule(relu_is_odd, Cache(tmp_path))
-    (entry,) = tmp_path.glob("*.json")
-    whole = entry.read_text()
-    entry.write_text(DAMAGES[damage](whole))
+    (entry,) = tmp_path.iterdir()
+    whole = entry.read_bytes()
+    assert DAMAGES[damage](whole) != whole
+    entry.write_bytes(DAMAGES[damage](whole))
     kept = Cache(tmp_path)
     assert judge_rule(relu_is_odd, kept).verdict == "refuted"
     assert kept.hits == 0
-    assert Cache(tmp_path).get(entry.stem) is not None
+    assert Cache(tmp_path).get(entry.name) is not None
 
 
 def test_an_entry_under_another_key_is_not_taken(tmp_path: Path) -> None:
     judge_rule(double_negation, Cache(tmp_path))
-    (entry,) = tmp_path.glob("*.json")
-    entry.rename(tmp_path / f"{rule_key(relu_is_odd, count=None)}.json")
+    (entry,) = tmp_path.iterdir()
+    entry.rename(tmp_path / rule_key(relu_is_odd, count=None))
     assert judge_rule(relu_is_odd, Cache(tmp_path)).verdict == "refuted"
 
 

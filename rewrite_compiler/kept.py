@@ -1,0 +1,86 @@
+"""Kept: results of past runs in a private folder, one checksummed file each; what cannot be trusted is made again.
+
+The folder is below FLEXMATCH_CACHE, else below flexmatch in the user's cache folder, and counts only when no one else can
+write it. A full disk, or a folder that cannot be written, costs the entry only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+DIGEST = hashlib.sha256().digest_size
+MOST_BYTES = 1 << 29  # of one folder; the entries that were written first go first
+
+
+def private_folder(name: str) -> Path | None:
+    """Return the folder of one kind of results, made where it is missing; None when there cannot be a private one."""
+    base = os.environ.get("FLEXMATCH_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flexmatch"
+    folder = Path(base) / name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return None
+    is_private = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return folder if is_private and is_own else None
+
+
+@dataclass
+class Kept:
+    """The results in a folder; without one nothing is kept. `damaged` counts entries that were there and could not be trusted."""
+
+    folder: Path | None
+    damaged: int = 0
+
+    def get(self, key: str) -> bytes | None:
+        """Return what is kept under a key; None when there is nothing, or it is damaged."""
+        if self.folder is None:
+            return None
+        try:
+            data = (self.folder / key).read_bytes()
+        except OSError:
+            return None
+        digest, found = data[:DIGEST], data[DIGEST:]
+        if digest == _digest(key, found):
+            return found
+        self.damaged += 1
+        return None
+
+    def put(self, key: str, result: bytes) -> None:
+        """Keep a result in one step."""
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            digest = _digest(key, result)
+            handle, name = tempfile.mkstemp(dir=self.folder)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(digest + result)
+                os.replace(name, self.folder / key)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+            if len(result) > MOST_BYTES // 64 or digest[0] < 8:  # looking through thousands of small entries takes its time
+                _shrink(self.folder)
+
+
+def _digest(key: str, result: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\0" + result).digest()
+
+
+def _shrink(folder: Path) -> None:
+    """Remove the oldest entries until the rest is small enough."""
+    entries = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    size = sum(entry[1] for entry in entries)
+    for _, bytes_of, path in entries[:-1]:
+        if size <= MOST_BYTES:
+            return
+        Path(path).unlink(missing_ok=True)
+        size -= bytes_of

@@ -1,0 +1,85 @@
+"""The reference run: once for a model, its data and this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rewrite_compiler as flexmatch
+from rewrite_compiler.compile import Plan
+from rewrite_compiler.cosim import reference
+from rewrite_compiler.cosim.cosimulate import dataset_for
+from rewrite_compiler.cosim.reference import KeptReference, Reference
+from rewrite_compiler.kept import Kept, private_folder
+
+DIGITS = Path(__file__).parents[2] / "apps" / "digits"
+DATA = DIGITS / "test.npz"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    made: Plan = flexmatch.compile(DIGITS / "mlp.onnx", ["flexasr"], calibrate=DIGITS / "calibration.npz")
+    return made
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def outcome(plan: Plan, **settings: Any) -> tuple[dict[str, Any], bool]:
+    document = dict(flexmatch.cosimulate(plan, DATA, settings=flexmatch.Settings(**settings)).document)
+    run = document.pop("run")
+    assert run["reference_cpu_seconds_per_sample"] > 0
+    return document, run["reference_kept"]
+
+
+def test_the_second_run_takes_the_outputs_of_the_first(plan: Plan, cache: Path) -> None:
+    first = outcome(plan, samples=12, batch=4)
+    second = outcome(plan, samples=12, batch=4)
+    assert first == (second[0], False)
+    assert second[1]
+
+
+@pytest.mark.parametrize("other", [{"samples": 8, "batch": 4}, {"samples": 12, "batch": 6}], ids=str)
+def test_other_samples_and_batches_are_other_runs(plan: Plan, cache: Path, other: dict[str, int]) -> None:
+    outcome(plan, samples=12, batch=4)
+    assert not outcome(plan, **other)[1]
+
+
+def test_other_data_are_another_run(plan: Plan, cache: Path) -> None:
+    outcome(plan, samples=8)
+    document = flexmatch.cosimulate(plan, DIGITS / "calibration.npz", settings=flexmatch.Settings(samples=8)).document
+    assert not document["run"]["reference_kept"]
+
+
+def test_a_damaged_entry_is_made_again(plan: Plan, cache: Path) -> None:
+    first = outcome(plan, samples=8)
+    (entry,) = (cache / "reference").iterdir()
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert outcome(plan, samples=8) == first
+    assert outcome(plan, samples=8)[1]
+
+
+def test_large_outputs_are_not_kept(plan: Plan, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "MOST_BYTES", 100)
+    outcome(plan, samples=8)
+    assert not outcome(plan, samples=8)[1]
+    assert not list((cache / "reference").iterdir())
+
+
+def test_the_outputs_are_the_bits_of_a_run(plan: Plan, cache: Path) -> None:
+    data = dataset_for(plan, DATA).evenly(10)
+    parts = [slice(0, 4), slice(4, 8), slice(8, 10)]
+    live = Reference(plan.source, data.rows(parts[0]).inputs)
+    expected = [live.run(data.rows(p).inputs) for p in parts]
+    for is_kept in (False, True):
+        run = KeptReference(plan, data, 4)
+        assert run.is_kept is is_kept
+        found = [run.run(p) for p in parts]
+        assert all(np.array_equal(a[n], b[n]) for a, b in zip(found, expected, strict=True) for n in b)
+    assert Kept(private_folder("reference")).get("nothing") is None
