@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 from ..egraph import (
     Constructor,
@@ -18,11 +19,11 @@ from ..egraph import (
     extract,
     extracted_program,
     mapping_text,
-    saturate,
+    saturate_regions,
 )
 from ..egraph.encode import operator_named
 from ..fit import Refusal, Tiling, tile
-from ..fit.cost import price
+from ..fit.cost import Price, price
 from ..fit.host import host_bytes, host_picoseconds
 from ..fit.search import cheapest
 from ..ir.program import Program, Value
@@ -32,6 +33,7 @@ from ..ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ..rewrite.rule import Rule
 from ..target import Mapping, body_of
 from .objective import OFFLOADS, Objective
+from .places import RESULT, Placed, Places, key_of
 
 FREE = (0, 0, 0, 0, 0)
 Case = tuple[str, tuple[TensorType, ...], tuple[tuple[str, AttributeValue], ...]]  # an operation on operand types with attributes
@@ -55,8 +57,8 @@ def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits
 
 
 def saturated(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Saturation:
-    """Return the e-graph of a program under rules and the patterns of mappings."""
-    return saturate(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
+    """Return the e-graph of a program under rules and the patterns of mappings; equal regions are saturated once."""
+    return saturate_regions(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
 
 
 def chosen(
@@ -82,8 +84,17 @@ def _extracted(
     p: Program, saturation: Saturation, mappings: Sequence[Mapping], limits: Limits, objective: Objective
 ) -> tuple[dict[str, Mapping], Costs, Extraction]:
     devices = {constructor_of(m).name: m for m in mappings}
-    costs = Costs(saturation.graph, devices, objective)
-    return devices, costs, extract(saturation.graph, classes_of(saturation.graph, p.outputs), costs, limits.extraction_seconds)
+    graph = saturation.graph
+    costs, roots = Costs(graph, devices, objective), classes_of(graph, p.outputs)
+    if not objective.is_priced:
+        return devices, costs, extract(graph, roots, costs, limits.extraction_seconds)
+    places = Places(graph, costs, costs.placed())
+    found = extract(places.whole(), roots, places.cost, limits.extraction_seconds)
+    projected = places.projected(found, roots)
+    if projected is None:  # a tensor both on the host and on a device, made twice: without places it is made once
+        plain = extract(graph, roots, costs, limits.extraction_seconds)
+        projected = replace(plain, bound=min(found.bound, plain.bound), status="limited")
+    return devices, costs, projected
 
 
 def _results(m: Mapping) -> Callable[[Sequence[TensorType]], Sequence[TensorType]] | None:
@@ -128,18 +139,48 @@ class Costs:
         is_time = self.objective.levels[0] == "nanoseconds"
         types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
         if node.op in self.devices:
-            m, attributes = self.devices[node.op], self.attributes(node)
-            fit = fitting(m, types, attributes, self.fitted, self.objective)
-            assert isinstance(fit, Tiling)
-            found = price(m, fit, attributes, self.objective.resources[m.target])
-            assert found is not None
-            return -(-found.picoseconds // 1000) if is_time else found.bytes
+            return self.paid(self.priced(node)[1])
         op, own = operator_named(node.op), self.graph.classes[c].type
         results = [] if own is None else [own]
         if not is_time:
             return host_bytes(op, types, results)
         given = {} if op is None else {a.name: v for a, v in zip(op.attributes, node.attributes, strict=True)}
         return -(-host_picoseconds(op, types, results, given) // 1000)
+
+    def priced(self, node: ENode) -> tuple[Tiling, Price]:
+        """Return how a device operation that fits is tiled, and what it costs."""
+        m, attributes = self.devices[node.op], self.attributes(node)
+        types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
+        fit = fitting(m, types, attributes, self.fitted, self.objective)
+        assert isinstance(fit, Tiling)
+        found = price(m, fit, attributes, self.objective.resources[m.target])
+        assert found is not None
+        return fit, found
+
+    def paid(self, p: Price) -> int:
+        """Return the nanoseconds or bytes of a price."""
+        return -(-p.picoseconds // 1000) if self.objective.levels[0] == "nanoseconds" else p.bytes
+
+    def placed(self) -> dict[int, Placed]:
+        """Return the device operations that could find an operand on the device or leave their result there, by e-node."""
+        nodes = ((c, n) for c, found in self.graph.classes.items() for n in found.nodes if n.op in self.devices and not found.fixed)
+        fitting_ones = (n for c, n in nodes if self(c, n) is not None)
+        return {id(n): placed for n in fitting_ones if (placed := self.place(n)) is not None}
+
+    def place(self, node: ENode) -> Placed | None:
+        """Return the rooms of a device operation; None when it says nothing of them or each is divided by the tiling."""
+        m, (fit, found) = self.devices[node.op], self.priced(node)
+        rooms = {r.tensor: key_of(m.target, r) for r in m.rooms(fit.tile, self.attributes(node)) or ()}
+        names = {v.name: k for k, v in enumerate(m.operands) if not self.graph.classes[node.children[k]].fixed}
+        operands = {k: rooms[t] for t, k in names.items() if t in rooms and all(fit.tile[d] == fit.sizes[d] for d in m.axes.of[t])}
+        result = rooms.get(m.axes.result) if fit.calls == 1 else None
+        if not operands and result is None:
+            return None
+        moved = {**{k: found.cost.moved[t] for t, k in names.items() if k in operands}}
+        if result is not None:
+            moved[RESULT] = found.cost.moved[m.axes.result]
+        held = (frozenset(x) for count in range(len(moved) + 1) for x in combinations(moved, count))
+        return Placed(operands, result, fit.calls, {h: self.paid(found.without(sum(moved[k] for k in h))) for h in held})
 
     def attributes(self, node: ENode) -> dict[str, AttributeValue]:
         """Return the static variables of a device operation's pattern."""

@@ -150,7 +150,8 @@ def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
-        "resident": resident_document(o.id, o.target.name, residency), "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds),
+        "resident": resident_document(o.id, o.target.name, residency),
+        "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds),
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from .host import ELEMENT
 from .tiling import Tiling
 
 FLOAT_BYTES = 4
+STAYED = "stayed"
 PICO = 10**12
 
 
@@ -35,6 +36,13 @@ class Price:
     def bytes(self) -> int:
         """All bytes over links, and those that adding reads and writes."""
         return self.cost.bytes + 3 * FLOAT_BYTES * self.added
+
+    def without(self, moved: int) -> Price:
+        """Return the price when so many bytes need not cross the links; their cycles are taken in proportion."""
+        c = self.cost
+        spared = c.transfer_cycles * moved // c.bytes if moved else 0
+        left = Cost(c.unit, c.compute_cycles, c.transfer_cycles - spared, {**c.moved, STAYED: -moved}, c.estimated)
+        return Price(left, self.hertz, self.per_cycle, self.added)
 
     @property
     def bound(self) -> str:
