@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import browser, tell_what_was_missing
 from campaign import in_short_run
 from pages import skipped_blocks
+from wheels import installed, sources, wheel
 
 ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = (browser, sources, wheel, installed)  # of every test
 
 
 def find_shared() -> Path | None:
@@ -72,6 +75,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     longer = config.stash.get(_LONGER, 0)
     if longer:
         terminalreporter.write_line(f"{longer} tests are left to `python -m pytest --campaign` (tests/campaign.py): not run")
+    tell_what_was_missing(terminalreporter)
     for line in skipped_blocks():
         terminalreporter.write_line(f"block not run: {line}")
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from pages import ROOT, built_site
 
-ROOT = Path(__file__).resolve().parent.parent
 LOADED = re.compile(r"<(?:script|img|iframe)[^>]*\bsrc=\"?https?:|<link[^>]*\bhref=\"?https?:[^>]*\brel=\"?stylesheet")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(ROOT / "mkdocs.yml"), "-d", str(made)]
-    run = subprocess.run(command, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=300)
-    assert (run.returncode, run.stderr.strip()) == (0, "")
+def site() -> Path:
+    made, complaints = built_site()
+    assert complaints == ""
     return made
 
 

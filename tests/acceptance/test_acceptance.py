@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,11 @@ import onnx
 import pytest
 from command import FLEXMATCH, flexmatch, onnx_model, process
 from onnx import helper
+from pages import Session, blocks, built_site, can_run, commands, pages, run_once
+from test_docs import dead_links
+from test_types import typed
+from test_wheel import DEPENDENCIES
+from wheels import call
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.cli.verbs import VERBS
@@ -61,21 +69,21 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@dataclass(frozen=True)
+class Visitor:
+    """A new user in a folder of their own, which is the working directory; what tests share is there by name."""
+
+    folder: Path
+    fixture: Callable[[str], Any]
+
+
 @pytest.fixture
-def here(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the workshop, as working directory."""
+def here(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Visitor:
+    """A user in a copy of the workshop."""
     copy = tmp_path / "here"
     shutil.copytree(workshop, copy)
     monkeypatch.chdir(copy)
-    return copy
-
-
-def held_by(*tests: str) -> None:
-    """Require that tests elsewhere exist which hold the check in full."""
-    for test in tests:
-        path, _, name = test.partition("::")
-        names = {n.name for n in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))) if isinstance(n, ast.FunctionDef)}
-        assert name in names, test
+    return Visitor(copy, request.getfixturevalue)
 
 
 def plan() -> dict[str, Any]:
@@ -88,55 +96,58 @@ def child_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def installing_brings_only_what_is_named(here: Path) -> None:
-    held_by(
-        "tests/test_wheel.py::test_the_wheel_needs_the_stated_packages_only", "tests/test_wheel.py::test_everything_imports_from_the_wheel"
-    )
+def installing_brings_only_what_is_named(here: Visitor) -> None:
+    programs = here.fixture("installed")
+    listed = "from importlib.metadata import requires; print(*(r for r in requires('rewrite-compiler') if 'extra ==' not in r), sep='\\n')"
+    needed = call(programs / "python", "-c", listed, cwd=here.folder).split("\n")
+    assert {re.split(r"[^\w-]", n)[0] for n in needed if n} == DEPENDENCIES
     before = child_seconds()
-    assert process("--version").stdout.startswith(b"flexmatch ")
+    assert call(programs / "flexmatch", "--version", cwd=here.folder).startswith("flexmatch ")
     assert child_seconds() - before < 0.2
 
 
-def help_is_short_and_light(here: Path) -> None:
+def help_is_short_and_light(here: Visitor) -> None:
     run = subprocess.run([sys.executable, "-X", "importtime", *FLEXMATCH[1:], "--help"], capture_output=True, text=True, check=True)
     assert len(run.stdout.splitlines()) <= 40
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines()}
     assert not loaded & HEAVY
 
 
-def readme_works(here: Path) -> None:
-    held_by("tests/test_docs.py::test_every_block_does_what_its_page_says")
-    assert "```console\n$ flexmatch demo\n" in (ROOT / "README.md").read_text("utf-8")
+def readme_works(here: Visitor) -> None:
+    demo = next(b for b in blocks(ROOT / "README.md") if b.text.startswith("$ flexmatch demo"))
+    before = child_seconds()
+    Session(here.folder).run(demo)  # in an installation; `python -m venv` and pip are in tests/acceptance/test_installation.py
+    assert child_seconds() - before < 60
 
 
-def compiling_prints_plan_and_next_step(here: Path) -> None:
-    code, said = (here / "said.txt").read_text("utf-8").split("\n", 1)
+def compiling_prints_plan_and_next_step(here: Visitor) -> None:
+    code, said = (here.folder / "said.txt").read_text("utf-8").split("\n", 1)
     assert code == "0"
     assert re.search(r"^plan      3 linear on flexasr ", said, re.MULTILINE)
     assert re.search(r"^next      flexmatch cosim app\.flexasr\.json --data FILE$", said, re.MULTILINE)
 
 
-def written_model_is_onnx(here: Path) -> None:
+def written_model_is_onnx(here: Visitor) -> None:
     model = onnx.load("app.flexasr.onnx")
     onnx.checker.check_model(model, full_check=True)
     assert "flexmatch.flexasr" in {o.domain for o in model.opset_import}
 
 
-def running_again_gives_the_same_bytes(here: Path) -> None:
+def running_again_gives_the_same_bytes(here: Visitor) -> None:
     first = plan()
     assert flexmatch("app.onnx", *LINEAR, "--calibrate", "calibration.npz", "-q").code == 0
     again = plan()
     assert {k: v for k, v in first.items() if k != "run"} == {k: v for k, v in again.items() if k != "run"}
 
 
-def a_misspelt_name_is_guessed(here: Path) -> None:
+def a_misspelt_name_is_guessed(here: Visitor) -> None:
     answer = flexmatch("app.onnx", "--accel", "flexsar")
     assert answer.code == 2
     assert answer.err.startswith('error[F201]: there is no accelerator called "flexsar"\n  help: did you mean "flexasr"?')
     assert answer.err.count("\n") == 2
 
 
-def what_is_no_model_is_named(here: Path) -> None:
+def what_is_no_model_is_named(here: Visitor) -> None:
     Path("folder.onnx").mkdir()
     contents = {
         "empty": b"",
@@ -154,7 +165,7 @@ def what_is_no_model_is_named(here: Path) -> None:
         assert "Traceback" not in answer.err
 
 
-def an_unknown_operator_is_listed(here: Path) -> None:
+def an_unknown_operator_is_listed(here: Visitor) -> None:
     nodes = [helper.make_node("Frobnicate", [a], [b], domain="mine") for a, b in (("x", "a"), ("a", "y"))]
     made = onnx_model(nodes, {"x": [1, 4]}, ["y"])
     made.opset_import.add(domain="mine", version=1)
@@ -166,7 +177,7 @@ def an_unknown_operator_is_listed(here: Path) -> None:
     assert "not sent  2 mine.Frobnicate: " in answer.out or "not sent  2 Frobnicate: " in answer.out
 
 
-def shapes_can_be_given(here: Path) -> None:
+def shapes_can_be_given(here: Visitor) -> None:
     onnx.save(onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["n", 3, "h", "w"]}, ["y"]), "open.onnx")
     answer = flexmatch("open.onnx", *LINEAR)
     assert answer.code == 3
@@ -174,7 +185,7 @@ def shapes_can_be_given(here: Path) -> None:
     assert flexmatch("open.onnx", *LINEAR, "--shape", "x=1,3,8,8").code == 0
 
 
-def explain_gives_reasons_with_numbers(here: Path) -> None:
+def explain_gives_reasons_with_numbers(here: Visitor) -> None:
     o = plan()["offloads"][0]
     said = flexmatch("explain", "app.flexasr.json", o["nodes"][0]).out
     assert "linear on flexasr, t=" in said
@@ -182,20 +193,33 @@ def explain_gives_reasons_with_numbers(here: Path) -> None:
     assert "stays on the host\n  because " in flexmatch("explain", "app.flexasr.json", plan()["host"][0]["node"]).out
 
 
-def the_page_needs_no_network(here: Path) -> None:
-    held_by("tests/report/test_page_browser.py::test_search_finds_a_node_and_a_click_says_why")
-    held_by("tests/cli/test_cli_show.py::test_a_page_is_opened_in_a_browser")
-    assert flexmatch("show", "app.flexasr.json", "--html", "page.html").code == 0
-    page = Path("page.html").read_text("utf-8")
+def the_page_needs_no_network(here: Visitor) -> None:
+    opened: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("webbrowser.open", lambda url: not opened.append(url))
+        assert flexmatch("show", "app.flexasr.json", "--open").code == 0
+    page = Path("app.flexasr.html").read_text("utf-8")
     assert "default-src 'none'" in page
     assert not re.search(r"https?://|src=|@import|url\(", page)
+    assert opened == [(here.folder / "app.flexasr.html").as_uri()]
+    unplugged = here.fixture("browser").new_context(offline=True).new_page()
+    asked: list[str] = []
+    unplugged.on("request", lambda r: asked.append(r.url))
+    unplugged.goto(opened[0])
+    unplugged.fill("#search", plan()["offloads"][0]["nodes"][0])
+    unplugged.press("#search", "Enter")
+    assert "linear on flexasr" in unplugged.inner_text("#panel")
+    assert asked == opened
 
 
-def a_rule_is_proved_and_a_broken_one_refuted(here: Path) -> None:
+def a_rule_is_proved_and_a_broken_one_refuted(here: Visitor) -> None:
+    flexmatch("prove", "--only", "add-zero-bias")  # the solver is loaded
     Path("mine.py").write_text(RULE)
-    answer = flexmatch("prove", "mine.py", "--json", "-")
+    before = time.process_time()
+    answer = flexmatch("prove", "mine.py", "--json", "-", "--no-cache")
     assert answer.code == 0
-    assert json.loads(answer.out)["rules"][0]["seconds"] < 1
+    assert time.process_time() - before < 1
+    assert json.loads(answer.out)["rules"][0]["verdict"] == "proved"
     Path("mine.py").write_text(RULE.replace("o.relu(o.relu(x)), o.relu(x)", "o.relu(o.relu(x)), x"))
     broken = flexmatch("prove", "mine.py")
     assert broken.code == 1
@@ -203,14 +227,14 @@ def a_rule_is_proved_and_a_broken_one_refuted(here: Path) -> None:
     assert re.search(r"left 0, right -1\b", " ".join(broken.out.split()))
 
 
-def an_unbound_variable_is_named(here: Path) -> None:
+def an_unbound_variable_is_named(here: Visitor) -> None:
     Path("mine.py").write_text(RULE.replace("x: Tensor", "x: Tensor, y: Tensor").replace(", o.relu(x)", ", o.add(x, y)"))
     answer = flexmatch("prove", "mine.py")
     assert answer.code == 3
     assert re.search(r'mine\.py:4: error\[R101\]: .*"y"', answer.err)
 
 
-def a_rule_of_mine_changes_the_plan(here: Path) -> None:
+def a_rule_of_mine_changes_the_plan(here: Visitor) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Neg", ["a"], ["y"])]
     weights = onnx.numpy_helper.from_array(np.eye(16, dtype=np.float32), "w")
     onnx.save(onnx_model(nodes, {"x": [1, 16]}, ["y"], [weights]), "neg.onnx")
@@ -225,7 +249,7 @@ def a_rule_of_mine_changes_the_plan(here: Path) -> None:
     assert re.search(r"negate-weights +\S+/mine\.py:4 +A +1 offload", flexmatch("show", "plan.json", "--rules", "mine.py", "-v").out)
 
 
-def a_changed_capacity_changes_the_calls(here: Path) -> None:
+def a_changed_capacity_changes_the_calls(here: Visitor) -> None:
     page = (ROOT / "docs/tutorial/first-accelerator.md").read_text("utf-8")
     found = re.search(r"```python file=toy\.py\n(.*?)```", page, re.DOTALL)
     assert found
@@ -238,14 +262,20 @@ def a_changed_capacity_changes_the_calls(here: Path) -> None:
     assert calls[1] > calls[0] > 0
 
 
-def the_tutorial_of_an_accelerator_is_executed(here: Path) -> None:
-    held_by("tests/test_docs.py::test_every_block_does_what_its_page_says")
-    page = (ROOT / "docs/tutorial/first-accelerator.md").read_text("utf-8")
-    assert page.count("```console\n") >= 4
-    assert "```console skip" not in page
+def the_tutorial_of_an_accelerator_is_executed(here: Visitor) -> None:
+    page = ROOT / "docs/tutorial/first-accelerator.md"
+    found = blocks(page)
+    toy = next(b for b in found if b.file == "toy.py")
+    code = [line for line in toy.text.splitlines() if line.strip() and not line.strip().startswith(("#", '"""'))]
+    assert len(code) <= 60
+    steps = [b for b in found if b.language == "console"]
+    assert len(steps) >= 4
+    assert not any(b.is_skipped for b in steps)
+    assert sum(any(expected for _, expected in commands(b)) for b in steps) >= 4
+    run_once(page)
 
 
-def a_changed_width_moves_the_accuracy(here: Path) -> None:
+def a_changed_width_moves_the_accuracy(here: Visitor) -> None:
     app, values = named("digits_cnn"), []
     for revision in ("orig", "ext16"):
         given = ("--accel", f"hlscnn:revision={revision}", "--calibrate", app.calibration, "--samples", "24", "--json", "-")
@@ -256,23 +286,50 @@ def a_changed_width_moves_the_accuracy(here: Path) -> None:
     assert values[0] != values[1]
 
 
-def a_broken_run_goes_on(here: Path) -> None:
-    held_by("tests/cosim/test_log.py::test_a_killed_command_goes_on_where_it_was")
-    held_by("tests/cosim/test_log.py::test_a_resumed_run_gives_the_bits_of_an_unbroken_one")
+def a_broken_run_goes_on(here: Visitor) -> None:
+    command = ("cosim", "app.flexasr.json", "--data", "test.npz", "--samples", "24")
+    slow = ("--tier", "oracle", "--batch", "1", "--threads", "1")
+    terminal, slave = os.openpty()
+    run = subprocess.Popen([*FLEXMATCH, *command, *slow, "--json", "r.json"], stdout=subprocess.DEVNULL, stderr=slave)
+    os.close(slave)
+    said = b""
+    while not re.search(rb"cosim +[3-9]/24 samples .* s left", said):
+        said += os.read(terminal, 4096)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(60) == 130
+    os.close(terminal)
+    assert not Path("r.json").exists()
+    assert flexmatch(*command, *slow, "--json", "r.json").code == 0
+    report = json.loads(Path("r.json").read_text("utf-8"))
+    assert 3 <= report["run"]["resumed_samples"] < 24
+    assert flexmatch(*command, "--json", "unbroken.json").code == 0
+    unbroken = json.loads(Path("unbroken.json").read_text("utf-8"))
+    assert report["accelerated"] == unbroken["accelerated"]
+    assert report["offloads"] == unbroken["offloads"]
 
 
-def json_stands_alone(here: Path) -> None:
+def json_stands_alone(here: Visitor) -> None:
     answer = flexmatch("app.onnx", *LINEAR, "--json", "-", "-o", "again")
     assert json.loads(answer.out)["offloads"][0]["id"] == "linear_0"
     assert answer.err == ""
 
 
-def shells_complete(here: Path) -> None:
-    held_by("tests/cli/test_cli_schemas.py::test_bash_completes_verbs_options_accelerators_values_and_rule_files")
-    assert flexmatch("completion", "bash").code == 0
+def shells_complete(here: Visitor) -> None:
+    Path("mine.py").touch()
+    script = flexmatch("completion", "bash").out
+    for words, wanted in (
+        (("sho",), "show"),
+        (("cosim", "--samp"), "--samples"),
+        (("compile", "--accel", "fl"), "flexasr"),
+        (("compile", "--rules", "mi"), "mine.py"),
+    ):
+        typed_words = " ".join(("flexmatch", *words))
+        ask = f'COMP_WORDS=({typed_words}); COMP_CWORD={len(words)}; _flexmatch; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        run = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
+        assert run.stdout.split() == [wanted]
 
 
-def plain_terminals_are_readable(here: Path) -> None:
+def plain_terminals_are_readable(here: Visitor) -> None:
     environment = {
         "NO_COLOR": "1",
         "COLUMNS": "80",
@@ -287,26 +344,39 @@ def plain_terminals_are_readable(here: Path) -> None:
     assert b"\x1b" not in run.stdout
 
 
-def python_is_typed_and_shown(here: Path) -> None:
-    held_by(
-        "tests/test_types.py::test_every_file_and_a_users_program_are_typed_strictly",
-        "tests/report/test_reprs.py::test_every_noun_is_shown_as_text_and_as_html",
-    )
+def python_is_typed_and_shown(here: Visitor) -> None:
+    import rewrite_compiler as public
+    from rewrite_compiler.report.notebook import install
+
+    install()  # as importing in Jupyter does
+    compiled = public.compile("app.onnx", accel=["flexasr"], calibrate="calibration.npz")
+    report = public.cosimulate(compiled, "test.npz", samples=4)
+    for noun, word in ((compiled, "linear_0"), (compiled.program, "flexasr.linear"), (report, "top1")):
+        assert word in noun._repr_html_()
+    assert typed().startswith("Success: no issues found")
 
 
-def documentation_is_executed(here: Path) -> None:
-    held_by(
-        "tests/test_docs.py::test_every_block_does_what_its_page_says",
-        "tests/test_docs.py::test_every_link_inside_the_project_leads_somewhere",
-    )
-    assert "search" in (ROOT / "mkdocs.yml").read_text("utf-8")
+def documentation_is_executed(here: Visitor) -> None:
+    for page in filter(can_run, pages()):
+        run_once(page)
+        assert not dead_links(page)
+    site, complaints = built_site()
+    assert complaints == ""
+    found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    known = {entry["location"].partition("#")[0] for entry in found["docs"]}
+    assert {p.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for p in pages()[1:] if p.name != "README.md"} <= known
 
 
-def nothing_is_left_at_the_top(here: Path) -> None:
-    held_by("tests/test_wheel.py::test_the_wheel_holds_the_tree_and_nothing_else")
+def nothing_is_left_at_the_top(here: Visitor) -> None:
+    with zipfile.ZipFile(here.fixture("wheel")) as archive:
+        names = archive.namelist()
+        (record,) = (n for n in names if n.endswith(".dist-info/RECORD"))
+        listed = [line.split(",")[0] for line in archive.read(record).decode().splitlines()]
+    assert sorted(listed) == sorted(names)
+    assert {n.partition("/")[0] for n in listed} == {"rewrite_compiler", record.partition("/")[0]}
 
 
-CHECKS: tuple[tuple[str, Callable[[Path], None]], ...] = (
+CHECKS: tuple[tuple[str, Callable[[Visitor], None]], ...] = (
     ("a clean installation brings only the named dependencies; `--version` within 0.2 s", installing_brings_only_what_is_named),
     ("`--help` within 40 lines, without onnx, egglog, z3", help_is_short_and_light),
     ("the README's first block works", readme_works),
@@ -336,7 +406,7 @@ CHECKS: tuple[tuple[str, Callable[[Path], None]], ...] = (
 
 
 @pytest.mark.parametrize(("says", "check"), CHECKS, ids=[f"{n:02} {says}" for n, (says, _) in enumerate(CHECKS, 1)])
-def test_acceptance(says: str, check: Callable[[Path], None], here: Path) -> None:
+def test_acceptance(says: str, check: Callable[[Visitor], None], here: Visitor) -> None:
     check(here)
 
 

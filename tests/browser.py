@@ -36,7 +36,7 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def tell_what_was_missing(terminalreporter: pytest.TerminalReporter) -> None:
     """Say that the page was not looked at."""
     if MISSING:
         terminalreporter.write_line(f"THE PAGE WAS NOT TESTED IN A BROWSER: {MISSING[0]}")
