@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from ..egraph import EGraph, ENode, Extraction
+from ..egraph.encode import operator_named
 from ..egraph.extract import reached
 from ..egraph.graph import ClassId, EClass
 from ..egraph.prune import Candidate, CostOf
 from ..target import Room
+from .order import keeps_order
 
 LOAD, UPLOAD = "Load", "Upload"
 Key = tuple[str, str, int, tuple[int, ...]]  # target, memory, size, form
@@ -98,10 +100,17 @@ class Places:
             return self.known[c]
         found = [c]
         for d in found:
-            moved = (n.children[0] for n in self.graph.classes[d].nodes if n.op == "reshape")
+            moved = (n.children[0] for n in self.graph.classes[d].nodes if self.renames(n))
             found += [e for e in dict.fromkeys(moved) if e not in found and not self.graph.classes[e].fixed]
         self.known[c] = found
         return found
+
+    def renames(self, n: ENode) -> bool:
+        """Tell whether an e-node leaves all elements of its operand where they are."""
+        op = operator_named(n.op)
+        if op is None or not n.children or (t := self.graph.classes[n.children[0]].type) is None:
+            return False
+        return keeps_order(op, {a.name: v for a, v in zip(op.attributes, n.attributes, strict=True)}, t.shape)
 
     def add(self, place: tuple[ClassId, Key]) -> None:
         """Add the class of a tensor in a place: made there, moved there from the host, or reshaped there."""
@@ -113,10 +122,8 @@ class Places:
         if reader is not None:
             nodes.append(self.upload(c, *reader))
         for n in self.graph.classes[c].nodes:
-            if n.op == "reshape" and (n.children[0], key) in self.at:
-                cost = self.cost_of(c, n)
-                assert cost is not None
-                nodes.append(self.virtual("reshape", (self.at[n.children[0], key],), cost, (c, n)))
+            if self.renames(n) and (n.children[0], key) in self.at:
+                nodes.append(self.virtual(n.op, (self.at[n.children[0], key],), self.only(c, n, 0), (c, n)))
         self.classes[self.at[place]] = EClass(self.graph.classes[c].type, False, tuple(nodes))
 
     def upload(self, c: ClassId, read: ClassId, n: ENode) -> ENode:

@@ -8,8 +8,9 @@ from collections.abc import Set as AbstractSet
 
 from ..fit.cost import call_sizes
 from ..fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Gap, Piece, Question, Residency, resident
-from ..ir.program import Program, Value
+from ..ir.program import Node, Program, Value
 from ..target import Resources, Room, Stay
+from .order import keeps_order
 from .plan import Offload, tensors_of
 from .stays import Resident
 
@@ -92,7 +93,7 @@ class _Device:
         handled = {(n, p.value) for n, call in enumerate(self.calls) for p in call.pieces if p.role == IN}
         taken = {(id(self.owner[n][0].node), v) for n, v in handled}
         for node in self.p.nodes:
-            if node.op == "reshape":
+            if renames(self.p, node):
                 continue
             for v in node.inputs:
                 value = self.same.get(v, v)
@@ -178,11 +179,16 @@ def _saved(q: Question, chosen: Residency) -> dict[str, int]:
     }
 
 
+def renames(p: Program, node: Node) -> bool:
+    """Tell whether a node leaves all elements where they are."""
+    return node.operator is not None and keeps_order(node.operator, dict(node.attributes), p.types[node.inputs[0]].shape)
+
+
 def _aliases(p: Program) -> dict[Value, Value]:
-    """Return for every value that a reshape gives the one it came from."""
+    """Return for every value that only is another one in another shape that one."""
     found: dict[Value, Value] = {}
     for node in p.nodes:
-        if node.op == "reshape" and node.inputs[0] not in p.constants:
+        if renames(p, node) and node.inputs[0] not in p.constants:
             found[node.outputs[0]] = found.get(node.inputs[0], node.inputs[0])
     return found
 

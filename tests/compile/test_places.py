@@ -32,7 +32,8 @@ class Instance:
     def node(self, draw: random.Random, c: int) -> ENode:
         kind = draw.choice(("host", "device", "device", "device", "reshape"))
         count = 1 if kind == "reshape" else min(draw.randint(1, 2), c)
-        made = ENode("reshape" if kind == "reshape" else f"n{c}", tuple(draw.sample(range(c), count)), (), -1, frozenset())
+        given = ("o_reshape", ((4, 16),)) if kind == "reshape" else (f"n{c}", ())
+        made = ENode(given[0], tuple(draw.sample(range(c), count)), given[1], -1, frozenset())
         self.costs[id(made)] = 0 if kind == "reshape" else draw.randint(5, 40)
         if kind == "device":
             self.place(draw, made)
@@ -74,10 +75,10 @@ class Instance:
         """What a program costs when these operands are found on their devices; a reshaped tensor is the one it came from."""
         origin: dict[int, int] = {}
         for c in sorted(chosen):
-            origin[c] = origin[chosen[c].children[0]] if chosen[c].op == "reshape" else c
+            origin[c] = origin[chosen[c].children[0]] if chosen[c].op == "o_reshape" else c
         on_device, on_host = set[tuple[int, Key]](), {origin[self.root]}
         for c, n in chosen.items():
-            for k, d in enumerate(n.children if n.op != "reshape" else ()):
+            for k, d in enumerate(n.children if n.op != "o_reshape" else ()):
                 if (c, k) in held:
                     on_device.add((origin[d], self.placed[id(n)].operands[k]))
                 else:
