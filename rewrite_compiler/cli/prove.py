@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UsageError, did_you_mean
 from .common import accelerators, emit_json, options, parser, whole_number
-from .output import is_live, say
+from .output import fold, is_live, show_raw
 
 JOBS = 2
 
@@ -19,7 +19,7 @@ def run(arguments: Sequence[str]) -> int:
     made = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
     made.add_argument("files", nargs="*", type=Path, metavar="RULES.py", help="judge the rules of these files instead of the shipped ones")
     made.add_argument("--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model")
-    made.add_argument("--only", default="", metavar="RULE,…", help="judge only these rules")
+    made.add_argument("--only", default="", metavar="NAME,…", help="judge only these rules and mappings (TARGET.NAME)")
     made.add_argument(
         "--instances",
         type=whole_number(1),
@@ -38,30 +38,32 @@ def run(arguments: Sequence[str]) -> int:
     from ..rewrite.ruleset import rules_at, shipped_rules
     from ..target import find_target, target_names
 
-    names = accelerators(given) or ([] if given.only or given.files else target_names())
     wanted = [n for n in given.only.split(",") if n]
     judged = [r for f in given.files for r in rules_at(f)] if given.files else shipped_rules()
     known = {r.name: r for r in judged}
-    for n in wanted:
-        if n not in known:
-            raise UsageError("F203", f'there is no rule called "{n}"', help=did_you_mean(n, known) or "`flexmatch list` shows the names")
-    rules = [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted]
-    count = ALL if given.all else given.instances or None
-    kept = Cache(None) if given.no_cache else court_cache()
+    owners = [n for n in target_names() if any(w.partition(".")[0] == n for w in wanted)]
+    names = accelerators(given) or owners or ([] if given.only or given.files else target_names())
     targets = {n: find_target(n) for n in names}
+    mappings = {m.name for t in targets.values() for m in t.mappings.values()}
+    for n in wanted:
+        if n not in known and n not in mappings:
+            remedy = did_you_mean(n, {*known, *mappings}) or "`flexmatch list` shows the names"
+            raise UsageError("F203", f'there is no rule called "{n}"', help=remedy)
+    kept = Cache(None) if given.no_cache else court_cache()
     verdicts = prove(
-        rules,
+        [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted],
         [*targets.values()],
         _progress if is_live(given) else lambda _: None,
-        instances=count,
+        instances=ALL if given.all else given.instances or None,
         jobs=given.jobs,
         kept=kept,
         specs={t.name: n for n, t in targets.items()},
+        only={*wanted} & mappings if wanted else None,
     )
     document = to_json(verdicts)
     emit_json(document, given.json)
     cached = [f"{kept.hits} verdicts from the cache; --no-cache judges again"] if kept.hits and is_live(given) else []
-    say(given, [*lines(document, verbose=given.verbose), *cached])
+    show_raw(given, "\n".join([*lines(document, verbose=given.verbose), *cached]))
     return 0 if verdicts.is_good else 1
 
 
@@ -70,25 +72,41 @@ def _progress(name: str) -> None:
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
-    """Return the verdicts for people: totals, then everything that is not proved."""
+    """Return the verdicts for people: totals, then a line for each rule, mapping and model."""
     found = []
     for kind in ("rules", "mappings"):
         proofs = document[kind]
         proved = sum(p["verdict"] == "proved" for p in proofs)
         found.append(f"{kind:<10}{proved} of {len(proofs)} proved")
+        width = max((len(p["name"]) for p in proofs), default=0)
         for p in proofs:
-            if verbose or p["verdict"] != "proved":
-                found.append(f"  {p['at']}: {p['name']}: {p['verdict']} · {p['strength']} · {p['evidence']}")
-                found += [f"    {line}" for line in (_figures(p),) if line]
-                if p["counterexample"]:
-                    found.append(f"    {p['counterexample']}")
-                if p["suggestion"]:
-                    found.append(f"    proved under the guard {p['suggestion']}")
+            found += [_line(p, width), *_details(p, verbose=verbose)]
     for c in document["ilas"]:
         disjoint = "decodes disjoint" if c["decodes_disjoint"] else "decodes overlap"
         found.append(f"{c['name']:<10}{c['instructions']} instructions, {disjoint}, {len(c['holes'])} ranges of commands without effect")
         found += [f"  {p}" for p in c["problems"]]
     return found
+
+
+def _line(p: Mapping[str, Any], width: int) -> str:
+    """Return name, verdict, strength, evidence and time of a proof as one line."""
+    strength = p["strength"].partition(":")[0] if p["verdict"] == "proved" else "–"
+    evidence = p["evidence"].removeprefix("both sides are the ").removeprefix("both sides have the ") if p["verdict"] == "proved" else "–"
+    return f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  {evidence}  {p['seconds']:.2f} s"
+
+
+def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:
+    """Return what else there is to say of a proof: of one that failed why, of others when asked."""
+    found = []
+    if verbose or p["verdict"] != "proved":
+        found.append(f"    {p['at']}: {p['name']}: {p['verdict']} · {p['strength']} · {p['evidence']}")
+    if verbose and (figures := _figures(p)):
+        found.append(figures)
+    if p["counterexample"]:
+        found.append(p["counterexample"])
+    if p["suggestion"]:
+        found.append(f"proved under the guard {p['suggestion']}")
+    return [fold(f"    {line.strip()}") for line in found]
 
 
 def _figures(p: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,18 +41,19 @@ def prove(
     jobs: int = 1,
     kept: Cache | None = None,
     specs: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
 ) -> Verdicts:
     """Judge rules, the mappings of targets, and the models they are built on.
 
-    Rules are judged at every shape with extents up to 2, or on so many drawn `instances`; the strength says which. With
+    Rules are judged at every shape with extents up to 3 or 2, or on so many drawn `instances`; the strength says which. With
     `jobs` above 1 so many processes judge; they find a target by its name, or by its text in `specs`. Verdicts are taken
-    from a cache only when one is given.
+    from a cache only when one is given. With `only`, mappings of these names are judged and no models.
     """
     names = {t.name: (specs or {}).get(t.name, t.name) for t in targets}
     groups = [
-        [c for t in targets for c in target_cases(t, names[t.name])],  # first: they take longest
+        [c for t in targets for c in target_cases(t, names[t.name]) if only is None or c.name in only],  # first: they take longest
         [rule_case(r, instances) for r in rules],
-        [model_case(t, names[t.name]) for t in targets],
+        [model_case(t, names[t.name]) for t in targets if only is None],
     ]
     found = iter(judged([c for group in groups for c in group], kept or Cache(None), progress, jobs))
     mappings, of_rules, models = ([next(found) for _ in group] for group in groups)

@@ -19,13 +19,17 @@ from .shapes import Component, Instance, Operands, Search, TooMany, drawn, opera
 RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
 TRIED = 60_000  # candidates tried for all instances, before sets are drawn for each combination of shapes
 ALL = 1 << 30  # as a count of instances: every one, however long the search
-EVERY = 15_000  # instances beyond which sets are drawn
+EVERY = 5_000  # instances beyond which sets are drawn
+WIDE = 3  # extents of which all shapes are judged where that makes no more instances than EVERY; else those up to 2, and drawn ones
+TRIED_WIDE = 25_000  # candidates tried to see whether it does
+QUIET = 40  # draws in a row without a new pair of values after which a set with wide extents is complete
 COMBINATIONS = 5_000  # combinations of operand shapes that are covered
 EACH = 32  # instances of one combination that are all judged
 DRAWN = 16  # instances drawn for one combination before what they lack is searched for
 TRIED_FOR_A_PAIR = 4_000
 FIRST = 40  # instances drawn before a covering set is searched for: a false rule mostly shows there
 EMPTY = 20  # instances drawn with extents 0 and 1
+DRAWN_WORDS = "drawn with seed 0"
 Pair = frozenset[tuple[Component, Any]]
 
 
@@ -38,6 +42,7 @@ class Instances:
     limit: int
     rank: int
     empty: tuple[Instance, ...] = ()  # some with an operand without elements: only their types can be judged
+    wide: tuple[Instance, ...] = ()  # of those chosen, some with larger extents than the bounds
 
     @property
     def by_shape(self) -> tuple[Instance, ...]:
@@ -45,22 +50,70 @@ class Instances:
         return tuple({operands_key(i.operands): i for i in self.chosen}.values())
 
     @property
+    def is_every_shape(self) -> bool:
+        """Tell whether every shape within the bounds has an instance."""
+        return not self.choice.endswith(DRAWN_WORDS)
+
+    @property
     def strength(self) -> str:
         """The bounds of the certificate in words."""
-        return self.choice.format(f"extents 1…{self.limit}, ranks 0…{self.rank}")
+        bounds = self.choice.format(f"extents 1…{self.limit}, ranks 0…{self.rank}")
+        return bounds + (f"; {len(self.wide)} with extents 1…{WIDE}, every two values of extents and attributes drawn" if self.wide else "")
 
 
 Look = Callable[[Instances], None]
 
 
-def instances_of(rule: Rule, limit: int = 2, count: int | None = None, look: Look = lambda _: None) -> Instances:
-    """Return the instances of a rule: at every shape, or at most `count` of all; `look` sees some before many are searched for."""
+def instances_of(rule: Rule, limit: int | None = None, count: int | None = None, look: Look = lambda _: None) -> Instances:
+    """Return the instances of a rule: at every shape, or at most `count` of all; `look` sees some before many are searched for.
+
+    Without a limit they are all with extents up to 3 where these are few, else those up to 2 and some that are drawn.
+    """
     for rank in RANKS:
-        found = _within(rule, limit, rank, count, look)
+        found = _unlimited(rule, rank, count, look) if limit is None else _within(rule, limit, rank, count, look)
         if found.chosen:
             break
     empty = [i for i in drawn(rule, range(2), found.rank, EMPTY, draws=2) if any(0 in shape for shape in i.operands.values())]
     return replace(found, empty=tuple(_by_size(empty)))
+
+
+def _unlimited(rule: Rule, rank: int, count: int | None, look: Look) -> Instances:
+    if count is None:
+        every = _every(rule, WIDE, rank, TRIED_WIDE)
+        if every is not None and len(every) <= EVERY:
+            return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
+    found = _within(rule, WIDE - 1, rank, count, look)
+    if count is not None or not found.chosen:
+        return found
+    wide = _wide(rule, rank)
+    return replace(found, chosen=tuple(_by_size([*found.chosen, *wide])), wide=tuple(wide))
+
+
+def _wide(rule: Rule, rank: int) -> list[Instance]:
+    """Return drawn instances with extents up to 3, each with two values of extents or attributes that no other has together."""
+    source, covered, quiet = random.Random(0), set[Pair](), 0
+    kept: list[Instance] = []
+    while quiet < QUIET:
+        search = Search(rule, range(1, WIDE + 1), rank, lambda c: source.sample(c, len(c)), TRIED_FOR_A_PAIR)
+        instance = None
+        with suppress(TooMany):
+            instance = next(search.instances(), None)
+        new = set() if instance is None else _pairs(search, instance) - covered
+        quiet = 0 if new else quiet + 1
+        covered |= new
+        kept += [instance] if new and instance is not None and max(map(_widest, instance.operands.values()), default=0) == WIDE else []
+    return kept
+
+
+def _widest(shape: Sequence[int]) -> int:
+    return max(shape, default=0)
+
+
+def _pairs(search: Search, instance: Instance) -> set[Pair]:
+    """Return every two values of an instance: extents by operand, rank and axis, attributes by component."""
+    parts: list[tuple[Component, Any]] = [((f"{n} {len(s)}", a), e) for n, s in instance.operands.items() for a, e in enumerate(s)]
+    parts += [part for key, value in instance.values.items() for part in search.parts(key, value)]
+    return {frozenset(p) for p in itertools.combinations(parts, 2)} | {frozenset((p,)) for p in parts}
 
 
 def _within(rule: Rule, limit: int, rank: int, count: int | None, look: Look) -> Instances:
@@ -73,13 +126,13 @@ def _within(rule: Rule, limit: int, rank: int, count: int | None, look: Look) ->
         return made(every, f"all {len(every)} instances with {{}}")
     if count is None:
         first = drawn(rule, range(1, limit + 1), rank, FIRST, draws=2)
-        look(made(first, f"{len(first)} instances with {{}}, drawn with seed 0"))
+        look(made(first, f"{len(first)} instances with {{}}, {DRAWN_WORDS}"))
         covering = _covering(rule, limit, rank)
         if covering is not None:
             return made(*covering)
     some = random.Random(0).sample(every, wanted) if every else drawn(rule, range(1, limit + 1), rank, count or COMBINATIONS)
     known = f"{len(every)}" if every else f"more than {len(some)}"
-    return made(some, f"{len(some)} of {known} instances with {{}}, drawn with seed 0")
+    return made(some, f"{len(some)} of {known} instances with {{}}, {DRAWN_WORDS}")
 
 
 def _every(rule: Rule, limit: int, rank: int, budget: int) -> list[Instance] | None:

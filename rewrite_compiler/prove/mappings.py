@@ -26,7 +26,8 @@ from ..lang.smt import Symbolic, symbols, within
 from ..lang.smt_shared import prove_equal_sharing
 from ..lang.smt_single import restored
 from ..ops.op import ShapeError
-from ..ops.static import holds
+from ..ops.static import HasType, holds
+from ..rewrite.rule import name_of
 from ..rewrite.text import condition_text
 from ..rewrite.userfile import user_line
 from ..target import Mapping, Target, simulated_device
@@ -78,7 +79,7 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return proof(UNPROVED, "", f"z3 separates driver and numerics at {_shown(sizes)}, but no codes were found that do", code="R103")
     if verdict.outcome != "proved":
         return proof(UNPROVED, "", f"the solver gave up at {_shown(sizes)}: {verdict.reason}", code="R103")
-    strength = f"symbolic at {_shown(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
+    strength = f"symbolic at 1 size: {_shown(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
     return proof(PROVED, strength, f"sizes {'; '.join(map(_shown, tried))}")
 
 
@@ -109,7 +110,8 @@ def _refused(m: Mapping, sizes: MappingOf[str, Any]) -> str:
     attributes = _attributes(m, sizes)
     shapes = _shapes(m, sizes)
     values = {key if isinstance(key := m.rule.variables[name], Expr) else name: value for name, value in attributes.items()}
-    binding = binding_of(Instance({id(v): shapes[v.name] for v in m.operands}, values, shapes))
+    dtypes = {name_of(c.tensor): c.dtypes[0] for c in m.rule.where if isinstance(c, HasType)}
+    binding = binding_of(Instance({id(v): shapes[v.name] for v in m.operands}, values, shapes, dtypes))
     try:
         for t in (left for left, _ in m.rule.pairs):
             binding.shape(t)

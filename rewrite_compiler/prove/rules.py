@@ -17,6 +17,7 @@ from ..ops.op import ShapeError
 from ..rewrite.rule import Rule
 from . import nodes
 from .elements import Unreadable
+from .general import proved_for_all_shapes
 from .grades import broken_grade
 from .instances import Instances, instances_of
 from .measure import measured
@@ -65,14 +66,17 @@ class _Failed(Exception):
         self.proof = proof
 
 
-def prove_rules(rules: Iterable[Rule], limit: int = 2, timeout: float = 5.0, count: int | None = None) -> Iterator[Proof]:
+def prove_rules(rules: Iterable[Rule], limit: int | None = None, timeout: float = 5.0, count: int | None = None) -> Iterator[Proof]:
     """Yield the proof of each rule, in the order given."""
     for r in rules:
         yield prove_rule(r, limit, timeout, count)
 
 
-def prove_rule(rule: Rule, limit: int = 2, timeout: float = 5.0, count: int | None = None) -> Proof:
-    """Judge one rule at every shape with extents up to `limit`, or at `count` drawn instances; `timeout` bounds a question to z3."""
+def prove_rule(rule: Rule, limit: int | None = None, timeout: float = 5.0, count: int | None = None) -> Proof:
+    """Judge one rule at every shape with extents up to `limit` (default 3 or 2, see `instances_of`), or at `count` drawn instances.
+
+    `timeout` bounds a question to z3, in seconds of an idle processor.
+    """
     start = time.perf_counter()
     try:
         proof = _judged(rule, limit, timeout, count)
@@ -90,14 +94,14 @@ def with_suggestion(proof: Proof, rule: Rule) -> Proof:
     return replace(proof, suggestion=suggested_guard(rule, prove_rule))
 
 
-def _judged(rule: Rule, limit: int, timeout: float, count: int | None) -> Proof:
+def _judged(rule: Rule, limit: int | None, timeout: float, count: int | None) -> Proof:
     def look(some: Instances) -> None:
         _checked(rule, some, timeout, _failure(rule, some))
 
     found = instances_of(rule, limit, count, look)
     fail = _failure(rule, found)
     if not found.chosen:
-        raise fail(UNPROVED, "R103", f"no operands with extents 1…{limit} satisfy its left side and guard")
+        raise fail(UNPROVED, "R103", f"no operands with extents 1…{found.limit} satisfy its left side and guard")
     evidence = _checked(rule, found, timeout, fail)
     _check_marks(rule, found, evidence, fail)
     broken = broken_grade(rule, found.chosen, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
@@ -106,7 +110,16 @@ def _judged(rule: Rule, limit: int, timeout: float, count: int | None) -> Proof:
     figures, excess = measured(rule, found.chosen)
     if excess is not None:
         raise fail(REFUTED, "R102", excess.sentence, excess.example)
-    return Proof(rule.name, rule.place, PROVED, found.strength, evidence.sentence, rule.grade, measured=tuple(figures))
+    strength = _strength(rule, found, sampled=count is not None)
+    return Proof(rule.name, rule.place, PROVED, strength, evidence.sentence, rule.grade, measured=tuple(figures))
+
+
+def _strength(rule: Rule, found: Instances, *, sampled: bool) -> str:
+    """Return what a proof holds for in words: `all shapes`, `all shapes up to n` or `tested`, then the instances."""
+    general = "" if sampled else proved_for_all_shapes(rule)
+    if general:
+        return f"all shapes: {general}; {found.strength}"
+    return f"{f'all shapes up to {found.limit}' if found.is_every_shape else 'tested'}: {found.strength}"
 
 
 def _checked(rule: Rule, found: Instances, timeout: float, fail: Any) -> _Evidence:

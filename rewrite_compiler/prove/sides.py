@@ -31,7 +31,7 @@ def right_shape(t: Tensor, instance: Instance) -> Shape:
 class _Shapes:
     def __init__(self, instance: Instance) -> None:
         self.known = dict(instance.shapes)
-        self.binding = Binding(lambda t: self.of(t), instance.values, is_constant=lambda _: True)
+        self.binding = Binding(lambda t: self.of(t), instance.values, instance.binding().dtype, lambda _: True)
 
     def of(self, t: Tensor) -> Shape:
         """Return the shape of a pattern, left or right."""

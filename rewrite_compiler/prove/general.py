@@ -1,0 +1,382 @@
+"""Proofs at all shapes: both sides typed and equal where every extent and amount is a symbol, for each rank and permutation.
+
+Ranks, permutations, axes and flags are tried one by one; which of two extents that broadcast is 1 is a case of its own. A
+left side assumes its shape rules and its guard, a right side has to prove its own. What is not proved here is no verdict:
+the instances judge every rule all the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from ..lang.expr import Expr
+from ..ops.static import (
+    ELEMENTS,
+    Condition,
+    Element,
+    Ints,
+    Inverse,
+    Joined,
+    Listed,
+    Named,
+    Part,
+    Permuted,
+    Replaced,
+    Same,
+    ShapeOf,
+    Truth,
+)
+from ..ops.term import Apply, Variable
+from ..ops.term import Tensor as Pattern
+from ..rewrite.rule import Float, Rule, Str
+from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, key_of, long_division, product
+from .readers import Tensor, Typing, read, variable
+from .reals import NotProved, Real, Reals, Unmet, integer_atoms
+from .shapes import free_attribute
+
+RANK = 4  # the largest rank of an operand
+BRANCHES = 6_000  # of ranks, permutations and cases
+SPLITS = 6  # digits of one index of the result
+
+
+@dataclass
+class _Choices:
+    """Walks through all sequences of choices, the last one counting up."""
+
+    script: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    at: int = 0
+
+    def choose(self, options: Sequence[Any]) -> Any:
+        """Return the option that this walk takes; Unmet where there is none."""
+        if not options:
+            raise Unmet
+        if self.at == len(self.script):
+            self.script.append(0)
+            self.counts.append(len(options))
+        self.at += 1
+        return options[self.script[self.at - 1]]
+
+    def advance(self) -> bool:
+        """Go on to the next sequence; tell whether there is one."""
+        del self.script[self.at :], self.counts[self.at :]
+        self.at = 0
+        while self.script and self.script[-1] + 1 == self.counts[-1]:
+            self.script.pop()
+            self.counts.pop()
+        if not self.script:
+            return False
+        self.script[-1] += 1
+        return True
+
+
+class _Assuming(Typing):
+    """The shape rules of left sides: what they require is assumed."""
+
+    def __init__(self, reals: Reals, choices: _Choices) -> None:
+        super().__init__(reals)
+        self.choices = choices
+
+    def same(self, a: Poly, b: Poly) -> None:
+        """Assume that two extents are equal."""
+        self.facts.unify(a, b)
+
+    def least(self, p: Poly) -> None:
+        """Assume that a polynomial is not negative."""
+        self.facts.assume(p)
+
+    def joined(self, a: Poly, b: Poly) -> Poly:
+        """Return the extent that two broadcast to: a case where they are equal, and one for either being 1."""
+        a, b = self.facts.norm(a), self.facts.norm(b)
+        if a == b or 1 in (a.number, b.number):
+            return b if a.number == 1 else a
+        case = self.choices.choose(("equal", "first", "second"))
+        self.facts.unify(a, b if case == "equal" else as_poly(1)) if case != "second" else self.facts.unify(b, as_poly(1))
+        return b if case == "first" else a
+
+
+def proved_for_all_shapes(rule: Rule) -> str:
+    """Return for which ranks a rule is proved at all shapes in words, nothing where it is not."""
+    choices, work, found = _Choices(), WORK, 0
+    for _ in range(BRANCHES):
+        branch = _Branch(rule, choices, work)
+        try:
+            found += branch.holds()
+        except (NotProved, TooMuchWork, RecursionError, IndexError, ZeroDivisionError):
+            return ""
+        work = branch.facts.work
+        if not choices.advance():
+            return f"every extent from 1 on, ranks 0…{RANK}, {found} forms" if found else ""
+    return ""
+
+
+class _Branch:
+    """One sequence of choices: types the left sides, assumes the guard, compares."""
+
+    def __init__(self, rule: Rule, choices: _Choices, work: int) -> None:
+        self.rule = rule
+        self.choices = choices
+        self.facts = Facts(work=work)
+        self.reals = Reals(self.facts)
+        self.tensors: dict[Any, Tensor] = {}
+        self.values: dict[Any, Any] = {}
+
+    def holds(self) -> bool:
+        """Tell whether there are instances; NotProved where the sides are not proved to be equal at them."""
+        left = _Assuming(self.reals, self.choices)
+        try:
+            pairs = [(self.tensor(a, left), b) for a, b in self.rule.pairs]
+            for c in self.rule.where:
+                self.assume(c)
+        except (Unmet, Contradiction):
+            return False
+        right = Typing(self.reals)
+        for a, b in pairs:
+            self.compare(a, self.tensor(b, right))
+        return True
+
+    def compare(self, a: Tensor, b: Tensor) -> None:
+        """Prove that two tensors have one shape and the same elements."""
+        if len(a.shape) != len(b.shape) or not all(self.facts.equal(n, m) for n, m in zip(a.shape, b.shape, strict=True)):
+            raise NotProved
+        shape = [self.facts.norm(n) for n in a.shape]
+        index = [[(n, as_poly(1))] for n in shape]  # of each axis: digits, each with its extent and weight
+        for _ in range(SPLITS):
+            digits = [[self.facts.index(("i", k, d, n.terms), n) for d, (n, _) in enumerate(axis)] for k, axis in enumerate(index)]
+            at = [_joined(i, axis) for i, axis in zip(digits, index, strict=True)]
+            x, y = a.at(at), b.at(at)
+            if self.reals.equal(x, y):
+                return
+            if not self._split(index, digits, (x, y)):
+                raise NotProved
+        raise NotProved
+
+    def _split(self, index: list[list[tuple[Poly, Poly]]], digits: Sequence[Sequence[Poly]], found: Sequence[Real]) -> bool:
+        """Take a digit apart that is divided by a factor of its extent."""
+        divisions = [key for x in found for a in integer_atoms(x.frozen) if (key := key_of(a))[0] == "div"]
+        for k, axis in enumerate(index):
+            for d, (n, weight) in enumerate(axis):
+                for _, p, by in divisions:
+                    quotient, rest = long_division(n, by)
+                    if p == digits[k][d] and rest == ZERO and quotient.number != 1:
+                        axis[d : d + 1] = [(quotient, weight * by), (by, weight)]
+                        return True
+        return False
+
+    # -- patterns
+
+    def tensor(self, t: Pattern, typing: Typing) -> Tensor:
+        """Return a pattern as a tensor of unknown shape."""
+        if isinstance(t, Variable):
+            if t not in self.tensors:
+                rank = self.choices.choose(range(RANK + 1))
+                self.tensors[t] = variable(self.reals, t.name, [self.facts.extent((t.name, axis)) for axis in range(rank)])
+            return self.tensors[t]
+        if not isinstance(t, Apply) or t.op.outputs != 1:
+            raise NotProved
+        if id(t) not in self.tensors:
+            operands = [self.tensor(x, typing) for x in t.operands]
+            attributes = {name: self.attribute(t, name, value, operands) for name, value in t.attributes.items()}
+            self.tensors[id(t)] = read(t.op, typing, operands, attributes)
+        return self.tensors[id(t)]
+
+    def attribute(self, t: Apply, name: str, value: Any, operands: Sequence[Tensor]) -> Any:
+        """Return the value of an attribute: a number, a symbol, or a list of these."""
+        key = free_attribute(value)
+        if key is not None:
+            if key not in self.values:
+                self.values[key] = self.free(t.op.name, name, key, value, operands)
+            return self.values[key]
+        if isinstance(value, Ints):
+            return self.list(value)
+        if isinstance(value, Expr):
+            return self.value(value)
+        if isinstance(value, float):
+            return Fraction(value) if math.isfinite(value) else str(value)
+        return as_poly(value) if isinstance(value, int) else value
+
+    def free(self, op: str, name: str, key: Any, value: Any, operands: Sequence[Tensor]) -> Any:
+        """Return a choice or a symbol for an attribute that a pattern binds."""
+        if isinstance(value, Float | Str):
+            return str(value.name)
+        shape = operands[0].shape if operands else ()
+        label = key if isinstance(key, str) else str(key.data)
+        made = FREE.get(name)
+        if made is None:
+            raise NotProved
+        return made(self, (label, op, name), len(shape))
+
+    # -- static values
+
+    def list(self, x: Ints) -> list[Poly]:
+        """Return a static list under what is assumed."""
+        if isinstance(x, Named):
+            found: list[Poly] = self.values[x.name]
+            return found
+        if isinstance(x, ShapeOf):
+            return list(self.tensor(x.tensor, Typing(self.reals)).shape)
+        if isinstance(x, Listed):
+            return [self.value(e) for e in x.elements]
+        if isinstance(x, Part):
+            return self.list(x.base)[x.start : x.stop]
+        if isinstance(x, Joined):
+            return [n for part in x.parts for n in self.list(part)]
+        if isinstance(x, Replaced):
+            base = [*self.list(x.base)]
+            base[self.place(x.index)] = self.value(x.element)
+            return base
+        if isinstance(x, Permuted):
+            base = self.list(x.base)
+            return [base[self.known(p)] for p in self.list(x.perm)]
+        if isinstance(x, Inverse):
+            perm = [self.known(p) for p in self.list(x.perm)]
+            return [as_poly(perm.index(n)) for n in range(len(perm))]
+        raise NotProved
+
+    def known(self, p: Poly) -> int:
+        """Return a number that must be known."""
+        n = self.facts.norm(p).number
+        if n is None:
+            raise NotProved
+        return n
+
+    def place(self, e: Expr) -> int:
+        """Return the value of a term that must be known."""
+        return self.known(self.value(e))
+
+    def value(self, e: Expr) -> Poly:
+        """Return an integer term under what is assumed; NotProved where it is no polynomial."""
+        if e.op == "const":
+            return as_poly(int(e.data))
+        if e.op == "var":
+            known = ELEMENTS.get(e)
+            found: Poly = self.values[e] if known is None else self.element(known)
+            return found
+        if e.op in POLYNOMIAL:
+            return POLYNOMIAL[e.op](*(self.value(a) for a in e.args))
+        if e.op in ("div", "mod"):
+            p, n = (self.value(a) for a in e.args)
+            if not self.facts.nonnegative(n - 1):
+                raise NotProved
+            quotient = self.facts.divided(p, n)
+            return quotient if e.op == "div" else p - n * quotient
+        raise NotProved
+
+    def element(self, known: Element) -> Poly:
+        """Return an element, the length or the product of a static list."""
+        values = self.list(known.base)
+        if known.measure:
+            return as_poly(len(values)) if known.measure == "length" else product(values)
+        return values[self.place(known.index) if known.index is not None else 0]
+
+    # -- guards
+
+    def assume(self, c: Condition) -> None:
+        """Assume a condition of the guard; one that says nothing of integers is left out, which proves more."""
+        try:
+            if isinstance(c, Same):
+                a, b = self.list(c.left), self.list(c.right)
+                if len(a) != len(b):
+                    raise Contradiction
+                for p, q in zip(a, b, strict=True):
+                    self.facts.unify(p, q)
+            elif isinstance(c, Truth):
+                self.truth(c.term)
+        except NotProved as left_out:
+            if isinstance(left_out, Unmet):
+                raise
+        except IndexError:
+            raise Contradiction from None
+
+    def truth(self, e: Expr) -> None:
+        """Assume that a term is not 0."""
+        if e.op == "bitand":
+            for a in e.args:
+                self.truth(a)
+            return
+        if e.op == "not" and e.args[0].op in OPPOSITE:
+            self.compared(OPPOSITE[e.args[0].op], [self.value(a) for a in e.args[0].args])
+        elif e.op in OPPOSITE:
+            self.compared(e.op, [self.value(a) for a in e.args])
+        elif e.op == "const" and not e.data:
+            raise Contradiction
+
+    def compared(self, op: str, sides: Sequence[Poly]) -> None:
+        """Assume a comparison."""
+        a, b = sides
+        if op == "eq":
+            self.facts.unify(a, b)
+        elif op == "ne" and self.facts.equal(a, b):
+            raise Contradiction
+        elif op in BOUNDS:
+            self.facts.assume(BOUNDS[op](a, b))
+
+
+def _joined(digits: Sequence[Poly], axis: Sequence[tuple[Poly, Poly]]) -> Poly:
+    found = ZERO
+    for i, (_, weight) in zip(digits, axis, strict=True):
+        found = found + i * weight
+    return found
+
+
+OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt"}
+BOUNDS: dict[str, Callable[[Poly, Poly], Poly]] = {
+    "le": lambda a, b: b - a,
+    "lt": lambda a, b: b - a - 1,
+    "ge": lambda a, b: a - b,
+    "gt": lambda a, b: a - b - 1,
+}
+POLYNOMIAL: dict[str, Callable[..., Poly]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "neg": lambda a: a.times(-1),
+}
+
+
+def _extents(count: Callable[[int], int]) -> Callable[[_Branch, Any, int], list[Poly]]:
+    return lambda b, key, rank: [b.facts.extent((*key, n)) for n in range(max(count(rank), 0))]
+
+
+def _pads(b: _Branch, key: Any, rank: int) -> list[Poly]:
+    axes = rank if key[1] == "pad" else max(rank - 2, 0)
+    return [b.facts.amount((*key, n)) for n in range(2 * axes)]
+
+
+def _target(b: _Branch, key: Any, rank: int) -> list[Poly]:
+    return [b.facts.extent((*key, n)) for n in range(b.choices.choose(range(RANK + 1)))]
+
+
+def _permutation(b: _Branch, key: Any, rank: int) -> list[Poly]:
+    return [as_poly(n) for n in b.choices.choose(list(itertools.permutations(range(rank))))]
+
+
+def _subset(b: _Branch, key: Any, rank: int) -> list[Poly]:
+    options = [c for n in range(1, rank + 1) for c in itertools.combinations(range(rank), n)]
+    return [as_poly(n) for n in b.choices.choose(options)]
+
+
+def _flag(b: _Branch, key: Any, rank: int) -> Poly:
+    return as_poly(b.choices.choose((0, 1)))
+
+
+FREE: dict[str, Callable[[_Branch, Any, int], Any]] = {
+    "perm": _permutation,
+    "axis": lambda b, key, rank: as_poly(b.choices.choose(range(rank))),
+    "axes": _subset,
+    "shape": _target,
+    "strides": _extents(lambda rank: rank - 2),
+    "dilations": _extents(lambda rank: rank - 2),
+    "kernel": _extents(lambda rank: rank - 2),
+    "pads": _pads,
+    "group": lambda b, key, rank: b.facts.extent(key),
+    "start": lambda b, key, rank: b.facts.amount(key),
+    "stop": lambda b, key, rank: b.facts.amount(key),
+    "step": lambda b, key, rank: b.facts.extent(key),
+    "keepdims": _flag,
+}

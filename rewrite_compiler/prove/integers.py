@@ -1,0 +1,365 @@
+"""Integers that are not known: polynomials in extents, attributes and indices, with what is assumed of them.
+
+Extents are at least 1. A place in row-major order is a polynomial; taking it apart into digits is a division whose
+remainder is proved to be smaller than the divisor, so a reshape is a regrouping of digits. What is not proved stays an
+atom `div`, and p mod n is p − n · (p div n): digits put together again give the place back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+Monomial = tuple[int, ...]  # numbers of atoms in order, repeated by degree
+DEPTH = 6  # how deep a bound is looked for
+WORK = 100_000  # bounds looked for, before a proof is given up
+_serial: dict[Any, int] = {}
+_keys: list[Any] = []
+
+
+def atom_number(key: Any) -> int:
+    """Return the number of an atom; equal keys have one number."""
+    found = _serial.get(key)
+    if found is None:
+        found = _serial[key] = len(_keys)
+        _keys.append(key)
+    return found
+
+
+def key_of(number: int) -> Any:
+    """Return the key of an atom."""
+    return _keys[number]
+
+
+@dataclass(frozen=True)
+class Poly:
+    """A polynomial with integer coefficients, its terms in order."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Poly | int) -> Poly:
+        found = dict(self.terms)
+        for m, c in as_poly(other).terms:
+            found[m] = found.get(m, 0) + c
+        return _made(found)
+
+    def __sub__(self, other: Poly | int) -> Poly:
+        return self + as_poly(other).times(-1)
+
+    def __mul__(self, other: Poly | int) -> Poly:
+        found: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            for n, d in as_poly(other).terms:
+                key = tuple(sorted(m + n))
+                found[key] = found.get(key, 0) + c * d
+        return _made(found)
+
+    def times(self, factor: int) -> Poly:
+        """Return the product with a number."""
+        return Poly(tuple((m, c * factor) for m, c in self.terms)) if factor else ZERO
+
+    @property
+    def number(self) -> int | None:
+        """The value of a constant, None of any other polynomial."""
+        if not self.terms:
+            return 0
+        return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
+
+    @property
+    def atoms(self) -> frozenset[int]:
+        """The atoms that occur."""
+        return frozenset(a for m, _ in self.terms for a in m)
+
+    def put(self, atom: int, value: Poly) -> Poly:
+        """Return the polynomial with a value for an atom."""
+        if atom not in self.atoms:
+            return self
+        found = ZERO
+        for m, c in self.terms:
+            rest = tuple(a for a in m if a != atom)
+            term = Poly(((rest, c),))
+            for _ in range(len(m) - len(rest)):
+                term = term * value
+            found = found + term
+        return found
+
+
+def _made(found: Mapping[Monomial, int]) -> Poly:
+    return Poly(tuple(sorted((m, c) for m, c in found.items() if c)))
+
+
+ZERO = Poly(())
+
+
+def as_poly(x: Poly | int) -> Poly:
+    """Return a number as a polynomial."""
+    return x if isinstance(x, Poly) else Poly((((), x),)) if x else ZERO
+
+
+@cache
+def atom(key: Any) -> Poly:
+    """Return an atom as a polynomial."""
+    return Poly((((atom_number(key),), 1),))
+
+
+def product(factors: Iterable[Poly | int]) -> Poly:
+    """Return the product of some polynomials."""
+    found = as_poly(1)
+    for x in factors:
+        found = found * x
+    return found
+
+
+def without(m: Monomial, part: Monomial) -> Monomial | None:
+    """Return a monomial divided by another, None where it does not divide."""
+    left = list(m)
+    for a in part:
+        if a not in left:
+            return None
+        left.remove(a)
+    return tuple(left)
+
+
+class TooMuchWork(Exception):
+    """More bounds were asked for than are tried."""
+
+
+class Contradiction(Exception):
+    """What is assumed cannot be: there is no instance."""
+
+
+@dataclass
+class Facts:
+    """What is assumed: values of atoms, equal monomials, polynomials that are not negative, bounds of atoms."""
+
+    values: dict[int, Poly] = field(default_factory=dict)
+    rewrites: list[tuple[Monomial, Monomial]] = field(default_factory=list)
+    known: list[Poly] = field(default_factory=list)
+    equations: list[Poly] = field(default_factory=list)  # polynomials that are 0 and gave no value yet
+    least: dict[int, int] = field(default_factory=dict)
+    most: dict[int, Poly] = field(default_factory=dict)
+    work: int = WORK
+
+    def extent(self, key: Any) -> Poly:
+        """Return an atom that is at least 1."""
+        self.least[atom_number(key)] = 1
+        return atom(key)
+
+    def amount(self, key: Any) -> Poly:
+        """Return an atom that is at least 0."""
+        self.least[atom_number(key)] = 0
+        return atom(key)
+
+    def index(self, key: Any, extent: Poly) -> Poly:
+        """Return an atom in 0 … extent − 1, which is 0 for an extent of 1."""
+        extent = self.norm(extent)
+        if extent.number == 1:
+            return ZERO
+        self.least[atom_number(key)] = 0
+        self.most[atom_number(key)] = extent - 1
+        return atom(key)
+
+    def norm(self, p: Poly) -> Poly:
+        """Return a polynomial in normal form under the equations."""
+        for _ in range(100):
+            before = p
+            for a in p.atoms & self.values.keys():
+                p = p.put(a, self.values[a])
+            for m, n in self.rewrites:
+                p = _made_sum((_rewritten(t, m, n), c) for t, c in p.terms)
+            if p == before:
+                return p
+        return p
+
+    def equal(self, p: Poly, q: Poly) -> bool:
+        """Tell whether two polynomials are equal under the equations."""
+        return self.norm(p - q) == ZERO
+
+    def unify(self, p: Poly, q: Poly) -> None:
+        """Assume that two polynomials are equal; Contradiction where they cannot be. What is not used costs nothing."""
+        gap = self._cancelled(self.norm(p - q))
+        if gap == ZERO:
+            return
+        if self.nonnegative(gap - 1) or self.nonnegative(gap.times(-1) - 1):
+            raise Contradiction
+        if self._vanishes(gap) or self._solve(gap):
+            return
+        if len(gap.terms) == 2 and gap.terms[0][1] == -gap.terms[1][1]:
+            self._equate(gap.terms[0][0], gap.terms[1][0])
+        else:
+            self.known += [gap, gap.times(-1)]
+            self.equations.append(gap)
+
+    def _cancelled(self, gap: Poly) -> Poly:
+        """Return a polynomial without the extents that are a factor of all its terms."""
+        for a in sorted(gap.atoms):
+            while self.least.get(a, 0) > 0 and all(a in m for m, _ in gap.terms):
+                gap = Poly(tuple(sorted((without(m, (a,)) or (), c) for m, c in gap.terms)))
+        return gap
+
+    def _vanishes(self, gap: Poly) -> bool:
+        """Assume that amounts whose sum is 0 are all 0."""
+        signs = {c > 0 for _, c in gap.terms}
+        amounts = all(len(m) == 1 and self.least.get(m[0]) == 0 and m[0] not in self.most for m, _ in gap.terms)
+        if len(signs) != 1 or not amounts:
+            return False
+        self.values.update((m[0], ZERO) for m, _ in gap.terms)
+        self._renew()
+        return True
+
+    def _solve(self, gap: Poly) -> bool:
+        for m, c in sorted(gap.terms, key=lambda t: (-self.least.get(t[0][0], 0) if t[0] else 0, t)):
+            if len(m) == 1 and abs(c) == 1 and not any(m[0] in n for n, _ in gap.terms if n != m) and m[0] not in self.most:
+                value = (gap - Poly(((m, c),))).times(-c)
+                self.values[m[0]] = value
+                self.assume(value - self.least.get(m[0], 0))
+                self._renew()
+                return True
+        return False
+
+    def _renew(self) -> None:
+        """Assume all equations of products again: other atoms stand for themselves now."""
+        before, self.rewrites = self.rewrites, []
+        gaps, self.equations = self.equations, []
+        for m, n in before:
+            self.unify(Poly(((m, 1),)), Poly(((n, 1),)))
+        for gap in gaps:
+            self.unify(gap, ZERO)
+
+    def _equate(self, m: Monomial, n: Monomial) -> None:
+        """Assume that two products of extents are equal: what they share is cancelled, the later atoms are replaced."""
+        shared = [a for a in m if a in n]
+        for a in list(shared):
+            left, right = without(m, (a,)), without(n, (a,))
+            if left is not None and right is not None and self.least.get(a, 0) > 0:
+                m, n = left, right
+        if not m or not n:  # factors of 1 are 1
+            ones = {a for a in (*m, *n) if self.least.get(a, 0) > 0}
+            self.values.update((a, as_poly(1)) for a in ones)
+            self._renew()
+        elif len(m) < 2 or len(n) < 2:
+            self.unify(Poly(((m, 1),)), Poly(((n, 1),)))
+        elif m != n:
+            self.rewrites.append((max(m, n), min(m, n)))
+
+    def assume(self, p: Poly) -> None:
+        """Assume that a polynomial is not negative; Contradiction where it is."""
+        p = self.norm(p)
+        if self.nonnegative(p.times(-1) - 1):
+            raise Contradiction
+        if not self.nonnegative(p):
+            self.known.append(p)
+
+    def nonnegative(self, p: Poly, depth: int = DEPTH) -> bool:
+        """Tell whether a polynomial is proved not to be negative."""
+        self.work -= 1
+        if self.work < 0:
+            raise TooMuchWork
+        p = self.norm(p)
+        if self._plainly(p):
+            return True
+        if not depth:
+            return False
+        for a in sorted(p.atoms & self.most.keys(), reverse=True):
+            slope, rest = self._slope(p, a)
+            if slope is not None and self.nonnegative(slope, depth - 1):
+                return self.nonnegative(rest, depth - 1)
+            if slope is not None and self.nonnegative(slope.times(-1), depth - 1):
+                return self.nonnegative(rest + slope * self.most[a], depth - 1)
+        return any(self._plainly(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
+
+    def _slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
+        """Return the factor of an atom that occurs once in each of its terms, and the terms without it."""
+        slope, rest = dict[Monomial, int](), dict[Monomial, int]()
+        for m, c in p.terms:
+            if m.count(a) > 1:
+                return None, p
+            if a in m:
+                slope[tuple(x for x in m if x != a)] = c
+            else:
+                rest[m] = c
+        return _made(slope), _made(rest)
+
+    def _plainly(self, p: Poly) -> bool:
+        """Tell whether no coefficient is negative when every atom is its least value and something more."""
+        for a in p.atoms:
+            if a not in self.least:
+                return False
+            if self.least[a]:
+                p = p.put(a, atom_more(a) + self.least[a])
+        return all(c >= 0 for _, c in p.terms)
+
+    def divided(self, p: Poly, n: Poly) -> Poly:
+        """Return p div n for n ≥ 1: exactly where the remainder is proved to be one, else with an atom for the rest."""
+        p, n = self.norm(p), self.norm(n)
+        if n.number == 1:
+            return p
+        quotient, rest = long_division(p, n)
+        if self.nonnegative(rest) and self.nonnegative(n - 1 - rest):
+            return quotient
+        made = atom(("div", rest, n))
+        number = atom_number(("div", rest, n))
+        if number not in self.least and self.nonnegative(rest):
+            self.least[number] = 0
+            self.known += [rest - n * made, n * made + n - 1 - rest]
+        return quotient + made
+
+    def digits(self, place: Poly, shape: Sequence[Poly]) -> list[Poly]:
+        """Return a row-major place as one index an axis."""
+        found, rest = [], self.norm(place)
+        for n in range(len(shape)):
+            weight = self.norm(product(shape[n + 1 :]))
+            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.divided(rest, weight) if n + 1 < len(shape) else rest
+            found.append(digit)
+            rest = self.norm(rest - digit * weight)
+        return found
+
+
+def place_of(index: Sequence[Poly], shape: Sequence[Poly]) -> Poly:
+    """Return the row-major place of an index."""
+    found = as_poly(0)
+    for i, n in zip(index, shape, strict=True):
+        found = found * n + i
+    return found
+
+
+@cache
+def atom_more(a: int) -> Poly:
+    """Return the atom that says how much another is above its least value."""
+    return atom(("more", a))
+
+
+def _rewritten(m: Monomial, old: Monomial, new: Monomial) -> Monomial:
+    while (rest := without(m, old)) is not None:
+        m = tuple(sorted(rest + new))
+    return m
+
+
+def _made_sum(terms: Iterable[tuple[Monomial, int]]) -> Poly:
+    found: dict[Monomial, int] = {}
+    for m, c in terms:
+        found[m] = found.get(m, 0) + c
+    return _made(found)
+
+
+def long_division(p: Poly, n: Poly) -> tuple[Poly, Poly]:
+    """Return quotient and rest of a division by the leading term of n, which has the most atoms."""
+    lead, factor = max(n.terms, key=lambda t: (len(t[0]), t))
+    quotient, rest = ZERO, ZERO
+    for _ in range(200):
+        if p == ZERO:
+            break
+        m, c = max(p.terms, key=lambda t: (len(t[0]), t))
+        part = without(m, lead)
+        if part is None or c % factor:
+            whole = c // factor if part is not None else 0
+            rest = rest + Poly(((m, c - whole * factor),))
+            p = p - Poly(((m, c - whole * factor),))
+            if not whole:
+                continue
+            c = whole * factor
+        step = Poly(((part, c // factor),)) if part is not None else ZERO
+        quotient, p = quotient + step, p - step * n
+    return quotient, rest + p

@@ -1,0 +1,342 @@
+"""Real elements at places that are not known: normal forms with conditions on the place and sums of unknown length.
+
+An element is a sum of terms; a term is a number, conditions (integers that are not negative) and atoms: what is read from
+an operand at a place, applications of functions, sums and extrema over ranges. A sum is split where a condition cuts its
+range, and its index into digits where it is divided; its variables lose their names.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from .integers import ZERO, Facts, Poly, atom, atom_number, key_of, long_division, product
+
+Conditions = frozenset[Poly]
+Term = tuple[Conditions, tuple[int, ...]]  # conditions, and the numbers of its atoms in order
+MOST = 4_000  # terms
+SPLITS = 8  # nested cases of one comparison
+VARIABLES = 4  # of one sum, whose order is normalised
+
+
+class NotProved(Exception):
+    """An element has no normal form here: nothing is said."""
+
+
+class Unmet(NotProved):
+    """A shape rule is not satisfied: no instance of a left side, nothing said of a right side."""
+
+
+@dataclass(frozen=True)
+class Real:
+    """A sum of terms with rational coefficients."""
+
+    terms: Mapping[Term, Fraction]
+
+    @property
+    def frozen(self) -> frozenset[Any]:
+        """The value as a part of a key."""
+        return frozenset(self.terms.items())
+
+    @property
+    def number(self) -> Fraction | None:
+        """The value of a constant, None of anything else."""
+        if not self.terms:
+            return Fraction(0)
+        (first, *rest) = self.terms.items()
+        return first[1] if not rest and first[0] == NOTHING else None
+
+
+NOTHING: Term = (frozenset(), ())
+NIL = Real({})
+Element = Callable[..., Real]
+
+
+def number(x: Fraction | int) -> Real:
+    """Return a number."""
+    return Real({NOTHING: Fraction(x)}) if x else NIL
+
+
+@dataclass
+class Reals:
+    """Builds and compares elements under what is assumed of integers."""
+
+    facts: Facts
+    fresh: Any = field(default_factory=itertools.count)
+
+    def atom(self, *key: Any) -> Real:
+        """Return an atom."""
+        return Real({(frozenset(), (atom_number(key),)): Fraction(1)})
+
+    def read(self, name: str, place: Poly) -> Real:
+        """Return an operand's element at a row-major place."""
+        return self.atom("read", name, self.facts.norm(place))
+
+    def add(self, *parts: Real) -> Real:
+        """Return a sum."""
+        return self._collected((t, c) for p in parts for t, c in p.terms.items())
+
+    def scaled(self, x: Real, factor: Fraction | int) -> Real:
+        """Return the product with a number."""
+        return Real({t: c * factor for t, c in x.terms.items()}) if factor else NIL
+
+    def multiply(self, a: Real, b: Real) -> Real:
+        """Return a product."""
+        pairs = itertools.product(a.terms.items(), b.terms.items())
+        return self._collected(((s[0] | t[0], tuple(sorted(s[1] + t[1]))), c * d) for (s, c), (t, d) in pairs)
+
+    def _collected(self, terms: Iterable[tuple[Term, Fraction]]) -> Real:
+        found: dict[Term, Fraction] = {}
+        for (conditions, atoms), c in terms:
+            kept = self.together(conditions)
+            if kept is not None:
+                found[kept, atoms] = found.get((kept, atoms), Fraction(0)) + c
+            if len(found) > MOST:
+                raise NotProved
+        return Real({t: c for t, c in found.items() if c})
+
+    def together(self, conditions: Conditions) -> Conditions | None:
+        """Return conditions without those that the others imply, None where they exclude each other."""
+        if not conditions:
+            return conditions
+        kept: list[Poly] = []
+        for p in sorted({self.facts.norm(p) for p in conditions}, key=lambda p: p.terms):
+            if self.facts.nonnegative(p):
+                continue
+            if self.facts.nonnegative(p.times(-1) - 1) or any(self.facts.nonnegative((p + q).times(-1) - 1) for q in kept):
+                return None
+            if not any(self.facts.nonnegative(p - q) for q in kept):
+                kept = [*(q for q in kept if not self.facts.nonnegative(q - p)), p]
+        return frozenset(kept)
+
+    def choose(self, conditions: Sequence[Poly], a: Real, b: Real) -> Real:
+        """Return a where no condition is negative, else b; the cases are disjoint."""
+        parts = [self._under(a, frozenset(conditions))]
+        for n, p in enumerate(conditions):
+            parts.append(self._under(b, frozenset((*conditions[:n], p.times(-1) - 1))))
+        return self.add(*parts)
+
+    def _under(self, x: Real, conditions: Conditions) -> Real:
+        return self._collected(((c | conditions, atoms), factor) for (c, atoms), factor in x.terms.items())
+
+    def assuming(self, x: Real, p: Poly) -> Real:
+        """Return an element as it is where a condition holds."""
+        found = []
+        for (conditions, atoms), c in x.terms.items():
+            if self.together(conditions | {p}) is not None:
+                found.append(((frozenset(q for q in conditions if not self.facts.nonnegative(q - p)), atoms), c))
+        return self._collected(found)
+
+    def apply(self, function: str, *operands: Real) -> Real:
+        """Return the application of a function, by cases where its operands have some."""
+        undecided = next((p for x in operands for conditions, _ in x.terms for p in sorted(conditions, key=lambda p: p.terms)), None)
+        if undecided is None:
+            return self._applied(function, operands)
+        opposite = undecided.times(-1) - 1
+        yes, no = (self.apply(function, *(self.assuming(x, p) for x in operands)) for p in (undecided, opposite))
+        return self.add(self._under(yes, frozenset((undecided,))), self._under(no, frozenset((opposite,))))
+
+    def _applied(self, function: str, operands: Sequence[Real]) -> Real:
+        if function == "rdiv" and operands[1].number:
+            return self.scaled(operands[0], 1 / Fraction(operands[1].number))
+        if function in ("max", "min"):
+            members = frozenset().union(*(self._members(function, x) for x in operands))
+            return operands[0] if len(members) == 1 else self.atom(function, members)
+        return self.atom("call", function, *(x.frozen for x in operands))
+
+    def _members(self, function: str, x: Real) -> frozenset[Any]:
+        """Return the operands of an extremum, those of another one inside it among them."""
+        if len(x.terms) == 1:
+            ((conditions, atoms), c) = next(iter(x.terms.items()))
+            if not conditions and c == 1 and len(atoms) == 1 and key_of(atoms[0])[0] == function:
+                members: frozenset[Any] = key_of(atoms[0])[1]
+                return members
+        return frozenset((x.frozen,))
+
+    # -- ranges
+
+    def total(self, extents: Sequence[Poly], element: Element) -> Real:
+        """Return the sum of element(i, …) over ranges of unknown length."""
+        extents = [self.facts.norm(e) for e in extents]
+        variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
+        body = element(*variables)
+        again = self._split(extents, variables, body, element)
+        if again is not None:
+            return self.add(*(self.total(e, f) for e, f in again))
+        return self.add(*(self._summed(extents, variables, t, c) for t, c in body.terms.items()))
+
+    def extremum(self, kind: str, extents: Sequence[Poly], element: Element) -> Real:
+        """Return the largest or smallest element(i, …) over ranges of unknown length."""
+        extents = [self.facts.norm(e) for e in extents]
+        variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
+        body = element(*variables)
+        split = self._digits(extents, variables, body, element)
+        if split is not None:
+            return self.extremum(kind, *split)
+        if any(conditions for conditions, _ in body.terms):
+            raise NotProved
+        if not any(v.atoms for v in variables):
+            return body
+        return self.atom(kind, "over", self._nameless(*_ranges(extents, variables), body.frozen))
+
+    def _split(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Real, element: Element) -> Any:
+        """Return ranges whose sums add up to a sum, None where there is nothing to split."""
+        for n, v in ((n, v) for n, v in enumerate(variables) if v.atoms):
+            for conditions, _ in body.terms:
+                for p in conditions:
+                    cut = self._cut(p, v, variables)
+                    if cut is not None and self.facts.nonnegative(cut) and self.facts.nonnegative(extents[n] - cut):
+                        first = [*extents[:n], cut, *extents[n + 1 :]]
+                        last = [*extents[:n], extents[n] - cut, *extents[n + 1 :]]
+                        return [(first, element), (last, _shifted(element, n, cut))]
+        digits = self._digits(extents, variables, body, element)
+        return None if digits is None else [digits]
+
+    def _cut(self, p: Poly, v: Poly, variables: Sequence[Poly]) -> Poly | None:
+        """Return where a condition on a variable begins or ends to hold, None where it is none of it alone."""
+        for sign in (1, -1):
+            rest = p - v.times(sign)
+            if not rest.atoms & {a for x in variables for a in x.atoms}:
+                return rest.times(-1) if sign == 1 else rest + 1
+        return None
+
+    def _digits(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Real, element: Element) -> Any:
+        """Return a range as two where its index is divided by a factor of its extent."""
+        inside = integer_atoms(body.frozen)
+        for n, v in enumerate(variables):
+            for a in sorted(inside):
+                key = key_of(a)
+                if key[0] == "div" and key[1] == v:
+                    quotient, rest = long_division(extents[n], key[2])
+                    if rest == ZERO:
+                        ranges = [*extents[:n], quotient, key[2], *extents[n + 1 :]]
+                        return ranges, _regrouped(element, n, key[2])
+        return None
+
+    def _summed(self, extents: Sequence[Poly], variables: Sequence[Poly], term: Term, factor: Fraction) -> Real:
+        conditions, atoms = term
+        bound = {a for v in variables for a in v.atoms}
+        extents, variables = _ranges(extents, variables)
+        inner = [a for a in atoms if integer_atoms(key_of(a)) & bound]
+        inside = frozenset(p for p in conditions if p.atoms & bound)
+        outer = Real({(conditions - inside, tuple(a for a in atoms if a not in inner)): factor})
+        used = {x for a in inner for x in integer_atoms(key_of(a))} | {x for p in inside for x in p.atoms}
+        free = [e for e, v in zip(extents, variables, strict=True) if not v.atoms & used]
+        kept = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms & used]
+        count = self.facts.norm(product(free))
+        times = number(count.number) if count.number is not None else self.atom("integer", count)
+        if not kept:
+            return self.multiply(outer, times)
+        body = (inside, tuple(inner))
+        summed = self.atom("sum", self._nameless([e for e, _ in kept], [v for _, v in kept], body))
+        return self.multiply(self.multiply(outer, times), summed)
+
+    def _nameless(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Any) -> Any:
+        """Return a body under the names of bound variables that make it the least of all orders of them, as few as there can be."""
+        merged = self._merged(extents, variables, body)
+        if merged is not None:
+            return self._nameless(*merged)
+        if len(variables) > VARIABLES:
+            raise NotProved
+        found = []
+        height = _height(body)
+        for order in itertools.permutations(range(len(variables))):
+            names = {next(iter(variables[n].atoms)): atom(("bound", height, k)) for k, n in enumerate(order)}
+            key = ("range", tuple(extents[n] for n in order), renamed(body, names))
+            found.append((atom_number(key), key))
+        return min(found)[1]
+
+    def _merged(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Any) -> Any:
+        """Return two ranges as one where only u · V + v is used of their variables, None where there are none."""
+        for a, b in itertools.permutations(range(len(variables)), 2):
+            both = self.facts.norm(extents[a] * extents[b])
+            joined = self.facts.index(("v", next(self.fresh)), both)
+            (u,), (v,) = variables[a].atoms, variables[b].atoms
+            changed = renamed(body, {v: joined - variables[a] * extents[b]})
+            if u not in integer_atoms(changed):
+                others = [n for n in range(len(variables)) if n not in (a, b)]
+                return [both, *(extents[n] for n in others)], [joined, *(variables[n] for n in others)], changed
+        return None
+
+    # -- comparison
+
+    def equal(self, a: Real, b: Real, depth: int = SPLITS) -> bool:
+        """Tell whether two elements are proved to be equal."""
+        gap = self.add(a, self.scaled(b, -1))
+        if not gap.terms:
+            return True
+        undecided = next((p for conditions, _ in gap.terms for p in sorted(conditions, key=lambda p: p.terms)), None)
+        if undecided is None or not depth:
+            return False
+        cases = (undecided, undecided.times(-1) - 1)
+        return all(self.equal(self.assuming(gap, p), NIL, depth - 1) for p in cases)
+
+
+def _ranges(extents: Sequence[Poly], variables: Sequence[Poly]) -> tuple[list[Poly], list[Poly]]:
+    """Return the ranges of more than one index."""
+    kept = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms]
+    return [e for e, _ in kept], [v for _, v in kept]
+
+
+def _shifted(element: Element, n: int, by: Poly) -> Element:
+    return lambda *i: element(*i[:n], i[n] + by, *i[n + 1 :])
+
+
+def _regrouped(element: Element, n: int, by: Poly) -> Element:
+    return lambda *i: element(*i[:n], i[n] * by + i[n + 1], *i[n + 2 :])
+
+
+def integer_atoms(key: Any) -> frozenset[int]:
+    """Return the integer atoms that a key is built from, those inside of divisions among them."""
+    if isinstance(key, Poly):
+        return key.atoms | frozenset(x for a in key.atoms for x in integer_atoms(_inside(a)))
+    if _is_term(key):
+        return integer_atoms(key[0]) | frozenset(x for a in key[1] for x in integer_atoms(key_of(a)))
+    if isinstance(key, tuple | frozenset):
+        return frozenset(x for part in key for x in integer_atoms(part))
+    return frozenset()
+
+
+def _inside(a: int) -> Any:
+    key = key_of(a)
+    return key[1:] if key[0] == "div" else ()
+
+
+def renamed(key: Any, names: Mapping[int, Poly]) -> Any:
+    """Return a key with other atoms in the place of some."""
+    if isinstance(key, Poly):
+        for a in key.atoms:
+            if a in names:
+                key = key.put(a, names[a])
+            elif key_of(a)[0] == "div" and integer_atoms(_inside(a)) & names.keys():
+                _, p, n = key_of(a)
+                key = key.put(a, atom(("div", renamed(p, names), renamed(n, names))))
+        return key
+    if _is_term(key):
+        return renamed(key[0], names), tuple(sorted(atom_number(renamed(key_of(a), names)) for a in key[1]))
+    if isinstance(key, tuple):
+        return tuple(renamed(part, names) for part in key)
+    return frozenset(renamed(part, names) for part in key) if isinstance(key, frozenset) else key
+
+
+def _is_term(x: Any) -> bool:
+    """Tell whether a part of a key is a term: conditions, and the numbers of its atoms."""
+    return isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], frozenset) and isinstance(x[1], tuple) and all(map(_is_number, x[1]))
+
+
+def _is_number(x: Any) -> bool:
+    return type(x) is int
+
+
+def _height(key: Any) -> int:
+    """Return how deep ranges are nested in a key."""
+    if isinstance(key, Poly):
+        return 0
+    if _is_term(key):
+        return max((_height(key_of(a)) for a in key[1]), default=0)
+    if isinstance(key, tuple) and key and key[0] == "range":
+        return 1 + max((_height(part) for part in key[1:]), default=0)
+    return max((_height(part) for part in key), default=0) if isinstance(key, tuple | frozenset) else 0
