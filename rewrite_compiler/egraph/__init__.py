@@ -3,11 +3,12 @@
 from .decode import DeviceName, classes_of, extracted_program
 from .extract import Extraction, extract
 from .graph import EClass, EGraph, ENode
+from .plain import plain_graph
 from .rules import mapping_text
-from .saturate import DeviceRule, Saturation, saturate
+from .saturate import DeviceRule, Saturation, Unsaturated, saturate, saturate_regions
 from .schema import Constructor
 
 __all__ = [
     "Constructor", "DeviceName", "DeviceRule", "EClass", "EGraph", "ENode", "Extraction", "Saturation", "classes_of", "extract",
-    "extracted_program", "mapping_text", "saturate",
+    "Unsaturated", "extracted_program", "mapping_text", "plain_graph", "saturate", "saturate_regions",
 ]  # fmt: skip

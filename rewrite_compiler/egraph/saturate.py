@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..errors import BudgetError
@@ -17,6 +17,8 @@ from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule
 from .encode import program_commands
 from .graph import EGraph, from_json
+from .join import joined, representatives
+from .regions import regions_of
 from .rules import rule_text
 from .schema import Constructor
 
@@ -47,18 +49,33 @@ class Saturation:
     detail: str = ""
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)
+    regions: int = 1
+    forms: int = 1  # of regions: each was saturated once
 
 
-def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
+def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
+    """Saturate a program region by region, those of one form once; a program of one region as a whole. Otherwise as `saturate`."""
+    regions = regions_of(p)
+    if len(regions) < 2:
+        return saturate(p, rules, mappings, limits)
+    shared = representatives(p, regions)
+    found = saturate(shared.program, rules, mappings, limits, shared.commands)
+    whole = joined(p, regions, shared, found.graph)
+    return replace(found, graph=whole, regions=len(regions), forms=len(shared.forms))
+
+
+def saturate(
+    p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT, more: Sequence[str] = ()
+) -> Saturation:
     """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
 
-    BudgetError F210 when the child ended before its first checkpoint.
+    `more` are commands to run once the program is loaded. BudgetError F210 when the child ended before its first checkpoint.
     """
     request = {
         "rules": [*(rule_text(r, n) for n, r in enumerate(rules)), *(m.text for m in mappings)],
         "devices": [[m.constructor.name, m.constructor.operands, m.constructor.attributes] for m in mappings],
         "phases": [*sorted({r.phase for r in rules}), "map"],
-        "commands": program_commands(p),
+        "commands": [*program_commands(p), *more],
         "limits": asdict(limits),
         "parent": os.getpid(),
     }
@@ -66,16 +83,12 @@ def saturate(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], 
     if answer.graph is not None:
         return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches)
     if answer.rounds < 0:
-        raise BudgetError(
-            "F210", f"saturation ended before its first round: {answer.detail}", help="raise the limit with --limits, or use fewer rules"
-        )
+        raise Unsaturated("before its first round", answer)
     for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
         again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
         if again.graph is not None:
             return Saturation(again.graph, rounds, answer.reason, answer.detail, answer.growth or again.growth, again.matches)
-    raise BudgetError(
-        "F210", f"saturation ended in its mapping phase: {again.detail}", help="raise the limit with --limits, or use fewer rules"
-    )
+    raise Unsaturated("in its mapping phase", again)
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,15 @@ class _Answer:
     detail: str
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)
+
+
+class Unsaturated(BudgetError):
+    """No round was completed: the child crashed, or ended at a limit, which `reason` tells as that of a Saturation does."""
+
+    def __init__(self, when: str, answer: _Answer) -> None:
+        help_ = "raise the limit with --limits, or use fewer rules"
+        super().__init__("F210", f"saturation ended {when}: {answer.detail}", help=help_)
+        self.reason = answer.reason
 
 
 def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:

@@ -1,0 +1,146 @@
+"""Regions: where a program is cut, which regions are one form, and that nothing is lost against the program as a whole."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.compile.match import chosen, saturated
+from rewrite_compiler.compile.match import match as matched
+from rewrite_compiler.egraph import saturate_regions
+from rewrite_compiler.egraph.regions import form_of, regions_of
+from rewrite_compiler.ir.evaluate import run
+from rewrite_compiler.ir.program import Builder, Program
+from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.limits import DEFAULT
+from rewrite_compiler.rewrite.ruleset import shipped_rules
+from rewrite_compiler.target import find_target
+
+HEADS, WIDTH, ROWS = 2, 16, 8
+
+
+class Network:
+    """A program under construction, with drawn weights."""
+
+    def __init__(self) -> None:
+        self.b = Builder("network")
+        self.random = np.random.default_rng(0)
+
+    def weight(self, *shape: int) -> int:
+        return self.b.constant(self.random.normal(0, 0.2, shape).astype(np.float32))
+
+    def apply(self, op: str, *inputs: int, **attributes: object) -> int:
+        (v,) = self.b.apply(op, inputs, attributes, origins=(len(self.b.nodes),))  # type: ignore[arg-type]
+        return v
+
+    def linear(self, x: int, out: int) -> int:
+        product = self.apply("matmul", x, self.weight(self.b.types[x].shape[-1], out))
+        return self.apply("add", product, self.weight(out))
+
+    def norm(self, x: int) -> int:
+        return self.apply("layer_norm", x, self.weight(WIDTH), self.weight(WIDTH), axis=2, epsilon=1e-5)
+
+    def heads(self, x: int, perm: tuple[int, ...]) -> int:
+        return self.apply("transpose", self.apply("reshape", x, shape=(1, ROWS, HEADS, WIDTH // HEADS)), perm=perm)
+
+    def attention(self, x: int, mask: int) -> int:
+        q, k, v = (self.heads(self.linear(x, WIDTH), perm) for perm in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)))
+        weights = self.apply("softmax", self.apply("add", self.apply("matmul", q, k), mask), axis=3)
+        mixed = self.apply("transpose", self.apply("matmul", weights, v), perm=(0, 2, 1, 3))
+        return self.linear(self.apply("reshape", mixed, shape=(1, ROWS, WIDTH)), WIDTH)
+
+
+def encoder(layers: int) -> Program:
+    """Return post-norm transformer layers with a mask that all of them read."""
+    n = Network()
+    x = n.b.input("x", TensorType((1, ROWS, WIDTH)))
+    mask = n.b.input("mask", TensorType((1, 1, 1, ROWS)))
+    for _ in range(layers):
+        x = n.norm(n.apply("add", x, n.attention(x, mask)))
+        x = n.norm(n.apply("add", x, n.linear(n.apply("relu", n.linear(x, 2 * WIDTH)), WIDTH)))
+    n.b.sources = []
+    return n.b.finish([x])
+
+
+def residual(blocks: int) -> Program:
+    """Return residual blocks of two convolutions with batch normalisation."""
+    n = Network()
+    x = n.b.input("x", TensorType((1, 4, 6, 6)))
+    for _ in range(blocks):
+        y = x
+        for last in (False, True):
+            y = n.apply("conv", y, n.weight(4, 4, 3, 3), strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), group=1)
+            statistics = [n.weight(4), n.weight(4), n.weight(4), n.b.constant(np.full(4, 0.5, np.float32))]
+            y = n.apply("batch_norm", y, *statistics, epsilon=1e-5)
+            y = y if last else n.apply("relu", y)
+        x = n.apply("relu", n.apply("add", x, y))
+    return n.b.finish([x])
+
+
+def forms(p: Program) -> int:
+    return len({form_of(p, r) for r in regions_of(p)})
+
+
+@pytest.mark.parametrize("make", [encoder, residual])
+def test_equal_layers_give_the_forms_of_a_few(make: object) -> None:
+    build = make  # type: ignore[assignment]
+    found = [forms(build(n)) for n in (8, 16, 64)]  # type: ignore[operator]
+    assert found == [found[0]] * 3
+    assert found[0] <= forms(build(4)) + 1  # type: ignore[operator]
+    assert len(regions_of(build(64))) > 6 * found[0]  # type: ignore[operator]
+
+
+def test_every_node_is_in_one_region_and_reads_what_is_before_it() -> None:
+    p = encoder(4)
+    regions, known = regions_of(p), {*p.inputs, *p.constants}
+    assert Counter(id(n) for r in regions for n in r.nodes) == Counter(id(n) for n in p.nodes)
+    for r in regions:
+        assert {*r.inputs, *r.constants} <= known
+        known.update(v for n in r.nodes for v in n.outputs)
+    assert set(p.outputs) <= known
+
+
+@pytest.mark.parametrize("target", ["flexasr", "hlscnn", "vta"])
+@pytest.mark.parametrize("p", [encoder(4), residual(8)], ids=["encoder", "residual"])
+def test_regions_lose_nothing_against_the_whole(p: Program, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, mappings = shipped_rules(), list(find_target(target).mappings.values())
+    parts = matched(p, rules, mappings, DEFAULT)
+    assert parts.saturation.regions > parts.saturation.forms > 1
+    monkeypatch.setattr(importlib.import_module("rewrite_compiler.egraph.saturate"), "regions_of", lambda p: [None])
+    whole = chosen(p, saturated(p, rules, mappings, DEFAULT), rules, mappings, DEFAULT)
+    assert whole.saturation.regions == 1
+    assert parts.extraction.cost == whole.extraction.cost
+    assert (parts.extraction.status, parts.extraction.gap) == ("optimal", 0.0)
+    names = {m.name for m in mappings}
+    offloads = [Counter((n.op, n.origins) for n in m.program.nodes if n.op in names) for m in (parts, whole)]
+    assert offloads[0] == offloads[1]
+
+
+def test_a_program_of_copied_regions_computes_the_same() -> None:
+    p = residual(4)
+    extracted = matched(p, shipped_rules(), [], DEFAULT).program
+    data = {p.inputs[0]: np.random.default_rng(1).normal(size=(1, 4, 6, 6))}
+    expected = run(p, data)[p.outputs[0]]
+    found = run(extracted, {extracted.inputs[0]: data[p.inputs[0]]})[extracted.outputs[0]]
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_an_unrolled_recurrence_is_one_region() -> None:
+    n = Network()
+    x, h = n.b.input("x", TensorType((12, 1, 4))), n.b.input("h", TensorType((1, 4)))
+    w, r = n.weight(4, 4), n.weight(4, 4)
+    for t in range(12):
+        step = n.apply("reshape", n.apply("slice", x, axis=0, start=t, stop=t + 1, step=1), shape=(1, 4))
+        h = n.apply("tanh", n.apply("add", n.apply("dense", step, w), n.apply("dense", h, r)))
+    assert len(regions_of(n.b.finish([h]))) == 1
+
+
+def test_regions_under_a_limit_still_give_the_program() -> None:
+    p = encoder(4)
+    found = saturate_regions(p, shipped_rules(), [], replace(DEFAULT, rounds=1))
+    assert (found.reason, found.regions > 1) == ("rounds", True)
+    assert set(p.outputs) <= found.graph.values.keys()
