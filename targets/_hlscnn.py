@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import hlscnn as model
-from rewrite_compiler.target import Clock, Cost, Link, Resources, Unit, state_memory
+from rewrite_compiler.target import Clock, Cost, Levels, Link, Resources, Unit, state_memory
 
 LANES, VECTOR, BANKS = 8, 16, 4
 REGISTERS, FILL, TRIGGER = 7, 3, 1  # commands of one convolution (specification, section 9)
@@ -91,3 +91,19 @@ def conv2d_cost(
     crossing = resources.link("host", "soc").cycles_for(sum(words.values()) * VECTOR)
     moved = {name: count * VECTOR for name, count in words.items() if count}
     return Cost("conv", sum(one.steps for one in made), inside + crossing, moved)
+
+
+def conv2d_levels(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, u: int, v: int, strides: tuple[int, ...], pads: tuple[int, ...],
+    p: Mapping[str, str],
+) -> Levels:  # fmt: skip
+    """The convolutions of a batch: every step reads a vector of activations and one of weights; results are written once."""
+    revision = model.REVISIONS[p["revision"]]
+    rows, cols, blocks = i + pads[0] + pads[2], j + pads[1] + pads[3], -(-c // LANES)
+    region = u * v if revision.grouped_output else rows * cols
+    steps, kernel = b * n * region * blocks * r * s, LANES * revision.weight_bits // 8
+    outputs = b * (-(-n // LANES) * u * v if revision.grouped_output else n * rows * cols)
+    acts = {"x": (steps * VECTOR, b * blocks * rows * cols * VECTOR)}
+    results = {"y": (outputs * VECTOR, outputs * VECTOR)}
+    weights = {"spad0": {"w": (steps * kernel, n * blocks * r * s * kernel)}}
+    return {**weights, "spad1": {**acts, **results}} if revision.act_source == "spad1" else {**weights, "spad1": results, "soc": acts}

@@ -20,7 +20,7 @@ from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
 from rewrite_compiler.target import Device, Limit, Target
 
-from ._hlscnn import conv2d_cost, resources
+from ._hlscnn import conv2d_cost, conv2d_levels, resources
 
 LANES, VECTOR = 8, 16  # 16-bit words and bytes of a vector
 INT16 = (-(1 << 15), (1 << 15) - 1)
@@ -476,3 +476,4 @@ for mapping, has_bias, has_relu in ((conv2d, 0, 0), (conv2d_relu, 0, 1), (conv2d
     mapping.numerics(partial(conv2d_result, relu=bool(has_relu)))
     mapping.driver(partial(drive_images, relu=bool(has_relu)))
     mapping.costs(partial(conv2d_cost, split=_channels, starts=bool(has_bias)))
+    mapping.levels(conv2d_levels)

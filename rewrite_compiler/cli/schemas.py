@@ -39,6 +39,7 @@ offloads[].resident?.saved_bytes count | offloads[].resident?.why_not.* text
 offloads[].cost?.cycles count | offloads[].cost?.compute_cycles count | offloads[].cost?.transfer_cycles count
 offloads[].cost?.clock_hertz count | offloads[].cost?.nanoseconds count | offloads[].cost?.host_nanoseconds count
 offloads[].cost?.bytes count | offloads[].cost?.traffic.* count | offloads[].cost?.added_elements count | offloads[].cost?.unit text
+offloads[].cost?.levels?.*.*.reads count | offloads[].cost?.levels?.*.*.writes count
 offloads[].cost?.utilisation? number | offloads[].cost?.bound text | offloads[].cost?.estimated flag
 host[].node text | host[].op text | host[].why_not text
 absorbed[].node text | absorbed[].by text

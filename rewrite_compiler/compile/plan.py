@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..fit import Tiling
-from ..fit.cost import Price, cost_document
+from ..fit.cost import Price, accesses, cost_document
 from ..ir.program import Node, Program, Value
 from ..lang.formats import Format
 from ..target import Mapping, Target
@@ -145,13 +145,14 @@ def to_json(plan: Plan) -> dict[str, Any]:
 
 
 def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
+    levels = accesses(o.mapping, o.tiling, dict(o.node.attributes))
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": None, "nodes": list(o.nodes),
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": resident_document(o.id, o.target.name, residency),
-        "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds),
+        "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds, levels),
     }  # fmt: skip
 
 

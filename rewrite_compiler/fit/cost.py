@@ -68,6 +68,21 @@ def price(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources
     return Price(total, resources.clock.hertz, unit, added(m, tiling))
 
 
+def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:
+    """Return the bytes that all calls read and write by memory and tensor, None when the target does not say."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for sizes, calls in tiles(tiling):
+        one = m.accesses(sizes, attributes)
+        if one is None:
+            return None
+        for memory, tensors in one.items():
+            for tensor, (reads, writes) in tensors.items():
+                total = found.setdefault(memory, {}).setdefault(tensor, {"reads": 0, "writes": 0})
+                total["reads"] += calls * reads
+                total["writes"] += calls * writes
+    return found
+
+
 def call_sizes(tiling: Tiling) -> Iterator[dict[str, int]]:
     """Yield the sizes of the tile of every call, in order."""
     for slices in tiling.slices():
@@ -93,13 +108,13 @@ def added(m: Operation, tiling: Tiling) -> int:
     return (parts - 1) * math.prod(tiling.sizes[d] for d in m.axes.of[m.axes.result])
 
 
-def cost_document(p: Price, macs: int, host_picoseconds: int) -> dict[str, Any]:
-    """Return a price as the plan writes it, beside what the same meaning takes on the host."""
+def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a price as the plan writes it, beside what the same meaning takes on the host; `levels` are its accesses by memory."""
     utilisation = p.utilisation(macs)
     return {
         "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,
         "clock_hertz": p.hertz, "nanoseconds": _nano(p.picoseconds), "host_nanoseconds": _nano(host_picoseconds),
-        "bytes": p.bytes, "traffic": dict(p.cost.moved), "added_elements": p.added, "unit": p.cost.unit,
+        "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added, "unit": p.cost.unit,
         "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound, "estimated": p.cost.estimated,
     }  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
-from .cost import Cost
+from .cost import Cost, Levels
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
 from .mapping import Axes, FormatFor, Limit, Mapping
@@ -17,6 +17,7 @@ __all__ = [
     "Device",
     "Energy",
     "FormatFor",
+    "Levels",
     "Limit",
     "Link",
     "Mapping",

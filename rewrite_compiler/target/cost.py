@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+Levels = Mapping[str, Mapping[str, tuple[int, int]]]  # memory → tensor → bytes read, bytes written, over all its instances
+
 
 @dataclass(frozen=True)
 class Cost:

@@ -19,7 +19,7 @@ from ..ops.op import INT, INTS
 from ..ops.static import Named
 from ..ops.term import Apply, Tensor, Variable
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
-from .cost import Cost
+from .cost import Cost, Levels
 from .resources import Resources
 from .stay import Room, Stay
 
@@ -105,6 +105,7 @@ class Mapping:
     derived: MappingOf[str, Callable[..., Format]] = field(default_factory=dict)
     price: Callable[..., Cost] | None = None
     places: Callable[..., Iterable[Room]] | None = None
+    inside: Callable[..., Levels] | None = None
     parameters: MappingOf[str, str] = field(default_factory=dict)  # of the configured target
     draws: MappingOf[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -137,6 +138,17 @@ class Mapping:
         """Take the function that lists where the tensors of one tile lie: (**sizes, p=parameters) → Rooms; its driver takes a `stay`."""
         self.places = f
         return f
+
+    def levels(self, f: Callable[..., Levels]) -> Callable[..., Levels]:
+        """Take the function that counts what one tile reads and writes in each memory: (**sizes, p=parameters) → Levels."""
+        self.inside = f
+        return f
+
+    def accesses(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> Levels | None:
+        """Return the bytes that one tile reads and writes by memory and tensor, None when the mapping does not say."""
+        if self.inside is None:
+            return None
+        return self.inside(**accepted(self.inside, {**sizes, **attributes, "p": self.parameters}))
 
     def rooms(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> tuple[Room, ...] | None:
         """Return where the tensors of one tile lie, None when the mapping does not say."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from rewrite_compiler.target import Cost, Resources
+from rewrite_compiler.target import Cost, Levels, Resources
 
 from .attention import attention
 from .base import LANES, PES, vectors
@@ -108,11 +108,43 @@ def attention_cost(m: int, t: int, d: int, resources: Resources) -> Cost:
     return transfer(resources, "global", m * attention_cycles(t, count), words)
 
 
+def linear_levels(t: int, k: int, n: int) -> Levels:
+    """One linear call: an input vector is read once and sent to all elements, staged there and read for each of their results."""
+    inputs, per_pe = vectors(k), -(-n // (PES * LANES))
+    out, weights = PES * per_pe, PES * per_pe * LANES * inputs
+    return _bytes({
+        "large": {"x": (t * inputs, t * inputs), "y": (t * out, t * out)},
+        "input_buffer": {"x": (t * out * inputs, t * PES * inputs), "b": (t * out, out)},
+        "weight": {"w": (t * weights, weights)},
+    })  # fmt: skip
+
+
+def recurrent_levels(t: int, i: int, h: int, gates: int) -> Levels:
+    """One sequence: inputs and state are staged in every element and read for each result vector of each gate."""
+    inputs, per_pe = vectors(i), -(-h // (PES * LANES))
+    hidden = PES * per_pe
+    rows = gates * hidden
+    return _bytes({
+        "large": {"x": (t * inputs, t * inputs), "y": (2 * t * hidden, t * hidden)},  # read by the host, and sent back as state
+        "input_buffer": {
+            "x": (t * rows * inputs, t * PES * inputs), "h": (t * rows * hidden, (t + 1) * PES * hidden), "b": (2 * t * rows, 2 * rows),
+        },
+        "weight": {"w": (t * rows * LANES * inputs, rows * LANES * inputs), "r": (t * rows * LANES * hidden, rows * LANES * hidden)},
+    })  # fmt: skip
+
+
+def _bytes(words: Mapping[str, Mapping[str, tuple[int, int]]]) -> Levels:
+    return {m: {x: (reads * LANES, writes * LANES) for x, (reads, writes) in tensors.items()} for m, tensors in words.items()}
+
+
 for layer, instruction, _ in ACTIVATIONS:
+    layer.levels(linear_levels)
     layer.costs(partial(linear_cost, extra=int(instruction != 0)))
 lstm.costs(partial(recurrent_cost, gates=4, program_words=2, kept="c", last="cn"))
 gru.costs(partial(recurrent_cost, gates=3, program_words=2, kept="h"))
 rnn.costs(partial(recurrent_cost, gates=1, program_words=1))
+for recurrent, gates in ((lstm, 4), (gru, 3), (rnn, 1)):
+    recurrent.levels(partial(recurrent_levels, gates=gates))
 layer_norm.costs(norm_cost)
 layer_norm_of_batch.costs(norm_of_batch_cost)
 for pooling in (add_pool, max_pool, mean_pool):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from rewrite_compiler.target import Cost, Resources
+from rewrite_compiler.target import Cost, Levels, Resources
 
 from . import conv2d as convolution
 from .base import UOP_BYTES, config, elements
@@ -13,6 +13,7 @@ from .dense import dense, dense_bias, dense_bias_relu, dense_relu
 from .results import planes
 
 INSTRUCTION_BYTES = 16
+BYTE = 8
 
 
 def dense_cost(t: int, k: int, n: int, p: Mapping[str, str], resources: Resources, *, bias: bool, relu: bool) -> Cost:
@@ -71,6 +72,43 @@ def _pass(m: convolution.Layer, band: range, count: int, is_first: bool, is_last
     }
 
 
+def conv2d_levels(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str], *,
+    bias: bool, relu: bool,
+) -> Levels:  # fmt: skip
+    """One convolution: as a product, with what every band and pass loads."""
+    m = convolution._layer((b, c, i, j), n, (r, s), strides, pads, p)
+    x_in = w_in = products = reads = writes = 0
+    word = {sort: m.design.scalars(sort) * m.design.width(sort) // BYTE for sort in ("inp", "wgt", "acc")}
+    for band, count, is_first, is_last in _passes(m):
+        one, area = _pass(m, band, count, is_first, is_last, bias, relu), m.filters * len(band) * m.out[1]
+        resets = area * is_first * (not bias)  # written without being read
+        x_in, w_in = x_in + one["x"], w_in + one["w"]
+        products += area * count * m.taps
+        reads += one["steps"] - resets + is_last * planes(m.design) * area
+        writes += one["steps"] + is_first * bias * area
+    return {
+        "inp": {"x": (m.images * products * word["inp"], m.images * x_in)},
+        "wgt": {"w": (m.images * products * word["wgt"], m.images * w_in)},
+        "acc": {"y": (m.images * reads * word["acc"], m.images * writes * word["acc"])},
+    }
+
+
+def dense_levels(t: int, k: int, n: int, p: Mapping[str, str], *, bias: bool, relu: bool) -> Levels:
+    """One product: a step of the tensor unit reads an element of inputs and weights and adds to one of accumulators."""
+    c = config(p)
+    inp, wgt, acc = (c.scalars(sort) * c.width(sort) // BYTE for sort in ("inp", "wgt", "acc"))
+    rows, inner, columns = elements(t, c.batch), elements(k, c.block), elements(n, c.block)
+    results, steps, stores = rows * columns, rows * columns * inner, planes(c)
+    swept = (stores - 1 + int(relu)) * results  # by the vector unit
+    return {
+        "inp": {"x": (steps * inp, rows * inner * inp)},
+        "wgt": {"w": (steps * wgt, columns * inner * wgt)},
+        "acc": {"y": ((steps + swept + stores * results) * acc, (steps + swept + int(not bias) * results) * acc),
+                **({"b": (0, results * acc)} if bias else {})},
+    }  # fmt: skip
+
+
 for mapping, has_bias, has_relu in (
     (dense, False, False),
     (dense_relu, False, True),
@@ -78,8 +116,10 @@ for mapping, has_bias, has_relu in (
     (dense_bias_relu, True, True),
 ):
     mapping.costs(partial(dense_cost, bias=has_bias, relu=has_relu))
+    mapping.levels(partial(dense_levels, bias=has_bias, relu=has_relu))
 for mapping, has_bias, has_relu in (
     (convolution.conv2d, False, False), (convolution.conv2d_relu, False, True), (convolution.conv2d_bias, True, False),
     (convolution.conv2d_bias_relu, True, True),
 ):  # fmt: skip
     mapping.costs(partial(conv2d_cost, bias=has_bias, relu=has_relu))
+    mapping.levels(partial(conv2d_levels, bias=has_bias, relu=has_relu))
