@@ -5,10 +5,24 @@ from .extract import Extraction, extract
 from .graph import EClass, EGraph, ENode
 from .plain import plain_graph
 from .rules import mapping_text
-from .saturate import DeviceRule, Saturation, Unsaturated, saturate, saturate_regions
+from .saturate import DeviceRule, Saturation, Unsaturated, prepare, saturate, saturate_regions
 from .schema import Constructor
 
 __all__ = [
-    "Constructor", "DeviceName", "DeviceRule", "EClass", "EGraph", "ENode", "Extraction", "Saturation", "classes_of", "extract",
-    "Unsaturated", "extracted_program", "mapping_text", "plain_graph", "saturate", "saturate_regions",
+    "Constructor",
+    "DeviceName",
+    "DeviceRule",
+    "EClass",
+    "EGraph",
+    "ENode",
+    "Extraction",
+    "Saturation",
+    "Unsaturated",
+    "classes_of",
+    "extract",
+    "extracted_program",
+    "mapping_text",
+    "plain_graph",
+    "saturate",
+    "saturate_regions",
 ]  # fmt: skip

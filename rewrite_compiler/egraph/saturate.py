@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -24,7 +25,9 @@ from .schema import Constructor
 
 CHILDREN: set[subprocess.Popen[str]] = set()  # running now: who ends this process early ends them first
 
-OUT_OF_MEMORY = ("memory allocation", "MemoryError")  # what egglog and Python say
+READY: list[subprocess.Popen[str]] = []  # started, not yet asked
+
+OUT_OF_MEMORY = ("memory allocation", "MemoryError", "failed to map segment", "Cannot allocate memory")  # what egglog and Python say
 
 
 @dataclass(frozen=True)
@@ -110,11 +113,43 @@ class Unsaturated(BudgetError):
         self.reason = answer.reason
 
 
-def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
+def prepare(count: int = 1) -> None:
+    """Start children ahead of what they will be asked, so that they import while the parent reads a model."""
+    READY.extend(_started() for _ in range(count - len(READY)))
+
+
+def _taken() -> subprocess.Popen[str]:
+    """Return a child that waits for a request."""
+    while READY:
+        child = READY.pop()
+        if child.poll() is None:
+            return child
+        _end(child)
+    return _started()
+
+
+def _started() -> subprocess.Popen[str]:
     environment = {**os.environ, "RUST_BACKTRACE": "0"}
     command = [sys.executable, "-m", "rewrite_compiler.egraph.worker"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     CHILDREN.add(child)
+    return child
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+    CHILDREN.discard(child)
+
+
+@atexit.register
+def _end_unused() -> None:
+    while READY:
+        _end(READY.pop())
+
+
+def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
+    child = _taken()
     timed_out = threading.Event()
 
     def expire() -> None:
