@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
+
+from once import once
 
 ROOT = Path(__file__).resolve().parent.parent
 LANGUAGES = ("console", "python", "output", "toml", "json", "text")
@@ -146,37 +148,40 @@ class Session:
         compare(block.place, block.text, self.printed)
 
 
-RAN: dict[Path, BaseException | None] = {}  # pages that have run, and what came of them
-
-
 def can_run(path: Path) -> bool:
     """Tell whether this machine has what a page needs: a C compiler where it uses one."""
     return "$ gcc " not in path.read_text("utf-8") or shutil.which("gcc") is not None
 
 
 def run_once(path: Path) -> None:
-    """Run a page in an empty folder, once for all tests that ask; raise what it raised."""
-    if path not in RAN:
-        RAN[path] = None
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            session = Session(Path(folder))
-            try:
-                for block in blocks(path):
-                    session.run(block)
-            except (Exception, AssertionError) as error:
-                RAN[path] = error
-    found = RAN[path]
-    if found is not None:
-        raise found
+    """Run a page in an empty folder, once for all tests that ask; PageError or AssertionError says what is wrong."""
+    said = once(f"page {path}", lambda: _run(path))
+    if said:
+        raise PageError(said)
 
 
-@cache
+def _run(path: Path) -> str:
+    """Return what is wrong with a page, or nothing."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        session = Session(Path(folder))
+        try:
+            for block in blocks(path):
+                session.run(block)
+        except Exception:
+            return traceback.format_exc()
+    return ""
+
+
 def built_site() -> tuple[Path, str]:
     """Build the documentation as a site, once for all tests that ask; return its folder and what the builder complained of."""
     made = Path(os.environ["FLEXMATCH_CACHE"]) / "site"  # gone at the end of the run
+    return made, once("site", lambda: _build_site(made))
+
+
+def _build_site(made: Path) -> str:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(ROOT / "mkdocs.yml"), "-d", str(made)]
     run = subprocess.run(command, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=300)
-    return made, run.stderr.strip() if run.returncode == 0 else run.stderr or "failed"
+    return run.stderr.strip() if run.returncode == 0 else run.stderr or "failed"
 
 
 def _parse(block: Block) -> None:

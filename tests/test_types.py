@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import pytest
 from house import CONTENT, ENGINE, ROOT, modules
+from once import once
 
 CACHE = ROOT / ".mypy_cache" / "installed"
 
@@ -44,9 +44,12 @@ except flexmatch.DeviceHang as hang:
 """
 
 
-@cache
 def typed() -> str:
     """Return what mypy --strict says of everything that ships and of a user's program, asked once."""
+    return once("types", _asked)
+
+
+def _asked() -> str:
     with tempfile.TemporaryDirectory() as folder:
         lay_out(Path(folder))
         (Path(folder) / "users_program.py").write_text(USER, "utf-8")

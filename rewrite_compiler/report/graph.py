@@ -187,7 +187,8 @@ def _short(name: str) -> str:
 
 def details(graph: Graph) -> str:
     """Return what there is to say about every box, hidden until the page's script shows it; what several have is there once."""
-    shared = {rows: k for k, rows in enumerate(dict.fromkeys(rows for box in graph.boxes for rows in (box.rows, box.chain)))}
+    told = [*(box.rows for box in graph.boxes), *(box.chain for box in graph.boxes)]  # chains come last
+    shared = {rows: k for k, rows in enumerate(dict.fromkeys(told))}
     found = []
     for n, box in enumerate(graph.boxes):
         rows = f"#r{shared[box.rows]},#r{shared[box.chain]}"

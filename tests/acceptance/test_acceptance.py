@@ -405,7 +405,21 @@ CHECKS: tuple[tuple[str, Callable[[Visitor], None]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("says", "check"), CHECKS, ids=[f"{n:02} {says}" for n, (says, _) in enumerate(CHECKS, 1)])
+BUILT = pytest.mark.xdist_group("wheel")  # the process that builds the wheel for the other tests of it
+
+
+@pytest.mark.parametrize(
+    ("says", "check"),
+    [
+        pytest.param(
+            says,
+            check,
+            id=f"{n:02} {says}",
+            marks=[BUILT] if check in (installing_brings_only_what_is_named, nothing_is_left_at_the_top) else [],
+        )
+        for n, (says, check) in enumerate(CHECKS, 1)
+    ],
+)
 def test_acceptance(says: str, check: Callable[[Visitor], None], here: Visitor) -> None:
     check(here)
 

@@ -12,8 +12,6 @@ from rewrite_compiler.apps import GALLERY, Architecture
 from rewrite_compiler.cli.main import main
 from rewrite_compiler.compile import compile_model
 
-WIDE = {"resnet50", "transformer"}  # judged by benchmarks/gallery.py: seconds each
-
 
 def closed_form(model: onnx.ModelProto) -> int:
     """Count what a linear layer can take one to one: convolutions that are not grouped, products with a weight."""
@@ -25,7 +23,7 @@ def closed_form(model: onnx.ModelProto) -> int:
     return found
 
 
-@pytest.mark.parametrize("a", [a for a in GALLERY if a.name not in WIDE], ids=lambda a: a.name)
+@pytest.mark.parametrize("a", GALLERY, ids=lambda a: a.name)
 def test_what_is_found_in_an_architecture(a: Architecture, tmp_path: Path) -> None:
     model = a.build()
     path = tmp_path / "model.onnx"
