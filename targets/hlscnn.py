@@ -17,7 +17,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models import hlscnn as model
 from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, finished, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
-from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
+from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lay, lift, select, switch
 from rewrite_compiler.target import Device, Limit, Target
 
 from ._hlscnn import conv2d_cost, conv2d_levels, resources
@@ -199,12 +199,20 @@ def reads(g: Geometry, revision: model.Revision) -> Command:
 
 def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
     """Return y [(samples,) filters, rows, cols] from the bytes [(samples,) reads, 16] that `reads` gave."""
-    wide = lanes if lanes.dtype == object else lanes.astype(np.int64)
-    words = (wide[..., 0::2] + 256 * wide[..., 1::2] + (1 << 15)) % (1 << 16) - (1 << 15)
+    words = _words(lanes)
     if not revision.grouped_output:
         return words[..., (g.filters - 1) % LANES].reshape(*lanes.shape[:-2], g.filters, *g.out)
-    blocked = words.reshape(*lanes.shape[:-2], -1, *g.out, LANES)
-    return np.moveaxis(blocked, -1, -3).reshape(*lanes.shape[:-2], -1, *g.out)[..., : g.filters, :, :]
+    blocked = np.moveaxis(words.reshape(*lanes.shape[:-2], -1, *g.out, LANES), -1, -3)
+    whole = np.empty(blocked.shape, blocked.dtype)
+    lay(whole, blocked)
+    return whole.reshape(*lanes.shape[:-2], -1, *g.out)[..., : g.filters, :, :]
+
+
+def _words(lanes: Codes) -> Codes:
+    """Return signed 16-bit words from pairs of bytes; bytes may be terms of a proof."""
+    if lanes.dtype == np.uint8:
+        return np.ascontiguousarray(lanes).view("<i2")
+    return (lanes[..., 0::2] + 256 * lanes[..., 1::2] + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
 def drive_conv2d(device: Device, x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> Codes:
@@ -233,10 +241,14 @@ def _loaded(device: Device, g: Geometry, revision: model.Revision) -> Codes:
 
 def act_vectors(x: Codes, g: Geometry) -> Codes:
     """Return activations as bytes [(samples,) vectors, 16]: vectors [block][row][col], lanes in channels; missing ones 0."""
-    padded = np.zeros((*x.shape[:-3], g.blocks * LANES, g.rows, g.cols), x.dtype)
-    padded[..., : g.channels, :, :] = x
-    blocked = padded.reshape(*x.shape[:-3], g.blocks, LANES, g.rows, g.cols)
-    return _bytes(np.moveaxis(blocked, -3, -1).reshape(*x.shape[:-3], -1, LANES), 2)
+    if g.channels % LANES:
+        padded = np.zeros((*x.shape[:-3], g.blocks * LANES, g.rows, g.cols), x.dtype)
+        padded[..., : g.channels, :, :] = x
+        x = padded
+    blocked = np.moveaxis(x.reshape(*x.shape[:-3], g.blocks, LANES, g.rows, g.cols), -3, -1)
+    words = np.empty(blocked.shape, x.dtype)
+    lay(words, blocked)
+    return _bytes(words.reshape(*x.shape[:-3], -1, LANES), 2)
 
 
 def weight_vectors(w: Codes, revision: model.Revision) -> Codes:
@@ -255,7 +267,7 @@ def weight_vectors(w: Codes, revision: model.Revision) -> Codes:
 def _bytes(words: Codes, size: int) -> Codes:
     """Return little-endian bytes along the last axis; words may be terms of a proof."""
     if words.dtype != object:
-        return np.ascontiguousarray(words.astype(f"<i{size}")).view(np.uint8)
+        return np.ascontiguousarray(words, f"<i{size}").view(np.uint8)
     parts = [words % 256] if size == 1 else [words % 256, _HIGH(words) % 256]
     return np.stack(parts, axis=-1).reshape(*words.shape[:-1], -1)
 
@@ -460,7 +472,7 @@ def drive_images(
             start, is_loaded = (None if n else b), bool(k) and len(parts) == 1
             _run(device, commands(whole[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded))
         made.append(_loaded(device, g, revision))
-    return np.stack(made, axis=-4)
+    return made[0][..., None, :, :, :] if len(made) == 1 else np.stack(made, axis=-4)
 
 
 def _channels(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from ..lang.formats import Format
-from ..lang.named import Data
+from ..lang.codes import put_values
+from ..lang.formats import Format, Int
+from ..lang.named import Data, storage_dtype
 from ..target import Device, Stay, StreamedDevice
 from .plan import Offload
 
@@ -25,6 +27,8 @@ class Statistics:
     squared_reference: float = 0.0
     max_abs_error: float = 0.0
     compared: int = 0
+    codes: int = 0  # of a quantised model that were compared, and that differ
+    differing_codes: int = 0
     audited: int = 0
     audit_mismatches: int = 0
 
@@ -38,6 +42,8 @@ class Statistics:
         self.squared_reference += other.squared_reference
         self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
         self.compared += other.compared
+        self.codes += other.codes
+        self.differing_codes += other.differing_codes
         self.audited += other.audited
         self.audit_mismatches += other.audit_mismatches
 
@@ -67,7 +73,7 @@ class Prepared:
         observe: Observer | None = None,
         stays: Sequence[Stay] = (),
     ) -> tuple[tuple[Data, ...], Statistics]:
-        """Return the results [samples, …] as float32 for moving operands [samples, …], and what was seen.
+        """Return the results [samples, …], float32 or a quantised model's own integers, for moving operands; and what was seen.
 
         `observe` gets the codes of the operands, the tile and the result codes of every call; `stays` are what is on the
         device already at each of them.
@@ -76,16 +82,16 @@ class Prepared:
         codes = {**self.codes, **{n: operand_codes(o.formats[n], x) for n, x in operands.items()}}
         samples = len(next(iter(operands.values())))
         axes = o.mapping.axes
-        totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), np.float32) for n in axes.results}
+        totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), result_dtype(o.formats[n])) for n in axes.results}
         seen = Statistics(range_in=_range(operands.values()))
+        is_split = any(o.tiling.tile[d] < o.tiling.sizes[d] for d in axes.summed)
         for n, slices in enumerate(o.tiling.slices()):
             results = self.call(device, codes, slices, stays[n] if stays else None)
             if observe is not None:
                 observe(codes, slices, results, seen)
             for name, y in results.items():
-                part = o.formats[name].values_of(y).astype(np.float32)
-                totals[name][(slice(None), *(slices[d] for d in axes.of[name]))] += part
-                seen.saturated += int(np.count_nonzero(np.abs(part) >= np.float32(o.formats[name].largest)))
+                part = _added(totals[name][(slice(None), *(slices[d] for d in axes.of[name]))], o.formats[name], y, is_split)
+                seen.saturated += _saturated(part, o.formats[name])
                 seen.values += part.size
         seen.range_out = _range(totals.values())
         return tuple(totals.values()), seen
@@ -105,15 +111,45 @@ class Prepared:
         return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
 
 
+def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
+    """Add values to a part of a result, which is 0 so far unless a sum is split; return the values alone."""
+    if isinstance(f, Int):  # sums wrap as the device's do
+        part = np.asarray(codes).astype(total.dtype)
+        total += part
+        return part
+    if is_split:
+        part = np.empty(total.shape, np.float32)
+        put_values(f, codes, part)
+        total += part
+        return part
+    put_values(f, codes, total)
+    return total
+
+
+def _saturated(part: Data, f: Format) -> int:
+    """Return how many values are at an end of the range; a model's own integers end where the model says."""
+    largest = np.float32(f.largest)
+    if isinstance(f, Int) or not part.size or max(part.max(), -part.min()) < largest:
+        return 0
+    return int(np.count_nonzero(np.abs(part) >= largest))
+
+
 def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:
     """Tell whether an operand is part of a tile: one without the summed dimension is added only once."""
     split = [d for d in o.mapping.axes.summed if slices[d].start]
     return not split or bool(set(split) & set(o.mapping.axes.of[name]))
 
 
+def result_dtype(f: Format) -> Any:
+    """Return how the values of a result are kept: a quantised model's own integers as they are."""
+    return storage_dtype(f.codes) if isinstance(f, Int) else np.float32
+
+
 def operand_codes(f: Format, x: Data) -> Data:
-    """Return the codes of an operand as drivers take them: bytes where codes are bit patterns of one, else 64-bit integers."""
-    return f.codes_of(x).astype(np.uint8 if f.width <= 8 and f.codes[0] == 0 else np.int64)
+    """Return the codes of an operand as drivers take them: in the narrowest integers that hold every code of the format."""
+    if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
+        return x
+    return f.codes_of(x).astype(storage_dtype(f.codes), copy=False)
 
 
 def _range(arrays: object) -> tuple[float, float]:

@@ -19,10 +19,12 @@ from ..ila import Ila
 from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
-from ..target import SimulatedDevice, SimulatedStream, body_of, simulated_device
+from ..lang.tape import Diverged
+from ..target import SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
 from .audit import Audit
 from .numerics import OffloadNumerics
 from .segments import Segment, segments
+from .tapes import Group, Tapes, why_not
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -54,6 +56,7 @@ class Engine:
     compared: int = COMPARED_SAMPLES
     built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
+    tapes: Tapes = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
@@ -64,6 +67,7 @@ class Engine:
             )
         p = self.plan.program
         self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
+        self.tapes = Tapes(self.reading, self.ilas)
         for s in segments(self.plan):
             host = None if s.host is None else host_program(self.host, s.host)
             self.steps.append((s, host))
@@ -87,6 +91,7 @@ class Engine:
         """Yield what each part of the samples gives, in order; the first one alone, because it chooses how host parts are batched."""
         if not parts:
             return
+        self.tapes.expected += len(parts)
         yield self.batch(take, parts[0])
         pool = ThreadPoolExecutor(self.threads)
         try:
@@ -101,35 +106,81 @@ class Engine:
         return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why))
 
     def batch(self, take: Take, part: slice) -> Outcome:
-        """Co-simulate one part of the samples."""
+        """Co-simulate one part of the samples: on a tape where there is one, else on simulators, which may make one."""
+        samples = part.stop - part.start
+        group = self.tapes.taken(samples)
+        if group is not None:
+            try:
+                found = self._once(take(part), part, group)
+            except Diverged:
+                self.tapes.refuse("a driver sent other commands for other samples")
+            else:
+                self.tapes.keep(samples, group)
+                return found
+        return self._recorded(take(part), part) if self.tapes.are_wanted else self._once(take(part), part)
+
+    def _recorded(self, inputs: Mapping[str, Data], part: slice) -> Outcome:
+        """Co-simulate one part and keep its tape, if playing it on scrambled memory gives the same outputs."""
+        group: Group = {}
+        found = self._once(inputs, part, group, is_recording=True)
+        for why in why_not(group):
+            self.tapes.refuse(why)
+        if self.tapes.refused or not group:
+            return found
+        for device in group.values():
+            device.rewind()
+            device.tape.arena.scramble()
+        try:
+            again = self._once(inputs, part, group, is_check=True).outputs
+        except Diverged:
+            self.tapes.refuse("a driver sent other commands when it was played")
+            return found
+        if all(np.array_equal(x, again[name], equal_nan=x.dtype.kind == "f") for name, x in found.outputs.items()):
+            self.tapes.keep(part.stop - part.start, group)
+        else:
+            self.tapes.refuse("a tape gave other outputs than the simulators it was made on")
+        return found
+
+    def _once(
+        self, inputs: Mapping[str, Data], part: slice, group: Group | None = None, *, is_recording: bool = False, is_check: bool = False
+    ) -> Outcome:
         p = self.plan.program
-        inputs = take(part)
         values: dict[Value, Data] = {v: inputs[p.names[v]] for v in p.inputs}
         samples = part.stop - part.start
-        devices: dict[str, SimulatedDevice | SimulatedStream] = {}
+        devices: dict[str, SimulatedDevice | SimulatedStream | TapedDevice] = {}
         seen: dict[str, Statistics] = {}
-        look = _Look(self, values, samples, part.start)
+        look = _Look(self, values, samples, part.start, is_check)
         for segment, host in self.steps:
             if host is not None:
                 values.update(host.run({v: values[v] for v in host.program.inputs}))
             for o in segment.offloads:
                 if o.target.name not in devices:
-                    devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
+                    devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
                 results, seen[o.id] = self._offload(o, devices[o.target.name], values, look)
                 values.update(zip(o.node.outputs, results, strict=True))
             for v in segment.dead:
                 values.pop(v, None)
         found = {v: values[v] if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs}
         outputs = {p.names[v]: x for v, x in found.items()}
-        notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
-        return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), notes, look.numerics)
+        notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.not_native)))
+        return Outcome(outputs, seen, sum(d.executed for d in devices.values()), notes, look.numerics)
+
+    def _device(
+        self, target: str, samples: int, group: Group | None, is_recording: bool
+    ) -> SimulatedDevice | SimulatedStream | TapedDevice:
+        """Return what a batch runs on: a device of its own, one that records, or one that plays."""
+        if group is None:
+            return simulated_device(self.ilas[target], reading=self.reading, samples=samples)
+        if is_recording:
+            group[target] = self.tapes.recording(target, samples)
+        return group[target]
 
     def _offload(
-        self, o: Offload, device: SimulatedDevice | SimulatedStream, values: Mapping[Value, Data], look: _Look
+        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, values: Mapping[Value, Data], look: _Look
     ) -> tuple[tuple[Data, ...], Statistics]:
         moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
         prepared = self.prepared[o.id]
-        audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit else None
+        audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit and not look.is_check else None
         results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
         look.at(o, moving, results, seen)
         return results, seen
@@ -138,9 +189,9 @@ class Engine:
 class _Look:
     """Compares offloads with float values for the samples of a batch that are among the first ones of the run."""
 
-    def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int) -> None:
-        self.engine, self.start = engine, start
-        self.count = max(min(engine.compared - start, samples), 0)
+    def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int, is_check: bool = False) -> None:
+        self.engine, self.start, self.is_check = engine, start, is_check
+        self.count = 0 if is_check else max(min(engine.compared - start, samples), 0)
         self.numerics: dict[str, OffloadNumerics] = {}
         self.true: Mapping[Value, Data] = {}
         offloads = engine.plan.offloads
@@ -167,8 +218,12 @@ class _Look:
                 v: (moving[name][n] if name in moving else constants[name])
                 for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
             }
-            true = evaluate(body, operands)[body.outputs[0]]
+            meant = evaluate(body, operands)[body.outputs[0]]
+            true = meant.astype(np.float64)
             error = results[0][n].astype(np.float64) - true
+            if meant.dtype.kind in "iu":
+                seen.codes += error.size
+                seen.differing_codes += int(np.count_nonzero(error))
             seen.squared_error += float(np.vdot(error, error))
             seen.squared_reference += float(np.vdot(true, true))
             seen.max_abs_error = max(seen.max_abs_error, float(np.max(np.abs(error), initial=0)))

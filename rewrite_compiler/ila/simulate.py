@@ -328,7 +328,7 @@ class _Executable:
             data = np.broadcast_to(np.expand_dims(data, len(store.batch)), (*data.shape[: len(store.batch)], count, *store.own))
         if sample not in store.batch:
             return np.array(data)[:, None]
-        return np.ascontiguousarray(np.swapaxes(data, 0, 1))
+        return np.swapaxes(self.sim.machine.axes.copied(data, store.batch), 0, 1)
 
 
 def _extraction(leaf: Leaf, term: Any) -> Step:

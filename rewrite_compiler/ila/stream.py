@@ -71,10 +71,11 @@ class Stream(Simulator):
             raise UsageError("F203", f"{name} must be given for {max(self.samples, 1)} samples, not {len(words)}")
         if not self.by_arrays and batch:  # generated code sees the attached memory only
             words, batch = words[0], ()
-        contents = words.astype(memory.data.dtype)
+        tape = self.machine.axes.taping(batch)
+        contents = words.astype(memory.data.dtype) if tape is None else tape.copied(words, memory.data.dtype)
         if not memory.overlay([first], contents, batch):
             store, (origin,) = memory.claim([first], [first + words.shape[-1] - 1], batch, self.machine.axes)
-            store.data[..., first - origin : first - origin + words.shape[-1]] = contents
+            self.machine.axes.assign(store.data[..., first - origin : first - origin + words.shape[-1]], contents, store.batch)
         self.machine.forget(frozenset((self.ila.externals[name].leaf,)))
 
     def fetch(self, name: str, address: int, count: int) -> Data:
@@ -82,7 +83,7 @@ class Stream(Simulator):
         memory, first = self._box(name, address, count)
         store, (origin,) = memory.window([first], [first + count - 1], self.machine.axes)
         found = store.data[..., first - origin : first - origin + count]
-        return np.array(np.broadcast_to(found, (max(self.samples, 1), count)))
+        return self.machine.axes.copied(np.broadcast_to(found, (max(self.samples, 1), count)), store.batch)
 
     def _box(self, name: str, address: int, count: int) -> tuple[Memory, int]:
         external = self.ila.externals[name]

@@ -2,6 +2,7 @@
 
 from .arith import absolute, bit_not, concat, maximum, minimum, rounded, shift, shift_right, signed, switch, trunc_div, trunc_mod
 from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, reduce, reduce_max, reduce_sum
+from .convert import lay
 from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
 from .formats import BFLOAT16, FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format, Int, adaptivfloat_bias
 from .step import NOTHING, Step, assign, cases, let, loop, require, seq, together, update, updates, when
@@ -39,6 +40,7 @@ __all__ = [
     "floor",
     "fold",
     "fold_arrays",
+    "lay",
     "leaf",
     "let",
     "lift",

@@ -41,6 +41,7 @@ from .named import (
 
 if TYPE_CHECKING:
     from .kernels import Kernels
+    from .tape import Tape
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
 PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
@@ -77,6 +78,8 @@ class Evaluator:
         self.nests: dict[Fold, Nest] = {}
         self.covered: frozenset[Fold] = frozenset()
         self.ahead: dict[Expr, Named] = {}  # values over all steps of the folds that run now
+        self.seen: dict[Expr, Named] | None = None  # the operands of the rule that a tape records now
+        self.is_steady = False  # whether nothing is decided by contents that depend on samples
 
     # -- entry points
 
@@ -95,16 +98,23 @@ class Evaluator:
         if e.op == "const":
             return Named(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
         found: Named = self._within(e.free, lambda: self._term(e))
+        if self.seen is not None:
+            self.seen[e] = found
         return found
 
     def whole(self, e: Expr, order: Sequence[Axis] = ()) -> Named:
         """Return the value of a term that no other term needs: by machine code where there is some, laid out in `order`."""
         found = None if self.kernels is None else self.kernels.value(self, e, order)
+        if found is not None and self.seen is not None:
+            self.seen[e] = found
         return self.value(e) if found is None else found
 
     def number(self, e: Expr) -> int:
         """Return the value of an integer term that is the same along every axis; SpecError when it is not."""
-        data = np.asarray(self.value(e).data)
+        value = self.value(e)
+        data = np.asarray(value.data)
+        if (tape := self.axes.taping(value.axes)) is not None:
+            tape.refuse(f"{e!r} depends on samples")
         if data.size == 0 or (data != data.flat[0]).any():
             raise NotUniform(f"{e!r} differs between the iterations of a loop")
         return int(data.flat[0])
@@ -144,7 +154,13 @@ class Evaluator:
         if e.op == "var":
             return self._variable(e)
         over = self.ahead.get(e)
-        return RULES[e.op](self, e) if over is None else at_step(self, e, over)
+        if over is not None:
+            return at_step(self, e, over)
+        if self.axes.tape is None:
+            return RULES[e.op](self, e)
+        from .again import recorded
+
+        return recorded(self, self.axes.tape, e, RULES[e.op])
 
     def _variable(self, v: Expr) -> Named:
         if v in self.scope.known:
@@ -183,7 +199,7 @@ class Evaluator:
         batch = self.axes.union(*(p.batch for p in pieces))
         lead = self.axes.shape(batch)
         full = [np.broadcast_to(self._lead(p, batch), (*lead, *p.own)) for p in pieces]
-        return Store(np.concatenate(full, axis=len(batch) + dimension), batch)
+        return Store(self._joined(full, len(batch) + dimension, batch), batch)
 
     def _filled(self, a: Comprehension, own: tuple[Axis, ...]) -> Store:
         with Opened(self, Scope(self.scope, None, a.variables)):
@@ -208,7 +224,11 @@ class Evaluator:
     def batch_of(self, leaf: Leaf) -> set[Axis]:
         """Return the batch axes of any part of a leaf."""
         store = self.store_of(leaf)
-        return set(store.batch).union(*(r.store.batch for r in getattr(store, "regions", ())))
+        return {axis for s in self._parts(store) for axis in s.batch}
+
+    def _parts(self, store: Store) -> Sequence[Store]:
+        """Return the stores that a memory consists of."""
+        return [store, *(r.store for r in getattr(store, "regions", ()))]
 
     def _lead(self, s: Store, batch: tuple[Axis, ...]) -> Data:
         """Return contents with a dimension (1 where absent) for each batch axis."""
@@ -242,8 +262,22 @@ class Evaluator:
         batch = self.axes.union(*(k.batch for k in kept))
         lead = self.axes.shape(batch)
         rows = [np.broadcast_to(self._lead(k, batch), (*lead, *k.own)) for k in kept]
-        data = np.stack(rows, axis=len(batch)) if rows else np.empty((*lead, 0, *now.own))
-        return Store(data, batch)
+        if not rows:
+            return Store(np.empty((*lead, 0, *now.own)), batch)
+        return Store(self._joined([np.expand_dims(r, len(batch)) for r in rows], len(batch), batch), batch)
+
+    def _joined(self, parts: Sequence[Data], dimension: int, batch: Sequence[Axis]) -> Data:
+        """Return arrays one after the other along a dimension."""
+        tape = self.axes.taping(batch)
+        if tape is None:
+            return np.concatenate(parts, axis=dimension)
+        shape = list(parts[0].shape)
+        shape[dimension] = sum(p.shape[dimension] for p in parts)
+        found, at = tape.empty(shape, np.result_type(*parts)), 0
+        for p in parts:
+            tape.assign(found[(*[slice(None)] * dimension, slice(at, at + p.shape[dimension]))], p)
+            at += p.shape[dimension]
+        return found
 
     # -- rules of single operators
 
@@ -283,8 +317,24 @@ class Evaluator:
         if 0 in self.axes.shape(reads):
             return Named(np.zeros(self.axes.shape(reads), store.data.dtype), reads)
         inside = [Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
+        if (tape := self.axes.taping(reads, *(s.batch for s in self._parts(store)))) is not None:
+            return self._gathered_again(tape, store, indices)
         window, origin = store.window([int(np.min(i.data)) for i in inside], [int(np.max(i.data)) for i in inside], self.axes)
         return gather(window, origin, inside, self.axes)
+
+    def _gathered_again(self, tape: Tape, store: Store, indices: Sequence[Named]) -> Named:
+        """Read by advanced indexing, recorded: where indices depend on samples, any element may be read."""
+        from .again import gathered
+
+        known = [i if tape.sample in i.axes else Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
+        reach = [
+            (0, n - 1) if tape.sample in i.axes else (int(np.min(i.data)), int(np.max(i.data)))
+            for i, n in zip(known, store.own, strict=True)
+        ]
+        window, origin = store.window([low for low, _ in reach], [high for _, high in reach], self.axes)
+        if not tape.owns(window.data) and tape.sample in window.batch:
+            tape.refuse("contents that depend on samples lie outside of the tape")
+        return gathered(tape, window, origin, known, store.own, self.axes)
 
     def table(self, e: Expr) -> Named:
         """Return the entry of a table, computed once for its whole domain."""
@@ -363,10 +413,10 @@ class Evaluator:
     def _limit(self, f: Expr) -> int | None:
         """Return a bound of |f|: of its interval, or of what an array that does not change holds."""
         limit = iv.maximum(f.interval, iv.neg(f.interval))[1]
-        if f.op != "load":
+        if f.op != "load" or self.is_steady:
             return limit
         store = self.store_of(f.data)
-        known = type(store) is Store and store.data.dtype.kind in "iu"
+        known = type(store) is Store and store.data.dtype.kind in "iu" and self.axes.taping(store.batch) is None
         return min(store.largest, limit or store.largest) if known else limit
 
     def _spread(self, x: Named) -> Named:
@@ -393,6 +443,8 @@ class Evaluator:
         return Named(data * missing if missing != 1 else data, rest)
 
     def _slowly(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
+        if self.axes.tape is not None:
+            self.axes.tape.refuse("a reduction is too large to be computed at once")
         total: Named | None = None
         for n in range(extents[0]):
             with self.inner({variables[0]: n}):

@@ -6,7 +6,7 @@ The step between two products is whatever the specification says: rounding, satu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from . import intervals as iv
 from .binders import Accumulator, Comprehension, Fold, FoldResult
 from .expr import Expr
 from .kernels import Strides, Trace
-from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
+from .named import Axes, Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import Code, Op, TooWide, Tracer, bits_of, is_operator
 
 if TYPE_CHECKING:
@@ -123,14 +123,15 @@ class FoldTrace(Trace):
             raise TooWide
         window, origin = store.window([b[0] for b in box], [b[1] for b in box], ev.axes)
         if window.data.dtype != np.int16 and window.data.size < 1 << 26:
-            window = Store(_as_int16(window.data), window.batch)
+            window = Store(_as_int16(window, ev.axes), window.batch)
         view, names = strided(window, origin, indices, ev.axes)
         strides = {a: s // view.itemsize for a, s, n in zip(names, view.strides, view.shape, strict=True)}
         return Factor(view, strides)
 
 
-def _as_int16(data: Data) -> Data:
-    return np.ascontiguousarray(data, np.int16)
+def _as_int16(store: Store, axes: Axes) -> Data:
+    tape = axes.taping(store.batch)
+    return np.ascontiguousarray(store.data, np.int16) if tape is None else tape.copied(store.data, np.int16)
 
 
 def _magnitude(e: Expr) -> int:
@@ -236,10 +237,11 @@ class _Blocked:
         m, n = math.prod(size(self.rows)), math.prod(size(self.columns))
         padded, tiles = -(-m // ROWS) * ROWS, -(-n // lanes)
         tables, slots, operators = self._operands()
-        packed = packed_columns(slots, tiles, lanes)
+        packed = self._packed(slots, tiles, lanes)
         start = self._start(m, n, padded, tiles * lanes)
         code, *last = [tuple(self._placed(op, operators) for op in c) for c in self.codes]
-        out = np.empty((padded, tiles * lanes), kind)
+        tape = self.ev.axes.taping(self.rows, self.columns)
+        out = np.empty((padded, tiles * lanes), kind) if tape is None else tape.empty((padded, tiles * lanes), kind)
         kernel = Kernel(
             code, len(tables), packed.shape[2], kind.str, form, start is not None, last[0] if last else (), len(self.trace.scalars)
         )
@@ -252,7 +254,7 @@ class _Blocked:
             if max(int(rows[-1]), int(step[-1])) >= 1 << 30:
                 raise TooWide
             given.append((f.data, rows, step))
-        run_fold(kernel, given, packed, start, out, numbers)
+        run_fold(kernel, given, packed, start, out, numbers, tape)
         return self.ev.axes.ordered(out[:m, :n].reshape(*size(self.rows), *size(self.columns)), (*self.rows, *self.columns))
 
     def _start(self, m: int, n: int, padded: int, width: int) -> Data | None:
@@ -263,14 +265,16 @@ class _Blocked:
         order = (*self.rows, *self.columns)
         grid = self.ev.axes.union(order)
         full = self.ev.axes.full(first, grid).transpose([grid.index(a) for a in order])
-        start = np.zeros((padded, width), np.int32)
-        start[:m, :n] = full.reshape(m, n)
+        tape = self.ev.axes.taping(grid)
+        start = np.zeros((padded, width), np.int32) if tape is None else tape.empty((padded, width), np.int32)
+        self.ev.axes.assign(start[:m, :n].reshape(full.shape), full, grid)
         return start
 
     def _operands(self) -> tuple[list[Factor], list[Data], list[tuple[int, int, int, int]]]:
         """Return the tables of A, the slots of B as [columns, steps, words], and each site's (table, offset, slot, pairs)."""
         tables: list[Factor] = []
         slots: list[Data] = []
+        factors: list[tuple[Factor, Site]] = []
         found = []
         for s in self.trace.sites:
             a, b = s.factors
@@ -281,7 +285,22 @@ class _Blocked:
             table, delta = _table_of(tables, a, s.lane)
             found.append((table, delta, sum(x.shape[2] for x in slots), s.lanes // 2))
             slots.append(self._columns_of(b, s))
+            factors.append((b, s))
+        self.factors = factors
         return tables, slots, found
+
+    def _packed(self, slots: Sequence[Data], tiles: int, lanes: int) -> Data:
+        """Return the columns of B in tiles; packed again whenever a tape is played where they depend on samples."""
+        packed = packed_columns(slots, tiles, lanes)
+        tape = self.ev.axes.taping(*(b.strides for b, _ in self.factors))
+        if tape is None:
+            return packed
+        found = tape.empty(packed.shape, packed.dtype)
+        found[...] = packed
+        extent = self.ev.axes.fixed().extent
+        steady = [(Factor(tape.steady(b.data), b.strides), s) for b, s in self.factors]
+        tape.again(found, lambda: packed_columns([self._columns_of(b, s, extent) for b, s in steady], tiles, lanes))
+        return found
 
     def _rows_of(self, a: Factor, s: Site) -> Factor:
         """Return A with 16-bit elements, lanes side by side."""
@@ -291,14 +310,17 @@ class _Blocked:
         order = [*(x for x in names if x != s.lane), *([s.lane] if s.lanes else [])]
         if s.lanes and s.lane not in names:
             raise TooWide
-        data = np.ascontiguousarray(a.data.transpose([names.index(x) for x in order]), np.int16)
+        tape = self.ev.axes.taping(names)
+        data = a.data.transpose([names.index(x) for x in order])
+        data = np.ascontiguousarray(data, np.int16) if tape is None else tape.copied(data, np.int16)
         return Factor(data, {x: n // 2 for x, n in zip(order, data.strides, strict=True)})
 
-    def _columns_of(self, b: Factor, s: Site) -> Data:
+    def _columns_of(self, b: Factor, s: Site, extent: Mapping[Axis, int] | None = None) -> Data:
         """Return B as [columns, steps, words]: a word holds two lanes, or one factor in its lower half."""
         names = tuple(b.strides)
         order = [*self.columns, *(x for x, _ in self.loops), *([s.lane] if s.lanes else [])]
-        shape = [self.ev.axes.extent[x] for x in order[: len(order) - bool(s.lanes)]] + ([s.lanes] if s.lanes else [])
+        extent = extent or self.ev.axes.extent
+        shape = [extent[x] for x in order[: len(order) - bool(s.lanes)]] + ([s.lanes] if s.lanes else [])
         missing = [x for x in order if x not in names]
         data = b.data.transpose([names.index(x) for x in order if x in names])
         for x in missing:

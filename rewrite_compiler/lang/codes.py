@@ -6,6 +6,7 @@ of sign, exponent and the mantissa bits that can matter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -16,10 +17,12 @@ from ..errors import SpecError
 from . import intervals as iv
 from .arrays import Evaluator, evaluate, table_data
 from .binders import Leaf, Table, array, index_variable
+from .convert import Conversion, is_worth_it, looked_up, traced
 from .expr import Expr
 from .formats import FLOAT16, FLOAT32, IEEE, AdaptivFloat, Format
 from .kernels import kernels_in_use
 from .named import Data, Store, storage_dtype
+from .straight import REAL
 
 CHUNK = 1 << 14  # elements evaluated at once: the temporaries stay in the cache
 TABLE_BITS = 21
@@ -38,8 +41,15 @@ def codes_of(f: Format, values: Data) -> Data:
     if f in NATIVE:
         with np.errstate(over="ignore", under="ignore"):
             return np.asarray(data.astype(NATIVE[f]).view(f"u{f.width // 8}"))
-    if not isinstance(f, IEEE) and np.isnan(data).any():
+    low, high = (float(data.min()), float(data.max())) if data.size else (0.0, 0.0)
+    if not isinstance(f, IEEE) and math.isnan(low):
         raise SpecError("I102", f"{f.name} has no code for a value that is not a number")
+    if not isinstance(f, IEEE) and math.isfinite(low) and math.isfinite(high) and is_worth_it(data):
+        conversion = _encoder(f, data.dtype)
+        if conversion is not None:
+            codes = np.empty(data.shape, storage_dtype(f.codes))
+            conversion(codes, data if conversion.code[0].bits == REAL else data.view(WORDS[data.dtype][0]))
+            return codes
     kept = _leading_bits(f, data.dtype)
     if kept is None:
         return _encoded(f, data)
@@ -49,6 +59,41 @@ def codes_of(f: Format, values: Data) -> Data:
     if isinstance(f, IEEE):
         key = key << word(1) | (pattern << word(kept) != 0)
     return np.asarray(_by_leading_bits(f, data.dtype).take(key.astype(np.intp, copy=False)))
+
+
+@lru_cache(maxsize=64)
+def _encoder(f: Format, kind: Any) -> Conversion | None:
+    """Return machine code from floats to codes."""
+    kept = _leading_bits(f, kind)
+    if kept is not None:
+        word, bits, _ = WORDS[kind]
+        if bits == 64:
+            return None
+        return looked_up(_by_leading_bits(f, kind), bits - kept, word)
+    found = traced(f.encode, Leaf((1,), iv.EVERYTHING, True, "x"))
+    return found if found is not None and found.code[0].name == "array" else None
+
+
+@lru_cache(maxsize=64)
+def _decoder(f: Format, kind: Any) -> Conversion | None:
+    """Return machine code from codes to values."""
+    if f in NATIVE or isinstance(f, IEEE):
+        return None
+    if f.width > TABLE_BITS - 1:
+        found = traced(f.decode, Leaf((1,), f.codes, False, "x"))
+        return found if found is not None and found.code[0].name == "array" else None
+    return looked_up(_values(f), 0, kind, f.codes[0] or 0)
+
+
+def put_values(f: Format, codes: Data, target: Data) -> None:
+    """Set an array of 32-bit floats to the values of codes."""
+    kind = codes.dtype
+    are_codes = codes.ndim == target.ndim and kind == storage_dtype(f.codes) and f.width == 8 * kind.itemsize
+    conversion = _decoder(f, kind) if are_codes and is_worth_it(codes, target) else None
+    if conversion is None:
+        target[...] = values_of(f, codes).astype(np.float32)
+    else:
+        conversion(target, codes)
 
 
 def values_of(f: Format, codes: Data) -> Data:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import SpecError
 from .binders import Fold, Leaf, Table
-from .expr import Expr
+from .bytewise import byte_stored, word_loaded
+from .expr import Expr, wrap
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
 
@@ -58,6 +60,9 @@ class Trace:
             return self._scalar(e)
         if e in self.ev.ahead or (e.op == "wrap" and e.args[0].op == "reduce"):
             return self._array(e, self.ev.value(e))
+        if (word := word_loaded(self.ev, e)) is not None:
+            self.work += 1
+            return self._strided(e, *word)
         if e.op == "var":
             return self._index(e)
         if e.op == "load":
@@ -209,6 +214,8 @@ class Kernels:
         """Return the value of a term over its axes, those of `order` innermost; None when numpy has to compute it."""
         if e.op in ("const", "var", "load") or e.real:
             return None
+        if (parts := byte_stored(ev, e, order)) is not None and (whole := self._bytes(ev, *parts, order)) is not None:
+            return whole
         tracer = GridTracer(ev)
         try:
             if not tracer.found.varies(e) or self._is_small(ev, e):
@@ -227,6 +234,20 @@ class Kernels:
         code = tracer.code if last == len(tracer.code) - 1 else [*tracer.code, Op("wrap", (last,), (64, True), bits_of(e), 64)]
         self.grids += 1
         return _run(found, tuple(code), _loop_order(axes, order), np.dtype(storage_dtype(e.interval)))
+
+    def _bytes(self, ev: Evaluator, word: Expr, variable: Expr, count: int, order: Sequence[Axis]) -> Named | None:
+        """Return the bytes of words, all of a word at once."""
+        axis = axis_of(variable)
+        words = self.value(ev, word if word.op == "wrap" else wrap(word, 8 * count, False), [a for a in order if a != axis])
+        if words is None or words.data.dtype.itemsize != count:
+            return None
+        inner = [a for a in order if a in words.axes]
+        layout = [*(a for a in words.axes if a not in inner), *inner]
+        data = words.data.transpose([words.axes.index(a) for a in layout])
+        if not data.flags.c_contiguous:
+            return None
+        found = data.view(np.uint8).reshape(*data.shape, count)
+        return ev.axes.ordered(found, [*layout, axis])
 
     def fold(self, ev: Evaluator, f: Fold) -> list[Store] | None:
         """Return the accumulator after the last step of a blocked fold; None when numpy has to compute it."""
@@ -252,18 +273,34 @@ class Kernels:
         return found
 
     def _is_small(self, ev: Evaluator, e: Expr) -> bool:
-        return ev.elements(e.free, e.reads) < LEAST_ELEMENTS
+        is_recorded = ev.axes.taping(*(ev.batch_of(leaf) for leaf in e.reads)) is not None
+        return not is_recorded and ev.elements(e.free, e.reads) < LEAST_ELEMENTS
 
 
 def _run(found: Trace, code: tuple[Op, ...], order: list[Axis], kind: np.dtype[np.generic]) -> Named:
     """Compute the grid into a new array with its axes in `order`."""
-    from .native_grid import ANY_STRIDE, Shape, Side, grid_function
-
     extent = found.ev.axes.extent
     shape = tuple(extent[a] for a in order)
-    out = np.empty(shape, kind)
+    tape = found.ev.axes.taping(order)
+    out = np.empty(shape, kind) if tape is None else tape.empty(shape, kind)
     result = Operand(out, {a: s // out.itemsize for a, s in zip(order, out.strides, strict=True)})
-    sides = [result, *found.operands]
+    run, given = launched(code, [result, *found.operands], found.tables, found.scalars, order, extent)
+    tables = [t.ctypes.data for t in found.tables]
+    run(out.ctypes.data, *(o.data.ctypes.data for o in found.operands), *tables, given.ctypes.data)
+    if tape is not None:
+        tape.keep(*found.tables)
+        arguments = (tape.address(out), *(tape.address(o.data) for o in found.operands), *tables, tape.address(given))
+        tape.calls.append(partial(run, *arguments))
+    return found.ev.axes.ordered(out, order)
+
+
+def launched(
+    code: tuple[Op, ...], sides: Sequence[Operand], tables: Sequence[Data], scalars: Sequence[int], order: Sequence[Axis],
+    extent: Mapping[Axis, int],
+) -> tuple[Any, Data]:  # fmt: skip
+    """Return the function for a result and operands that lie along the axes of `order`, and the numbers it is given last."""
+    from .native_grid import ANY_STRIDE, Shape, Side, grid_function
+
     loops = _merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
     unroll, steps = 1, [0] * len(sides)
     if len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
@@ -273,12 +310,10 @@ def _run(found: Trace, code: tuple[Op, ...], order: list[Axis], kind: np.dtype[n
         inner = loops[-1][1][n] if loops else 0
         is_fixed = o.start is not None and unroll > 1 and not any(s[n] for _, s in loops)
         kinds.append(Side(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
-    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), tuple(t.dtype.str for t in found.tables), len(loops), unroll)
-    numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops] + found.scalars
-    given = np.array(numbers or [0], np.int64)
+    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), tuple(t.dtype.str for t in tables), len(loops), unroll)
+    numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops] + list(scalars)
     _, run = grid_function(key)
-    run(out.ctypes.data, *(o.data.ctypes.data for o in found.operands), *(t.ctypes.data for t in found.tables), given.ctypes.data)
-    return found.ev.axes.ordered(out, order)
+    return run, np.array(numbers or [0], np.int64)
 
 
 def _loop_order(axes: tuple[Axis, ...], order: Sequence[Axis]) -> list[Axis]:

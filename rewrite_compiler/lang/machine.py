@@ -19,6 +19,7 @@ from .named import Affine, Axis, Named, Store, affine, axis_of, dense, reach, sc
 from .parallel import is_parallel
 from .python import diagnostic
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
+from .tape import must_hold
 
 CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
 
@@ -60,7 +61,7 @@ class Machine:
             self._step(step.then if self.evaluator.number(step.condition) else step.otherwise)
         elif isinstance(step, Together):
             values = [self._value(u) for u in step.updates]
-            copies = [Named(np.array(v.data), v.axes) for v in values]  # a value may be a view of what a partner writes
+            copies = [Named(self.axes.copied(v.data, v.axes), v.axes) for v in values]  # a value may be a view of what a partner writes
             for u, v in zip(step.updates, copies, strict=True):
                 self._write(u, v)
         elif isinstance(step, Let):
@@ -70,13 +71,23 @@ class Machine:
 
     def _let(self, step: Let) -> None:
         store = self.evaluator.store_of(step.array)
-        self.bind(step.local, Store(np.array(store.data), store.batch))
+        data = self.axes.copied(store.data, store.batch) if self._is_in_memory(store) else store.data
+        self.bind(step.local, Store(data, store.batch))
         self._step(step.body)
+
+    def _is_in_memory(self, store: Store) -> bool:
+        """Tell whether contents may lie in what a step can write."""
+        parts = (p for m in self.memories.values() if isinstance(m, Memory) for p in (m, *(r.store for r in m.regions)))
+        return any(np.may_share_memory(store.data, p.data) for p in parts)
 
     def _require(self, step: Require) -> None:
         if not (self.strict or step.always):
             return
         condition = self.evaluator.value(step.condition)
+        tape = self.axes.taping(condition.axes)
+        if tape is not None:
+            data = tape.steady(condition.data)
+            tape.calls.append(lambda: must_hold(data))
         if not np.all(condition.data):
             values = {name: self.evaluator.value(e) for name, e in step.values}
             axes = self.axes.union(condition.axes, *(x.axes for x in values.values()))
@@ -139,6 +150,10 @@ class Machine:
         every = self.axes.union(grid)
         data = self.axes.full(value, every).transpose([every.index(a) for a in grid])
         shape = (*self.axes.shape(batch), *(math.prod(self.axes.shape(dimension or ())) for dimension in order))
+        tape = self.axes.taping(batch)
+        if tape is not None:
+            contents = tape.copied(data, memory.data.dtype).reshape(shape)
+            return memory.overlay([i.constant for i in known], contents, batch)
         contents = np.ascontiguousarray(data, memory.data.dtype).reshape(shape)
         if np.may_share_memory(contents, value.data):
             contents = contents.copy()
@@ -148,15 +163,15 @@ class Machine:
         self, memory: Memory, known: Sequence[Affine], value: Named, batch: tuple[Axis, ...], box: Sequence[tuple[int, int]]
     ) -> None:
         window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
-        value = _detached(value, window)
+        value = self._detached(value, window)
         for copy in window.apart({v for i in known for v, _ in i.terms}):
             view, names = strided(copy, origin, known, self.axes)
             order = self.axes.union(names, value.axes)
             target = view.transpose([names.index(a) for a in order])
             data = self.axes.align(value, order)
             if isinstance(data, np.ndarray) and np.may_share_memory(target, data):
-                data = data.copy()  # numpy assigns within one array in order when both have one dimension
-            target[...] = data
+                data = self.axes.copied(data, order)  # numpy assigns within one array in order when both have one dimension
+            self.axes.assign(target, data, (*value.axes, *copy.batch))
 
     def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own: frozenset[Axis]) -> None:
         addressed = {a for i in indices for a in i.axes}
@@ -165,9 +180,14 @@ class Machine:
         box = [(int(np.min(i.data)), int(np.max(i.data))) for i in indices]
         self._inside(u, box, memory)
         window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
-        value = _detached(value, window)
+        value = self._detached(value, window)
         for copy in window.apart(addressed):
             scatter(copy, origin, indices, value, self.axes)
+
+    def _detached(self, value: Named, store: Store) -> Named:
+        """Return a value that is no view of the store: numpy does not copy overlapping rows of different strides."""
+        is_view = isinstance(value.data, np.ndarray) and np.may_share_memory(value.data, store.data)
+        return Named(self.axes.copied(value.data, value.axes), value.axes) if is_view else value
 
     def _distinct(self, u: Update, own: frozenset[Axis], addressed: set[Axis]) -> None:
         if not own <= addressed:
@@ -249,12 +269,6 @@ class Machine:
                 for k in [k for k in values if not reads(k).isdisjoint(written)]:
                     del values[k]
             scope = scope.parent
-
-
-def _detached(value: Named, store: Store) -> Named:
-    """Return a value that is no view of the store: numpy does not copy overlapping rows of different strides."""
-    is_view = isinstance(value.data, np.ndarray) and np.may_share_memory(value.data, store.data)
-    return Named(value.data.copy(), value.axes) if is_view else value
 
 
 def _reads(x: Expr | Array) -> frozenset[Leaf]:

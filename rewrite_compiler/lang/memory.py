@@ -86,7 +86,8 @@ class Memory(Store):
             if axis not in r.store.batch:
                 continue
             place = r.store.batch.index(axis)
-            r.store = Store(r.store.data.take(-1, axis=place), tuple(b for b in r.store.batch if b != axis))
+            last = np.moveaxis(r.store.data, place, 0)[-1]
+            r.store = Store(last, tuple(b for b in r.store.batch if b != axis))
             if not r.store.batch:
                 self.data[_slices(r.low, r.high)] = r.store.data
                 self.regions.remove(r)
@@ -107,11 +108,11 @@ class Memory(Store):
             low, high = wider
         all_axes = axes.union(batch, *(r.store.batch for r in met))
         base = self.data[_slices(low, high)]
-        data: Any = np.broadcast_to(base, (*axes.shape(all_axes), *base.shape)).copy()
+        data: Any = axes.copied(np.broadcast_to(base, (*axes.shape(all_axes), *base.shape)), all_axes)
         for r in met:
             inner = _slices([a - b for a, b in zip(r.low, low, strict=True)], [a - b for a, b in zip(r.high, low, strict=True)])
             shape = tuple(axes.extent[a] if a in r.store.batch else 1 for a in all_axes)
-            data[(..., *inner)] = r.store.data.reshape((*shape, *r.store.own))
+            axes.assign(data[(..., *inner)], r.store.data.reshape((*shape, *r.store.own)), all_axes)
         self.regions = [r for r in self.regions if all(r is not m for m in met)]
         made = Region(low, Store(data, all_axes))
         self.regions.append(made)

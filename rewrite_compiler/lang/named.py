@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from . import intervals as iv
 from .expr import Expr, lift
 from .intervals import Interval
+
+if TYPE_CHECKING:
+    from .tape import Tape
 
 Data = NDArray[Any]
 Axis = int  # the serial number of the variable it stands for: terms cannot be compared with ==
@@ -96,6 +99,32 @@ class Axes:
         self.order: dict[Axis, int] = {}
         self.extent: dict[Axis, int] = {}
         self.start: dict[Axis, int] = {}
+        self.tape: Tape | None = None  # records what is computed along the sample axis
+
+    def taping(self, *groups: Container[Axis]) -> Tape | None:
+        """Return the tape that records what is computed along these axes, if one does."""
+        return self.tape if self.tape is not None and any(self.tape.sample in g for g in groups) else None
+
+    def fixed(self) -> Axes:
+        """Return the axes as they are now, for a call that is made later."""
+        found = Axes()
+        found.order, found.extent, found.start = dict(self.order), dict(self.extent), dict(self.start)
+        return found
+
+    def copied(self, data: Data, axes: Sequence[Axis], kind: Any = None) -> Data:
+        """Return a copy, in one piece where a tape records it."""
+        tape = self.taping(axes)
+        if tape is not None:
+            return tape.copied(data, kind)
+        return np.array(data, kind)
+
+    def assign(self, target: Data, source: Any, axes: Sequence[Axis]) -> None:
+        """Copy contents along these axes, recorded where a tape does."""
+        tape = self.taping(axes)
+        if tape is None:
+            target[...] = source
+        else:
+            tape.assign(target, source)
 
     def add(self, axis: Axis, extent: int, start: int = 0) -> None:
         """Bind an axis to start … start+extent−1; its place in the order is that of its first binding."""
@@ -306,6 +335,10 @@ def _plain_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ..
 
 def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value: Named, axes: Axes) -> None:
     """store[indices] := value by advanced indexing; the indices are inside the store."""
+    tape = axes.taping(store.batch, value.axes)
+    if tape is not None:
+        target, places, given, then = tape.steady_store(store), [*map(tape.steady_named, indices)], tape.steady_named(value), axes.fixed()
+        tape.calls.append(lambda: scatter(target, origin, places, given, then))
     reads = axes.union(*(i.axes for i in indices))
     alone = tuple(b for b in store.batch if b not in reads)
     if store.batch == alone and set(value.axes) <= {*alone, *reads}:  # numpy copies whole runs of the batch axes and of a plain last one

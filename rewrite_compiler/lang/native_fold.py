@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -19,6 +19,9 @@ from .native_grid import element_type
 from .native_jit import compiled, host
 from .native_ops import Words, declared, resized
 from .straight import Code, Op
+
+if TYPE_CHECKING:
+    from .tape import Tape
 
 WORD, INT32, INT16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 ROWS = 4
@@ -180,9 +183,16 @@ def _word(n: int) -> ir.Constant:
     return ir.Constant(WORD, n)
 
 
-def run_fold(kernel: Kernel, a: list[tuple[Any, Any, Any]], b: Any, start: Any, out: Any, numbers: list[int]) -> None:
+def run_fold(
+    kernel: Kernel, a: list[tuple[Any, Any, Any]], b: Any, start: Any, out: Any, numbers: list[int], tape: Tape | None = None
+) -> None:
     """Call a kernel: for each table of A its array and offsets, packed columns, start values and the result's array."""
     _, run = fold_function(kernel)
     pointers = [(ctypes.c_void_p * len(a))(*(x[n].ctypes.data for x in a)) for n in range(3)]
     given = np.array(numbers, np.int64)
     run(*pointers, b.ctypes.data, start.ctypes.data if start is not None else None, out.ctypes.data, given.ctypes.data)
+    if tape is not None:
+        pointers = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in a)) for n in range(3)]
+        tape.keep(pointers)
+        first = None if start is None else tape.address(start)
+        tape.calls.append(partial(run, *pointers, tape.address(b), first, tape.address(out), tape.address(given)))

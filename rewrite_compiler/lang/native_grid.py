@@ -52,10 +52,10 @@ def grid_function(shape: Shape) -> tuple[Any, Any]:
     return engine, ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(address)
 
 
-def element_type(kind: str) -> ir.IntType | ir.DoubleType:
+def element_type(kind: str) -> ir.IntType | ir.DoubleType | ir.FloatType:
     """Return the type of an element of a numpy type."""
     if np.dtype(kind).kind == "f":
-        return ir.DoubleType()
+        return ir.DoubleType() if np.dtype(kind).itemsize == 8 else ir.FloatType()
     return ir.IntType(8 * np.dtype(kind).itemsize)
 
 
@@ -110,7 +110,9 @@ class _Grid:
             values.append(self.operand(op, values, places, u))
         kind = element_type(self.shape.out.kind)
         at = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
-        self.b.store(resized(self.b, values[-1], kind), self.b.gep(self.function.args[0], [at]))
+        last = values[-1]
+        narrow = self.b.fptrunc(last, kind) if isinstance(kind, ir.FloatType) else resized(self.b, last, kind)
+        self.b.store(narrow, self.b.gep(self.function.args[0], [at]))
 
     def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int) -> ir.Value:
         if op.name == "scalar":
@@ -135,7 +137,7 @@ class _Grid:
 
     def widened(self, value: ir.Value, kind: str, bits: int) -> ir.Value:
         if bits == REAL:
-            return value
+            return self.b.fpext(value, ir.DoubleType()) if isinstance(value.type, ir.FloatType) else value
         wanted = ir.IntType(bits)
         if np.dtype(kind).kind == "u" and value.type.width < bits:
             return self.b.zext(value, wanted)

@@ -7,6 +7,7 @@ from .mapping import Axes, FormatFor, Limit, Mapping
 from .meaning import body_of, inlined
 from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
 from .stay import USUAL, Room, Stay
+from .taped import TapedDevice
 from .target import Target
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "SimulatedStream",
     "Stay",
     "StreamedDevice",
+    "TapedDevice",
     "Target",
     "Unit",
     "body_of",

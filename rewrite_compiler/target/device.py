@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..ila import Ila
-from ..ila.mmio import assemble
+from ..ila.mmio import assemble, check_operand
 from ..ila.simulate import Simulator
 from ..ila.stream import WORD, Stream
 from ..lang.named import Data, storage_dtype
@@ -64,6 +64,16 @@ class SimulatedStream:
     sim: Stream
     pending: list[int] = field(default_factory=list)
 
+    @property
+    def executed(self) -> int:
+        """How many instructions it has executed."""
+        return self.sim.executed
+
+    @property
+    def not_native(self) -> Mapping[str, str]:
+        """The instructions that ran without machine code, and why."""
+        return self.sim.not_native
+
     def attach(self, memory: str, words: int) -> None:
         """Give it a new external memory."""
         self.sim.give(memory, np.zeros(words, storage_dtype(self.sim.ila.externals[memory].leaf.interval)))
@@ -95,9 +105,22 @@ class SimulatedDevice:
 
     sim: Simulator
 
+    @property
+    def executed(self) -> int:
+        """How many instructions it has executed."""
+        return self.sim.executed
+
+    @property
+    def not_native(self) -> Mapping[str, str]:
+        """The instructions that ran without machine code, and why."""
+        return self.sim.not_native
+
     def issue(self, instruction: str, **operands: int) -> None:
         """Send one instruction."""
-        self.sim.execute(self.sim.ila.instructions[instruction], self._complete(instruction, operands))
+        known = self.sim.ila.instructions[instruction]
+        for name in operands.keys() & known.operands.keys():
+            check_operand(known, name, operands[name])
+        self.sim.execute(known, self._complete(instruction, operands))
 
     def store(self, instruction: str, **operands: Data) -> None:
         """Send one instruction for each row."""

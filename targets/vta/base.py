@@ -104,6 +104,8 @@ def from_elements(scalars: Codes, shape: tuple[int, int], rows: int, columns: in
 
 def to_bytes(codes: Codes, count: int = 1) -> Codes:
     """Return codes [(samples,) n] as bytes of a DRAM image, `count` a code, lowest first; codes may be terms of a proof."""
+    if codes.dtype != object and codes.dtype.itemsize == count:
+        return np.ascontiguousarray(codes).view(np.uint8)
     if codes.dtype != object:
         return np.ascontiguousarray(codes, np.int64)[..., None].view(np.uint8)[..., :count].reshape(*codes.shape[:-1], -1)
     parts = [codes % 256]

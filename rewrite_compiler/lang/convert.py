@@ -1,0 +1,108 @@
+"""Whole arrays converted by machine code, in one pass: floats to codes, codes to floats, copies into another layout.
+
+Where machine code is not in use, or an array is small, numpy does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from .arrays import Evaluator
+from .binders import Leaf, index_variable
+from .expr import Expr
+from .kernels import GridTracer, Operand, kernels_in_use, launched
+from .named import Data, Store
+from .straight import Code, Op, TooWide
+
+LEAST = 1 << 12  # elements: below, numpy is as fast
+TRACED = 1 << 13  # elements of the grid on which code is traced
+
+
+@dataclass(frozen=True, eq=False)
+class Conversion:
+    """Code from one element to another, and the tables that it reads."""
+
+    code: Code
+    tables: tuple[Data, ...] = ()
+
+    def __call__(self, target: Data, source: Data) -> None:
+        """Set every element of `target`."""
+        run, arguments = _launch(self, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
+        run(target.ctypes.data, source.ctypes.data, *arguments)
+
+
+def is_worth_it(*arrays: Data) -> bool:
+    """Tell whether machine code converts these arrays: they are large and regular, and machine code is in use."""
+    large = all(a.size >= LEAST for a in arrays)
+    return large and kernels_in_use() is not None and all(a.flags.aligned and not any(s % a.itemsize for s in a.strides) for a in arrays)
+
+
+def lay(target: Data, source: Data) -> None:
+    """Copy contents from one layout into another, elements of one type and arrays of one shape."""
+    run = copier(target, source) if target.shape == source.shape else None
+    if run is None:
+        np.copyto(target, source)
+    else:
+        run()
+
+
+def copier(target: Data, source: Data) -> Callable[[], Any] | None:
+    """Return machine code that copies integers between these two arrays; None where numpy does as well."""
+    is_block = target.dtype == source.dtype and target.flags.c_contiguous and source.flags.c_contiguous
+    if is_block or any(a.dtype.kind not in "iu" for a in (target, source)) or not is_worth_it(target, source):
+        return None
+    conversion = _COPIES[max(target.itemsize, source.itemsize) == 8]
+    run, arguments = _launch(conversion, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
+    return partial(run, target.ctypes.data, source.ctypes.data, *arguments)
+
+
+_COPIES = tuple(Conversion((Op("array", (), (0, 0), bits),)) for bits in (32, 64))
+
+
+def traced(function: Callable[[Expr], Expr], operand: Leaf) -> Conversion | None:
+    """Return the code of a function of one term; None where machine code has no words for it."""
+    x = Leaf((TRACED,), operand.interval, operand.real, operand.name)
+    ev = Evaluator({x: Store(np.zeros(TRACED, np.float64 if operand.real else np.int64))})
+    i = index_variable("i", TRACED)
+    with ev.inner(axes=[(i, TRACED)]):
+        tracer = GridTracer(ev)
+        try:
+            last = tracer.trace(function(x[i]))
+        except TooWide:
+            return None
+    if last != len(tracer.code) - 1 or len(tracer.found.operands) != 1 or tracer.found.scalars:
+        return None
+    return Conversion(tuple(tracer.code), tuple(tracer.found.tables))
+
+
+def looked_up(entries: Data, shift: int, kind: Any, least: int = 0) -> Conversion:
+    """Return the code that takes the entry of a table at an unsigned word's leading bits, or at a number from `least` on."""
+    is_real = entries.dtype.kind == "f"
+    wide = 64 if np.dtype(kind).itemsize >= 4 else 32
+    code = [Op("array", (), (0, 0), wide)]
+    for name, amount in (("shr", shift), ("sub", least)):
+        if amount:
+            code += [Op("const", (), amount, wide), Op(name, (len(code) - 1, len(code)), None, wide, wide)]
+    return Conversion((*code, Op("table", (len(code) - 1,), 0, 0 if is_real else 32)), (np.ascontiguousarray(entries),))
+
+
+@lru_cache(maxsize=4096)
+def _launch(
+    c: Conversion, out: str, kind: str, shape: tuple[int, ...], to: tuple[int, ...], of: tuple[int, ...]
+) -> tuple[Callable[..., Any], tuple[int, ...]]:
+    """Return the function for arrays of these strides, and its arguments behind both arrays."""
+    order = sorted(range(len(shape)), key=lambda n: -to[n])
+    size, step = np.dtype(out).itemsize, np.dtype(kind).itemsize
+    target = Operand(np.empty(0, out), {n: s // size for n, s in enumerate(to)})
+    source = Operand(np.empty(0, kind), {n: s // step for n, s in enumerate(of)})
+    run, numbers = launched(c.code, [target, source], c.tables, (), order, dict(enumerate(shape)))
+    _held[c, out, kind, shape, to, of] = numbers
+    return run, (*(t.ctypes.data for t in c.tables), numbers.ctypes.data)
+
+
+_held: dict[Any, Data] = {}  # numbers that functions in use point to

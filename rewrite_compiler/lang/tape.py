@@ -1,0 +1,204 @@
+"""Tape: what was computed from contents that differ between samples, to be computed again from other contents.
+
+A batch of samples takes the same steps as the one before it, because control does not depend on samples. While a tape
+records, contents that depend on samples lie in blocks of the tape, and every call that computes some is kept with the
+places of its operands: playing the calls does for other samples what was done for the first, without looking at a term.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .named import Axis, Data, Named, Store
+
+Call = Callable[[], Any]
+SCRAMBLED = 0x5A
+PAGE = 64
+
+
+class Diverged(Exception):
+    """Other contents lead elsewhere than those that the tape was made with."""
+
+
+class _Lease:
+    """A block in use: it is free again when the last view of it is gone."""
+
+    def __init__(self, arena: Arena, number: int, size: int) -> None:
+        self.arena, self.number = arena, number
+        place = arena.blocks[number].ctypes.data
+        self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (place, False), "version": 3}
+
+    def __del__(self) -> None:
+        self.arena.give_back(self.number)
+
+
+class Arena:
+    """Blocks of memory that are used again, in the same order whenever the same calls are played."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Data] = []
+        self._starts: list[int] = []
+        self._sorted: list[Data] = []
+        self._idle: dict[int, list[int]] = {}
+
+    def empty(self, shape: Sequence[int], kind: Any) -> Data:
+        """Return an array whose contents are not set; its block is free again when no view of it is left."""
+        kind = np.dtype(kind)
+        size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        idle = self._idle.setdefault(_rounded(size), [])
+        number = idle.pop() if idle else self._added(_rounded(size))
+        found: Data = np.asarray(_Lease(self, number, size)).view(kind).reshape(tuple(shape))
+        return found
+
+    def give_back(self, number: int) -> None:
+        """Make a block free."""
+        self._idle[len(self.blocks[number])].append(number)
+
+    def block_of(self, data: Data) -> Data | None:
+        """Return the block in which an array lies."""
+        place = data.ctypes.data
+        at = bisect_right(self._starts, place) - 1
+        return self._sorted[at] if at >= 0 and place < self._starts[at] + len(self._sorted[at]) else None
+
+    def scramble(self) -> None:
+        """Overwrite all contents."""
+        for block in self.blocks:
+            block.fill(SCRAMBLED)
+
+    def _added(self, size: int) -> int:
+        whole = np.zeros(size + PAGE, np.uint8)
+        first = -whole.ctypes.data % PAGE
+        block = whole[first : first + size]
+        self.blocks.append(block)
+        place = block.ctypes.data
+        at = bisect_right(self._starts, place)
+        self._starts.insert(at, place)
+        self._sorted.insert(at, block)
+        return len(self.blocks) - 1
+
+
+def _rounded(size: int) -> int:
+    step = max(PAGE, 1 << max(size.bit_length() - 3, 0))
+    return max(-(-size // step), 1) * step
+
+
+class Tape:
+    """Calls, in order, and the blocks that they work on."""
+
+    def __init__(self, sample: Axis) -> None:
+        """Record what depends on the axis `sample`."""
+        self.sample = sample
+        self.arena = Arena()
+        self.calls: list[Call] = []
+        self.refused = ""  # why it cannot be played
+        self._kept: list[Any] = []
+
+    def stop(self) -> None:
+        """Forget the calls as one list: they are held by what plays them."""
+        self.calls = []
+
+    def refuse(self, why: str) -> None:
+        """Note why other contents cannot be computed in the same way."""
+        self.refused = self.refused or why
+
+    def owns(self, data: Any) -> bool:
+        """Tell whether an array lies in a block of the tape."""
+        return isinstance(data, np.ndarray) and (data.size == 0 or self.arena.block_of(data) is not None)
+
+    def empty(self, shape: Sequence[int], kind: Any) -> Data:
+        """Return an array of the tape whose contents are not set."""
+        return self.arena.empty(shape, kind)
+
+    def assign(self, target: Data, source: Any) -> None:
+        """Copy contents, now and whenever the tape is played."""
+        np.copyto(target, source, casting="unsafe")
+        if self.owns(target):
+            self.calls.append(_Copy(self.steady(target), self.steady(np.asarray(source))))
+        elif self.owns(source):
+            self.refuse("contents that depend on samples were written to where they do not")
+
+    def copied(self, source: Data, kind: Any = None) -> Data:
+        """Return a copy in one piece, made whenever the tape is played."""
+        found = self.empty(source.shape, source.dtype if kind is None else kind)
+        self.assign(found, source)
+        return found
+
+    def again(self, target: Data, compute: Callable[[], Any]) -> None:
+        """Whenever the tape is played, compute the contents of `target`; `compute` has steady operands only."""
+        self.calls.append(_Computed(self.steady(target), compute))
+
+    def steady(self, data: Any) -> Any:
+        """Return an array for calls: a view that keeps no block in use, or the contents that it has now."""
+        if not isinstance(data, np.ndarray):
+            return data
+        block = self.arena.block_of(data) if data.size else None
+        if block is not None:
+            return np.ndarray(data.shape, data.dtype, block, data.ctypes.data - block.ctypes.data, data.strides)
+        return _spanned(data)
+
+    def steady_named(self, x: Named) -> Named:
+        """Return a value for calls."""
+        return Named(self.steady(x.data), x.axes)
+
+    def steady_store(self, s: Store) -> Store:
+        """Return contents for calls."""
+        return Store(self.steady(s.data), s.batch)
+
+    def address(self, data: Data) -> int:
+        """Return where an operand of a call lies whenever the tape is played."""
+        found = self.steady(data)
+        self._kept.append(found)
+        return int(found.ctypes.data)
+
+    def keep(self, *values: Any) -> None:
+        """Keep objects whose addresses calls hold."""
+        self._kept.extend(values)
+
+
+class _Copy:
+    def __init__(self, target: Data, source: Data) -> None:
+        self.target, self.source = target, source
+        self.run = _copying(target, source)
+
+    def __call__(self) -> None:
+        self.run()
+
+
+def _copying(target: Data, source: Data) -> Call:
+    """Return what copies contents: machine code where layouts or types differ."""
+    from .convert import copier
+
+    source = np.broadcast_to(source, target.shape)
+    return copier(target, source) or partial(np.copyto, target, source, casting="unsafe")
+
+
+class _Computed:
+    def __init__(self, target: Data, compute: Callable[[], Any]) -> None:
+        self.target, self.compute = target, compute
+
+    def __call__(self) -> None:
+        np.copyto(self.target, self.compute(), casting="unsafe")
+
+
+def must_hold(condition: Data) -> None:
+    """Leave the tape where a condition that held for its contents does not hold for others."""
+    if not np.all(condition):
+        raise Diverged
+
+
+def _spanned(data: Data) -> Data:
+    """Return a copy with the same strides."""
+    if data.size == 0 or data.dtype == object:
+        return data.copy()
+    reach = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
+    low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+    whole = np.empty(high - low + data.itemsize, np.uint8)
+    found = np.ndarray(data.shape, data.dtype, whole, -low, data.strides)
+    once = tuple(slice(0, 1) if s == 0 else slice(None) for s in data.strides)
+    found[once] = data[once]
+    return found

@@ -1,0 +1,153 @@
+"""A device that learns from one batch of samples what it does for every batch, and then does only that.
+
+Drivers run as they always do. What they send is compared with what was sent when the tape was made; the simulator's
+part, whose terms and addresses do not depend on samples, is the calls of the tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..lang.named import Data
+from ..lang.tape import Call, Diverged, Tape
+from .device import SimulatedDevice, SimulatedStream
+
+
+@dataclass(frozen=True)
+class _Event:
+    """One command of a driver: what was given, what depends on samples in it, what it did, what it returned."""
+
+    given: tuple[Any, ...]
+    inputs: tuple[Data, ...]
+    calls: tuple[Call, ...]
+    result: Any
+
+
+@dataclass
+class TapedDevice:
+    """A simulated device that records its first batch and plays the others."""
+
+    inner: SimulatedDevice | SimulatedStream | None
+    tape: Tape
+    events: list[_Event] = field(default_factory=list)
+    at: int = 0
+    is_recording: bool = True
+    sent: int = 0
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+    ranks: dict[str, dict[str, int]] = field(default_factory=dict)  # of the operands of instructions that were sent as rows
+
+    @property
+    def executed(self) -> int:
+        """How many instructions one batch executes."""
+        return self.sent if self.inner is None else self.inner.executed
+
+    @property
+    def not_native(self) -> Mapping[str, str]:
+        """The instructions that ran without machine code, and why."""
+        return self.unsupported if self.inner is None else self.inner.not_native
+
+    # -- what drivers call
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        """Send one instruction."""
+        self._event("issue", (instruction,), operands, {})
+
+    def store(self, instruction: str, **operands: Data) -> None:
+        """Send one instruction for each row."""
+        self._rows("store", instruction, operands)
+
+    def load(self, instruction: str, **operands: Data) -> Data:
+        """Send one read for each row."""
+        found: Data = self._rows("load", instruction, operands)
+        return found
+
+    def wait(self) -> None:
+        """Wait for the interrupt."""
+        self._event("wait", (), {}, {})
+
+    def attach(self, memory: str, words: int) -> None:
+        """Give it a new external memory."""
+        self._event("attach", (memory, words), {}, {})
+
+    def place(self, memory: str, address: int, words: Data) -> None:
+        """Write words to an external memory."""
+        moving = {"words": words} if words.ndim == 2 else {}
+        self._event("place", (memory, address), {} if moving else {"words": words}, moving)
+
+    def fetch(self, memory: str, address: int, count: int) -> Data:
+        """Return words of an external memory."""
+        found: Data = self._event("fetch", (memory, address, count), {}, {})
+        return found
+
+    # -- recording and playing
+
+    def rewind(self) -> None:
+        """Play from the start on."""
+        if self.is_recording:
+            assert self.inner is not None
+            sim = self.inner.sim
+            self.sent, self.unsupported, self.is_recording = sim.executed, dict(sim.not_native), False
+            self.tape.stop()
+            self.inner = None
+        self.at = 0
+
+    def _rows(self, method: str, instruction: str, operands: Mapping[str, Data]) -> Any:
+        ranks = self.ranks.setdefault(instruction, {})
+        if not ranks and self.inner is not None:
+            ranks.update({n: o.leaf.rank for n, o in self.inner.sim.ila.instructions[instruction].operands.items()})
+        moving = {n: x for n, x in operands.items() if np.ndim(x) == ranks.get(n, np.ndim(x)) + 2}
+        return self._event(method, (instruction,), {n: x for n, x in operands.items() if n not in moving}, moving)
+
+    def _event(self, method: str, given: tuple[Any, ...], fixed: Mapping[str, Any], moving: Mapping[str, Data]) -> Any:
+        key = (method, *given, *moving, *(_plain(item) for item in fixed.items()))
+        if not self.is_recording:
+            return self._played(key, moving)
+        assert self.inner is not None
+        before = len(self.tape.calls)
+        slots = {n: self._slot(x) for n, x in moving.items()}
+        result = METHODS[method](self.inner, *given, **fixed, **slots)
+        inputs = tuple(self.tape.steady(x) for x in slots.values())
+        calls = tuple(self.tape.calls[before:])
+        self.events.append(_Event(key, inputs, calls, self.tape.steady(result)))
+        return result
+
+    def _slot(self, x: Data) -> Data:
+        slot = self.tape.empty(x.shape, x.dtype)
+        slot[...] = x
+        return slot
+
+    def _played(self, key: tuple[Any, ...], moving: Mapping[str, Data]) -> Any:
+        if self.at == len(self.events):
+            raise Diverged
+        event = self.events[self.at]
+        self.at += 1
+        if key != event.given:
+            raise Diverged
+        for slot, x in zip(event.inputs, moving.values(), strict=True):
+            if slot.shape != x.shape or slot.dtype != x.dtype:
+                raise Diverged
+            np.copyto(slot, x)
+        for call in event.calls:
+            call()
+        return event.result
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "issue": lambda device, *given, **operands: device.issue(*given, **operands),
+    "store": lambda device, *given, **operands: device.store(*given, **operands),
+    "load": lambda device, *given, **operands: device.load(*given, **operands),
+    "wait": lambda device: device.wait(),
+    "attach": lambda device, *given: device.attach(*given),
+    "place": lambda device, *given, words: device.place(*given, words),
+    "fetch": lambda device, *given: device.fetch(*given),
+}
+
+
+def _plain(item: tuple[str, Any]) -> tuple[Any, ...]:
+    """Return an operand that does not depend on samples in a form that is compared at once."""
+    name, x = item
+    return (name, x.dtype.str, x.shape, x.tobytes()) if isinstance(x, np.ndarray) else item

@@ -1,0 +1,143 @@
+"""Batches on tapes: the same bits as on simulators of their own, and refused where other samples lead elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from command import onnx_model, perceptron
+from onnx import helper, numpy_helper
+
+from rewrite_compiler.compile import Plan, calibrated, compile_model
+from rewrite_compiler.cosim import Engine
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.lang.tape import SCRAMBLED, Arena, Diverged, Tape
+from rewrite_compiler.target import SimulatedDevice, TapedDevice, simulated_device
+
+Array = np.ndarray
+BATCH = 6
+
+
+def normal(*shape: int, seed: int = 5) -> Array:
+    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+
+
+def convolution() -> Any:
+    """Return two convolutions with a ReLU between them, [1, 5, 9, 9]."""
+    weights = {"w0": normal(6, 5, 3, 3, seed=1), "w1": normal(9, 6, 1, 1, seed=2)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1"], ["y"], strides=[2, 2]),
+    ]
+    constants = [numpy_helper.from_array(w, n) for n, w in weights.items()]
+    return onnx_model(nodes, {"x": (1, 5, 9, 9)}, {"y": (1, 9, 5, 5)}, constants)
+
+
+CASES = [("flexasr", (1, 24)), ("hlscnn:revision=ext8", (1, 5, 9, 9)), ("vta", (1, 5, 9, 9))]
+
+
+@pytest.mark.parametrize(("accel", "shape"), CASES, ids=[a for a, _ in CASES])
+def test_a_tape_gives_the_bits_of_the_simulators(accel: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    x = {"x": normal(3 * BATCH, *shape)}
+    onnx.save(perceptron((24, 8)) if accel == "flexasr" else convolution(), tmp_path / "app.onnx")
+    plan = calibrated(compile_model(tmp_path / "app.onnx", [accel]), x, "inputs", "")
+    assert plan.offloads
+    taped = Engine(plan, reading="native")
+    found = taped.run(x, batch=BATCH)
+    assert [len(v) for v in taped.tapes.idle.values()] == [1], list(taped.tapes.refused)
+    plain = Engine(plan).run(x, batch=3 * BATCH)
+    np.testing.assert_array_equal(found.outputs["y"], plain.outputs["y"])
+    assert not taped.tapes.refused
+    assert found.instructions == 3 * plain.instructions
+    seen, expected = (r.statistics[plan.offloads[0].id] for r in (found, plain))
+    assert (seen.values, seen.saturated, seen.range_out) == (expected.values, expected.saturated, expected.range_out)
+
+
+def test_a_last_batch_of_another_size_runs_by_itself(tmp_path: Path) -> None:
+    plan, x = small_plan(tmp_path)
+    engine = Engine(plan, reading="native")
+    found = engine.run({"x": x["x"][:15]}, batch=BATCH)
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run({"x": x["x"][:15]}).outputs["y"])
+
+
+def test_two_threads_have_tapes_of_their_own(tmp_path: Path) -> None:
+    plan, x = small_plan(tmp_path)
+    engine = Engine(plan, reading="native", threads=2)
+    found = engine.run(x, batch=4)
+    assert 1 <= len(engine.tapes.idle[4]) <= 2
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run(x).outputs["y"])
+
+
+def small_plan(folder: Path) -> tuple[Plan, Mapping[str, Array]]:
+    x = {"x": normal(40, 1, 16)}
+    onnx.save(perceptron((16, 8, 4)), folder / "app.onnx")
+    return calibrated(compile_model(folder / "app.onnx", ["flexasr"]), x, "inputs", ""), x
+
+
+# -- devices
+
+
+def taped(ila: Ila, samples: int) -> TapedDevice:
+    inner = simulated_device(ila, reading="native", samples=samples)
+    assert isinstance(inner, SimulatedDevice)
+    tape = inner.sim.machine.axes.tape = Tape(inner.sim.sample_axis)
+    return TapedDevice(inner, tape)
+
+
+def test_a_driver_that_sends_something_else_leaves_the_tape() -> None:
+    from rewrite_compiler.ila_models import hlscnn
+
+    ila = hlscnn.build(revision="ext8")
+    device = taped(ila, 2)
+    device.issue("cfg_wr_soc_mem_base", base=16)
+    device.rewind()
+    with pytest.raises(Diverged):
+        device.issue("cfg_wr_soc_mem_base", base=32)
+    device.rewind()
+    device.issue("cfg_wr_soc_mem_base", base=16)
+    with pytest.raises(Diverged):
+        device.wait()
+
+
+# -- tapes
+
+
+def test_blocks_are_used_again_when_no_view_of_them_is_left() -> None:
+    arena = Arena()
+    first = arena.empty((3, 5), np.int16)
+    view = first[1:, ::2]
+    place = first.ctypes.data
+    del first
+    assert arena.empty((3, 5), np.int16).ctypes.data != place
+    del view
+    assert arena.empty((15,), np.int16).ctypes.data == place
+
+
+def test_a_tape_copies_again_and_keeps_what_does_not_depend_on_samples() -> None:
+    tape = Tape(0)
+    given = tape.empty((4, 3), np.int32)
+    given[...] = 1
+    fixed = np.arange(3)
+    copy = tape.copied(given.T)
+    total = tape.empty((4, 3), np.int64)
+    steady, weights = tape.steady(given), tape.steady(fixed)
+    tape.again(total, lambda: steady * weights)
+    fixed[...] = 9
+    tape.arena.scramble()
+    assert (copy == np.frombuffer(bytes([SCRAMBLED] * 4), np.int32)[0]).all()
+    given[...] = np.arange(12).reshape(4, 3)
+    for call in tape.calls:
+        call()
+    np.testing.assert_array_equal(copy, given.T)
+    np.testing.assert_array_equal(total, given * np.arange(3))
+
+
+def test_what_leaks_out_of_the_tape_refuses_it() -> None:
+    tape = Tape(0)
+    tape.assign(np.zeros(4), tape.empty((4,), np.float64))
+    assert tape.refused == "contents that depend on samples were written to where they do not"
