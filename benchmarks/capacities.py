@@ -46,6 +46,8 @@ class Campaign:
     beyond_edges: int = 0
     driven: int = 0
     too_large: int = 0
+    out_of_time: int = 0
+    seconds: float = 60.0  # of driving; later tiles are only compared with the declared limits
     wrong: list[str] = field(default_factory=list)
     seen: dict[tuple[object, ...], str] = field(default_factory=dict)
 
@@ -77,12 +79,17 @@ class Campaign:
         if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or math.prod(one.values()) > MOST_STEPS:
             self.too_large += 1
             return ""
+        if self.seconds < 0:
+            self.out_of_time += 1
+            return ""
+        started = time.process_time()
         formats = self.m.formats_for(dict.fromkeys(self.m.format_choices, 1.0))
         try:
             codes = {n: np.zeros(s, np.int64) for n, s in shapes.items()}
             self.m.run_driver(simulated_device(self.ila, strict=True), codes, formats, attributes)
         except FlexmatchError as error:
             return error.problem.sentence
+        self.seconds -= time.process_time() - started
         self.driven += 1
         return ""
 
@@ -96,11 +103,11 @@ def stretched(m: Operation, sizes: Sizes, random: np.random.Generator) -> Sizes:
     return {**sizes, d: sizes[d] * int(random.integers(2, MOST_STRETCH))}
 
 
-def campaign(target: str, name: str, runs: int) -> Row:
+def campaign(target: str, name: str, runs: int, seconds: float) -> Row:
     """Return what became of the layers of one mapping."""
     configured = find_target(target)
     m, random, started = configured.mappings[name], np.random.default_rng([SEED, len(name)]), time.process_time()
-    made, draw = Campaign(m, configured.ila()), DRAWS[target][name]
+    made, draw = Campaign(m, configured.ila(), seconds=seconds), DRAWS[target][name]
     known = {d for dims in m.axes.of.values() for d in dims} | {n for n, _ in m.statics}
     for n in range(runs):
         sizes = {d: x for d, x in draw(random).items() if d in known}
@@ -112,23 +119,26 @@ def campaign(target: str, name: str, runs: int) -> Row:
     return {
         "target": target, "mapping": name, "layers": made.layers, "split_layers": made.split, "refused_layers": made.refused,
         "layers_at_or_below_limits": made.at_edges, "layers_above_limits": made.beyond_edges, "streams_driven": made.driven,
-        "streams_too_large_to_drive": made.too_large, "violations": made.wrong, "seed": SEED,
+        "streams_too_large_to_drive": made.too_large,
+        "streams_after_the_time": made.out_of_time, "violations": made.wrong, "seed": SEED,
         "cpu_seconds": round(time.process_time() - started, 2),
     }  # fmt: skip
 
 
-def campaigns(runs: int) -> Iterator[Row]:
+def campaigns(runs: int, seconds: float) -> Iterator[Row]:
     """Yield a row for every mapping of every target."""
     for target, mappings in DRAWS.items():
         for name in mappings:
-            yield campaign(target, name, runs)
+            yield campaign(target, name, runs, seconds)
 
 
 def main() -> int:
     """Run all campaigns, print a line a mapping, write the record."""
-    given = options(__doc__ or "", 320).parse_args()
+    made = options(__doc__ or "", 320)
+    made.add_argument("--seconds", type=float, default=60.0, metavar="S", help="drive the streams of a mapping for so long (default: 60)")
+    given = made.parse_args()
     rows: list[Row] = []
-    for row in campaigns(given.runs):
+    for row in campaigns(given.runs, given.seconds):
         rows.append(row)
         print(
             row["target"],

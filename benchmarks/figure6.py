@@ -28,7 +28,7 @@ from rewrite_compiler.target import body_of
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
 NETWORKS = {"ResNet-20": "resnet20_b.ts17", "MobileNet-V2": "mobilenetv2_cifar.ts17"}
 TARGETS = ("flexasr", "hlscnn", "vta")
-WIDE, LEFT, LINE, TOP = 900, 200, 70, 50
+WIDE, LEFT, LINE, TOP = 920, 230, 70, 50
 INK = "#1d3557"
 
 
@@ -95,7 +95,7 @@ def drawing(rows: list[Row]) -> str:
         at = x(float(str(row["ratio_median"])))
         parts.append(f'<path d="M{at} {y - 26}V{y + 26}" stroke="#c1121f" stroke-width="2"/>')
     caption = "Full: device cycles by formulas that equal measured ones. Rings: estimated from units and links. Red: median."
-    parts.append(f'<text x="{LEFT - 190}" y="{tall - 8}">{caption}</text>')
+    parts.append(f'<text x="{10}" y="{tall - 8}">{caption}</text>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {tall}" font-family="sans-serif" font-size="12">'
     return f"{head}<title>Host cycles over accelerator cycles of each offload</title>{''.join(parts)}</svg>\n"
 

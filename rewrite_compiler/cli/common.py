@@ -16,6 +16,7 @@ from .output import document_bytes, print_json, show
 
 if TYPE_CHECKING:
     from ..compile import Options, Plan
+    from ..fit.host import HostTable
 
 # what argparse says → what we say
 SENTENCES = (
@@ -196,6 +197,7 @@ def steering(made: Parser) -> None:
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
     made.setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles or bytes")
+    made.setting("--host-costs", further=True, default="shipped", metavar="NAME", help="the host's table: shipped, or measured here now")
     made.setting("--exact", action="store_true", help="match the program as written, no rewriting")
     made.setting("--only", further=True, default="", metavar="MAPPING,…", help="use only these operations")
     made.setting("--without", further=True, default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
@@ -215,8 +217,21 @@ def compile_options(given: argparse.Namespace) -> Options:
     return Options(
         exact=given.exact, shapes=shapes_of(given), only=_names(given.only), without=_names(given.without),
         rules=tuple(given.rules), trusted=tuple(given.trust_unproved),
-        limits=DEFAULT.with_overrides(given.limits), objective=given.objective,
+        limits=DEFAULT.with_overrides(given.limits), objective=given.objective, host=host_table(given.host_costs),
     )  # fmt: skip
+
+
+def host_table(source: str) -> HostTable:
+    """Return what operators cost on the host: the shipped table, or what this machine measures now."""
+    from ..fit.host import SHIPPED
+
+    if source == "shipped":
+        return SHIPPED
+    if source != "measured":
+        raise UsageError("F203", f'Host costs must be shipped or measured, not "{source}"')
+    from ..fit.measured import measured_table
+
+    return measured_table()
 
 
 def plan_of(given: argparse.Namespace, path: Path) -> Plan:
@@ -227,9 +242,14 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
         raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
     if not is_plan(path):
         return compile_model(path, accelerators(given), compile_options(given))
-    for name in ("exact", "only", "without", "shape", "objective"):
+    for name in ("exact", "only", "without", "shape", "objective", "host_costs"):
         if vars(given)[name] and given.origins[name] == FLAG:
-            raise UsageError("F203", f"--{name} cannot change a plan that is already made", place=str(path), help="compile its model again")
+            raise UsageError(
+                "F203",
+                f"--{name.replace('_', '-')} cannot change a plan that is already made",
+                place=str(path),
+                help="compile its model again",
+            )
     named = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan
     return read_plan(path, named, compile_options(given).limits, rules=given.rules)
 

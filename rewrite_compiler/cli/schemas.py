@@ -25,6 +25,8 @@ targets[].name text | targets[].parameters.* text | targets[].sha256 text
 rules_sha256 text
 settings.exact flag | settings.shapes.*[] count | settings.only[] text | settings.without[] text
 settings.rules[] text | settings.trusted[] text | settings.objective text
+settings.host_costs.source text | settings.host_costs.sha256 text | settings.host_costs.picoseconds?.call count
+settings.host_costs.picoseconds?.mac.* count | settings.host_costs.picoseconds?.element.* count
 calibrated flag
 calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
 calibration?.tensors[].offload text | calibration?.tensors[].tensor text | calibration?.tensors[].method text

@@ -18,7 +18,7 @@ from ..egraph.rules import rule_text
 from ..errors import UsageError
 from ..fit import Tiling
 from ..fit.cost import price
-from ..fit.host import picoseconds_of
+from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, load
 from ..ir.program import Node, total_macs
 from ..limits import DEFAULT, Limits
@@ -47,6 +47,7 @@ class Options:
     trusted: tuple[str, ...] = ()  # rules of these files that are used without a proof
     limits: Limits = DEFAULT
     objective: str = "offloads"
+    host: HostTable = SHIPPED  # what operators cost on the host
 
 
 def compile_model(
@@ -63,7 +64,7 @@ def compile_model(
     loaded = time.perf_counter()
     court = admitted(shipped_rules(), options.rules, options.trusted)
     rules = tuple(r for r in court.rules if r.name not in options.without)
-    objective = objective_for(options.objective, targets)
+    objective = objective_for(options.objective, targets, options.host)
     mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
     used = spelling_rules(rules) if options.exact else rules
     with ThreadPoolExecutor(1) as pool:
@@ -153,9 +154,10 @@ def _offload(
     tiling = matched.fitted[case_of(m, types, dict(node.attributes))]
     assert isinstance(tiling, Tiling)
     body = body_of(m, types, dict(node.attributes))
-    paid = price(m, tiling, dict(node.attributes), objective.resources.get(m.target))
+    paid = price(m, tiling, dict(node.attributes), objective.resources.get(m.target), objective.host)
     target = next(t for t in targets if t.name == m.target)
-    return Offload(key, target, m, node, nodes, shapes, total_macs(body), because.of(node), tiling, {}, paid, picoseconds_of(body))
+    on_host = picoseconds_of(body, None, objective.host)
+    return Offload(key, target, m, node, nodes, shapes, total_macs(body), because.of(node), tiling, {}, paid, on_host)
 
 
 class _Because:
@@ -212,6 +214,7 @@ def _settings(options: Options) -> dict[str, Any]:
         "rules": [str(p) for p in options.rules],
         "trusted": list(options.trusted),
         "objective": options.objective,
+        "host_costs": host_document(options.host),
     }
 
 

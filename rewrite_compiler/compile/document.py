@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AnswerNo, InputError, UsageError
+from ..fit.host import table_from
 from ..frontend.emit import About, to_onnx
 from ..ir.program import Node, Program
 from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
@@ -87,7 +88,7 @@ def plan_of_document(
     options = Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
         without=tuple(settings["without"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
-        objective=settings["objective"],
+        objective=settings["objective"], host=table_from(settings["host_costs"]),
     )  # fmt: skip
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
     if plan.model["sha256"] != document["model"]["sha256"]:

@@ -10,7 +10,11 @@ KINDS = {str: "a text", bool: "true or false", dict: "an object", list: "a list"
 CALIBRATION = {"source": str, "sha256": str, "samples": int, "method": str}
 TARGET = {"name": str, "parameters": {...: str}, "sha256": str}
 OFFLOAD = {"id": str, "nodes": [str], "formats": {...: dict}}
-SETTINGS = {"exact": bool, "shapes": {...: [int]}, "only": [str], "without": [str], "rules": [str], "trusted": [str], "objective": str}
+TABLE = {"call": int, "mac": {...: int}, "element": {...: int}}
+SETTINGS = {
+    "exact": bool, "shapes": {...: [int]}, "only": [str], "without": [str], "rules": [str], "trusted": [str], "objective": str,
+    "host_costs": {"source": str, "sha256": str, "picoseconds": (TABLE, None)},
+}  # fmt: skip
 PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": SETTINGS, "offloads": [OFFLOAD]}
 
 # null where a figure does not exist

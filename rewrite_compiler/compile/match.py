@@ -145,7 +145,7 @@ class Costs:
         if not is_time:
             return host_bytes(op, types, results)
         given = {} if op is None else {a.name: v for a, v in zip(op.attributes, node.attributes, strict=True)}
-        return -(-host_picoseconds(op, types, results, given) // 1000)
+        return -(-host_picoseconds(op, types, results, given, self.objective.host) // 1000)
 
     def priced(self, node: ENode) -> tuple[Tiling, Price]:
         """Return how a device operation that fits is tiled, and what it costs."""
@@ -153,7 +153,7 @@ class Costs:
         types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
         fit = fitting(m, types, attributes, self.fitted, self.objective)
         assert isinstance(fit, Tiling)
-        found = price(m, fit, attributes, self.objective.resources[m.target])
+        found = price(m, fit, attributes, self.objective.resources[m.target], self.objective.host)
         assert found is not None
         return fit, found
 

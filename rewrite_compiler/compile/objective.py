@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..errors import UsageError
+from ..fit.host import SHIPPED, HostTable
 from ..target import Mapping, Resources, Target
 
 # a function of each element costs less than a device call: computing a layer twice to save one would be no gain
@@ -28,6 +29,7 @@ class Objective:
 
     name: str = "offloads"
     resources: MappingOf[str, Resources | None] = field(default_factory=dict)
+    host: HostTable = SHIPPED
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -50,7 +52,7 @@ class Objective:
 OFFLOADS = Objective()
 
 
-def objective_for(name: str, targets: Sequence[Target]) -> Objective:
+def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPED) -> Objective:
     """Return an objective for targets; UsageError when there is none of the name, or a figure that it needs is missing."""
     if name not in OBJECTIVES:
         raise UsageError("F203", f'Objective must be one of {", ".join(OBJECTIVES)}, not "{name}"')
@@ -58,7 +60,7 @@ def objective_for(name: str, targets: Sequence[Target]) -> Objective:
     if name == "energy":
         missing = [*(n for n, r in resources.items() if r is None or not r.gives_energies), "host"]
         raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(missing)} do not give")
-    return Objective(name, resources)
+    return Objective(name, resources, host)
 
 
 def priced(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapping], tuple[str, ...]]:

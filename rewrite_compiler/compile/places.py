@@ -72,7 +72,7 @@ class Places:
     def see(self, c: ClassId, n: ENode) -> None:
         """Take note of what an offload could leave or find."""
         one = self.placed.get(id(n))
-        if one is None:
+        if one is None or self.cost_of(c, n) is None:
             return
         if one.result is not None:
             self.makers.setdefault(self.projections.get(c, c), []).append((c, n))
@@ -122,7 +122,7 @@ class Places:
         if reader is not None:
             nodes.append(self.upload(c, *reader))
         for n in self.graph.classes[c].nodes:
-            if self.renames(n) and (n.children[0], key) in self.at:
+            if self.renames(n) and (n.children[0], key) in self.at and self.cost_of(c, n) is not None:
                 nodes.append(self.virtual(n.op, (self.at[n.children[0], key],), self.only(c, n, 0), (c, n)))
         self.classes[self.at[place]] = EClass(self.graph.classes[c].type, False, tuple(nodes))
 
@@ -141,7 +141,7 @@ class Places:
         self.classes[both] = EClass(None, False, tuple(variants))
         made = []
         for d, r in self.results():
-            if r.children[0] == owner:
+            if r.children[0] == owner and self.cost_of(d, r) is not None:
                 node = self.virtual("Result", (both,), self.free(d, r), (d, r))
                 if d == c:
                     made.append(node)
@@ -183,12 +183,17 @@ class Places:
 
     def only(self, c: ClassId, n: ENode, spent: int) -> Levels:
         """Return a cost that is spent at the first level alone."""
+        return (spent, *(0 for _ in self.levels_of(c, n)[1:]))
+
+    def levels_of(self, c: ClassId, n: ENode) -> Levels:
+        """Return what an e-node that may be chosen costs."""
         cost = self.cost_of(c, n)
-        return (spent, *(0 for _ in (cost or ())[1:]))
+        assert cost is not None
+        return cost
 
     def free(self, c: ClassId, n: ENode) -> Levels:
         """Return what a projection costs."""
-        return self.cost_of(c, n) or ()
+        return self.levels_of(c, n)
 
     def whole(self) -> EGraph:
         """Return the e-graph with places."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..target import Cost, Resources
 from ..target import Mapping as Operation
-from .host import ELEMENT
+from .host import SHIPPED, HostTable
 from .tiling import Tiling
 
 FLOAT_BYTES = 4
@@ -26,11 +26,12 @@ class Price:
     hertz: int
     per_cycle: int  # operations of the unit
     added: int = 0
+    host: HostTable = SHIPPED
 
     @property
     def picoseconds(self) -> int:
         """The time of device and host, one after the other."""
-        return -(-self.cost.cycles * PICO // self.hertz) + self.added * ELEMENT["add"]
+        return -(-self.cost.cycles * PICO // self.hertz) + self.added * self.host.element["add"]
 
     @property
     def bytes(self) -> int:
@@ -42,7 +43,7 @@ class Price:
         c = self.cost
         spared = c.transfer_cycles * moved // c.bytes if moved else 0
         left = Cost(c.unit, c.compute_cycles, c.transfer_cycles - spared, {**c.moved, STAYED: -moved}, c.estimated)
-        return Price(left, self.hertz, self.per_cycle, self.added)
+        return replace(self, cost=left)
 
     @property
     def bound(self) -> str:
@@ -54,7 +55,9 @@ class Price:
         return macs / (self.per_cycle * self.cost.cycles) if macs and self.cost.cycles else None
 
 
-def price(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None) -> Price | None:
+def price(
+    m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None, host: HostTable = SHIPPED
+) -> Price | None:
     """Return what all calls of an operation cost, None when its target does not say."""
     if resources is None or m.price is None:
         return None
@@ -65,7 +68,7 @@ def price(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources
         total = one.times(calls) if total is None else total.plus(one.times(calls))
     assert total is not None
     unit = next((u.per_cycle for u in resources.units if u.name == total.unit), 1)
-    return Price(total, resources.clock.hertz, unit, added(m, tiling))
+    return Price(total, resources.clock.hertz, unit, added(m, tiling), host)
 
 
 def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from ..compile import Options, Plan, compile_model
 from ..compile.plan import Offload
 from ..cosim import cosimulate
+from ..fit.host import table_from
 from .totals import Run, Totals, totals
 
 SCHEMA = "flexmatch.diff/1"
@@ -67,7 +68,7 @@ def is_changed(document: Mapping[str, Any]) -> bool:
 def plan_totals(plan: Plan) -> Totals:
     """Return the sums over a plan's program."""
     offloads = {o.node.outputs[0]: Run(o.tiling.calls, o.price) for o in plan.offloads}
-    return totals(plan.program, lambda node: offloads.get(node.outputs[0]))
+    return totals(plan.program, lambda node: offloads.get(node.outputs[0]), table_from(plan.settings["host_costs"]))
 
 
 def _target(plan: Plan) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..fit.cost import Price
-from ..fit.host import host_bytes, picoseconds_of
+from ..fit.host import SHIPPED, HostTable, host_bytes, picoseconds_of
 from ..ir.program import Node, Program, total_macs
 
 
@@ -55,12 +55,12 @@ class Run:
     price: Price | None
 
 
-def totals(p: Program, run_of: Callable[[Node], Run | None]) -> Totals:
+def totals(p: Program, run_of: Callable[[Node], Run | None], table: HostTable = SHIPPED) -> Totals:
     """Return the sums over a program; `run_of` gives the offload that a node is, None for a host operator."""
     found = Totals()
     for node in p.nodes:
         run = run_of(node)
-        found = found.plus(_on_host(p, node) if run is None else _on_device(run))
+        found = found.plus(_on_host(p, node, table) if run is None else _on_device(run))
     return found
 
 
@@ -71,6 +71,6 @@ def _on_device(run: Run) -> Totals:
     return Totals(1, run.calls, paid.cost.cycles, paid.bytes, -(-paid.picoseconds // 1000))
 
 
-def _on_host(p: Program, node: Node) -> Totals:
+def _on_host(p: Program, node: Node, table: HostTable) -> Totals:
     moved = host_bytes(node.operator, [p.types[v] for v in node.inputs], [p.types[v] for v in node.outputs])
-    return Totals(host_macs=total_macs(p, [node]), host_bytes=moved, host_nanoseconds=-(-picoseconds_of(p, [node]) // 1000))
+    return Totals(host_macs=total_macs(p, [node]), host_bytes=moved, host_nanoseconds=-(-picoseconds_of(p, [node], table) // 1000))
