@@ -201,6 +201,7 @@ def steering(made: Parser) -> None:
     made.setting("--exact", action="store_true", help="match the program as written, no rewriting")
     made.setting("--only", further=True, default="", metavar="MAPPING,…", help="use only these operations")
     made.setting("--without", further=True, default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
+    made.add_argument("--on", action="append", default=[], metavar="PLACE=NODE,…", help="these nodes must run on this target, or on `host`")
     made.add_argument(
         "--rules", action="append", default=[], type=Path, metavar="FILE.py", help="use these rules too, once they are proved"
     )
@@ -215,7 +216,7 @@ def compile_options(given: argparse.Namespace) -> Options:
     from ..limits import DEFAULT
 
     return Options(
-        exact=given.exact, shapes=shapes_of(given), only=_names(given.only), without=_names(given.without),
+        exact=given.exact, shapes=shapes_of(given), only=_names(given.only), without=_names(given.without), on=_pins(given.on),
         rules=tuple(given.rules), trusted=tuple(given.trust_unproved),
         limits=DEFAULT.with_overrides(given.limits), objective=given.objective, host=host_table(given.host_costs),
     )  # fmt: skip
@@ -260,6 +261,12 @@ def accelerators(given: argparse.Namespace) -> list[str]:
     for text in given.accel:
         found.extend([text] if ":" in text else [part for part in text.split(",") if part])
     return found
+
+
+def _pins(given: Sequence[str]) -> tuple[str, ...]:
+    """Return one `PLACE=NODE` for each node."""
+    pairs = [(place, name) for text in given for place, _, names in [text.partition("=")] for name in names.split(",")]
+    return tuple(f"{place}={name}" for place, name in pairs)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ PLAN = """
 model.path text | model.sha256 text | model.ops count | model.opset count
 targets[].name text | targets[].parameters.* text | targets[].sha256 text
 rules_sha256 text
-settings.exact flag | settings.shapes.*[] count | settings.only[] text | settings.without[] text
+settings.exact flag | settings.shapes.*[] count | settings.only[] text | settings.without[] text | settings.on[] text
 settings.rules[] text | settings.trusted[] text | settings.objective text
 settings.host_costs.source text | settings.host_costs.sha256 text | settings.host_costs.picoseconds?.call count
 settings.host_costs.picoseconds?.mac.* count | settings.host_costs.picoseconds?.element.* count
@@ -47,6 +47,7 @@ host[].node text | host[].op text | host[].why_not text
 absorbed[].node text | absorbed[].by text
 inserted[].op text | inserted[].bytes count | inserted[].for[] text
 formats[].tensor text | formats[].target text | formats[].format text | formats[].parameters object | formats[].from text
+egraph.regions count | egraph.forms count
 egraph.rounds count | egraph.e_nodes count | egraph.e_classes count | egraph.stop.reason text | egraph.stop.detail text
 egraph.growth[] count | egraph.rules count
 egraph.fired[].rule text | egraph.fired[].at text | egraph.fired[].matches count
@@ -68,6 +69,7 @@ paired.difference? number | paired.interval?[]? number | paired.method? text
 paired.better? count | paired.worse? count | paired.same? count | paired.same_predictions? number
 paired.mcnemar?.p_value number | paired.mcnemar?.interval[] number
 offloads[].id text | offloads[].relative_error? number | offloads[].cumulative_error? number | offloads[].max_abs_error? number
+offloads[].compared_codes? count | offloads[].differing_codes? count
 offloads[].saturated number | offloads[].range_in[]? number | offloads[].range_out[]? number
 offloads[].tensors[].tensor text | offloads[].tensors[].format text | offloads[].tensors[].values count
 offloads[].tensors[].zeros count | offloads[].tensors[].saturated count | offloads[].tensors[].underflowed count

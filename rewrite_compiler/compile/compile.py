@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ..data import Dataset
-from ..egraph import Saturation
+from ..egraph import Saturation, prepare
 from ..egraph.explain import Explainer, Maker
 from ..egraph.rules import rule_text
-from ..errors import UsageError
+from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
 from ..fit.cost import price
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, load
-from ..ir.program import Node, total_macs
+from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import shipped_rules
@@ -30,6 +30,7 @@ from .calibrate import calibrated_from
 from .court import admitted
 from .match import Matched, case_of, constructor_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
+from .pins import HOST, Pins, pins_of, require_pins, unmet
 from .plan import Offload, Plan, Reason
 from .residency import residencies
 from .why import HostReasons
@@ -48,6 +49,7 @@ class Options:
     limits: Limits = DEFAULT
     objective: str = "offloads"
     host: HostTable = SHIPPED  # what operators cost on the host
+    on: tuple[str, ...] = ()  # nodes that must run in a place: PLACE=NODE, the place a target's name or `host`
 
 
 def compile_model(
@@ -59,17 +61,19 @@ def compile_model(
     `calibrate` are samples, or the file of samples, that fix the number formats; without it the plan has none yet.
     """
     started = time.perf_counter()
-    targets = chosen_targets(accel)
+    targets = chosen_targets(accel, options.limits)
+    prepare(2)  # one for the plan, one for the exact counts
     model = load(path, options.shapes, options.limits)
     loaded = time.perf_counter()
-    court = admitted(shipped_rules(), options.rules, options.trusted)
+    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits)
     rules = tuple(r for r in court.rules if r.name not in options.without)
     objective = objective_for(options.objective, targets, options.host)
     mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
     used = spelling_rules(rules) if options.exact else rules
+    pins = pins_of(options.on, model.program, targets)
     with ThreadPoolExecutor(1) as pool:
         exactly = pool.submit(offloads_as_written, model.program, spelling_rules(rules), mappings, options.limits, objective)
-        matched = match(model.program, used, mappings, options.limits, objective)
+        matched = _pinned(model.program, used, mappings, options, objective, pins)
         exact = exactly.result()
     plan = _plan(model, targets, used, mappings, matched, exact, options, objective)
     done = time.perf_counter()
@@ -78,9 +82,28 @@ def compile_model(
     return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
 
 
-def chosen_targets(accel: Sequence[str | Target]) -> tuple[Target, ...]:
+def _pinned(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins) -> Matched:
+    """Return the cheapest program with every pinned node in its place; AnswerNo F216 with the reason where one cannot be."""
+    by_name = {m.name: m for m in mappings}
+    try:
+        matched = match(p, rules, mappings, options.limits, objective, pins)
+        require_pins(pins, p, matched.program, by_name)
+    except (BudgetError, AnswerNo) as error:
+        if not pins.place or error.problem.code == "F210":
+            raise
+    else:
+        return matched
+    free = match(p, rules, mappings, options.limits, objective)
+    ids = _ids([n for n in free.program.nodes if n.op in by_name], by_name)
+    kept = {h.node: h.why_not for h in account(p, free.program, ids, HostReasons(free.program, mappings, free.fitted)).host}
+    asked = [(p.sources[s].name, place) for s, place in pins.place.items()]
+    name, place = next(((n, at) for n, at in asked if n in kept and at != HOST), asked[0])
+    raise unmet(name, place, kept.get(name, "no program has all pinned nodes in their places"))
+
+
+def chosen_targets(accel: Sequence[str | Target], limits: Limits | None = None) -> tuple[Target, ...]:
     """Return the targets; UsageError when there is none or two have one name."""
-    targets = tuple(t.configured({}) if isinstance(t, Target) else find_target(t) for t in accel)
+    targets = tuple(t.configured({}) if isinstance(t, Target) else find_target(t, limits) for t in accel)
     if not targets:
         raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")
     names = [t.name for t in targets]
@@ -156,8 +179,20 @@ def _offload(
     body = body_of(m, types, dict(node.attributes))
     paid = price(m, tiling, dict(node.attributes), objective.resources.get(m.target), objective.host)
     target = next(t for t in targets if t.name == m.target)
-    on_host = picoseconds_of(body, None, objective.host)
-    return Offload(key, target, m, node, nodes, shapes, total_macs(body), because.of(node), tiling, {}, paid, on_host)
+    return Offload(
+        key,
+        target,
+        m,
+        node,
+        nodes,
+        shapes,
+        total_macs(body),
+        because.of(node),
+        tiling,
+        {},
+        paid,
+        picoseconds_of(body, None, objective.host),
+    )
 
 
 class _Because:
@@ -189,7 +224,7 @@ def _counts(targets: Sequence[Target], found: Iterable[Mapping]) -> dict[str, di
 def _egraph(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, Any]:
     known = [(r.name, r.name, r.place) for r in rules] + [(m.name, constructor_of(m).name, m.rule.place) for m in mappings]
     return {
-        "rounds": s.rounds, "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
+        "regions": s.regions, "forms": s.forms, "rounds": s.rounds, "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
         "rules": len(known),
         "fired": [{"rule": name, "at": short_place(at), "matches": s.matches[key]} for name, key, at in known if s.matches.get(key)],
         "stop": {"reason": s.reason, "detail": s.detail},
@@ -211,6 +246,7 @@ def _settings(options: Options) -> dict[str, Any]:
         "shapes": shapes,
         "only": list(options.only),
         "without": list(options.without),
+        "on": list(options.on),
         "rules": [str(p) for p in options.rules],
         "trusted": list(options.trusted),
         "objective": options.objective,

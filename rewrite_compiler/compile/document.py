@@ -87,7 +87,7 @@ def plan_of_document(
     settings = document["settings"]
     options = Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
-        without=tuple(settings["without"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
+        without=tuple(settings["without"]), on=tuple(settings["on"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
         objective=settings["objective"], host=table_from(settings["host_costs"]),
     )  # fmt: skip
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)

@@ -12,7 +12,7 @@ TARGET = {"name": str, "parameters": {...: str}, "sha256": str}
 OFFLOAD = {"id": str, "nodes": [str], "formats": {...: dict}}
 TABLE = {"call": int, "mac": {...: int}, "element": {...: int}}
 SETTINGS = {
-    "exact": bool, "shapes": {...: [int]}, "only": [str], "without": [str], "rules": [str], "trusted": [str], "objective": str,
+    "exact": bool, "shapes": {...: [int]}, "only": [str], "without": [str], "on": [str], "rules": [str], "trusted": [str], "objective": str,
     "host_costs": {"source": str, "sha256": str, "picoseconds": (TABLE, None)},
 }  # fmt: skip
 PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": SETTINGS, "offloads": [OFFLOAD]}

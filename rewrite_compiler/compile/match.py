@@ -15,10 +15,12 @@ from ..egraph import (
     ENode,
     Extraction,
     Saturation,
+    Unsaturated,
     classes_of,
     extract,
     extracted_program,
     mapping_text,
+    plain_graph,
     saturate_regions,
 )
 from ..egraph.encode import operator_named
@@ -33,6 +35,7 @@ from ..ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ..rewrite.rule import Rule
 from ..target import Mapping, body_of
 from .objective import OFFLOADS, Objective
+from .pins import NO_PINS, Pins
 from .places import RESULT, Placed, Places, key_of
 
 FREE = (0, 0, 0, 0, 0)
@@ -51,21 +54,32 @@ class Matched:
     fitted: Fitted
 
 
-def match(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS) -> Matched:
+def match(
+    p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS, pins: Pins = NO_PINS
+) -> Matched:
     """Return the cheapest program by the levels of an objective: fewest host multiply-accumulates first, if none is given."""
-    return chosen(p, saturated(p, rules, mappings, limits), rules, mappings, limits, objective)
+    return chosen(p, saturated(p, rules, mappings, limits), rules, mappings, limits, objective, pins)
 
 
 def saturated(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Saturation:
-    """Return the e-graph of a program under rules and the patterns of mappings; equal regions are saturated once."""
-    return saturate_regions(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
+    """Return the e-graph of a program under rules and the patterns of mappings; equal regions are saturated once.
+
+    Where a limit ended it before its first round, the program alone is the e-graph.
+    """
+    try:
+        return saturate_regions(p, rules, [_device_rule(m, len(rules) + n) for n, m in enumerate(mappings)], limits)
+    except Unsaturated as ended:
+        if ended.reason == "crashed":
+            raise
+        return Saturation(plain_graph(p), 0, ended.reason, ended.problem.sentence)
 
 
 def chosen(
-    p: Program, saturation: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS
-) -> Matched:
+    p: Program, saturation: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits,
+    objective: Objective = OFFLOADS, pins: Pins = NO_PINS,
+) -> Matched:  # fmt: skip
     """Return the cheapest program of an e-graph; the mappings are those it was made with, or ones of the same patterns."""
-    devices, costs, extraction = _extracted(p, saturation, mappings, limits, objective)
+    devices, costs, extraction = _extracted(p, saturation, mappings, limits, objective, pins)
     names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics), _results(m)) for c, m in devices.items()}
     program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names, rules)
     return Matched(program, saturation, extraction, e_nodes, costs.fitted)
@@ -81,18 +95,19 @@ def offloads_as_written(
 
 
 def _extracted(
-    p: Program, saturation: Saturation, mappings: Sequence[Mapping], limits: Limits, objective: Objective
+    p: Program, saturation: Saturation, mappings: Sequence[Mapping], limits: Limits, objective: Objective, pins: Pins = NO_PINS
 ) -> tuple[dict[str, Mapping], Costs, Extraction]:
     devices = {constructor_of(m).name: m for m in mappings}
     graph = saturation.graph
     costs, roots = Costs(graph, devices, objective), classes_of(graph, p.outputs)
+    allowed = pins.restricted(costs, graph, devices)
     if not objective.is_priced:
-        return devices, costs, extract(graph, roots, costs, limits.extraction_seconds)
-    places = Places(graph, costs, costs.placed())
+        return devices, costs, extract(graph, roots, allowed, limits.extraction_seconds)
+    places = Places(graph, allowed, costs.placed())
     found = extract(places.whole(), roots, places.cost, limits.extraction_seconds)
     projected = places.projected(found, roots)
     if projected is None:  # a tensor both on the host and on a device, made twice: without places it is made once
-        plain = extract(graph, roots, costs, limits.extraction_seconds)
+        plain = extract(graph, roots, allowed, limits.extraction_seconds)
         projected = replace(plain, bound=min(found.bound, plain.bound), status="limited")
     return devices, costs, projected
 

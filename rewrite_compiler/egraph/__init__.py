@@ -23,6 +23,6 @@ __all__ = [
     "extracted_program",
     "mapping_text",
     "plain_graph",
-    "saturate",
+    "prepare", "saturate",
     "saturate_regions",
 ]  # fmt: skip

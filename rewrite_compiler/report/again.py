@@ -42,6 +42,8 @@ def _steering(plan: Mapping[str, Any]) -> Iterator[str]:
     for key in ("only", "without"):
         if settings.get(key):
             yield from (f"--{key}", ",".join(settings[key]))
+    for pin in settings.get("on", ()):
+        yield from ("--on", pin)
     yield from _files(plan)
     if plan["calibration"] is not None:
         yield from ("--calibrate", plan["calibration"]["source"])

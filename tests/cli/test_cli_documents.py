@@ -48,7 +48,7 @@ def test_the_plan_has_the_keys_of_its_contract(folder: Path) -> None:
         assert all(o[key] is None for key in NOT_BUILT)
         assert set(o["resident"]) == {"inputs", "outputs", "constants", "saved_bytes", "why_not"}
         assert o["cost"]["cycles"] > 0 < o["cost"]["bytes"]
-    assert set(plan["egraph"]) == {"rounds", "e_nodes", "e_classes", "growth", "rules", "fired", "stop"}
+    assert set(plan["egraph"]) == {"regions", "forms", "rounds", "e_nodes", "e_classes", "growth", "rules", "fired", "stop"}
     assert set(plan["extraction"]) == {"objective", "cost", "bound", "gap", "status"}
     assert {frozenset(f) for f in plan["formats"]} == {frozenset({"tensor", "target", "format", "parameters", "from"})}
     places = [*(n for o in plan["offloads"] for n in o["nodes"]), *(r["node"] for key in ("host", "absorbed") for r in plan[key])]

@@ -80,7 +80,7 @@ def test_the_document_has_every_promised_key(name: str, plan_of: PlanOf) -> None
     assert all(h.keys() == {"node", "op", "why_not"} for h in document["host"])
     assert all(a.keys() == {"node", "by"} for a in document["absorbed"])
     assert all(i.keys() == {"op", "bytes", "for"} for i in document["inserted"])
-    assert document["egraph"].keys() == {"rounds", "e_nodes", "e_classes", "growth", "rules", "fired", "stop"}
+    assert document["egraph"].keys() == {"regions", "forms", "rounds", "e_nodes", "e_classes", "growth", "rules", "fired", "stop"}
     assert document["extraction"].keys() == {"objective", "cost", "bound", "gap", "status"}
     assert document["extraction"]["cost"] == document["extraction"]["bound"]
     assert (document["calibrated"], document["calibration"]) == (False, None)
