@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--goal", type=int, default=0, metavar="N", help="cases of each campaign (default: the table's)")
     parser.add_argument("--minutes", type=float, default=600, metavar="N", help="stop after so many minutes (default: %(default)s)")
     parser.add_argument("--start", type=int, default=0, metavar="SEED", help="first seed of a new log (default 0)")
-    parser.add_argument("--log", type=Path, default=Path("reliability.jsonl"), metavar="FILE", help="go on in this log (default: %(default)s)")
+    parser.add_argument("--log", type=Path, default=Path("reliability.jsonl"), metavar="FILE", help="go on in this log")
     given = parser.parse_args()
     chosen = [replace(c, goal=given.goal or c.goal) for c in CAMPAIGNS if given.only in c.name]
     log = CampaignLog(given.log)

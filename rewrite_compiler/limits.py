@@ -27,6 +27,7 @@ class Limits:
     extraction_seconds: int = 60
     solver_seconds: int = 5
     import_seconds: int = 10
+    import_bytes: int = 4 * GIB
     host_seconds: int = 60
     data_bytes: int = 8 * GIB
 

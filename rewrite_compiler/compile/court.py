@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import AnswerNo, UsageError
+from ..limits import Limits
 from ..prove.cache import court_cache
 from ..prove.court import judge_rule
 from ..rewrite.rule import Rule
@@ -21,9 +22,9 @@ class Admitted:
     notes: tuple[str, ...]
 
 
-def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str]) -> Admitted:
+def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str], limits: Limits | None = None) -> Admitted:
     """Return shipped rules, which have their certificates, with those of files; AnswerNo R102 or R103 for one that is not proved."""
-    added = [r for path in paths for r in rules_at(path)]
+    added = [r for path in paths for r in rules_at(path, limits)]
     names = {r.name for r in added}
     for name in trusted:
         if name not in names:

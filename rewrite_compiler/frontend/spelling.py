@@ -116,7 +116,8 @@ def _div(task: Task) -> None:
 
 def _clip(task: Task) -> None:
     dtype = task.result.dtype
-    bounds = [task.number(k, task[k], dtype) if math.isfinite(task[k]) else "" for k in ("low", "high")]
+    absent = {"low": -math.inf, "high": math.inf}
+    bounds = ["" if task[k] == absent[k] else task.number(k, task[k], dtype) for k in absent]
     task.emit("Clip" if any(bounds) else "Identity", task.x, *(bounds if bounds[1] else bounds[:1] if bounds[0] else ()))
 
 

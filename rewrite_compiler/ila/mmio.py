@@ -79,14 +79,17 @@ def assemble(instruction: Instruction, **operands: int) -> dict[str, int]:
     command = dict(instruction.fixed)
     for name, operand in instruction.operands.items():
         value = operands.get(name, 0)
-        if not operand.leaf.shape and not iv.inside((value, value), operand.leaf.interval):
-            raise SpecError(
-                "I102",
-                f"operand {name} of {instruction.name} must be in {operand.leaf.interval[0]}…{operand.leaf.interval[1]}, not {value}",
-            )
+        check_operand(instruction, name, value)
         raw = (value + operand.base) & (1 << operand.bits.width) - 1
         command[operand.input] = command.get(operand.input, 0) | raw << operand.bits.low
     return command
+
+
+def check_operand(instruction: Instruction, name: str, value: int) -> None:
+    """Raise SpecError I102 for a value that an operand of one number cannot hold."""
+    leaf = instruction.operands[name].leaf
+    if not leaf.shape and not iv.inside((value, value), leaf.interval):
+        raise SpecError("I102", f"operand {name} of {instruction.name} must be in {leaf.interval[0]}…{leaf.interval[1]}, not {value}")
 
 
 def split_lanes(ila: Ila, command: Command) -> dict[str, list[int]]:

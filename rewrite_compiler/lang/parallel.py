@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,6 +91,7 @@ def _simple(machine: Machine, loop: Loop) -> Analysis | None:
     with machine.along(loop.variable):
         extents = [machine.evaluator.number(n) for n in u.extents]
         with machine.evaluator.inner(axes=list(zip(u.variables, extents, strict=True))):
+            _check_lengths(machine, u)
             known = [machine.evaluator.affine(a) for a in u.address]
             runs = [None if i is None else dense(i, machine.axes) for i in known]
     machine.forget(frozenset(machine.memories))
@@ -178,6 +180,9 @@ def _follow_along(machine: Machine, step: Loop, extent: int, trace: _Trace) -> N
 def _read(machine: Machine, u: Update, trace: _Trace) -> None:
     if any(not a.reads.isdisjoint(trace.written) for a in u.address):
         raise NotUniform("an address depends on what the loop writes")
+    if _own_lengths(u.value):
+        with machine._grid(u):
+            _check_lengths(machine, u)
     if u.value.reads.isdisjoint(trace.written):
         return
     loads, extents = loads_and_binders(u.value)
@@ -185,6 +190,19 @@ def _read(machine: Machine, u: Update, trace: _Trace) -> None:
         for load in loads:
             if load.data in trace.written:
                 _note_read(machine, load, extents, trace)
+
+
+def _check_lengths(machine: Machine, u: Update) -> None:
+    """NotUniform when a reduction of the value would be longer in one iteration than in another."""
+    for extent in _own_lengths(u.value):
+        machine.evaluator.number(extent)
+
+
+@lru_cache(maxsize=4096)
+def _own_lengths(value: Expr) -> tuple[Expr, ...]:
+    """Return the extents below a term that depend on variables from outside of it."""
+    extents = loads_and_binders(value)[1]
+    return tuple(n for n in extents.values() if n.free and n.free.isdisjoint(extents))
 
 
 def loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:

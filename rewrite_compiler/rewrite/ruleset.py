@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import InputError, SpecError
+from ..limits import Limits
 from .rule import Rule
 from .textfile import rules_of_file
 from .userfile import module_at
@@ -34,16 +35,16 @@ def shipped_rules() -> tuple[Rule, ...]:
     return collect(r for n in names for r in rules_in(importlib.import_module(f"{SHIPPED}.{n}")))
 
 
-def rules_at(path: Path) -> tuple[Rule, ...]:
+def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
     """Return the rules of a user's file, Python or, ending in .rules, the text form; InputError R101 when it has none."""
-    found = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path)
+    found = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
     if not found:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
     return found
 
 
-def _rules_of_code(path: Path) -> tuple[Rule, ...]:
-    found = tuple(rules_in(module_at(path, "rule", "F101")))
+def _rules_of_code(path: Path, limits: Limits | None) -> tuple[Rule, ...]:
+    found = tuple(rules_in(module_at(path, "rule", "F101", limits)))
     _check_functions(path)
     return found
 

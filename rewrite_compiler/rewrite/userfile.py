@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import signal
-import threading
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 
 from ..errors import FlexmatchError, InputError, UsageError
-from ..limits import DEFAULT
+from ..limits import DEFAULT, Limits
+from .rehearsal import rehearse
 
 
-def module_at(path: Path, kind: str, code: str) -> ModuleType:
+def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) -> ModuleType:
     """Return the module of a Python file of some kind ("target", "rule"); UsageError `code` when there is none, R100 when it fails."""
     if not path.is_file():
         raise UsageError(code, f"there is no {kind} file {path}", help=f"give the path of a Python file that defines a {kind.capitalize()}")
     spec = importlib.util.spec_from_file_location(f"flexmatch_{kind}_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UsageError(code, f"{path} is not a Python file", help=f"a {kind} file ends in .py")
+    loader = spec.loader
+    rehearse(path, kind, lambda: loader.exec_module(importlib.util.module_from_spec(spec)), limits or DEFAULT)
     module = importlib.util.module_from_spec(spec)
     try:
-        with _within(DEFAULT.import_seconds, path, kind):
-            spec.loader.exec_module(module)
+        loader.exec_module(module)
     except FlexmatchError as error:
         raise error.at(str(path)) from None
     except (Exception, SystemExit) as error:
@@ -33,29 +31,6 @@ def module_at(path: Path, kind: str, code: str) -> ModuleType:
             "R100", f"the {kind} file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)
         ) from None
     return module
-
-
-@contextlib.contextmanager
-def _within(seconds: float, path: Path, kind: str) -> Iterator[None]:
-    """Stop the body after some seconds; only the main thread can be stopped, and only between two Python instructions."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_signal: int, frame: FrameType | None) -> None:
-        while frame is not None and frame.f_code.co_filename != str(path.absolute()):
-            frame = frame.f_back
-        place = str(path) if frame is None else f"{path}:{frame.f_lineno}"
-        remedy = "move work out of module level"
-        raise InputError("R107", f"the {kind} file must be imported within {seconds:g} seconds", place=place, help=remedy)
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def user_line(place: str, error: BaseException) -> str:

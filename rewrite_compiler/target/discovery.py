@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import UsageError, did_you_mean
+from ..limits import Limits
 from ..rewrite.userfile import module_at
 from .target import Target
 
@@ -24,16 +25,16 @@ def target_names() -> list[str]:
     return sorted(shipped | {e.name for e in entry_points(group=GROUP)})
 
 
-def find_target(text: str) -> Target:
+def find_target(text: str, limits: Limits | None = None) -> Target:
     """Return the target of `NAME_OR_PATH[:key=value,…]`; UsageError F201 when there is none of that name."""
     name, _, rest = text.partition(":")
-    return load_target(name).configured(_parameters(name, rest))
+    return load_target(name, limits).configured(_parameters(name, rest))
 
 
-def load_target(name: str) -> Target:
+def load_target(name: str, limits: Limits | None = None) -> Target:
     """Return a target by its name or the path of its Python file."""
     if name.endswith(".py") or "/" in name:
-        return _target_in(module_at(Path(name), "target", "F201"), name)
+        return _target_in(module_at(Path(name), "target", "F201", limits), name)
     if name not in target_names():
         raise UsageError("F201", f'there is no accelerator called "{name}"', help=_suggestion(name))
     for entry in entry_points(group=GROUP):

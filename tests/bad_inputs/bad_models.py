@@ -144,6 +144,7 @@ NAMES: dict[str, Case] = {
     **imported(42, control=lambda: named("a\x1b[31m\x07\u202eb")),
     **imported(43, long_name=lambda: named("n" * (1 << 20))),
     **imported(44, symbols=lambda: named("(dense rewrite)"), zero_byte=lambda: named("a\x00b")),
+    "two_lines": Case(42, proto("two_lines", lambda: model([node("Relu", ["x"], ["y"])], outputs=["a\nb"]))),
     "no_utf8": Case(44, file("no_utf8.onnx", bad_text())),
 }
 
@@ -267,6 +268,12 @@ def large_softplus() -> Any:
     return made
 
 
+def reversed_bounds() -> Any:
+    """Return a Clip whose lower bound is infinity: all it gives is the upper one."""
+    bounds = {"low": np.float32(np.inf), "high": np.float32(2)}
+    return model([node("Clip", ["x", "low", "high"])], outputs=[value("y", (2, 3))], constants=bounds)
+
+
 def whole(row: int, name: str, made: Any, *more: str) -> dict[str, Case]:
     """Return a case that goes through the whole compiler."""
     return {name: Case(row, proto(name, made), (f"{name}.onnx", "--accel", "flexasr", *more))}
@@ -279,4 +286,5 @@ COMPILED: dict[str, Case] = {
     **whole(65, "endless_compiled", endless, "--limits", "host_seconds=1"),
     **whole(69, "large_softplus_compiled", large_softplus),
     **whole(69, "infinity_compiled", lambda: odd(float("inf"))),
+    **whole(69, "reversed_bounds_compiled", reversed_bounds),
 }

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import onnx
 from generate import BINARY, UNARY
 
 Random = random.Random
@@ -77,13 +79,54 @@ def _input(rng: Random, m: Any) -> None:
         rng.choice(dims).dim_value = rng.choice((-3, 0, 1, 5, 1 << 40))
 
 
-MUTATIONS: tuple[Callable[[Random, Any], None], ...] = (_attribute, _edge, _drop, _repeat, _operator, _dimension, _type, _input)
+def _sibling(rng: Random, m: Any) -> None:
+    """Put another operator of as many operands in a node's place."""
+    n = rng.choice(m.graph.node)
+    kinds = next((k for k in (UNARY, BINARY) if n.op_type in k), None)
+    if kinds:
+        n.op_type = rng.choice(kinds)
+
+
+def _constant(rng: Random, m: Any) -> None:
+    """Change one number of a constant, often to one that is none."""
+    holders = [t for t in m.graph.initializer if t.data_type == 1 and t.raw_data]
+    if holders:
+        t = rng.choice(holders)
+        data = np.frombuffer(t.raw_data, np.float32).copy()
+        data[rng.randrange(len(data))] = rng.choice((0.0, -0.0, 1.0, 1e-40, 3e38, np.inf, -np.inf, np.nan))
+        t.raw_data = data.tobytes()
+
+
+def _output(rng: Random, m: Any) -> None:
+    """Make an inner value an output."""
+    names = {o.name for o in m.graph.output}
+    inner = [o for n in m.graph.node for o in n.output if o not in names]
+    if inner:
+        m.graph.output.append(onnx.ValueInfoProto(name=rng.choice(inner)))
+
+
+MUTATIONS: tuple[Callable[[Random, Any], None], ...] = (
+    _attribute,
+    _edge,
+    _drop,
+    _repeat,
+    _operator,
+    _dimension,
+    _type,
+    _input,
+    _sibling,
+    _constant,
+    _output,
+    _sibling,
+    _constant,
+    _output,
+)
 
 
 def structural_mutant(model: Any, seed: int) -> Any:
     """Return a model with one to three changes that a writer could make by mistake or on purpose."""
     rng, made = Random(seed), copy.deepcopy(model)
-    for _ in range(rng.randint(1, 3)):
+    for _ in range(rng.choice((1, 1, 2, 3))):
         if made.graph.node:
             rng.choice(MUTATIONS)(rng, made)
     return made

@@ -8,12 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import onnx
+import pytest
 from command import perceptron, process
 from generate import seeds, valid_model
 from harness import EQUAL, HOST_REFUSES, REFUSED, Finding, compiled, imported
 from mutants import byte_mutant, structural_mutant
+from streams import MODELS as DEVICES
+from streams import Bench
+from streams import run as run_stream
+from together import joined, judged
 
-from rewrite_compiler.limits import DEFAULT
+from rewrite_compiler.compile import Options, compile_model
+from rewrite_compiler.compile.document import plan_onnx
+from rewrite_compiler.compile.verify import check_plan
+from rewrite_compiler.limits import DEFAULT, Limits
 
 MUTANTS, MODELS, LIMITS = 150, 2, 1
 
@@ -57,6 +65,27 @@ def test_limits_never_cost_the_plan(tmp_path: Path) -> None:
         limits = replace(DEFAULT, e_nodes=rng.choice((1, 20, 100)), rounds=rng.randint(1, 3), saturation_seconds=rng.choice((1, 60)))
         (tmp_path / "m.onnx").write_bytes(valid_model(seed).SerializeToString())
         assert told(compiled(tmp_path / "m.onnx", limits=limits), seed) == EQUAL
+
+
+@pytest.mark.parametrize("limits", [replace(DEFAULT, saturation_bytes=1 << 24)], ids=["memory"])
+def test_a_limit_before_the_first_round_costs_matching_not_the_plan(limits: Limits, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(joined([valid_model(s, 40) for s in seeds(4000, 20)]).SerializeToString())
+    plan = compile_model(path, ["flexasr"], Options(limits=limits))
+    assert (plan.offloads, plan.egraph["stop"]["reason"]) == ((), "memory")
+    assert "before its first round" in plan.limited[0]
+    assert check_plan(plan, plan_onnx(plan), path).against == "model"
+
+
+def test_random_models_together(tmp_path: Path) -> None:
+    assert judged(range(5000, 5020), tmp_path / "m.onnx", ["flexasr", "hlscnn"], second=True) == {}
+
+
+@pytest.mark.parametrize(("model", "seed", "commands"), [("flexasr", 50, 240), ("hlscnn ext16", 2, 200), ("vta hls", 9, 60)])
+def test_random_commands_do_the_same_in_every_reading(model: str, seed: int, commands: int) -> None:
+    told = run_stream(Bench(model, DEVICES[model]()), seed, commands)
+    assert (told.commands, told.difference) == (commands, "")
+    assert told.triggers
 
 
 def test_surroundings_change_no_byte(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def divide(g: Growing) -> None:
 
 def clip(g: Growing) -> None:
     name, shape = g.rng.choice(g.values)
-    g.node("Clip", [name, g.constant((), near=-1.0), g.constant((), near=2.0)], shape)
+    bounds = [np.float32(g.rng.choice((near, near, near, -near, np.inf, -np.inf))) for near in (-1.0, 2.0)]
+    g.node("Clip", [name, *map(g.stored, bounds)], shape)
 
 
 def reduce(g: Growing) -> None:

@@ -1,0 +1,50 @@
+"""Files that a user names are imported within limits; whatever they do, one sentence tells where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rewrite_compiler.errors import BudgetError
+from rewrite_compiler.limits import DEFAULT
+from rewrite_compiler.rewrite.userfile import module_at
+
+LIMITS = replace(DEFAULT, import_seconds=1, import_bytes=1 << 28)
+STUBBORN = """x = 1
+while True:
+    try:
+        while True:
+            x += 1
+    except BaseException:
+        pass
+"""
+SECONDS = "the target file must be imported within 1 seconds"
+ENDED = "importing the target file ended the process with"
+CASES = {
+    "catches_everything": (STUBBORN, (4, 5), SECONDS),
+    "never_leaves_c": ("x = 3\ny = pow(3, 10**9)\n", (2,), SECONDS),
+    "waits_in_a_function": ("def wait():\n    import time\n    time.sleep(100)\n\n\nwait()\n", (3,), SECONDS),
+    "needs_memory": ("x = 3\ny = bytearray(1 << 32)\n", (2,), "the target file must be imported within 268435456 bytes"),
+    "falls": ("import os\nos.kill(os.getpid(), 11)\n", (), f"{ENDED} signal SIGSEGV"),
+    "leaves": ("import os\nos._exit(0)\n", (), f"{ENDED} code 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_that_does_not_end_its_import(name: str, tmp_path: Path) -> None:
+    text, lines, sentence = CASES[name]
+    path = tmp_path / f"{name}.py"
+    path.write_text(text)
+    with pytest.raises(BudgetError) as refused:
+        module_at(path, "target", "F201", LIMITS)
+    problem = refused.value.problem
+    assert (problem.code, problem.sentence, refused.value.exit_code) == ("R107", sentence, 4)
+    assert problem.place in ([f"{path}:{n}" for n in lines] or [str(path)])
+
+
+def test_a_file_is_imported_with_its_effects_on_this_process(tmp_path: Path) -> None:
+    path = tmp_path / "fine.py"
+    path.write_text("FOUND = [1, 2]\nprint('said once')\n")
+    assert module_at(path, "target", "F201", LIMITS).FOUND == [1, 2]
