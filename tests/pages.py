@@ -150,7 +150,8 @@ class Session:
 
 def can_run(path: Path) -> bool:
     """Tell whether this machine has what a page needs: a C compiler where it uses one."""
-    return "$ gcc " not in path.read_text("utf-8") or shutil.which("gcc") is not None
+    text = path.read_text("utf-8")
+    return all(f"$ {tool} " not in text or shutil.which(tool) is not None for tool in ("gcc", "iverilog"))
 
 
 def run_once(path: Path) -> None:

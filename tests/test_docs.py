@@ -21,7 +21,7 @@ def run_page(path: Path, folder: Path) -> None:
 @pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_block_does_what_its_page_says(path: Path) -> None:
     if not can_run(path):
-        pytest.skip(f"gcc is not installed: the blocks of {path.name} are not run")
+        pytest.skip(f"gcc or iverilog is not installed: the blocks of {path.name} are not run")
     run_once(path)
 
 

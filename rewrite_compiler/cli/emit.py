@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo, UsageError
 from .common import Parser, accelerators, emit_json, one_of, options, parser, plan_of, steering, whole_number
+from .emit_verilog import check_text, emit_verilog
 from .files import check_outputs, write_whole
 from .output import say
 
@@ -121,7 +122,9 @@ def cost_lines(name: str, emitted: Emitted, trace: Trace) -> list[str]:
 
 
 def emit_check(given: argparse.Namespace) -> Answer:
-    """Replay traces (parts of one are joined) on the simulator."""
+    """Replay traces (parts of one are joined) on the simulator, or prove a Verilog text."""
+    if given.subject[0].endswith(".v"):
+        return check_text(given, _bytes)
     from ..emit.replay import replay
     from ..emit.trace import joined
     from ..ila.trace_read import read_trace
@@ -200,4 +203,6 @@ def emit_c(given: argparse.Namespace) -> Answer:
     return {folder / name: data for name, data in files.items()}, {}, [f"program   {size}"]
 
 
-EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {"trace": emit_trace, "check": emit_check, "c": emit_c, "device": emit_device}
+EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "trace": emit_trace, "check": emit_check, "c": emit_c, "device": emit_device, "verilog": emit_verilog,
+}  # fmt: skip

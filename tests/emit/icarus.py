@@ -1,0 +1,54 @@
+"""Generated Verilog run by Icarus; where it is missing, tests are skipped and the run says so (FLEXMATCH_RTL=required: they fail)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from rewrite_compiler.ila import Ila
+
+PROGRAMS = ("iverilog", "vvp")
+MISSING: list[str] = []
+
+
+def installed() -> bool:
+    """Tell whether Icarus is there; a test that is skipped for it says so at the end of the run."""
+    return all(map(shutil.which, PROGRAMS))
+
+
+def needed() -> None:
+    """Skip the test, or fail it, where Icarus is missing."""
+    if installed():
+        return
+    MISSING.append("no iverilog")
+    if os.environ.get("FLEXMATCH_RTL") == "required":
+        pytest.fail("FLEXMATCH_RTL=required, and there is no Icarus Verilog")
+    pytest.skip("no Icarus Verilog: install Debian's iverilog")
+
+
+def compiled(files: Mapping[str, bytes], folder: Path) -> Path:
+    """Compile generated files, every warning an error."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    done = subprocess.run(
+        ["iverilog", "-g2005", "-Wall", "-Wno-timescale", "-o", "bench", *files], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "bench"
+
+
+def run(bench: Path, ila: Ila, commands: Iterable[Mapping[str, int]]) -> tuple[list[tuple[int, int, int]], dict[tuple[str, int], int]]:
+    """Return (instruction, outside, result) of each command and what is not 0 in the state afterwards; what is unknown is 0."""
+    lines = [" ".join(f"{c.get(name, 0):x}" for name in ila.inputs) for c in commands]
+    (bench.parent / "commands.txt").write_text("\n".join(lines) + "\n")
+    done = subprocess.run(["vvp", "-n", str(bench), "+state"], cwd=bench.parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    answers = [(int(a), int(b), int(c.replace("x", "0"), 16)) for a, b, c in rows[: len(lines)]]
+    return answers, {(name, int(at)): int(word, 16) for name, at, word in rows[len(lines) :]}

@@ -1,0 +1,190 @@
+"""Generated Verilog does what the simulators do, and its text is proved to be what the accelerator's model says."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import icarus
+import numpy as np
+import pytest
+from board import toy_text
+from command import flexmatch, refused
+from vectors import traces
+
+from rewrite_compiler.apps import named
+from rewrite_compiler.compile import calibrated, compile_model
+from rewrite_compiler.emit.trace import traces_of
+from rewrite_compiler.emit.verilog import SHOWN, verilog_device
+from rewrite_compiler.emit.verilog_check import check_verilog
+from rewrite_compiler.errors import InputError
+from rewrite_compiler.ila import Ila, ila
+from rewrite_compiler.ila.trace import Commands
+from rewrite_compiler.target import load_target
+
+SHIPPED = {"flexasr": 106, "hlscnn": 25, "vta": 1}  # instructions with a register-level form
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("toy") / "toy.py"
+    path.write_text(toy_text(), "utf-8")
+    return load_target(str(path))
+
+
+# -- simulated by Icarus
+
+
+def compared(m: Ila, commands: list[dict[str, int]], folder: Path) -> int:
+    """Run commands on both, instructions that the text leaves out on neither; return how many reads there were."""
+    made = verilog_device(m)
+    files = {path: re.sub(rb"\[0:(\d{7,})\]", b"[0:65535]", data) for path, data in made.files.items()}  # for the simulator's memory
+    answers, state = icarus.run(icarus.compiled(files, folder), m, commands)
+    sim, names = m.simulator(reading="oracle"), [None, *m.instructions]
+    reads = 0
+    for command, (number, outside, result) in zip(commands, answers, strict=True):
+        name = names[number]
+        assert bool(outside) == (name in made.without), command
+        if name is None or outside:
+            continue
+        found = sim.command(command)
+        reads += found is not None
+        assert result == (found or 0), (name, command)
+    held = {}
+    for n in (n for n, s in m.states.items() if n not in m.externals and math.prod(s.leaf.shape) <= SHOWN):
+        flat = sim.state(n).reshape(-1)
+        held.update({(n, at): int(flat[at]) % (1 << m.states[n].bits) for at in np.flatnonzero(flat).tolist()})
+    assert state == held
+    return reads
+
+
+def commands_of(name: str, trace: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """Yield the bus commands of a golden trace."""
+    if name == "flexasr":
+        for kind, *rest in trace["commands"]:
+            if kind in "WR":
+                word = int(rest[1], 16) if kind == "W" else 0
+                yield {"wr": int(kind == "W"), "rd": int(kind == "R"), "addr": int(rest[0], 16), "data": word}
+        return
+    for mode, address, data, virtual in trace["trace"]:
+        yield {"wr": int(mode == "W"), "rd": int(mode == "R"), "addr": int(address, 16), "data": int(data, 16), "virtual": int(virtual)}
+
+
+def test_the_toy_runs_an_inference_in_icarus(toy: Any, tmp_path: Path) -> None:
+    """The very commands of a trace; its recorded reads come back."""
+    icarus.needed()
+    a = named("digits_mlp")
+    with np.load(a.calibration) as data:
+        samples = {"image": data["image"].reshape(-1, 1, 1, 8, 8).astype(np.float32)}
+    plan = calibrated(compile_model(a.model, [toy]), samples, "calibration.npz", "")
+    (emitted,) = traces_of(plan, {"image": samples["image"][3]}).values()
+    rows = [row for item in emitted.trace.items if isinstance(item, Commands) for row in item.rows()]
+    m = toy.ila()
+    assert compared(m, [dict(c) for c, _ in rows], tmp_path / "v") == sum(gives is not None for _, gives in rows) > 100
+    answers, _ = icarus.run(tmp_path / "v" / "bench", m, [c for c, _ in rows])
+    assert all(gives is None or gives == found for (_, gives), (_, _, found) in zip(rows, answers, strict=True))
+
+
+@pytest.mark.parametrize("name", ["flexasr", "hlscnn"])
+def test_golden_traces_in_icarus(name: str, tmp_path: Path) -> None:
+    """Configuration and data of a recorded trace leave the same registers and memories as in the simulator."""
+    icarus.needed()
+    trace = min(traces(name).values(), key=lambda t: len(t["commands" if name == "flexasr" else "trace"]))
+    m = ila(name, revision=trace["design"]) if name == "hlscnn" else ila(name)
+    compared(m, list(commands_of(name, trace))[:1500], tmp_path)
+
+
+# -- proved from the text
+
+
+@pytest.mark.parametrize("name", ["toy", "hlscnn", "vta", "flexasr"])
+def test_every_part_of_the_text_is_proved(name: str, toy: Any) -> None:
+    m = toy.ila() if name == "toy" else ila(name)
+    made = verilog_device(m)
+    assert len(made.instructions) == SHIPPED.get(name, len(m.instructions))
+    (text,) = [data.decode() for path, data in made.files.items() if path.endswith("_device.v")]
+    found = {j.part: j.verdict.outcome for j in check_verilog(text, m, rounds=4)}
+    assert set(found) == {"words", "decode", "others", *made.instructions}
+    assert set(found.values()) == {"proved"}
+
+
+FAULTS = (  # what is written, what stands there instead
+    ("input [15:0] i_addr", "input [14:0] i_addr"),
+    ("reg [7:0] m_x [0:511]", "reg [7:0] m_x [0:510]"),
+    ("reg [7:0] m_w [0:4095]", "reg signed [7:0] m_w [0:4095]"),
+    ("word < 4096", "word < 4095"),
+    ("m_y[word] = 0", "m_y[word] = 1"),
+    ("            m_shift = 0;\n", ""),
+    ("outside = 0;\n            begin : decode", "outside = 1;\n            begin : decode"),
+    ("executed = found;", "executed = 0;"),
+    ("11'sd512 <= v", "11'sd511 <= v"),
+    ("< 12'sd1536", "<= 12'sd1536"),
+    ("found = 3'sd3;", "found = 3'sd2;"),
+    ("2'sd1 - v3", "2'sd0 - v3"),
+    ("case (found)\n            1: begin : do_config", "case (found)\n            7: begin : do_config"),
+    ("m_length = t1", "m_shift = t1"),
+    (" >>> t9", " >> t9"),
+    ("$signed(v9[7:0])", "$signed(v9[6:0])"),
+    ("f2 + r5", "f2 - r5"),
+    ("i6 < 8", "i6 < 7"),
+    ("k4 < t1", "k4 <= t1"),
+    ("2'sd1 <<< t9", "2'sd1 <<< t1"),
+    ("m_w[v", "m_x[v"),
+    ("reg signed [19:0] f2", "reg signed [15:0] f2"),
+    ("* 5'sd8", "* 5'sd9"),
+    ("result[i", "result[8 * i"),
+    ("outside = 1;\n            end\n            endcase", "outside = 0;\n            end\n            endcase"),
+    ("0: begin : none\n", "0: begin : none\n            m_length = 0;\n"),
+)
+
+
+@pytest.fixture(scope="module")
+def toy_verilog(toy: Any) -> str:
+    return verilog_device(toy.ila(), "toy").files["toy_device.v"].decode()
+
+
+@pytest.mark.parametrize(("written", "planted"), FAULTS)
+def test_a_fault_planted_in_the_text_is_found(written: str, planted: str, toy: Any, toy_verilog: str) -> None:
+    assert written in toy_verilog
+    text = toy_verilog.replace(written, planted, 1)
+    outcomes = (j.verdict.outcome for j in check_verilog(text, toy.ila(), rounds=1, seconds=3.0))
+    assert next((o for o in outcomes if o != "proved"), "") == "refuted"
+
+
+def test_a_text_of_another_form_is_refused_with_its_line(toy: Any, toy_verilog: str) -> None:
+    for written, planted, sentence in (
+        ("posedge clock", "negedge clock", '"posedge" must stand here, not "negedge"'),
+        ("executed = found;", "executed <= found;", '"=" must stand here, not "<="'),
+        ("if (reset)", "if (valid)", "the module must have if (reset) here"),
+        ("endmodule", "", '"endmodule" must stand here, not "the end of the file"'),
+    ):
+        with pytest.raises(InputError) as caught:
+            list(check_verilog(toy_verilog.replace(written, planted, 1), toy.ila(), "toy.v"))
+        line = toy_verilog[: toy_verilog.index(written)].count("\n") + 1
+        problem = caught.value.problem
+        assert (problem.code, problem.sentence) == ("F103", sentence)
+        assert abs(int(problem.place.removeprefix("toy.v:")) - line) <= 1
+
+
+def test_the_command_writes_the_text_and_proves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.py").write_text(toy_text(), "utf-8")
+    answer = flexmatch("emit", "verilog", "./toy.py")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == "verilog   toy: 5 of 5 instructions\nwrote     toy_device.v\nwrote     toy_bench.v\n"
+    answer = flexmatch("emit", "check", "toy_device.v", "--accel", "./toy.py")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines()[0] == "proved    8 parts of toy_device.v are what toy says"
+    wrong = (tmp_path / "toy_device.v").read_text().replace("m_length = t1", "m_length = 0")
+    (tmp_path / "wrong.v").write_text(wrong)
+    answer = flexmatch("emit", "check", "wrong.v", "--accel", "./toy.py")
+    assert answer.code == 1
+    assert answer.err.startswith("wrong.v: error[I115]: config is not the model's, for example for i_data = ")
+    refused(
+        flexmatch("emit", "check", "wrong.v"),
+        2,
+        "error[F203]: a Verilog text is checked against one accelerator\n  help: flexmatch emit check FILE.v --accel NAME",
+    )
