@@ -38,7 +38,7 @@ METHODS = {
 
 
 def calibrated(
-    plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64, method: str = ""
+    plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64, method: str = "", limits: Limits = DEFAULT
 ) -> Plan:  # fmt: skip
     """Return the plan with formats; `inputs` are calibration samples by input name, samples first.
 
@@ -49,7 +49,7 @@ def calibrated(
     samples = min((len(x) for x in inputs.values()), default=0)
     if samples == 0:
         raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
-    seen = _seen(plan, inputs, samples, batch, chosen)
+    seen = _seen(plan, inputs, samples, batch, chosen, limits.host_seconds)
     offloads, tensors = [], list[dict[str, Any]]()
     for o in plan.offloads:
         ranges = _ranges(plan, o, seen, chosen)
@@ -75,7 +75,7 @@ def _joined(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
 def calibrated_from(plan: Plan, data: str | Path | Dataset, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
     """Return the plan with formats chosen from a data set or its file."""
     samples = samples_for(plan.source, data, limits)
-    return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256, method=method)
+    return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256, method=method, limits=limits)
 
 
 def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:
@@ -99,7 +99,7 @@ class _Seen:
     kept: dict[Value, Data] = field(default_factory=dict)
 
 
-def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, method: Method) -> _Seen:
+def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, method: Method, seconds: int) -> _Seen:
     p = float_program(plan)
     wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
     tried = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
@@ -109,6 +109,8 @@ def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, me
         seen.values = {v: [_some(x, 1)] for v, x in constants.items()}
     moving = sorted(wanted - p.constants.keys() - set(p.inputs))
     host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE) if moving else None
+    if host is not None:
+        host.seconds = seconds
     batches = -(-samples // batch)
     for at in range(0, samples, batch):
         values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}

@@ -14,6 +14,7 @@ from ..hostrun import Session
 from ..ir.placement import Place, merged, separated
 from ..ir.program import Data, Program, Value
 from ..ir.rebatch import NotBatchable, Rebatched, rebatched
+from ..limits import DEFAULT
 
 MOST_CHOICES = 64  # combinations of batch axes tried for the inputs of one program
 
@@ -33,10 +34,11 @@ class HostProgram:
         """Prepare to run; `sampled` are the inputs that differ between samples.
 
         A batch of two must give the bits of two runs, or with `tolerance` values that close, relative to the largest.
+        Its `seconds` limit the run of a sample.
         """
         self.program = replace(program, names=tuple(f"v{n}" for n in range(len(program.types))))
         self.sampled = tuple(v for v in program.inputs if v in set(sampled))
-        self.threads, self.tolerance = threads, tolerance
+        self.threads, self.tolerance, self.seconds = threads, tolerance, DEFAULT.host_seconds
         self.sessions: dict[int, tuple[Session, Mapping[Value, Place]]] = {}
         self.batching: Batching | None = None
 
@@ -53,7 +55,9 @@ class HostProgram:
         """Run the samples one after the other."""
         session = self.session(1, {})[0]
         rows = [
-            self._outputs(session.run({self._name(v): values[v][n] if v in self.sampled else values[v] for v in self.program.inputs}))
+            self._outputs(
+                self._run(session, {self._name(v): values[v][n] if v in self.sampled else values[v] for v in self.program.inputs})
+            )
             for n in range(samples)
         ]
         return {v: np.stack([row[v] for row in rows]) for v in rows[0]} if rows else {}
@@ -62,8 +66,12 @@ class HostProgram:
         """Run all samples at once."""
         session, found = self.session(samples, places)
         fed = {self._name(v): merged(values[v], places[v]) if v in self.sampled else values[v] for v in self.program.inputs}
-        results = self._outputs(session.run(fed))
+        results = self._outputs(self._run(session, fed, samples))
         return {v: separated(data, found.get(v), samples) for v, data in results.items()}
+
+    def _run(self, session: Session, fed: Mapping[str, Data], samples: int = 1) -> dict[str, Data]:
+        """Run within `seconds` a sample, which is as long as a model may take anywhere."""
+        return session.run(fed, seconds=self.seconds * samples)
 
     def choose(self, values: Mapping[Value, Data], samples: int) -> Batching:
         """Find batch axes for the inputs that give two samples the bits they have one by one."""

@@ -17,6 +17,7 @@ from ..compile.host import HostProgram
 from ..data import Dataset
 from ..ir.program import Data, Program
 from ..kept import Kept, private_folder
+from ..limits import DEFAULT
 
 TOLERANCE = 1e-5  # of a batched reference run against single runs
 MOST_BYTES = 1 << 26  # of the outputs of a run that is kept
@@ -26,9 +27,10 @@ SECONDS = "seconds"
 class Reference:
     """The source program in float32 on the host; `seconds` are the CPU seconds that its runs took."""
 
-    def __init__(self, p: Program, first: Mapping[str, Data]) -> None:
+    def __init__(self, p: Program, first: Mapping[str, Data], limit: int = DEFAULT.host_seconds) -> None:
         self.program, self.seconds = p, 0.0
         self.host = HostProgram(p, p.inputs, tolerance=TOLERANCE)
+        self.host.seconds = limit
         self.host.run({v: first[p.names[v]] for v in p.inputs})  # chooses how samples are batched
 
     def run(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
@@ -46,8 +48,8 @@ class KeptReference:
     `seconds` are the CPU seconds of the runs, `is_kept` tells that they were an earlier one's.
     """
 
-    def __init__(self, plan: Plan, data: Dataset, batch: int) -> None:
-        self.program, self.data, self.batch = plan.source, data, batch
+    def __init__(self, plan: Plan, data: Dataset, batch: int, limit: int = DEFAULT.host_seconds) -> None:
+        self.program, self.data, self.batch, self.limit = plan.source, data, batch, limit
         self.kept, self.key = Kept(private_folder("reference")), _key(plan, data, batch)
         self.names = [plan.source.names[v] for v in plan.source.outputs]
         self.seconds, self.seen, self.size = 0.0, list[dict[str, Data]](), 0
@@ -66,7 +68,7 @@ class KeptReference:
     def alone(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
         """Run some samples now."""
         if self.live is None:
-            self.live = Reference(self.program, self.data.rows(slice(0, self.batch)).inputs)
+            self.live = Reference(self.program, self.data.rows(slice(0, self.batch)).inputs, self.limit)
         found = self.live.run(inputs)
         self.seconds = self.live.seconds
         return found

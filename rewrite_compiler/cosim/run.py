@@ -20,6 +20,7 @@ from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
 from ..lang.tape import Diverged
+from ..limits import DEFAULT
 from ..target import SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
 from .audit import Audit
 from .numerics import OffloadNumerics
@@ -56,6 +57,7 @@ class Engine:
     compared: int = COMPARED_SAMPLES
     built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
+    host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
     tapes: Tapes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +72,8 @@ class Engine:
         self.tapes = Tapes(self.reading, self.ilas)
         for s in segments(self.plan):
             host = None if s.host is None else host_program(self.host, s.host)
+            if host is not None:
+                host.seconds = self.host_seconds
             self.steps.append((s, host))
         for o in self.plan.offloads:
             constants = {n: p.constants[v] for n, v in tensors_of(o).items() if v in p.constants}
@@ -199,6 +203,7 @@ class _Look:
             p = engine.plan.program
             wanted = tuple(dict.fromkeys(o.node.outputs[0] for o in offloads))
             host = HostProgram(replace(float_program(engine.plan), outputs=wanted), p.inputs)
+            host.seconds = engine.host_seconds
             self.true = host.one_by_one({v: x[: self.count] for v, x in inputs.items()}, self.count)
 
     def at(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], seen: Statistics) -> None:
