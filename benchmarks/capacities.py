@@ -59,7 +59,7 @@ class Campaign:
         found = tile(self.m, plain, attributes)
         if isinstance(found, Refusal):
             self.refused += 1
-            if found.limit.holds:
+            if not isinstance(found.limit, str) and found.limit.holds:
                 self.wrong.append(f"{dict(sizes)}: refused by a limit that holds: {found.limit}")
             return
         self.split += found.calls > 1

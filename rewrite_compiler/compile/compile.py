@@ -95,7 +95,8 @@ def _pinned(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], opti
         return matched
     free = match(p, rules, mappings, options.limits, objective)
     ids = _ids([n for n in free.program.nodes if n.op in by_name], by_name)
-    kept = {h.node: h.why_not for h in account(p, free.program, ids, HostReasons(free.program, mappings, free.fitted)).host}
+    reasons = HostReasons(free.program, mappings, free.fitted, objective.unusable)
+    kept = {h.node: h.why_not for h in account(p, free.program, ids, reasons).host}
     asked = [(p.sources[s].name, place) for s, place in pins.place.items()]
     name, place = next(((n, at) for n, at in asked if n in kept and at != HOST), asked[0])
     raise unmet(name, place, kept.get(name, "no program has all pinned nodes in their places"))
@@ -133,7 +134,7 @@ def _plan(
     by_name = {m.name: m for m in mappings}
     devices = [n for n in matched.program.nodes if n.op in by_name]
     ids = _ids(devices, by_name)
-    reasons = HostReasons(matched.program, mappings, matched.fitted)
+    reasons = HostReasons(matched.program, mappings, matched.fitted, objective.unusable)
     counted = account(model.program, matched.program, ids, reasons)
     because = _Because(matched, rules, mappings)
     offloads = tuple(

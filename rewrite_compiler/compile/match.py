@@ -24,6 +24,7 @@ from ..egraph import (
     saturate_regions,
 )
 from ..egraph.encode import operator_named
+from ..errors import SpecError
 from ..fit import Refusal, Tiling, tile
 from ..fit.cost import Price, price
 from ..fit.host import host_bytes, host_picoseconds
@@ -256,9 +257,12 @@ def fitting(
 def _tiled(m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, AttributeValue], objective: Objective) -> Tiling | Refusal:
     """Return the tiling with the least time or bytes where these decide, else that with the fewest calls."""
     resources = objective.resources.get(m.target)
-    if not objective.is_priced or resources is None:
-        return tile(m, sizes, attributes)
-    found = cheapest(m, sizes, attributes, resources, objective.levels[0])
+    try:
+        if not objective.is_priced or resources is None:
+            return tile(m, sizes, attributes)
+        found = cheapest(m, sizes, attributes, resources, objective.levels[0])
+    except SpecError as error:  # capacities or costs that make no sense: the layer stays on the host
+        return Refusal(error.problem.sentence)
     return found if isinstance(found, Refusal) else found.tiling
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..errors import UsageError
+from ..errors import SpecError, UsageError
 from ..fit.host import SHIPPED, HostTable
 from ..target import Mapping, Resources, Target
 
@@ -30,6 +30,7 @@ class Objective:
     name: str = "offloads"
     resources: MappingOf[str, Resources | None] = field(default_factory=dict)
     host: HostTable = SHIPPED
+    unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are refused, and why
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -56,17 +57,31 @@ def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPE
     """Return an objective for targets; UsageError when there is none of the name, or a figure that it needs is missing."""
     if name not in OBJECTIVES:
         raise UsageError("F203", f'Objective must be one of {", ".join(OBJECTIVES)}, not "{name}"')
-    resources = {t.name: t.resources() for t in targets}
+    resources, unusable = _described(targets)
     if name == "energy":
         missing = [*(n for n, r in resources.items() if r is None or not r.gives_energies), "host"]
         raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(missing)} do not give")
-    return Objective(name, resources, host)
+    return Objective(name, resources, host, unusable)
+
+
+def _described(targets: Sequence[Target]) -> tuple[dict[str, Resources | None], dict[str, str]]:
+    """Return the resources of targets, and what is wrong with those that cannot be used."""
+    found, refused = dict[str, Resources | None](), dict[str, str]()
+    for t in targets:
+        try:
+            found[t.name] = t.resources()
+        except SpecError as error:
+            found[t.name], refused[t.name] = None, error.problem.sentence
+    return found, refused
 
 
 def priced(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapping], tuple[str, ...]]:
     """Return the mappings that an objective can compare, and a note about each that it cannot."""
+    refused = tuple(f"{name} is not used: {sentence}" for name, sentence in objective.unusable.items())
+    mappings = [m for m in mappings if m.target not in objective.unusable]
     if not objective.is_priced:
-        return list(mappings), ()
+        return list(mappings), refused
     known = [m for m in mappings if m.price is not None and objective.resources[m.target] is not None]
     left = [m for m in mappings if m not in known]
-    return known, tuple(f"{m.name} is not used: objective {objective.name} needs its cost, which the target does not give" for m in left)
+    why = f"objective {objective.name} needs its cost, which the target does not give"
+    return known, (*refused, *(f"{m.name} is not used: {why}" for m in left))

@@ -18,8 +18,11 @@ from .match import Fitted
 class HostReasons:
     """Explains host nodes of one chosen program."""
 
-    def __init__(self, program: Program, mappings: Sequence[Mapping], fitted: Fitted) -> None:
+    def __init__(
+        self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, unusable: MappingOf[str, str] | None = None
+    ) -> None:  # fmt: skip
         self.program, self.mappings, self.fitted = program, mappings, fitted
+        self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in (unusable or {}).items())
         self.producer = program.producer()
         self.offered: dict[str, list[Mapping]] = {}
         for m in mappings:
@@ -36,8 +39,8 @@ class HostReasons:
         near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
         if not near:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
-            return f"no mapping for {node.op}; offered: {offered}"
-        return "; ".join(dict.fromkeys(self.against(m, node) for m in near))
+            return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
+        return "; ".join(dict.fromkeys(self.against(m, node) for m in near)) + self.unusable
 
     def against(self, m: Mapping, node: Node) -> str:
         """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""

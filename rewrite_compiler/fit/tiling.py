@@ -40,9 +40,9 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why not even the smallest tile fits."""
+    """Why not even the smallest tile fits: the capacity with its numbers, or what is wrong with the capacities."""
 
-    limit: Limit
+    limit: Limit | str
 
 
 def tile(mapping: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Tiling | Refusal:

@@ -27,6 +27,9 @@ FormatFor = Callable[[float], Format]  # the format for a tensor whose largest m
 FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], MappingOf[str, FormatFor]]  # fixed, or by parameters
 
 
+MISTAKES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of functions that a target gives
+
+
 @dataclass(frozen=True)
 class Limit:
     """A capacity: what it is, how much a tile needs, how much there is."""
@@ -34,6 +37,11 @@ class Limit:
     what: str
     needs: int
     most: int
+
+    def __post_init__(self) -> None:
+        for what, n in (("Need", self.needs), ("Most", self.most)):
+            if isinstance(n, bool) or not hasattr(type(n), "__index__"):
+                raise SpecError("I102", f"{what} of the capacity {self.what} must be a whole number, not {n!r}")
 
     @property
     def holds(self) -> bool:
@@ -223,8 +231,12 @@ class Mapping:
         """Return the first capacity that a tile exceeds; `attributes` are the static variables of its pattern."""
         if self.capacities is None:
             return None
-        found = self.capacities(**accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters}))
-        return next((limit for limit in found if not limit.holds), None)
+        given = accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
+        try:
+            return next((limit for limit in self.capacities(**given) if not limit.holds), None)
+        except MISTAKES as error:
+            sentence = f"The capacities of {self.name} must be numbers at {dict(sizes)}, not end with {type(error).__name__}: {error}"
+            raise SpecError("I102", sentence, place=self.rule.place) from None
 
 
 def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def test_a_refusal_names_a_capacity_that_the_smallest_tile_exceeds(
     m = operation(memories, units)
     found = tile(m, sizes)
     if isinstance(found, Refusal):
+        assert not isinstance(found.limit, str)
         assert not found.limit.holds
         assert found.limit == m.violated(m.unit_sizes(sizes))
 
