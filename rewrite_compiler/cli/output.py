@@ -12,9 +12,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, printable
+from ..report.terminal import columns
 
-WIDTH = 100
 ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2"}
 
 
@@ -48,15 +48,16 @@ def print_json(document: Any) -> None:
 def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
     """Print lines for people, unless quiet or standard output is the document's."""
     if not given.quiet and given.json != "-":
-        show("\n".join(fold(line) for line in lines))
+        show("\n".join(fold(_harmless(line)) for line in lines))
 
 
 def fold(line: str) -> str:
-    """Return a line as lines of at most 100 columns, the further ones indented by two more; long words stay whole."""
+    """Return a line as lines that fit the terminal, the further ones indented by two more; long words stay whole."""
     indent = line[: len(line) - len(line.lstrip())]
-    if len(line) <= WIDTH:
+    wide = columns()
+    if len(line) <= wide:
         return line
-    folded = textwrap.wrap(line, WIDTH, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+    folded = textwrap.wrap(line, wide, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
     return "\n".join(folded)
 
 
@@ -97,9 +98,15 @@ def _discard() -> None:
     os.close(nowhere)
 
 
+def _harmless(line: str) -> str:
+    """Return a line that can neither steer a terminal nor pretend to be several: names in it come from models."""
+    return printable(line, len(line) * 10)
+
+
 def _printable(text: str) -> str:
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return "".join(c if _can(c, encoding) else ASCII.get(c, "?") for c in text)
+    shown = "\n".join("\t".join(_harmless(part) for part in line.split("\t")) for line in text.split("\n"))
+    return "".join(c if _can(c, encoding) else ASCII.get(c, "?") for c in shown)
 
 
 def _can(c: str, encoding: str) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, UsageError
 from .common import emit_json, input_files, options, parser, plan_of, steering
 from .files import check_outputs, page_file, write_whole
 from .output import say
+
+if TYPE_CHECKING:
+    from ..compile import Plan
 
 COSIM = "flexmatch.cosim/1"
 INPUTS = ("plan", "cosim")
@@ -39,11 +43,13 @@ def run(arguments: Sequence[str]) -> int:
     steering(made)
     made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
     made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
+    made.add_argument("--svg", metavar="FILE", help="write the graph as a drawing, too")
+    made.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz, too")
     made.add_argument("--open", action="store_true", help="write the page (default: NAME.html here) and open it in a browser")
     given = options(made, arguments, *INPUTS)
     if given.open and given.html is None:
         given.html = f"{Path(given.plan).stem}.html"
-        check_outputs([Path(given.html)], input_files(given, INPUTS))
+    check_outputs([Path(f) for f in (given.html, given.svg, given.dot) if f is not None], input_files(given, INPUTS))
     from ..compile import to_json
     from ..report.html import report_page
     from ..report.terminal import cosim_lines, plan_lines
@@ -52,12 +58,26 @@ def run(arguments: Sequence[str]) -> int:
     plan = to_json(made_plan)
     cosim = None if given.cosim is None else read_cosim(Path(given.cosim), plan)
     emit_json(plan, given.json)
+    _draw(given, made_plan, plan)
     if given.html is not None:
         write_whole(page_file(given.html, report_page(made_plan, cosim, plan)))
         say(given, [f"wrote     {given.html}"])
         return _opened(Path(given.html)) if given.open else 0
     say(given, [*plan_lines(plan, verbose=given.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
     return 0
+
+
+def _draw(given: argparse.Namespace, plan: Plan, document: Mapping[str, Any]) -> None:
+    """Write the graph as files of its own, where that is asked for."""
+    if given.svg is None and given.dot is None:
+        return
+    from ..report.drawing import graph_dot, graph_svg
+    from ..report.graph import graph_of
+
+    graph, targets = graph_of(plan, document), [t.name for t in plan.targets]
+    name = Path(plan.model["path"]).name
+    write_whole({**page_file(given.svg, graph_svg(graph, targets)), **page_file(given.dot, graph_dot(name, graph, targets))})
+    say(given, [f"wrote     {f}" for f in (given.svg, given.dot) if f is not None])
 
 
 def _opened(path: Path) -> int:

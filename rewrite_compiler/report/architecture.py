@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..errors import printable
 from ..target import Resources
 
 LINE = "\\n"
@@ -32,13 +33,14 @@ def architecture_dot(name: str, r: Resources) -> str:
     """Return the architecture graph in the language of Graphviz."""
     memories = [f"  {_node(m.name, f'{m.instances} × {m.capacity_bytes:,} bytes', 'box')}" for m in r.memories]
     units = [f"  {_node(u.name, f'{u.per_cycle:,} a cycle', 'ellipse')}" for u in r.units]
-    links = [f"  {_quoted(x.source)} -> {_quoted(x.sink)} [label={_quoted(f'{x.width_bytes} B / {x.cycles}')}];" for x in r.links]
-    return "\n".join([f"digraph {_quoted(name)} {{", "  rankdir=LR;", "  host [shape=house];", *memories, *units, *links, "}", ""])
+    links = [f"  {quoted(x.source)} -> {quoted(x.sink)} [label={quoted(f'{x.width_bytes} B / {x.cycles}')}];" for x in r.links]
+    return "\n".join([f"digraph {quoted(name)} {{", "  rankdir=LR;", "  host [shape=house];", *memories, *units, *links, "}", ""])
 
 
 def _node(name: str, text: str, shape: str) -> str:
-    return f"{_quoted(name)} [shape={shape}, label={_quoted(name + LINE + text)}];"
+    return f"{quoted(name)} [shape={shape}, label={quoted(name, text)}];"
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', "'") + '"'
+def quoted(*lines: str) -> str:
+    """Return lines as one quoted word of Graphviz; no character of theirs ends it or is an escape."""
+    return '"' + LINE.join(printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from ..compile import Plan
+from ..errors import printable
 from ..ir.program import Program
 from .markup import definitions
 
@@ -182,7 +183,8 @@ def _box(n: int, box: Box, at: tuple[int, int], targets: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"
+    shown = printable(name)
+    return shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
 
 
 def details(graph: Graph) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-WIDTH, LABEL = 100, 10
+from ..errors import printable
+
+WIDTH, NARROWEST, LABEL = 100, 40, 10
 WORST = 3  # offloads whose error is shown
 Row = tuple[str, str]
 
@@ -30,7 +34,19 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         ("next", following),
     ]
     title = f"{model['path'].rsplit('/', 1)[-1]}  {counted(model['ops'], 'op')} · opset {model['opset']}"
-    return [*textwrap.wrap(title, WIDTH), *table(rows)]
+    return [*textwrap.wrap(printable(title), columns()), *table(rows)]
+
+
+def columns() -> int:
+    """Return how wide lines may be: 100, or what a narrower terminal or $COLUMNS has."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit():
+        return max(NARROWEST, min(WIDTH, int(given)))
+    try:
+        wide = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
+    except (OSError, ValueError):
+        return WIDTH
+    return max(NARROWEST, min(WIDTH, wide or WIDTH))
 
 
 def _unchecked(run: Mapping[str, Any]) -> list[str]:
@@ -134,11 +150,12 @@ def _labelled(label: str, texts: Iterable[str]) -> list[Row]:
 
 def table(rows: Iterable[Row]) -> list[str]:
     """Return rows of a label and what it says as lines: aligned, without those that say nothing, wrapped under the text."""
-    shown = [row for row in rows if row[1]]
+    shown = [(printable(label), printable(text, len(text) * 10)) for label, text in rows if text]
     pad = max([LABEL, *(len(label) + 2 for label, _ in shown)])
+    wide = columns() - pad
     lines = []
     for label, text in shown:
-        wrapped = textwrap.wrap(text, WIDTH - pad, break_on_hyphens=False, drop_whitespace=False) if len(text) > WIDTH - pad else [text]
+        wrapped = textwrap.wrap(text, wide, break_on_hyphens=False, drop_whitespace=False) if len(text) > wide else [text]
         lines += [f"{label:<{pad}}{wrapped[0].rstrip()}", *(" " * pad + line.strip() for line in wrapped[1:])]
     return lines
 

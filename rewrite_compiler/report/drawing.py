@@ -1,0 +1,36 @@
+"""The graph of a model as files of its own: SVG, and the language of Graphviz."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .architecture import quoted
+from .graph import Graph, svg
+
+COLOURS = ("#cfe3ff", "#d5f2d5", "#ffe3c2", "#ecd9ff")
+ON_HOST, ABSORBED = "#eeeeee", "#ffffff"
+
+
+def graph_svg(graph: Graph, targets: Sequence[str]) -> str:
+    """Return the drawing of the page as a file that stands alone, with the page's style."""
+    style = (Path(__file__).parent / "page.css").read_text("utf-8")
+    drawn = svg(graph, targets)
+    head, end, rest = drawn.partition(">")
+    return f'{head} xmlns="http://www.w3.org/2000/svg"{end}<style>{style}</style>{rest}\n'
+
+
+def graph_dot(name: str, graph: Graph, targets: Sequence[str]) -> str:
+    """Return the graph in the language of Graphviz; boxes are numbered, names are labels."""
+    boxes = [
+        f"  n{n} [label={quoted(box.op, box.name)}, fillcolor={quoted(_colour(box.target, box.place, targets))}];"
+        for n, box in enumerate(graph.boxes)
+    ]
+    edges = [f"  n{a} -> n{b};" for a, b in graph.edges]
+    return "\n".join([f"digraph {quoted(name)} {{", "  node [shape=box, style=filled];", *boxes, *edges, "}", ""])
+
+
+def _colour(target: str, place: str, targets: Sequence[str]) -> str:
+    if target in targets:
+        return COLOURS[targets.index(target) % len(COLOURS)]
+    return ON_HOST if place == "host" else ABSORBED
