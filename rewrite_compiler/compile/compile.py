@@ -190,7 +190,7 @@ def _offload(
         total_macs(body),
         because.of(node),
         tiling,
-        {},
+        {} if m.format_choices else m.formats_for({}),  # a quantised model has its own
         paid,
         picoseconds_of(body, None, objective.host),
     )

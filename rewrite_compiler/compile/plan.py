@@ -172,11 +172,11 @@ def _inserted(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _formats(plan: Plan, o: Offload) -> list[dict[str, Any]]:
-    values = tensors_of(o)
+    values, own = tensors_of(o), not o.mapping.format_choices
     return [
         {
             "tensor": plan.program.names[values[name]], "target": o.target.name, "format": f.name, "parameters": f.parameters,
-            "from": "weights" if plan.program.is_constant(values[name]) else "calibration",
+            "from": "model" if own else "weights" if plan.program.is_constant(values[name]) else "calibration",
         }
         for name, f in o.formats.items()
     ]  # fmt: skip

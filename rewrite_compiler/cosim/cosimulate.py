@@ -278,6 +278,7 @@ def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics:
     return {
         "id": o.id, "relative_error": relative, "cumulative_error": seen.cumulative,
         "max_abs_error": s.max_abs_error if s.compared else None,
+        "compared_codes": s.codes or None, "differing_codes": s.differing_codes if s.codes else None,
         "saturated": s.saturated / s.values if s.values else 0.0, "range_in": list(s.range_in), "range_out": list(s.range_out),
         "tensors": [tensor_document(name, o.formats[name], t) for name, t in seen.tensors.items()],
     }  # fmt: skip

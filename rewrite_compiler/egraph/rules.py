@@ -83,6 +83,8 @@ def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[T
     t = _Text(replace(rule, name=constructor))
     root = query(t, rule.left) if len(rule.pairs) == 1 else query_tuple(t, rule.left)
     guards(t, rule.where)
+    if operands and not any(isinstance(c, HasType) for c in rule.where):  # codes have mappings of their own
+        t.body.append(f"(Real {t.names[id(operands[0])]})")
     origins = _origins(t, kept=set())
     arguments = " ".join([*(t.names[id(x)] for x in operands), *(attribute_text(t, value, kind) for value, kind in attributes)])
     t.head += [f"(let r ({constructor} {arguments}))", f"(set (b_{constructor} {arguments}) {number})"]

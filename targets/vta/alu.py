@@ -134,8 +134,12 @@ def _wide(x: Fixed) -> Fixed:
 
 def _limits(p: Mapping[str, str], *, multiplies: bool) -> Iterator[Limit]:
     """What a design cannot do: HLS ignores MUL, older encodings have no opcode for it."""
-    has = p["behaviour"] != "hls" and MUL >> ENCODINGS[p["encoding"]][1] == 0
-    yield Limit("multiplications of the ALU", int(multiplies and not has), 0)
+    yield Limit("multiplications of the ALU", int(multiplies and not has_multiplication(p)), 0)
+
+
+def has_multiplication(p: Mapping[str, str]) -> bool:
+    """Tell whether a design's ALU multiplies."""
+    return p["behaviour"] != "hls" and MUL >> ENCODINGS[p["encoding"]][1] == 0
 
 
 def _codes(function: Callable[..., Expr]) -> Callable[..., Array]:
@@ -178,15 +182,16 @@ def _declare(rank: int) -> None:
         return o.clip(x, low=low, high=high), Where(x.rank == rank)
 
     for kind in (
-        Kind(_function(add), both, {"y": _wide}, 2, ("x z",), lambda f, g: [("alu_add", None)], lambda x, z, f, given: x + z),
-        Kind(_function(mul), both, {"y": accumulator_of}, 2, (), lambda f, g: [("alu_mul", None)], lambda x, z, f, given: x * z),
-        Kind(_function(relu), one, {"y": _same}, 1, (), lambda f, g: [("alu_max", 0)], lambda x, f, given: maximum(x, 0)),
-        Kind(_function(clip), one, {"y": _same}, 1, (), _clipped, _clip_code),
+        Kind(function(add), both, {"y": _wide}, 2, ("x z",), lambda f, g: [("alu_add", None)], lambda x, z, f, given: x + z),
+        Kind(function(mul), both, {"y": accumulator_of}, 2, (), lambda f, g: [("alu_mul", None)], lambda x, z, f, given: x * z),
+        Kind(function(relu), one, {"y": _same}, 1, (), lambda f, g: [("alu_max", 0)], lambda x, f, given: maximum(x, 0)),
+        Kind(function(clip), one, {"y": _same}, 1, (), _clipped, _clip_code),
     ):
         _register(kind, rank, dims)
 
 
-def _function(f: Callable[..., Any]) -> FunctionType:
+def function(f: Callable[..., Any]) -> FunctionType:
+    """Return a function that is to be named."""
     assert isinstance(f, FunctionType)
     return f
 

@@ -8,8 +8,9 @@ from functools import partial
 from rewrite_compiler.target import Cost, Levels, Resources
 
 from . import conv2d as convolution
-from .base import UOP_BYTES, config, elements
+from .base import UOP_BYTES, config, elements, target
 from .dense import dense, dense_bias, dense_bias_relu, dense_relu
+from .quantised import OFFSET
 from .results import planes
 
 INSTRUCTION_BYTES = 16
@@ -123,3 +124,25 @@ for mapping, has_bias, has_relu in (
 ):  # fmt: skip
     mapping.costs(partial(conv2d_cost, bias=has_bias, relu=has_relu))
     mapping.levels(partial(conv2d_levels, bias=has_bias, relu=has_relu))
+
+
+def dense_sums_cost(t: int, k: int, n: int, x_zero: int, p: Mapping[str, str], resources: Resources, *, bias: bool, offset: int) -> Cost:
+    """One product of codes: what a zero point leaves out is a bias."""
+    return dense_cost(t, k, n, p, resources, bias=bias or x_zero != offset, relu=False)
+
+
+def conv2d_sums_cost(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], x_zero: int,
+    p: Mapping[str, str], resources: Resources, *, bias: bool, offset: int,
+) -> Cost:  # fmt: skip
+    """One convolution of codes: zero points around the image are part of it where the device's zeros are none."""
+    if x_zero != offset:
+        i, j, pads, bias = i + pads[0] + pads[2], j + pads[1] + pads[3], (0, 0, 0, 0), True
+    return conv2d_cost(b, n, c, i, j, r, s, strides, pads, p, resources, bias=bias, relu=False)
+
+
+for dtype, offset in OFFSET.items():
+    for kind, price in (("dense", dense_sums_cost), ("conv2d", conv2d_sums_cost)):
+        for has_bias in (False, True):
+            name = f"{kind}{'_bias' * has_bias}_{dtype}"
+            target.mappings[name].costs(partial(price, bias=has_bias, offset=offset))

@@ -1,0 +1,125 @@
+"""VTA for a quantised model's own integers: equal int32 sums, equal codes after requantisation, and whole models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import rewrite_compiler as flexmatch
+from rewrite_compiler.ir.evaluate import run_op
+from rewrite_compiler.ops import OPS
+from rewrite_compiler.ops.quantised import multiplier_of
+from rewrite_compiler.prove.mappings import prove_mapping
+from rewrite_compiler.target import Target, find_target, simulated_device
+
+NAMES = [
+    *(f"{kind}{bias}_{dtype}" for kind in ("dense", "conv2d") for bias in ("", "_bias") for dtype in ("int8", "uint8")),
+    *(f"requantise_{dtype}_{rank}" for dtype in ("int8", "uint8") for rank in (2, 4)),
+]
+PROVED_HERE = ("dense_bias_uint8", "conv2d_int8", "requantise_uint8_2")  # the campaign proves all of them
+
+
+@pytest.fixture(scope="module")
+def vta() -> Target:
+    return find_target("vta")
+
+
+def test_every_mapping_of_codes_is_there_and_priced(vta: Target) -> None:
+    assert {n for n, m in vta.mappings.items() if not m.format_choices} == set(NAMES)
+    assert all(vta.mappings[n].price is not None for n in NAMES)
+
+
+@pytest.mark.parametrize("name", PROVED_HERE)
+def test_the_driver_gives_the_numerics(vta: Target, name: str) -> None:
+    proof = prove_mapping(vta.mappings[name], vta.ila())
+    assert proof.verdict == "proved", proof.evidence
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_requantisation_gives_the_codes_of_its_meaning(vta: Target, dtype: str) -> None:
+    random = np.random.default_rng(3)
+    pairs = [multiplier_of(float(np.float32(x))) for x in random.uniform(2**-15, 0.49, 19)]
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    given: dict[str, Any] = {
+        "multiplier": tuple(m for m, _ in pairs), "shift": tuple(n for _, n in pairs), "zero": 7, "low": low, "high": high,
+    }  # fmt: skip
+    x = random.integers(-(2**31), 2**31, (1, 19, 9, 5)).astype(np.int32)
+    x[..., 1:] >>= random.integers(0, 31, x[..., 1:].shape).astype(np.int32)  # of every size, around every tie
+    m = vta.mappings[f"requantise_{dtype}_4"]
+    found = m.run_driver(simulated_device(vta.ila()), {"x": x}, m.formats_for({}), given)
+    (meant,) = run_op(OPS["requantize"], [x], {**given, "axis": 1, "to": dtype}, np.float64)
+    assert np.array_equal(found, meant)
+
+
+def test_a_tie_is_rounded_up_and_its_codes_are_counted(vta: Target) -> None:
+    m = vta.mappings["requantise_int8_2"]
+    given: dict[str, Any] = {"multiplier": (1 << 23,), "shift": (25,), "zero": 0, "low": -128, "high": 127}  # a quarter
+    x = np.arange(-8, 9, dtype=np.int32)[None]
+    found = m.run_driver(simulated_device(vta.ila()), {"x": x}, m.formats_for({}), given)
+    assert found[0].tolist() == [int(np.floor(v / 4 + 0.5)) for v in range(-8, 9)]
+    (meant,) = run_op(OPS["requantize"], [x], {**given, "axis": 1, "to": "int8"}, np.float64)
+    assert np.count_nonzero(meant != found) == 2  # −1.5 and 0.5; −0.5 and 1.5 are even above
+
+
+def test_factors_out_of_range_are_refused(vta: Target) -> None:
+    m = vta.mappings["requantise_int8_2"]
+    given = {"multiplier": (1 << 23,), "shift": (40,)}
+    assert str(m.violated({"a": 1, "b": 1}, given)) == "bits that a factor is shifted by 40, must be at most 39"
+    given = {"multiplier": (1 << 23,), "shift": (24,)}
+    assert str(m.violated({"a": 1, "b": 1}, given)) == "bits that a factor is shifted by, short of 25 1, must be at most 0"
+    hls = find_target("vta").configured({"behaviour": "hls"}).mappings["requantise_int8_2"]
+    assert str(hls.violated({"a": 1, "b": 1}, given)) == "multiplications of the ALU 1, must be at most 0"
+
+
+def quantised_model(path: Path, dtype: Any) -> Path:
+    """Write a model of QLinear operators: a padded convolution with scales by channel, and a classifier."""
+    import onnx
+    from onnx import numpy_helper
+
+    random = np.random.default_rng(4)
+    zero = int(np.iinfo(dtype).min) + 11
+    data = {
+        "s": np.float32(0.02), "z": np.asarray(zero, dtype), "w": random.integers(-127, 128, (20, 3, 3, 3)).astype(np.int8),
+        "ws": random.uniform(0.001, 0.01, 20).astype(np.float32), "wz": np.zeros(20, np.int8), "ys": np.float32(0.05),
+        "yz": np.asarray(zero - 9, dtype), "b": random.integers(-900, 900, 20).astype(np.int32), "shape": np.asarray([1, 320]),
+        "m": random.integers(-127, 128, (320, 6)).astype(np.int8), "ms": np.float32(0.002), "mz": np.asarray(0, np.int8),
+        "os": np.float32(0.04), "oz": np.asarray(zero + 50, dtype),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("QLinearConv", ["q", "s", "z", "w", "ws", "wz", "ys", "yz", "b"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("Reshape", ["c", "shape"], ["r"]),
+        helper.make_node("QLinearMatMul", ["r", "ys", "yz", "m", "ms", "mz", "os", "oz"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "os", "oz"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "quantised", [helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])], [helper.make_tensor_value_info("y", 1, [1, 6])],
+        [numpy_helper.from_array(np.asarray(x), n) for n, x in data.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_a_quantised_model_gives_the_codes_of_the_host_on_the_device(tmp_path: Path, dtype: Any) -> None:
+    name = np.dtype(dtype).name
+    plan = flexmatch.compile(quantised_model(tmp_path / "quantised.onnx", dtype), accel=["vta"])
+    assert sorted(o.mapping.variant for o in plan.offloads) == sorted(
+        [f"conv2d_bias_{name}", f"dense_{name}", f"requantise_{name}_2", f"requantise_{name}_4"]
+    )
+    assert plan.calibrated
+    images = np.random.default_rng(5).standard_normal((24, 3, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=images, labels=np.zeros(24, np.int64))
+    report = flexmatch.cosimulate(plan, tmp_path / "data.npz", metric="top1", batch=12, threads=1)
+    assert report.document["samples"] == 24
+    assert [(o["differing_codes"], o["max_abs_error"]) for o in report.document["offloads"]] == [(0, 0.0)] * 4
+    assert np.array_equal(report.accelerated["y"], report.reference["y"])
+
+
+def test_float_operations_do_not_take_codes(tmp_path: Path) -> None:
+    plan = flexmatch.compile(quantised_model(tmp_path / "quantised.onnx", np.int8), accel=["flexasr", "hlscnn"])
+    assert not plan.offloads
