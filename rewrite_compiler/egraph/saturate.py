@@ -54,6 +54,7 @@ class Saturation:
     matches: Mapping[str, int] = field(default_factory=dict)
     regions: int = 1
     forms: int = 1  # of regions: each was saturated once
+    seconds: float = field(default=0.0, compare=False)  # of the child's processor, without its imports
 
 
 def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
@@ -84,13 +85,15 @@ def saturate(
     }
     answer = _run_worker(request, limits)
     if answer.graph is not None:
-        return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches)
+        return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, seconds=answer.seconds)
     if answer.rounds < 0:
         raise Unsaturated("before its first round", answer)
     for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
         again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
         if again.graph is not None:
-            return Saturation(again.graph, rounds, answer.reason, answer.detail, answer.growth or again.growth, again.matches)
+            return Saturation(
+                again.graph, rounds, answer.reason, answer.detail, answer.growth or again.growth, again.matches, seconds=again.seconds
+            )
     raise Unsaturated("in its mapping phase", again)
 
 
@@ -102,6 +105,7 @@ class _Answer:
     detail: str
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 class Unsaturated(BudgetError):
@@ -173,7 +177,8 @@ def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _An
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
     growth = tuple(last.get("growth", ()))
     if "graph" in last:
-        return _Answer(from_json(last["graph"]), last["rounds"], last["stop"]["reason"], last["stop"]["detail"], growth, last["matches"])
+        stop = last["stop"]
+        return _Answer(from_json(last["graph"]), last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"])
     if timed_out:
         return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s", growth)
     reason = "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed"

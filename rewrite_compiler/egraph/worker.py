@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from .engine import Engine
@@ -55,6 +56,7 @@ class Schedule:
     """ir rounds until nothing changes, one late round, one mapping round."""
 
     def __init__(self, request: dict[str, Any]) -> None:
+        self.started = time.process_time()
         devices = [Constructor(name, operands, tuple(kinds), True) for name, operands, kinds in request["devices"]]
         self.engine = Engine(devices, request["rules"], request["commands"])
         self.limits = request["limits"]
@@ -70,7 +72,8 @@ class Schedule:
         for phase in ("late", "map"):
             if phase in self.phases:
                 self.engine.round(phase)
-        self.send({"graph": to_json(self.engine.snapshot()), "matches": dict(sorted(self.engine.matches.items()))})
+        graph, matches = to_json(self.engine.snapshot()), dict(sorted(self.engine.matches.items()))
+        self.send({"graph": graph, "matches": matches, "seconds": time.process_time() - self.started})
 
     def saturate(self) -> None:
         """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
