@@ -106,9 +106,14 @@ class Prepared:
             dims = o.mapping.axes.of[name]
             lead = (slice(None),) * (codes[name].ndim - len(dims))
             part = codes[name][(*lead, *(slices[d] for d in dims))]
-            parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
+            parts[name] = _wide(part if _enters(o, name, slices) else np.zeros_like(part))
         results = o.mapping.run_driver(device, parts, o.formats, dict(o.node.attributes), stay)
         return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
+
+
+def _wide(codes: Data) -> Data:
+    """Return codes as drivers take them: signed ones in 64 bits, because drivers compute with them and numpy overflows silently."""
+    return codes.astype(np.int64) if codes.dtype.kind == "i" and codes.dtype.itemsize < 8 else codes
 
 
 def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
