@@ -81,19 +81,26 @@ def _solved_part(part: Part, deadline: float, known: Known, first: int) -> tuple
     if all(len(found) == 1 for found in part.options.values()):
         choice = {c: found[0] for c, found in part.options.items()}
         return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), "optimal"
+    key = key_of(part, first)
+    if key not in known:
+        found, bound, status = _decided(part, deadline, known, first, levels)
+        places = enumerate(part.options.items())
+        taken = {n: next(k for k, o in enumerate(ways) if o.node is found[c].node) for n, (c, ways) in places if c in found}
+        known[key] = taken, bound[first:], status
+    taken, bound, status = known[key]
+    choice = {c: found[taken[n]] for n, (c, found) in enumerate(part.options.items()) if n in taken}
+    return choice, (*_total(choice, part.roots, levels)[:first], *bound), status
+
+
+def _decided(part: Part, deadline: float, known: Known, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    """Return the cheapest choice of a part: what settles by itself, then part by part, then what has to be searched."""
     options, open_level = settled(part.options, part.roots, first, levels)
     if open_level == levels:
         choice = cheapest_trees(options)
         return choice, _total(choice, part.roots, levels), "optimal"
     if open_level > first:
         return _solved(options, part.roots, deadline, known, open_level)
-    key = key_of(part, first)
-    if key not in known:
-        found, bound, status = _searched(part, deadline, first, levels)
-        known[key] = {n: part.options[c].index(found[c]) for n, c in enumerate(part.options) if c in found}, bound[first:], status
-    taken, bound, status = known[key]
-    choice = {c: found[taken[n]] for n, (c, found) in enumerate(part.options.items()) if n in taken}
-    return choice, (*_total(choice, part.roots, levels)[:first], *bound), status
+    return _searched(part, deadline, first, levels)
 
 
 def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:

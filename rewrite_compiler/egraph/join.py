@@ -171,7 +171,8 @@ class _Joiner:
             for n in self.graph.classes[c].nodes:
                 if n.op not in ("Input", "Constant"):
                     origins = frozenset(s for k in n.origins for s in sources.get(k, ())) if n.origins else n.origins
-                    self.nodes[mine].setdefault(replace(n, children=tuple(place[d] for d in n.children), origins=origins))
+                    children = tuple([place[d] for d in n.children])
+                    self.nodes[mine].setdefault(ENode(n.op, children, n.attributes, n.birth, origins))
 
     def copy_of(self, c: ClassId) -> ClassId:
         known = self.graph.classes[c]

@@ -34,7 +34,9 @@ def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
     made = []
     for group in _groups(cut):
         mine = tuple(c for c in group if c in needed)
-        made.append(Part(pruned({c: cut[c] for c in group}, mine), mine))
+        mine_only = {c: cut[c] for c in group}
+        is_open = any(len(found) > 1 for found in mine_only.values())
+        made.append(Part(pruned(mine_only, mine) if is_open else mine_only, mine))
     return made
 
 
