@@ -26,10 +26,10 @@ from ..egraph import (
 from ..egraph.encode import operator_named
 from ..errors import SpecError
 from ..fit import Refusal, Tiling, tile
-from ..fit.cost import Price, price
+from ..fit.cost import Price, femtojoules, price
 from ..fit.host import host_bytes, host_picoseconds
 from ..fit.search import cheapest
-from ..ir.program import Program, Value
+from ..ir.program import Program, Value, total_macs
 from ..ir.types import TensorType
 from ..limits import Limits
 from ..ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
@@ -102,7 +102,7 @@ def _extracted(
     graph = saturation.graph
     costs, roots = Costs(graph, devices, objective), classes_of(graph, p.outputs)
     allowed = pins.restricted(costs, graph, devices)
-    if not objective.is_priced:
+    if not objective.is_placed:
         return devices, costs, extract(graph, roots, allowed, limits.extraction_seconds)
     places = Places(graph, allowed, costs.placed())
     found = extract(places.whole(), roots, places.cost, limits.extraction_seconds)
@@ -152,8 +152,10 @@ class Costs:
 
     def spent(self, c: int, node: ENode) -> int:
         """Return the nanoseconds or bytes of an e-node that is chosen."""
-        is_time = self.objective.levels[0] == "nanoseconds"
+        is_time = self.objective.spends == "nanoseconds"
         types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
+        if self.objective.spends == "femtojoules":
+            return self.energy(node) if node.op in self.devices else 0
         if node.op in self.devices:
             return self.paid(self.priced(node)[1])
         op, own = operator_named(node.op), self.graph.classes[c].type
@@ -173,9 +175,18 @@ class Costs:
         assert found is not None
         return fit, found
 
+    def energy(self, node: ENode) -> int:
+        """Return the femtojoules of a device operation: of its accesses and of its multiply-accumulates."""
+        m, attributes = self.devices[node.op], self.attributes(node)
+        types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
+        fit, resources = fitting(m, types, attributes, self.fitted, self.objective), self.objective.resources[m.target]
+        assert isinstance(fit, Tiling)
+        assert resources is not None
+        return femtojoules(m, fit, attributes, resources, total_macs(body_of(m, types, attributes)))
+
     def paid(self, p: Price) -> int:
         """Return the nanoseconds or bytes of a price."""
-        return -(-p.picoseconds // 1000) if self.objective.levels[0] == "nanoseconds" else p.bytes
+        return -(-p.picoseconds // 1000) if self.objective.spends == "nanoseconds" else p.bytes
 
     def placed(self) -> dict[int, Placed]:
         """Return the device operations that could find an operand on the device or leave their result there, by e-node."""
@@ -258,7 +269,7 @@ def _tiled(m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, At
     """Return the tiling with the least time or bytes where these decide, else that with the fewest calls."""
     resources = objective.resources.get(m.target)
     try:
-        if not objective.is_priced or resources is None:
+        if not objective.is_placed or resources is None:
             return tile(m, sizes, attributes)
         found = cheapest(m, sizes, attributes, resources, objective.levels[0])
     except SpecError as error:  # capacities or costs that make no sense: the layer stays on the host

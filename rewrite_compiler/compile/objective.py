@@ -18,9 +18,10 @@ OBJECTIVES: MappingOf[str, tuple[str, ...]] = {
     "macs": ("host_macs", "device_calls", "host_operators", "host_elementwise", "moved_elements"),
     "cycles": ("nanoseconds", *LEVELS),
     "bytes": ("bytes", *LEVELS),
-    "energy": ("energy", *LEVELS),
+    # devices give energies, the host none: what is left to it decides first
+    "energy": ("host_macs", "host_operators", "femtojoules", "device_calls", "host_elementwise", "moved_elements"),
 }
-SPENT = ("nanoseconds", "bytes", "energy")
+SPENT = ("nanoseconds", "bytes", "femtojoules")
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,22 @@ class Objective:
 
     @property
     def is_priced(self) -> bool:
-        """Tell whether an operator's time or bytes decide."""
+        """Tell whether an operator's time, bytes or energy are among what decides."""
+        return bool(self.spends)
+
+    @property
+    def spends(self) -> str:
+        """The level that operators spend, nothing where only their number counts."""
+        return next((level for level in self.levels if level in SPENT), "")
+
+    @property
+    def is_placed(self) -> bool:
+        """Tell whether what stays on a device is cheaper: where time or bytes come first."""
         return self.levels[0] in SPENT
 
     def ordered(self, counted: Sequence[int], spent: int = 0) -> tuple[int, ...]:
         """Return counts that stand as LEVELS in the order of this objective, behind what is spent."""
-        if self.is_priced:
-            return (spent, *counted)
-        by_name = dict(zip(LEVELS, counted, strict=True))
+        by_name = {**dict(zip(LEVELS, counted, strict=True)), self.spends: spent}
         return tuple(by_name[level] for level in self.levels)
 
 
@@ -59,8 +68,10 @@ def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPE
         raise UsageError("F203", f'Objective must be one of {", ".join(OBJECTIVES)}, not "{name}"')
     resources, unusable = _described(targets)
     if name == "energy":
-        missing = [*(n for n, r in resources.items() if r is None or not r.gives_energies), "host"]
-        raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(missing)} do not give")
+        missing = [n for n, r in resources.items() if r is None or not r.gives_energies]
+        if missing:
+            verb = "does" if len(missing) == 1 else "do"
+            raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(missing)} {verb} not give")
     return Objective(name, resources, host, unusable)
 
 
@@ -81,7 +92,8 @@ def priced(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapp
     mappings = [m for m in mappings if m.target not in objective.unusable]
     if not objective.is_priced:
         return list(mappings), refused
-    known = [m for m in mappings if m.price is not None and objective.resources[m.target] is not None]
+    by_energy = objective.spends == "femtojoules"
+    known = [m for m in mappings if (m.inside if by_energy else m.price) is not None and objective.resources[m.target] is not None]
     left = [m for m in mappings if m not in known]
     why = f"objective {objective.name} needs its cost, which the target does not give"
     return known, (*refused, *(f"{m.name} is not used: {why}" for m in left))

@@ -15,6 +15,7 @@ from .tiling import Tiling
 
 FLOAT_BYTES = 4
 STAYED = "stayed"
+FEMTO = 1e15
 PICO = 10**12
 
 
@@ -84,6 +85,25 @@ def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dic
                 total["reads"] += calls * reads
                 total["writes"] += calls * writes
     return found
+
+
+def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources, macs: int) -> int:
+    """Return what all calls take: every element read and written at its memory's energy, every multiply-accumulate at its unit's.
+
+    The resources must give energies and the mapping its accesses; the host and the links give none.
+    """
+    counted = accesses(m, tiling, attributes)
+    assert counted is not None
+    total = 0.0
+    for name, tensors in counted.items():
+        memory = resources.memory(name)
+        assert memory.read_energy is not None
+        assert memory.write_energy is not None
+        reads, writes = (sum(found[kind] for found in tensors.values()) / memory.element_bytes for kind in ("reads", "writes"))
+        total += reads * memory.read_energy.joules + writes * memory.write_energy.joules
+    unit = next((u for u in resources.units if m.operation in u.operations), resources.units[0])
+    assert unit.energy is not None
+    return round((total + macs * unit.energy.joules) * FEMTO)
 
 
 def call_sizes(tiling: Tiling) -> Iterator[dict[str, int]]:
