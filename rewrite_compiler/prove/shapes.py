@@ -419,6 +419,7 @@ def candidates_for(op: Op, name: str, shapes: tuple[Shape, ...], extents: range,
         "stop": lambda: range(max(x, default=0) + 1),
         "step": lambda: (1, 2),
         **{flag: lambda: (0, 1) for flag in ("keepdims", "ceil", "count_include_pad", "linear_before_reset")},
+        **{zero: lambda: (0, 3) for zero in ("zero", "x_zero", "w_zero")},
         "activation": lambda: ("tanh", "sigmoid", "relu"),
         **{f: lambda v=v: v for f, v in FLOATS.items()},  # type: ignore[misc]
     }

@@ -1,8 +1,8 @@
 """VTA's requantisation: int32 sums times a float32 factor, rounded, as int8 or uint8 codes, on the ALU alone.
 
 A factor is an integer of 24 bits over a power of two. The ALU keeps 32 bits of a product, so sums and factors are cut into
-parts of 12 bits: the products of parts, added from below with what each leaves, are the exact product. A sum whose upper
-part needs more than 16 bits gives a code at an end of the range, as does the largest that has them.
+parts of 12 bits: the products of parts, added from below with what each leaves, are the exact product. Sums are limited to
+31 bits first, beyond which factors of 2⁻²¹ and more give an end of the range.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from .base import UOP_BYTES, Codes, config, elements, micro_ops, target, to_byte
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 PART = 12  # bits of a part of a product
-LEAST, MOST = 25, 39  # bits that factors are shifted by: the last shift is by 1 … 15
-UPPER = 1 << 15  # the upper part of a sum lies in −UPPER … UPPER − 1
+LEAST, MOST = 25, 54  # bits that factors are shifted by: the last two shifts are by 1 … 30
+SHIFT = 15  # the largest that every implementation takes
+UPPER = 1 << 18  # the upper part of a sum lies in −UPPER … UPPER − 1
 SUM, WHOLE, REST = "sum", "whole", "rest"  # areas of accumulators: the sum and its upper part, its lower part, what is carried
 AREAS = (SUM, WHOLE, REST)
-HIGH, LOW, HALF, DOWN = "high", "low", "half", "down"  # of each channel: both parts of its factor, what rounds, the last shift
-NUMBERS = (HIGH, LOW, HALF, DOWN)
+# numbers of each channel: both parts of its factor, what rounds, the last two shifts, the bounds of the upper part
+HIGH, LOW, HALF, DOWN, MORE, TOP, BOTTOM = NUMBERS = ("high", "low", "half", "down", "more", "top", "bottom")
 # micro-ops: where the destination is and where the source; an immediate has none
 PAIRS = (
     (SUM, SUM), (WHOLE, WHOLE), (REST, REST), (WHOLE, SUM), (REST, SUM), (WHOLE, REST), (REST, WHOLE), (SUM, REST), (REST, LOW),
-    (WHOLE, HIGH), (WHOLE, LOW), (SUM, HIGH), (SUM, HALF), (SUM, DOWN),
+    (WHOLE, HIGH), (WHOLE, LOW), (SUM, HIGH), (SUM, HALF), (SUM, DOWN), (SUM, MORE),
+    (SUM, TOP), (SUM, BOTTOM),
 )  # fmt: skip
 
 
@@ -64,11 +66,12 @@ def steps(zero: int, low: int, high: int) -> list[Step]:
     """Return the ALU program: cut the sum in two, multiply the parts, add from below, round, limit."""
     return [
         *copied(WHOLE, SUM), Step("alu_shr", SUM, PART), *copied(REST, SUM), Step("alu_mul", REST, -(1 << PART)),
-        Step("alu_add", WHOLE, REST), Step("alu_max", SUM, -UPPER), Step("alu_min", SUM, UPPER - 1),
+        Step("alu_add", WHOLE, REST), Step("alu_max", SUM, BOTTOM), Step("alu_min", SUM, TOP),
         *copied(REST, WHOLE), Step("alu_mul", REST, LOW), Step("alu_shr", REST, PART),
         Step("alu_mul", WHOLE, HIGH), Step("alu_add", REST, WHOLE),
         *copied(WHOLE, SUM), Step("alu_mul", WHOLE, LOW), Step("alu_add", REST, WHOLE), Step("alu_shr", REST, PART),
         Step("alu_mul", SUM, HIGH), Step("alu_add", SUM, REST), Step("alu_add", SUM, HALF), Step("alu_shr", SUM, DOWN),
+        Step("alu_shr", SUM, MORE),
         Step("alu_add", SUM, zero), Step("alu_max", SUM, low), Step("alu_min", SUM, high),
     ]  # fmt: skip
 
@@ -161,8 +164,13 @@ def drive(
 
 def _numbers(pairs: Sequence[tuple[int, int]]) -> Codes:
     """Return the numbers of all channels, one kind after the other."""
-    by_channel = [(m >> PART, m % (1 << PART), 1 << (n - LEAST), n - 2 * PART) for m, n in pairs]
-    return np.array(by_channel, np.int64).T.reshape(-1)
+    last = [n - 2 * PART for _, n in pairs]
+    kinds = {
+        HIGH: [m >> PART for m, _ in pairs], LOW: [m % (1 << PART) for m, _ in pairs], HALF: [1 << (n - 1) for n in last],
+        DOWN: [min(n, SHIFT) for n in last], MORE: [max(n - SHIFT, 0) for n in last],
+        TOP: [UPPER - 1] * len(pairs), BOTTOM: [-UPPER] * len(pairs),
+    }  # fmt: skip
+    return np.array([kinds[name] for name in NUMBERS], np.int64).reshape(-1)
 
 
 def _run(device: StreamedDevice, m: Sweep, channels: range, part: range, program: Sequence[Step]) -> None:
@@ -201,10 +209,11 @@ def codes(
 
     def element(*i: Expr) -> Expr:
         place = i[1]
-        upper, lower, half, down = (_entry(numbers, place) for numbers in _numbers(pairs).reshape(len(NUMBERS), -1).tolist())
-        above, below = minimum(maximum(x[i] >> PART, -UPPER), UPPER - 1), x[i] % (1 << PART)
+        numbers = dict(zip(NUMBERS, _numbers(pairs).reshape(len(NUMBERS), -1).tolist(), strict=True))
+        upper, lower, half, down, more, top, bottom = (_entry(numbers[name], place) for name in NUMBERS)
+        above, below = minimum(maximum(x[i] >> PART, bottom), top), x[i] % (1 << PART)
         carried = (above * lower + (below * upper + ((below * lower) >> PART))) >> PART
-        code = ((above * upper + carried + half) >> down) + zero
+        code = ((above * upper + carried + half) >> down >> more) + zero
         return minimum(maximum(code, low), high)
 
     return array(element, x.shape)
@@ -242,7 +251,7 @@ def cost(
 # -- the mappings: one an element type and rank
 
 FACTOR = {"multiplier": (11_184_811,), "shift": (33,), "zero": 3, "low": 0, "high": 100}
-EACH = {"multiplier": (8_388_608, 16_777_215, 12_345_679), "shift": (25, 39, 32), "zero": 0, "low": 0, "high": 127}
+EACH = {"multiplier": (8_388_608, 16_777_215, 12_345_679), "shift": (25, 54, 32), "zero": 0, "low": 0, "high": 127}
 
 
 def _declare(dtype: str, rank: int) -> None:
