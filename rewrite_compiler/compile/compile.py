@@ -149,7 +149,7 @@ def _plan(
         counts=_counts(targets, (by_name[n.op] for n in devices)), lowered_counts={t.name: {} for t in targets},
         exact_counts=_counts(targets, exact),
         egraph=_egraph(matched.saturation, rules, mappings), extraction=_extraction(matched, objective),
-        settings=_settings(options), limited=_limited(matched), notes=tuple(model.program.notes),
+        settings=_settings(options), limited=_limited(matched, rules), notes=tuple(model.program.notes),
         residency=residencies(matched.program, offloads, objective.resources),
     )  # fmt: skip
 
@@ -225,7 +225,8 @@ def _counts(targets: Sequence[Target], found: Iterable[Mapping]) -> dict[str, di
 def _egraph(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, Any]:
     known = [(r.name, r.name, r.place) for r in rules] + [(m.name, constructor_of(m).name, m.rule.place) for m in mappings]
     return {
-        "regions": s.regions, "forms": s.forms, "rounds": s.rounds, "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
+        "regions": s.regions, "forms": s.forms, "rounds": s.rounds,
+        "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
         "rules": len(known),
         "fired": [{"rule": name, "at": short_place(at), "matches": s.matches[key]} for name, key, at in known if s.matches.get(key)],
         "stop": {"reason": s.reason, "detail": s.detail},
@@ -255,10 +256,17 @@ def _settings(options: Options) -> dict[str, Any]:
     }
 
 
-def _limited(matched: Matched) -> tuple[str, ...]:
+def _busiest(s: Saturation, rules: Sequence[Rule]) -> str:
+    """Name the rules that matched most, with their lines: what a user looks at when saturation has no end."""
+    first = sorted((r for r in rules if s.matches.get(r.name)), key=lambda r: -s.matches[r.name])[:3]
+    named = ", ".join(f"{r.name} ({short_place(r.place)}) {s.matches[r.name]} times" for r in first)
+    return f"; most matches: {named}" if named else ""
+
+
+def _limited(matched: Matched, rules: Sequence[Rule]) -> tuple[str, ...]:
     found = []
     if matched.saturation.reason != "saturated":
-        found.append(f"saturation stopped: {matched.saturation.detail}")
+        found.append(f"saturation stopped: {matched.saturation.detail}{_busiest(matched.saturation, rules)}")
     if matched.extraction.status != "optimal":
         found.append(f"extraction is {matched.extraction.status}, gap {matched.extraction.gap:.4f}")
     stopped = [case[0] for case, fit in matched.fitted.items() if isinstance(fit, Tiling) and fit.bound is not None]

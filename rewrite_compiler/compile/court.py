@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..egraph.lint import growth_of
 from ..errors import AnswerNo, UsageError
 from ..limits import Limits
 from ..prove.cache import court_cache
@@ -29,8 +30,11 @@ def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[s
     for name in trusted:
         if name not in names:
             raise UsageError("F203", f'no rule file has a rule called "{name}"', help=f"rules given: {', '.join(sorted(names)) or 'none'}")
+    known = collect((*shipped, *added))
     notes = [note for r in added if (note := _judged(r, trusted))]
-    return Admitted(collect((*shipped, *added)), tuple(notes))
+    growth = growth_of(added, known[: len(known) - len(added)])
+    notes += [] if growth is None else [f"added rules may not come to an end: {growth}"]
+    return Admitted(known, tuple(notes))
 
 
 def _judged(r: Rule, trusted: Sequence[str]) -> str:
