@@ -11,6 +11,7 @@ from types import ModuleType
 
 from ..errors import InputError, SpecError
 from ..limits import Limits
+from .installed import installed_rules, is_installed, rules_of
 from .rule import Rule
 from .textfile import rules_of_file
 from .userfile import module_at
@@ -21,11 +22,7 @@ TEXT_FORM = ".rules"
 
 def rules_in(module: ModuleType) -> Iterator[Rule]:
     """Yield the rules a module defines, in order of definition."""
-    for value in vars(module).values():
-        if isinstance(value, Rule):
-            yield value
-        elif isinstance(value, tuple | list):
-            yield from (v for v in value if isinstance(v, Rule))
+    yield from rules_of(module)
 
 
 def shipped_rules() -> tuple[Rule, ...]:
@@ -36,7 +33,9 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
-    """Return the rules of a user's file, Python or, ending in .rules, the text form; InputError R101 when it has none."""
+    """Return the rules of a user's file, Python or, ending in .rules, the text form, or of an entry point; InputError R101 for none."""
+    if is_installed(path):
+        return installed_rules(str(path))
     found = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
     if not found:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
