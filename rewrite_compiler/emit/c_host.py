@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import FlexmatchError, InputError
+from ..hostrun.exact import has_form, leaf_of
 from ..ir.program import Node, Program, Value
-from ..lang.binders import Leaf
 from ..lang.c import Printed, Style, Tables, print_c
 from ..lang.loops import lower_array
-
-REAL = (None, None)
 
 
 @dataclass(frozen=True)
@@ -26,17 +24,18 @@ def operations_of(p: Program, node: Node, tables: Tables, prefix: str) -> list[O
     place = f'node "{p.names[node.outputs[0]]}"'
     label = p.opaque_of(node).label if node.op == "opaque" else node.op
     refused = f"{label} has no C form"
-    others = {p.types[v].dtype for v in (*node.inputs, *node.outputs)} - {"float32"}
-    if node.operator is None or others:
-        why = f": it takes {min(others)}, and C has float32 only" if node.operator is not None else ""
+    dtypes = [p.types[v].dtype for v in (*node.inputs, *node.outputs)]
+    if node.operator is None or not has_form(node.operator, dtypes):
+        other = min(set(dtypes) - {"float32"}, default="")
+        why = f": it takes {other}, and C has float32 only" if node.operator is not None else ""
         raise InputError("F161", refused + why, place=place)
-    leaves = {v: Leaf(p.types[v].shape, REAL, True, f"x{n}") for n, v in enumerate(dict.fromkeys(node.inputs))}
+    leaves = {v: leaf_of(p.types[v].shape, p.types[v].dtype, f"x{n}") for n, v in enumerate(dict.fromkeys(node.inputs))}
     try:
         meaning = node.operator.meaning(*(leaves[v] for v in node.inputs), **dict(node.attributes))
         arrays = meaning if isinstance(meaning, tuple) else (meaning,)
         found = []
         for n, (a, result) in enumerate(zip(arrays, node.outputs, strict=True)):
-            function = print_c(lower_array(a), f"{prefix}_{n}", tables, Style(real="float", heap=False))
+            function = print_c(lower_array(a), f"{prefix}_{n}", tables, Style(real="float", unbounded=True, heap=False))
             known = {leaf: v for v, leaf in leaves.items()}
             found.append(Operation(function, tuple(known.get(leaf, result) for leaf in function.memories)))
     except FlexmatchError as refusal:

@@ -25,6 +25,7 @@ from .inference import Inference
 
 WORDS = """auto break case char const continue default do double else enum extern float for goto if in inline int long out register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"""
+TYPES = {"float32": "float", "int64": "int64_t"}  # of tensors
 KEYWORDS = frozenset(WORDS.split())
 
 
@@ -33,8 +34,8 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
     inference = Inference(plan)
     p = plan.program
     for v in (*p.inputs, *p.outputs):
-        if p.types[v].dtype != "float32":
-            raise InputError("F161", f"{p.names[v]} must be float32 to have a C form, not {p.types[v].dtype}")
+        if p.types[v].dtype not in TYPES:
+            raise InputError("F161", f"{p.names[v]} must be float32 or int64 to have a C form, not {p.types[v].dtype}")
     names = _identifiers(p)
     unit, ilas = Unit(), {t.name: t.ila() for t in plan.targets}
     place = {v: f"v{v}" for v in range(len(p.types))} | {v: f"in->{names[v]}" for v in p.inputs}
@@ -50,13 +51,15 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
             calls.append(_offload(unit, plan, inference, o, ilas, place))
             made.update(o.node.outputs)
     constants = {v for n in p.nodes if n.operator is not None for v in n.inputs} & p.constants.keys()
-    values = [f"static float v{v}[{max(1, math.prod(p.types[v].shape))}];" for v in sorted(made)]
-    values += [c_array(f"v{v}", np.ascontiguousarray(p.constants[v], np.float32).reshape(-1)) for v in sorted(constants)]
-    copies = [f"    memcpy(out->{names[v]}, {place[v]}, sizeof(float) * {math.prod(p.types[v].shape)});" for v in p.outputs]
+    values = [f"static {TYPES[p.types[v].dtype]} v{v}[{max(1, math.prod(p.types[v].shape))}];" for v in sorted(made)]
+    values += [c_array(f"v{v}", np.ascontiguousarray(p.constants[v]).reshape(-1)) for v in sorted(constants)]
+    copies = [
+        f"    memcpy(out->{names[v]}, {place[v]}, sizeof({TYPES[p.types[v].dtype]}) * {math.prod(p.types[v].shape)});" for v in p.outputs
+    ]
     used = [t.name for t in plan.targets if any(o.target.name == t.name for o in plan.offloads)]
     fields = {
         "name": name, "guard": f"{name.upper()}_H", "model": _plain(p.name),
-        "inputs": _members(p, names, p.inputs, "const float"), "outputs": _members(p, names, p.outputs, "float"),
+        "inputs": _members(p, names, p.inputs, "const "), "outputs": _members(p, names, p.outputs, ""),
         "bus_header": "\n".join(bus_declarations(t, ilas[t], _bus_name(plan, t)) for t in used),
         "prelude": PRELUDE, "runtime": RUNTIME, "tables": "".join(unit.tables.texts),
         "filling": unit.tables.filling, "moves": _moves(plan, ilas, used), "data": "\n".join(unit.data), "values": "\n".join(values),
@@ -100,7 +103,7 @@ def _moves(plan: Plan, ilas: Mapping[str, Ila], used: list[str]) -> str:
 
 
 def _members(p: Program, names: Mapping[Value, str], values: tuple[Value, ...], kind: str) -> str:
-    return "\n".join(f"    {kind} *{names[v]};  /* {list(p.types[v].shape)} */" for v in values)
+    return "\n".join(f"    {kind}{TYPES[p.types[v].dtype]} *{names[v]};  /* {list(p.types[v].shape)} */" for v in values)
 
 
 def _identifiers(p: Program) -> dict[Value, str]:

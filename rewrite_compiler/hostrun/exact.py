@@ -7,17 +7,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data, Node, Program, Value
-from ..lang.binders import Array, Comprehension, Leaf
-from ..lang.expr import Expr
+from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf
+from ..lang.expr import Expr, var
+from ..lang.functions import DEFINED
+from ..ops.op import LAYOUT, Op
 
 REAL = (None, None)
+INDICES = (-(1 << 40), 1 << 40)  # int64 in every reading; an index beyond is outside of every tensor
+TYPES = {"float32": (REAL, True), "int64": (INDICES, False)}
 Index = np.ndarray[Any, Any]
+
+
+def has_form(operator: Op, dtypes: Sequence[str]) -> bool:
+    """Tell whether an operator on these types has an exact form: single precision, or data movement by int64 indices."""
+    return all(d == "float32" or (d in TYPES and operator.kind == LAYOUT) for d in dtypes)
+
+
+def leaf_of(shape: Sequence[int], dtype: str, name: str) -> Leaf:
+    """Return the leaf of an operand."""
+    interval, real = TYPES[dtype]
+    return Leaf(tuple(shape), interval, real, name)
 
 
 def run(p: Program, values: Mapping[Value, Data]) -> dict[Value, Data]:
@@ -32,9 +48,9 @@ def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
     """Return the results of one operator."""
     place = f'node "{p.names[node.outputs[0]]}"'
     label = p.opaque_of(node).label if node.op == "opaque" else node.op
-    if node.operator is None or any(x.dtype != np.float32 for x in operands):
+    if node.operator is None or not has_form(node.operator, [str(x.dtype) for x in operands]):
         raise InputError("F161", f"{label} has no exact form", place=place)
-    leaves = [Leaf(tuple(x.shape), REAL, True, f"x{n}") for n, x in enumerate(operands)]
+    leaves = [leaf_of(x.shape, str(x.dtype), f"x{n}") for n, x in enumerate(operands)]
     meaning = node.operator.meaning(*leaves, **dict(node.attributes))
     memories = dict(zip(leaves, operands, strict=True))
     with np.errstate(all="ignore"):
@@ -42,24 +58,60 @@ def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
 
 
 def _array(a: Array, memories: Mapping[Leaf, Data], refused: str, place: str) -> Data:
-    shape = tuple(int(str(n)) for n in a.shape)
-    if isinstance(a, Leaf):
-        return memories[a]
-    if not isinstance(a, Comprehension):
-        raise InputError("F161", refused, place=place)
-    grids = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
-    found = _Evaluator(memories, refused, place).value(a.body, dict(zip(a.variables, grids, strict=True)))
-    return np.array(np.broadcast_to(found, shape), np.float32)
+    return _Evaluator(memories, refused, place).array(a, {})
 
 
 class _Evaluator:
     """Evaluates terms on whole grids of indices, a reduction one step after the other."""
 
     def __init__(self, memories: Mapping[Leaf, Data], refused: str, place: str) -> None:
-        self.memories, self.refused, self.place = memories, refused, place
+        self.memories, self.refused, self.place = dict(memories), refused, place
+        self.known: dict[Expr, Any] | None = None  # inside of a definition
+        self.folds: dict[Fold, tuple[list[Data], list[Data]]] = {}
+
+    def array(self, a: Array, env: Mapping[Expr, Index]) -> Data:
+        """Return all elements of an array."""
+        if isinstance(a, Leaf):
+            return self.memories[a]
+        if isinstance(a, FoldResult):
+            return self.folded(a)
+        if not isinstance(a, Comprehension):
+            raise InputError("F161", self.refused, place=self.place)
+        shape = tuple(int(str(n)) for n in a.shape)
+        grids = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
+        found = self.value(a.body, {**env, **dict(zip(a.variables, grids, strict=True))})
+        return np.array(np.broadcast_to(found, shape), np.float32 if a.real else np.int64)
+
+    def folded(self, a: FoldResult) -> Data:
+        """Return an accumulator of a fold after its last step, or after every step."""
+        f = a.fold
+        if f not in self.folds:
+            now, history = [self.array(first, {}) for first in f.initial], []
+            for k in range(int(self.value(f.extent, {}))):
+                self.memories.update(zip(f.accumulators, now, strict=True))
+                now = [self.array(b, {f.variable: np.asarray(k)}) for b in f.bodies]
+                history.append(now)
+            self.folds[f] = now, [np.stack([step[n] for step in history]) if history else x[None][:0] for n, x in enumerate(now)]
+        return self.folds[f][1 if a.history else 0][a.component]
+
+    def defined(self, function: str, operand: Any) -> Any:
+        """Return a real function, each term of its definition computed once."""
+        x, definition = _definition(function)
+        before, self.known = self.known, {}
+        found = self.value(definition, {x: operand})
+        self.known = before
+        return found
 
     def value(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
         """Return the value of a term: int64 or float32."""
+        if self.known is None:
+            return self.computed(e, env)
+        if e not in self.known:
+            self.known[e] = self.computed(e, env)
+        return self.known[e]
+
+    def computed(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
+        """Compute a term."""
         if e.op == "const":
             return np.float32(float(e.data)) if e.real else np.int64(e.data)
         if e.op == "var":
@@ -68,6 +120,10 @@ class _Evaluator:
             return self.load(e, env)
         if e.op == "reduce":
             return self.reduce(e, env)
+        if e.op == "call" and e.data in DEFINED:
+            return self.defined(e.data, self.value(e.args[0], env))
+        if e.op == "extract":
+            return self.value(e.args[0], env) >> e.data[0] & (1 << e.data[1]) - 1
         form = FORMS.get(e.data if e.op == "call" else e.op)
         if form is None:
             raise InputError("F161", f"{self.refused}: {e.data if e.op == 'call' else e.op}", place=self.place)
@@ -76,8 +132,8 @@ class _Evaluator:
 
     def load(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
         indices = [self.value(i, env) for i in e.args]
-        if isinstance(e.data, Leaf):
-            data = self.memories[e.data]  # an index that a choice leaves out may lie outside
+        if isinstance(e.data, Leaf | FoldResult):
+            data = self.array(e.data, env)  # an index that a choice leaves out may lie outside
             return data[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, data.shape, strict=True))]
         if not isinstance(e.data, Comprehension):
             raise InputError("F161", self.refused, place=self.place)
@@ -94,11 +150,18 @@ class _Evaluator:
         return total
 
 
+@cache
+def _definition(function: str) -> tuple[Expr, Expr]:
+    x = var("x", REAL, real=True)
+    return x, DEFINED[function](x)
+
+
 FORMS: Mapping[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "rdiv": lambda a, b: a / b,
     "neg": lambda a: -a, "not": lambda a: 1 - a, "div": lambda a, b: a // b, "mod": lambda a, b: a % b,
     "min": lambda a, b: np.where(a < b, a, b), "max": lambda a, b: np.where(a > b, a, b),
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
     "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "select": lambda c, a, b: np.where(c, a, b),
+    "shr": lambda a, b: a >> b, "rint": np.rint, "floor": np.floor,
     "real": lambda a: np.asarray(a), "sqrt": np.sqrt,  # correctly rounded everywhere; other functions are not
 }  # fmt: skip

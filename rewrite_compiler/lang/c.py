@@ -1,6 +1,7 @@
 """The C reading: lowered code printed as C11. Integers are 64-bit words, reals are double, or float for host operators.
 
-Every integer's interval must fit a word, so nothing overflows; what does not, and real functions, are refused by `NoC`.
+Every integer's interval must fit a word, so nothing overflows; what does not, and real functions that have no definition in
+`functions`, are refused by `NoC`.
 Compile with a C11 mode that keeps float arithmetic as written (gcc -std=c11).
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from ..errors import SpecError
 from . import intervals as iv
-from .binders import Leaf, Table, entries_of
+from .binders import Leaf, Table, array, entries_of
 from .c_trim import trimmed
 from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from .loops import lower_array
@@ -44,6 +45,7 @@ class Tables:
     texts: list[str] = field(default_factory=list)
     fills: list[Printed] = field(default_factory=list)
     kept: list[Table] = field(default_factory=list)  # alive, so that identities stay theirs
+    functions: set[str] = field(default_factory=set)  # real functions that are printed
 
     def name_of(self, table: Table) -> str:
         """Return the name of a table, printing it when it is new."""
@@ -51,6 +53,22 @@ class Tables:
             self.names[id(table)] = self._printed(table)
             self.kept.append(table)
         return self.names[id(table)]
+
+    def function_of(self, function: str) -> str:
+        """Return the name of a real function in single precision, printing its definition when it is new."""
+        from .functions import DEFINED
+
+        if function not in DEFINED:
+            raise NoC(f"{function} has no C form")
+        name = f"fm_{function}"
+        if function not in self.functions:
+            self.functions.add(function)
+            x = Leaf((), (None, None), True, "x")
+            made = print_c(lower_array(array(lambda: DEFINED[function](x[()]), ())), f"{name}_term", self, Style("float", True, False))
+            order = ", ".join("&x" if leaf is x else "&y" for leaf in made.memories)
+            body = f"    float y = 0;\n    {name}_term(s, {order});\n    return y;\n"
+            self.texts.append(f"{made.text}\nstatic float {name}(fm_scratch *s, float x)\n{{\n{body}}}\n")
+        return name
 
     def _printed(self, table: Table) -> str:
         size = math.prod(table.shape)
@@ -169,7 +187,7 @@ def _integer(n: int) -> str:
 
 class _Printer:
     def __init__(self, routine: Routine, tables: Tables, style: Style, first_raise: int) -> None:
-        self.style, real = style, style.real
+        self.style, self.shared, real = style, tables, style.real
         self.tables = {name: tables.name_of(t) for name, t in routine.tables.items()}
         self.sizes: dict[str, str] = {}
         self.static: dict[str, int | None] = {}
@@ -359,9 +377,11 @@ def _extracted(p: _Printer, t: Tree, a: list[str]) -> str:
 
 
 def _called(p: _Printer, t: Tree, a: list[str]) -> str:
-    if t.data != "sqrt":  # correctly rounded by IEEE 754; libraries differ in the others
+    if t.data == "sqrt":  # correctly rounded by IEEE 754; libraries differ in the others
+        return f"{'sqrtf' if p.real == 'float' else 'sqrt'}({a[0]})"
+    if p.real != "float":
         raise NoC(f"{t.data} has no C form")
-    return f"{'sqrtf' if p.real == 'float' else 'sqrt'}({a[0]})"
+    return f"{p.shared.function_of(t.data)}(s, {a[0]})"
 
 
 def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:

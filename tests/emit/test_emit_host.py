@@ -1,0 +1,86 @@
+"""Host operators as C are the exact host bit for bit: real functions, recurrences and data movement by indices."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from board import compiled, needs_gcc
+from onnx import TensorProto, helper, numpy_helper
+
+from rewrite_compiler.compile import compile_model
+from rewrite_compiler.emit.c_program import program_files
+from rewrite_compiler.hostrun import exact
+from rewrite_compiler.lang.functions import DEFINED
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, 3.4e38, 88.72, -87.3, -103.9, 0.5], np.float32)
+MEANT = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": np.vectorize(math.erf)}
+RNG = np.random.default_rng(9)
+
+
+def wide_values(count: int) -> np.ndarray:
+    """Return numbers of all magnitudes, and those where functions end or bend."""
+    bits = RNG.integers(0, 1 << 32, count, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    return np.concatenate([SPECIAL, bits, RNG.normal(0, 3, count).astype(np.float32), RNG.uniform(-110, 95, count).astype(np.float32)])
+
+
+@pytest.mark.parametrize("name", sorted(DEFINED))
+def test_real_functions_are_within_three_units_of_the_last_place(name: str) -> None:
+    x = wide_values(4000)
+    with np.errstate(all="ignore"):
+        found = np.asarray(exact._Evaluator({}, "", "").defined(name, x), np.float32)
+        meant = MEANT[name](x.astype(np.float64))
+        rounded = meant.astype(np.float32)
+    normal = np.isfinite(rounded) & (np.abs(rounded) > np.finfo(np.float32).tiny)
+    units = np.abs(found[normal] - meant[normal]) / np.spacing(np.abs(rounded[normal]))
+    assert units.max() < 3
+    assert np.array_equal(np.isnan(found), np.isnan(rounded))
+    assert np.array_equal(np.isinf(found), np.isinf(rounded))
+
+
+def lstm() -> list[onnx.NodeProto]:
+    return [helper.make_node("LSTM", ["x", "w", "r", "b", "", "h", "c"], ["all", "y", "last"], hidden_size=3)]
+
+
+MODELS = {
+    "softmax": ([helper.make_node("Softmax", ["x"], ["y"], axis=-1)], {"x": (2, 9)}, {}),
+    "log_softmax": ([helper.make_node("LogSoftmax", ["x"], ["y"], axis=-1)], {"x": (2, 9)}, {}),
+    "sigmoid": ([helper.make_node("Sigmoid", ["x"], ["y"])], {"x": (3, 40)}, {}),
+    "tanh": ([helper.make_node("Tanh", ["x"], ["y"])], {"x": (3, 40)}, {}),
+    "erf": ([helper.make_node("Erf", ["x"], ["y"])], {"x": (3, 40)}, {}),
+    "exp_log": ([helper.make_node("Exp", ["x"], ["t"]), helper.make_node("Log", ["t"], ["y"])], {"x": (3, 40)}, {}),
+    "embedding": ([helper.make_node("Gather", ["table", "words"], ["y"])], {"words": (2, 3)}, {"table": (7, 5)}),
+    "lstm": (lstm(), {"x": (4, 1, 5)}, {"w": (1, 12, 5), "r": (1, 12, 3), "b": (1, 24), "h": (1, 1, 3), "c": (1, 1, 3)}),
+}
+
+
+def model_of(name: str, path: Path) -> dict[str, np.ndarray]:
+    """Write a model and return a sample of its inputs."""
+    nodes, inputs, constants = MODELS[name]
+    indices = TensorProto.INT64 if name == "embedding" else TensorProto.FLOAT
+    declared = [helper.make_tensor_value_info(n, indices, shape) for n, shape in inputs.items()]
+    values = [numpy_helper.from_array(RNG.normal(0, 1, shape).astype(np.float32), n) for n, shape in constants.items()]
+    graph = helper.make_graph(nodes, name, declared, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], values)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    if name == "embedding":
+        return {"words": np.array([[0, 6, -1], [-7, 3, 3]], np.int64)}
+    return {n: RNG.normal(0, 3, shape).astype(np.float32) for n, shape in inputs.items()}
+
+
+@needs_gcc
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_program_of_host_operators_has_the_bits_of_the_exact_host(name: str, tmp_path: Path) -> None:
+    given = model_of(name, tmp_path / "m.onnx")
+    plan = compile_model(tmp_path / "m.onnx", ["hlscnn"])
+    assert plan.offloads == ()
+    p = plan.program
+    expected = exact.run(p, {v: given[p.names[v]] for v in p.inputs})[p.outputs[0]]
+    library = ctypes.CDLL(str(compiled(program_files(plan), tmp_path / "c", "-O0")))
+    found = np.zeros_like(expected)
+    inputs = (ctypes.c_void_p * len(p.inputs))(*(given[p.names[v]].ctypes.data for v in p.inputs))
+    assert library.infer(inputs, (ctypes.c_void_p * 1)(found.ctypes.data)) == 0
+    assert found.tobytes() == expected.tobytes()
