@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,8 +91,10 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
 
 def _line(p: Mapping[str, Any], width: int) -> str:
     """Return name, verdict, strength, evidence and time of a proof as one line."""
-    strength = p["strength"].partition(":")[0] if p["verdict"] == "proved" else "–"
-    evidence = p["evidence"].removeprefix("both sides are the ").removeprefix("both sides have the ") if p["verdict"] == "proved" else "–"
+    is_proved = p["verdict"] == "proved"
+    strength = re.sub(r"(?<=symbolic) at .*\), random codes (at \d+ sizes)", r", codes \1", p["strength"]).partition(":")[0]
+    evidence = re.sub(r"^both sides (are|have) the |^sizes ", "", p["evidence"])
+    strength, evidence = (strength, evidence) if is_proved else ("–", "–")
     return f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  {evidence}  {p['seconds']:.2f} s"
 
 

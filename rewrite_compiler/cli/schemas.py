@@ -174,6 +174,10 @@ models[] text | target.name text | target.parameters.* text | target.sha256 text
 changes[].rank count | changes[].kind text | changes[].name text | changes[].from text | changes[].to text
 changes[].cost.* number | changes[].saved.* number | changes[].saved_nanoseconds number | changes[].saved_bytes number
 """ + "".join(f"{place}.{name} count\n" for place in ("base.totals", "changes[].totals") for name in TOTALS)
+LEARN = """
+models[] text | offloads count | fragments count | candidates count | judged count | cpu_seconds number
+laws[].name text | laws[].text text | laws[].verdict text | laws[].strength text | laws[].evidence text | laws[].gain count
+"""
 COMPLETION = "shell text | script text"
 REDUCE = "model.path text | check text | ops_before count | ops_after count | tests count | outcome text | written text"
 SCHEMA = "name text | definition object"
@@ -203,7 +207,7 @@ ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
     "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
-    "diff": DIFF, "advise": ADVISE, "repair": REPAIR, "sweep": SWEEP,
+    "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

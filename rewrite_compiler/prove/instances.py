@@ -19,8 +19,8 @@ from .shapes import Component, Instance, Operands, Search, TooMany, drawn, opera
 RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
 TRIED = 60_000  # candidates tried for all instances, before sets are drawn for each combination of shapes
 ALL = 1 << 30  # as a count of instances: every one, however long the search
-EVERY = 5_000  # instances beyond which sets are drawn
-WIDE = 3  # extents of which all shapes are judged where that makes no more instances than EVERY; else those up to 2, and drawn ones
+EVERY = 15_000  # instances beyond which sets are drawn
+WIDE, FEW = 3, 5_000  # extents up to which all shapes are judged where that makes few instances; else those up to 2, and drawn ones
 TRIED_WIDE = 25_000  # candidates tried to see whether it does
 QUIET = 40  # draws in a row without a new pair of values after which a set with wide extents is complete
 COMBINATIONS = 5_000  # combinations of operand shapes that are covered
@@ -80,7 +80,7 @@ def instances_of(rule: Rule, limit: int | None = None, count: int | None = None,
 def _unlimited(rule: Rule, rank: int, count: int | None, look: Look) -> Instances:
     if count is None:
         every = _every(rule, WIDE, rank, TRIED_WIDE)
-        if every is not None and len(every) <= EVERY:
+        if every is not None and len(every) <= FEW:
             return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
     found = _within(rule, WIDE - 1, rank, count, look)
     if count is not None or not found.chosen:

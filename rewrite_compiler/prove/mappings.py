@@ -7,6 +7,7 @@ random codes, at larger sizes and at the edges of the capacities.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingOf
@@ -38,6 +39,8 @@ from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
 
 SEED = 7
 UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
+EXTREME = 100_000  # codes of a size at which extreme ones are tried, too
+SHOWN = 64  # codes that a counter-example shows
 SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
 
 
@@ -76,10 +79,13 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         place = f"{type(error).__name__}: {error} at {user_line(m.rule.place, error)}"
         return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")
     if verdict.outcome == "refuted":
+        example = _of_model(m, ila, sizes, verdict.model)
+        if example is not None:
+            return proof(REFUTED, "", f"driver and numerics differ at {_shown(sizes)}", example, "I105")
         return proof(UNPROVED, "", f"z3 separates driver and numerics at {_shown(sizes)}, but no codes were found that do", code="R103")
     if verdict.outcome != "proved":
         return proof(UNPROVED, "", f"the solver gave up at {_shown(sizes)}: {verdict.reason}", code="R103")
-    strength = f"symbolic at 1 size: {_shown(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
+    strength = f"symbolic at {_shown(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
     return proof(PROVED, strength, f"sizes {'; '.join(map(_shown, tried))}")
 
 
@@ -176,23 +182,59 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
 
 
 def code_difference(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED) -> Counterexample | None:
-    """Compare driver and numerics on random codes; return the first difference."""
-    random = np.random.default_rng(seed)
+    """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference."""
+    formats = _formats(m, SCALES)
+    for name, codes in _draws(_leaves(m, sizes, formats), formats, seed):
+        found = difference_on(m, ila, sizes, codes, {"codes": f"{name}seed {seed}"})
+        if found is not None:
+            return found
+    return None
+
+
+def difference_on(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], shown: MappingOf[str, str]
+) -> Counterexample | None:
+    """Compare driver and numerics on given codes; return the first difference."""
     formats = _formats(m, SCALES)
     leaves = _leaves(m, sizes, formats)
-    codes: dict[str, Data] = {}
-    for n, leaf in leaves.items():
-        low, high = formats[n].codes
-        codes[n] = random.integers(low or 0, (high or 0) + 1, [int(s) for s in leaf.shape])  # type: ignore[arg-type]
     device = simulated_device(ila)
-    results = _tuple(m.run_driver(device, codes, formats, _attributes(m, sizes)))
+    results = _tuple(m.run_driver(device, dict(codes), formats, _attributes(m, sizes)))
     for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
         places = np.argwhere(np.asarray(found) != expected)
         if len(places):
             place = tuple(int(i) for i in places[0])
-            return Counterexample({"codes": f"seed {seed}"}, dict(sizes), place, str(found[place]), str(expected[place]))
+            return Counterexample(dict(shown), dict(sizes), place, str(found[place]), str(expected[place]))
     return None
+
+
+def _draws(leaves: MappingOf[str, Leaf], formats: MappingOf[str, Format], seed: int) -> Iterator[tuple[str, dict[str, Data]]]:
+    """Yield codes: random; where they are few, the least and the largest at random, and a first operand that turns half-way."""
+    random = np.random.default_rng(seed)
+    shapes = {n: tuple(int(s) for s in leaf.shape) for n, leaf in leaves.items()}  # type: ignore[arg-type]
+    ends = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
+    yield "", {n: random.integers(ends[n][0], ends[n][1] + 1, shape) for n, shape in shapes.items()}
+    if sum(math.prod(shape) for shape in shapes.values()) > EXTREME:
+        return
+    yield "extremes of ", {n: random.choice(ends[n], shape) for n, shape in shapes.items()}
+    for turned in (False, True):
+        codes = {n: np.full(shape, ends[n][1]) for n, shape in shapes.items()}
+        first = next(iter(shapes))
+        half = shapes[first][-1] // 2
+        codes[first][..., slice(half, None) if turned else slice(half)] = ends[first][0]
+        yield "halves of ", codes
+
+
+def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
+    """Return a difference on the codes that the solver found, None where the tables it does not know make it impossible."""
+    formats = _formats(m, SCALES)
+    codes: dict[str, Data] = {}
+    for n, shape in _shapes(m, sizes).items():
+        low, high = formats[n].codes
+        values = [int(model.get(str(v), 0)) for v in symbols(n, shape).flat]
+        codes[n] = np.clip(np.array(values, np.int64), low or 0, high or 0).reshape(shape)
+    shown = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
+    return difference_on(m, ila, sizes, codes, shown)
 
 
 def _tuple(x: Any) -> tuple[Any, ...]:

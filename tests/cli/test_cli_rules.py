@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -96,7 +97,18 @@ def test_a_plan_needs_its_rule_files_again() -> None:
 
 
 def test_prove_judges_a_file() -> None:
-    assert flexmatch("prove", "good.py").out == "rules     1 of 1 proved\nmappings  0 of 0 proved\n"
+    first, line, last = flexmatch("prove", "good.py").out.splitlines()
+    assert (first, last) == ("rules     1 of 1 proved", "mappings  0 of 0 proved")
+    assert re.fullmatch(r"  relu-twice  proved    all shapes           same normal form  \d\.\d\d s", line), line
     answer = flexmatch("prove", "bad.py")
     assert answer.code == 1
     assert "left 0, right 1, with x = -1, y = 1" in answer.out
+
+
+def test_one_mapping_is_judged_by_its_name() -> None:
+    first, second, line = flexmatch("prove", "--only", "flexasr.max_pool").out.splitlines()
+    assert (first, second) == ("rules     0 of 0 proved", "mappings  1 of 1 proved")
+    assert re.fullmatch(r"  flexasr\.max_pool  proved    symbolic, codes at 5 sizes  u=1, w=2, n=16; .* s", line), line
+    answer = flexmatch("prove", "--only", "flexasr.max_pol")
+    assert (answer.code, answer.out) == (2, "")
+    assert "max_pool" in answer.err

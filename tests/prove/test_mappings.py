@@ -115,7 +115,7 @@ WRONG: dict[str, Change] = {
     "bias looked for one vector further": plus(r"pe\d_config_mem_mngr_first", "base_bias", 1),
     "no bias": put(r"pe\d_config_rnn_layer_sizing", is_bias=0),
     "bias never stored": drop(r"pe1_core_store_input_buffer"),
-    "bias in the wrong format": plus(r"pe\d_config_mem_mngr_first", "adpfloat_bias_b", 1),
+    "bias in the wrong format": plus(r"pe\d_config_mem_mngr_first", "adpfloat_bias_b", -1),
     "weights in the wrong format": plus(r"pe3_config_mem_mngr_first", "adpfloat_bias_w", 1),
     "results in the wrong format": plus(r"pe\d_config_act_mngr", "adpfloat_bias", 1),
     "results looked for one vector further": plus("gb_core_load_large", "index", 1),
@@ -162,7 +162,7 @@ def test_a_wrong_driver_that_only_large_sizes_show() -> None:
 def test_the_shipped_driver_is_proved() -> None:
     proof = prove_mapping(LINEAR, model())
     assert proof.is_proved, proof
-    assert proof.strength == "symbolic at 1 size: t=1, k=16, n=64 (92 instructions), random codes at 5 sizes"
+    assert proof.strength == "symbolic at t=1, k=16, n=64 (92 instructions), random codes at 5 sizes"
     # ragged vectors, then the largest tile along each dimension
     assert proof.evidence == "sizes t=1, k=16, n=64; t=3, k=49, n=193; t=13097, k=16, n=64; t=1, k=4080, n=64; t=1, k=16, n=4032"
     assert (proof.problem, proof.code, proof.counterexample) == (None, "", None)

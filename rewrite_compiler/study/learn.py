@@ -1,0 +1,304 @@
+"""learn: laws that models need and the rules lack, found by enumeration and certified by the court.
+
+Fragments are pairs of operators next to each other in the e-graph of a model, and single ones; those that share operators
+with the pattern of a mapping come first. Right sides are terms of a fixed vocabulary (`vocabulary.py`) over the fragment's
+variables that agree with it on small random data. Each is sent to the court; those that are proved and give more offloads
+are returned. Nothing that is not proved is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..compile import Options, chosen_targets
+from ..compile.match import match
+from ..egraph import EGraph, ENode
+from ..egraph.encode import operator_named
+from ..errors import FlexmatchError, UsageError
+from ..frontend.load import load
+from ..ir.program import Data, Program
+from ..lang.expr import var
+from ..ops.op import FLOAT, INT, INTS, ShapeError
+from ..ops.static import Condition, IsConstant, Named, as_condition, holds
+from ..ops.term import Apply, Tensor, Variable, subterms
+from ..prove.rules import prove_rule
+from ..prove.shapes import Instance, drawn
+from ..prove.sides import binding_of, operands_from, results, right_shape, same_values
+from ..prove.suggest import vocabulary as conditions
+from ..prove.verdict import Proof
+from ..rewrite.rule import Float, Rule, check_bound
+from ..rewrite.ruleset import shipped_rules
+from ..rewrite.text import rule_text
+from ..target import Mapping
+from .vocabulary import right_sides
+
+SCHEMA = "flexmatch.learn/1"
+SAMPLE = 10  # instances of a fragment on which right sides are compared
+CANDIDATES = 20_000  # right sides tried for a fragment
+JUDGED = 12  # right sides of a fragment that are sent to the court
+SECONDS = 600.0  # processor time of a search
+NAMES = ("x", "y", "z", "u", "v", "t")
+SEED = 11
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A pattern found in models: its variables, the guard that says what they are there, and how near it is to a mapping."""
+
+    left: Apply
+    variables: dict[str, object]
+    guard: tuple[Condition, ...]
+    nearness: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A law that was proved, and how many more offloads it gives."""
+
+    rule: Rule
+    proof: Proof
+    gain: int
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search found and what it went through."""
+
+    base: int
+    fragments: int
+    candidates: int
+    judged: int
+    laws: tuple[Learned, ...]
+    seconds: float = field(compare=False, default=0.0)
+
+
+def learn(paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS) -> Search:
+    """Return the laws that raise the number of offloads of models; `options.without` are rules to do without."""
+    started = time.process_time()
+    mappings = [m for t in chosen_targets(accel, options.limits) for m in t.mappings.values()]
+    shipped = shipped_rules()
+    known = {r.name for r in shipped}
+    for name in options.without:
+        if name not in known:
+            raise UsageError("F203", f'there is no mapping or rule called "{name}"', help="`flexmatch list` shows the names")
+    rules = [r for r in shipped if r.name not in options.without]
+    programs = [load(p, options.shapes, options.limits).program for p in paths]
+    matched = [match(p, rules, mappings, options.limits) for p in programs]
+    base = sum(_offloads(m.program, mappings) for m in matched)
+    fragments = near_misses([m.saturation.graph for m in matched], mappings)
+    found: list[Learned] = []
+    tried = judged = 0
+    for fragment in fragments:
+        if found or time.process_time() - started > seconds:
+            break
+        laws, count = _laws(fragment)
+        tried += count
+        for rule in laws:
+            gain = sum(_offloads(match(p, [*rules, rule], mappings, options.limits).program, mappings) for p in programs) - base
+            if gain > 0:
+                judged += 1
+                found += [Learned(law, proof, gain) for law, proof in [_certified(rule)] if proof.is_proved]
+            if found or time.process_time() - started > seconds:
+                break
+    return Search(base, len(fragments), tried, judged, tuple(found), time.process_time() - started)
+
+
+def _certified(rule: Rule) -> tuple[Rule, Proof]:
+    """Return a rule with its proof; where it is false, one of tensors with elements alone."""
+    proof = prove_rule(rule)
+    if proof.is_proved:
+        return rule, proof
+    full = [as_condition(x.size > 0) for x in rule.variables.values() if isinstance(x, Variable)]
+    guarded = replace(rule, where=(*rule.where, *full))
+    return guarded, prove_rule(guarded)
+
+
+def learned_document(found: Search, models: Sequence[str]) -> dict[str, Any]:
+    """Return what a search found as JSON values."""
+    laws = [
+        {
+            "name": x.rule.name, "text": rule_text(x.rule), "verdict": x.proof.verdict, "strength": x.proof.strength,
+            "evidence": x.proof.evidence, "gain": x.gain,
+        }
+        for x in found.laws
+    ]  # fmt: skip
+    counts = {"offloads": found.base, "fragments": found.fragments, "candidates": found.candidates, "judged": found.judged}
+    return {"schema": SCHEMA, "models": list(models), **counts, "laws": laws, "cpu_seconds": round(found.seconds, 1)}
+
+
+def _offloads(p: Program, mappings: Sequence[Mapping]) -> int:
+    names = {m.name for m in mappings}
+    return sum(n.op in names for n in p.nodes)
+
+
+# -- fragments
+
+
+def near_misses(graphs: Sequence[EGraph], mappings: Sequence[Mapping]) -> list[Fragment]:
+    """Return the fragments of e-graphs, those that share most operators with a mapping's pattern first."""
+    found: dict[Any, Fragment] = {}
+    patterns = [m.rule.left for m in mappings]
+    for graph in graphs:
+        for shape in _shapes(graph):
+            if shape not in found:
+                found[shape] = _fragment(shape, patterns)
+    return sorted(found.values(), key=lambda f: -f.nearness)
+
+
+Place = tuple[Any, ...]  # operator and operands; an operand is a place, or rank and whether it is constant
+
+
+def _shapes(graph: EGraph) -> Iterator[Place]:
+    for c in graph.classes.values():
+        for n in c.nodes:
+            operator = operator_named(n.op)
+            if operator is None or not n.children or operator.outputs != 1 or operator.variadic:
+                continue
+            plain = [_leaf(graph, child) for child in n.children]
+            if None in plain:
+                continue
+            yield (operator.name, tuple(plain))
+            for k, child in enumerate(n.children):
+                for below in graph.classes[child].nodes if not graph.classes[child].fixed else ():
+                    inner = _below(graph, below)
+                    if inner is not None:
+                        yield (operator.name, (*plain[:k], inner, *plain[k + 1 :]))
+
+
+def _leaf(graph: EGraph, number: int) -> Place | None:
+    c = graph.classes[number]
+    return None if c.type is None else (len(c.type.shape), c.fixed)
+
+
+def _below(graph: EGraph, n: ENode) -> Place | None:
+    operator = operator_named(n.op)
+    if operator is None or not n.children or operator.outputs != 1 or operator.variadic:
+        return None
+    leaves = [_leaf(graph, child) for child in n.children]
+    return None if None in leaves else (operator.name, tuple(leaves))
+
+
+def _fragment(place: Place, patterns: Sequence[Tensor]) -> Fragment:
+    from ..ops.op import OPS
+
+    variables: dict[str, object] = {}
+    guard: list[Condition] = []
+
+    def built(p: Place) -> Tensor:
+        if isinstance(p[0], int):
+            x = Variable(NAMES[sum(isinstance(v, Variable) for v in variables.values())])
+            variables[x.name] = x
+            guard.append(as_condition(x.rank == p[0]))
+            guard.extend([IsConstant(x)] if p[1] else [])
+            return x
+        operator = OPS[p[0]]
+        operands = tuple(map(built, p[1]))
+        return Apply(operator, operands, {a.name: _free(a.kind, a.name, variables) for a in operator.attributes})
+
+    left = built(place)
+    assert isinstance(left, Apply)
+    nearness = max((shared_operators(x, left) for p in patterns for x in subterms(p)), default=0)
+    inner = max((shared_operators(x, y) for p in patterns for x in subterms(p) for y in left.operands), default=0)
+    return Fragment(left, variables, tuple(guard), max(2 * nearness, inner))
+
+
+def _free(kind: str, name: str, variables: dict[str, object]) -> Any:
+    label = name if name not in variables else f"{name}_{len(variables)}"
+    made: Any = Named(label) if kind == INTS else var(label, (0, None)) if kind == INT else Float(label)
+    if kind not in (INT, INTS, FLOAT):
+        made = "tanh"
+    variables[label] = made
+    return made
+
+
+def shared_operators(a: Tensor, b: Tensor) -> int:
+    """Return how many operators the least general generalisation of two patterns keeps, from their roots down."""
+    if not isinstance(a, Apply) or not isinstance(b, Apply) or a.op is not b.op:
+        return 0
+    return 1 + sum(shared_operators(x, y) for x, y in zip(a.operands, b.operands, strict=False))
+
+
+# -- right sides that agree
+
+
+def _laws(fragment: Fragment) -> tuple[list[Rule], int]:
+    """Return the rules to judge for a fragment, and how many right sides were compared."""
+    identity = Rule("learned", "", "learned", ((fragment.left, fragment.left),), fragment.guard, "ir", "A", frozenset(), fragment.variables)
+    try:
+        sample = drawn(identity, range(1, 4), 4, SAMPLE, SEED)
+        bench = [_Bench(fragment.left, i) for i in sample]
+    except (FlexmatchError, KeyError, IndexError):
+        return [], 0
+    found: list[Rule] = []
+    tried = 0
+    for right in itertools.islice(right_sides(fragment.left, fragment.variables), CANDIDATES):
+        tried += 1
+        if any(isinstance(x, Apply) and x.op is fragment.left.op and x.operands == fragment.left.operands for x in subterms(right)):
+            continue  # a left side inside of its right side only grows
+        agree = [b.agrees(right) for b in bench]
+        if sum(agree) * 4 < len(agree) or not agree or _changes_nothing(right, sample):
+            continue
+        rule = _guarded(identity, right, [i for i, a in zip(sample, agree, strict=True) if not a], sample)
+        found += [rule] if rule is not None else []
+        if len(found) == JUDGED:
+            break
+    return found, tried
+
+
+def _changes_nothing(right: Tensor, sample: Sequence[Instance]) -> bool:
+    """Tell whether a reshape inside of a right side gives every operand of the sample the shape it has."""
+    moved = [x for x in subterms(right) if isinstance(x, Apply) and x.op.name == "reshape"]
+    with suppress(ShapeError, IndexError, ZeroDivisionError):
+        return any(all(right_shape(x, i) == right_shape(x.operands[0], i) for i in sample) for x in moved)
+    return False
+
+
+def _guarded(identity: Rule, right: Tensor, false: Sequence[Instance], sample: Sequence[Instance]) -> Rule | None:
+    """Return the law with one more condition where some instances need it, None where none of the vocabulary helps."""
+    named = replace(identity, name=_name(identity.left, right), pairs=((identity.left, right),), doc="found in a model")
+    try:
+        check_bound(named)
+    except FlexmatchError:
+        return None
+    if not false:
+        return named
+    best = (0, named)
+    for c in conditions(named):
+        kept = sum(holds(c, binding_of(i)) for i in sample if i not in false)
+        if kept > best[0] and not any(holds(c, binding_of(i)) for i in false):
+            best = (kept, replace(named, where=(*named.where, c)))
+    return best[1] if best[0] else None
+
+
+def _name(left: Tensor, right: Tensor) -> str:
+    words = [x.op.name.replace("_", "-") for side in (left, right) for x in subterms(side) if isinstance(x, Apply)]
+    return "learned-" + "-".join(words)
+
+
+class _Bench:
+    """One instance of a fragment with random data and its value there."""
+
+    def __init__(self, left: Apply, instance: Instance) -> None:
+        self.left, self.instance = left, instance
+        random = np.random.default_rng(SEED)
+        self.operands = operands_from(instance, random.standard_normal)
+        self.value: Data = results(((left, left),), instance, self.operands, np.float64)[0][0]
+
+    def agrees(self, right: Tensor) -> bool:
+        """Tell whether a right side has the shape and the value of the fragment here."""
+        try:
+            if right_shape(right, self.instance) != self.instance.shapes[id(self.left)]:
+                return False
+            found = results(((right, right),), self.instance, self.operands, np.float64)[0][0]
+        except (ShapeError, IndexError, ZeroDivisionError, ValueError, KeyError, FlexmatchError):
+            return False
+        return bool(same_values(self.value, found, exact=False).all())
