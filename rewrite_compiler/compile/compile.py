@@ -28,6 +28,7 @@ from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .calibrate import calibrated_from
 from .court import admitted
+from .lowered import lowered_in
 from .match import Matched, case_of, constructor_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
 from .pins import HOST, Pins, pins_of, require_pins, unmet
@@ -133,7 +134,7 @@ def _plan(
 ) -> Plan:  # fmt: skip
     by_name = {m.name: m for m in mappings}
     devices = [n for n in matched.program.nodes if n.op in by_name]
-    ids = _ids(devices, by_name)
+    ids, lowered = _ids(devices, by_name), lowered_in(model.program, devices, by_name)
     reasons = HostReasons(matched.program, mappings, matched.fitted, objective.unusable)
     counted = account(model.program, matched.program, ids, reasons)
     because = _Because(matched, rules, mappings)
@@ -146,7 +147,8 @@ def _plan(
         source=model.program, program=matched.program, targets=tuple(targets), offloads=offloads,
         host=counted.host, absorbed=counted.absorbed,
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
-        counts=_counts(targets, (by_name[n.op] for n in devices)), lowered_counts={t.name: {} for t in targets},
+        counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if not more)),
+        lowered_counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if more)),
         exact_counts=_counts(targets, exact),
         egraph=_egraph(matched.saturation, rules, mappings), extraction=_extraction(matched, objective),
         settings=_settings(options), limited=_limited(matched, rules), notes=tuple(model.program.notes),
