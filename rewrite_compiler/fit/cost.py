@@ -57,15 +57,24 @@ class Price:
 
 
 def price(
-    m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None, host: HostTable = SHIPPED
-) -> Price | None:
-    """Return what all calls of an operation cost, None when its target does not say."""
+    m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None, host: HostTable = SHIPPED,
+    known: dict[tuple[int, ...], Cost] | None = None,
+) -> Price | None:  # fmt: skip
+    """Return what all calls of an operation cost, None when its target does not say.
+
+    `known` are tiles of this operation whose cost was asked for before.
+    """
     if resources is None or m.price is None:
         return None
     total: Cost | None = None
     for sizes, calls in tiles(tiling):
-        one = m.cost(sizes, attributes, resources)
-        assert one is not None
+        key = tuple(sizes.values())
+        one = None if known is None else known.get(key)
+        if one is None:
+            one = m.cost(sizes, attributes, resources)
+            assert one is not None
+            if known is not None:
+                known[key] = one
         total = one.times(calls) if total is None else total.plus(one.times(calls))
     assert total is not None
     unit = next((u.per_cycle for u in resources.units if u.name == total.unit), 1)

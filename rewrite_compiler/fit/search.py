@@ -14,7 +14,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..target import Mapping, Resources
+from ..target import Cost, Mapping, Resources
 from .cost import Price, price
 from .tiling import Refusal, Tiling, tile
 
@@ -61,6 +61,7 @@ class _Search:
     words: MappingOf[str, int] = field(default_factory=dict)
     units: MappingOf[str, int] = field(default_factory=dict)
     split: tuple[str, ...] = ()
+    known: dict[tuple[int, ...], Cost] = field(default_factory=dict)  # by the sizes of a tile
     open_bounds: list[int] = field(default_factory=list)  # of what was not looked at
 
     def best(self, first: Tiling) -> Cheapest:
@@ -85,7 +86,7 @@ class _Search:
 
     def key(self, tiling: Tiling) -> Key:
         """Return what a tiling costs, the level that decides first."""
-        paid = price(self.m, tiling, self.attributes, self.resources)
+        paid = price(self.m, tiling, self.attributes, self.resources, known=self.known)
         assert paid is not None, f"{self.m.name} has no cost"
         both = (paid.bytes, paid.picoseconds)
         return (*(both if self.by == "bytes" else both[::-1]), tiling.calls)

@@ -39,6 +39,8 @@ class Limit:
     most: int
 
     def __post_init__(self) -> None:
+        if type(self.needs) is int and type(self.most) is int:
+            return
         for what, n in (("Need", self.needs), ("Most", self.most)):
             if isinstance(n, bool) or not hasattr(type(n), "__index__"):
                 raise SpecError("I102", f"{what} of the capacity {self.what} must be a whole number, not {n!r}")
