@@ -145,15 +145,16 @@ def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, befo
 
 
 def commands(
-    x: Codes, w: Codes, g: Geometry, revision: model.Revision, start: Codes | None = None, *, is_loaded: bool = False
-) -> list[Command]:
+    x: Codes, w: Codes, g: Geometry, revision: model.Revision, start: Codes | None = None, *, is_loaded: bool = False,
+    at: tuple[int, int] = (0, 0),
+) -> list[Command]:  # fmt: skip
     """Return the instructions of one convolution on x [(samples,) channels, rows, cols] and w [filters, channels, …], codes.
 
     Operands that are arrays stand for one instruction a row ([(samples,) rows, lanes] for data). The results are read by
-    `reads` and put in order by `results`. `start` [filters] is what an accumulating convolution finds in its outputs;
-    weights that are `is_loaded` are in SPAD0 already.
+    `reads` and put in order by `results`. The input lies at row and column `at`, with zeros around it. `start` [filters]
+    is what an accumulating convolution finds in its outputs; weights that are `is_loaded` are in SPAD0 already.
     """
-    acts = act_vectors(x, g)
+    acts = act_vectors(x, g, at)
     return [
         ("vir_mem_wr", {"offset": VECTOR * np.arange(acts.shape[-2]), "vector": acts}),
         *(() if is_loaded else _placed("spad0_data_wr", _weight_offset(g), weight_vectors(w, revision))),
@@ -239,16 +240,22 @@ def _loaded(device: Device, g: Geometry, revision: model.Revision) -> Codes:
 # -- layouts (specification, section 5.3)
 
 
-def act_vectors(x: Codes, g: Geometry) -> Codes:
-    """Return activations as bytes [(samples,) vectors, 16]: vectors [block][row][col], lanes in channels; missing ones 0."""
-    if g.channels % LANES:
-        padded = np.zeros((*x.shape[:-3], g.blocks * LANES, g.rows, g.cols), x.dtype)
-        padded[..., : g.channels, :, :] = x
-        x = padded
-    blocked = np.moveaxis(x.reshape(*x.shape[:-3], g.blocks, LANES, g.rows, g.cols), -3, -1)
-    words = np.empty(blocked.shape, x.dtype)
-    lay(words, blocked)
-    return _bytes(words.reshape(*x.shape[:-3], -1, LANES), 2)
+def act_vectors(x: Codes, g: Geometry, at: tuple[int, int] = (0, 0)) -> Codes:
+    """Return activations as bytes [(samples,) vectors, 16]: vectors [block][row][col], lanes in channels; missing ones 0.
+
+    The input lies at row and column `at`, zeros around it.
+    """
+    *lead, channels, rows, cols = x.shape
+    full, rest = divmod(channels, LANES)
+    is_whole = not rest and (rows, cols) == (g.rows, g.cols)
+    words = (np.empty if is_whole else np.zeros)((*lead, g.blocks, g.rows, g.cols, LANES), x.dtype)
+    inside = words[..., at[0] : at[0] + rows, at[1] : at[1] + cols, :]
+    if full:
+        blocked = x[..., : full * LANES, :, :].reshape(*lead, full, LANES, rows, cols)
+        lay(inside[..., :full, :, :, :], np.moveaxis(blocked, -3, -1))
+    if rest:
+        lay(inside[..., full, :, :, :rest], np.moveaxis(x[..., full * LANES :, :, :], -3, -1))
+    return _bytes(words.reshape(*lead, -1, LANES), 2)
 
 
 def weight_vectors(w: Codes, revision: model.Revision) -> Codes:
@@ -459,8 +466,6 @@ def drive_images(
     """Emit the convolutions of a batch: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
     revision = model.REVISIONS[p["revision"]]
     g = _geometry(x.shape[-3:], len(w), (w.shape[2], w.shape[3]), strides, pads)
-    around = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
-    whole = np.pad(x, around)
     parts = passes(g, revision, starts=b is not None)
     g = replace(g, outputs_at=replace(g, channels=parts[0].stop).act_vectors)
     made = []
@@ -470,7 +475,8 @@ def drive_images(
                 g, channels=part.stop - part.start, accumulate=bool(n) or b is not None, relu=relu and n == len(parts) - 1,
             )  # fmt: skip
             start, is_loaded = (None if n else b), bool(k) and len(parts) == 1
-            _run(device, commands(whole[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded))
+            sent = commands(x[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded, at=(pads[0], pads[1]))
+            _run(device, sent)
         made.append(_loaded(device, g, revision))
     return made[0][..., None, :, :, :] if len(made) == 1 else np.stack(made, axis=-4)
 

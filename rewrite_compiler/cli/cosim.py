@@ -132,9 +132,9 @@ def simulation_options(made: Parser) -> None:
     made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
     made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
     made.setting("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
-    tiers = one_of("native", "arrays", "oracle")
-    how = "how simulators compute (default arrays); the answers are the same"
-    made.setting("--tier", type=tiers, default="arrays", metavar="native|arrays|oracle", help=how)
+    tiers = one_of("auto", "native", "arrays", "oracle")
+    how = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
+    made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=how)
     hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
     made.setting(
         "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
@@ -146,8 +146,13 @@ def simulation_options(made: Parser) -> None:
 def settings(given: argparse.Namespace) -> Settings:
     """Return the settings that the arguments describe."""
     from ..cosim import Settings
+    from ..limits import DEFAULT
 
-    return Settings(given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host, scheduler=given.scheduler)
+    seconds = DEFAULT.with_overrides(vars(given).get("limits", [])).host_seconds
+    return Settings(
+        given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host, scheduler=given.scheduler,
+        host_seconds=seconds,
+    )  # fmt: skip
 
 
 def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:

@@ -19,6 +19,7 @@ from ..compile.execute import Statistics
 from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
+from ..limits import DEFAULT, Limits
 from .cluster import connected
 from .log import Log
 from .metrics import Metric, Scores, joined, metric_of, paired, truth_for
@@ -27,9 +28,9 @@ from .record import Finished
 from .reference import KeptReference
 from .remote import RemoteEngine
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_numerics, summed
+from .tier import AUTO, TIERS, chosen_tier
 
 SCHEMA = "flexmatch.cosim/1"
-TIERS = ("native", "arrays", "oracle")
 BATCH = 32
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
 BATCHES_AHEAD = 4  # a thread's, whose reference outputs are kept
@@ -47,12 +48,13 @@ class Settings:
     samples: int = 0  # 0: all
     batch: int = BATCH
     threads: int = 0  # 0: one for each core
-    tier: str = "arrays"
+    tier: str = AUTO  # native where there are enough samples and machine code can be made, else arrays
     audit: int = 0
     host: str = "onnxruntime"  # or "exact": slower, the same bits on every machine
     log: Path | None = None
     keep_outputs: bool = True
     calibration_method: str = ""
+    host_seconds: int = DEFAULT.host_seconds  # of a sample's run on the host
     scheduler: str = ""  # address of a dask.distributed scheduler, whose workers take the batches
 
 
@@ -80,9 +82,10 @@ def cosimulate(
     s = _checked(replace(s, threads=s.threads or os.cpu_count() or 1))
     dataset = dataset_for(plan, data)
     chosen = metric_of(s.metric, dataset.task)
-    plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method)
+    plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method, replace(DEFAULT, host_seconds=s.host_seconds))
     if s.samples:
         dataset = dataset.evenly(s.samples)
+    s = replace(s, tier=chosen_tier(s.tier, dataset.count, s.batch))
     return _Run(plan, dataset, chosen, s).report(progress)
 
 
@@ -98,15 +101,17 @@ def _checked(s: Settings) -> Settings:
     return replace(s, batch=1) if s.tier == "oracle" else s
 
 
-def with_formats(plan: Plan, data: Dataset, calibrate: str | Path | Dataset | None, method: str = "") -> tuple[Plan, Dataset]:
+def with_formats(
+    plan: Plan, data: Dataset, calibrate: str | Path | Dataset | None, method: str = "", limits: Limits = DEFAULT
+) -> tuple[Plan, Dataset]:
     """Return the plan with formats, and the samples that are left for the metric."""
     if calibrate is not None:
-        return calibrated_from(plan, calibrate, method=method), data
+        return calibrated_from(plan, calibrate, method=method, limits=limits), data
     if plan.calibrated:
         return plan, data
     first, rest = data.split(CALIBRATION_SAMPLES)
     source = f"the first {CALIBRATION_SAMPLES} samples of {Path(data.place).name}"
-    return calibrated(plan, first.inputs, source, data.sha256, method=method), rest
+    return calibrated(plan, first.inputs, source, data.sha256, method=method, limits=limits), rest
 
 
 def dataset_for(plan: Plan, data: str | Path | Dataset) -> Dataset:
@@ -158,7 +163,7 @@ class _Run:
         """Yield what is left from a sample on; some batches of the reference run ahead, so that times do not mix."""
         if at >= self.data.count:
             return
-        reference = KeptReference(self.plan, self.data, self.s.batch)
+        reference = KeptReference(self.plan, self.data, self.s.batch, self.s.host_seconds)
         self.is_kept = reference.is_kept
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
@@ -175,7 +180,7 @@ class _Run:
     def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, int]]:
         """Yield what runs batches, here or on a cluster, and how many at once."""
         s = self.s
-        here = Engine(self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host)
+        here = Engine(self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds)
         if not s.scheduler:
             yield here, s.threads
             return

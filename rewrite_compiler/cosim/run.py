@@ -166,8 +166,8 @@ class Engine:
                 values.pop(v, None)
         found = {v: values[v] if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs}
         outputs = {p.names[v]: x for v, x in found.items()}
-        notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.not_native)))
-        return Outcome(outputs, seen, sum(d.executed for d in devices.values()), notes, look.numerics)
+        notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
+        return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), notes, look.numerics)
 
     def _device(
         self, target: str, samples: int, group: Group | None, is_recording: bool

@@ -27,6 +27,7 @@ WORD, INT32, INT16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 ROWS = 4
 # feature → (lanes of a vector, the instruction that adds the products of pairs)
 FORMS = {
+    "avx512vnni": (16, "llvm.x86.avx512.vpdpwssd.512"),
     "avx512bw": (16, "llvm.x86.avx512.pmaddw.d.512"),
     "avx2": (8, "llvm.x86.avx2.pmadd.wd"),
     "sse2": (4, "llvm.x86.sse2.pmadd.wd"),
@@ -160,9 +161,17 @@ class _Fold:
         for p in range(max(pairs, 1)):
             place = self.b.gep(self.tables[0][table], [self.b.add(at, _word(2 * p))])
             word = self._pair(place) if pairs else self.b.zext(self.b.load(place, align=2), INT32)
-            product = self._multiplied(self.words.splat(word, 32), vectors[slot + p])
-            total = product if total is None else self.b.add(total, product)
+            total = self._added(total, self.words.splat(word, 32), vectors[slot + p])
         return total
+
+    def _added(self, total: ir.Value | None, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Return the total and, in each lane, the two products of 16-bit halves."""
+        if self.k.form != "avx512vnni":
+            product = self._multiplied(x, y)
+            return product if total is None else self.b.add(total, product)
+        wide = ir.VectorType(INT32, self.lanes)
+        add = declared(self.module, self.pairs, ir.FunctionType(wide, [wide, wide, wide]))
+        return self.b.call(add, [self.words.const(0, 32) if total is None else total, x, y])
 
     def _pair(self, place: ir.Value) -> ir.Value:
         return self.b.load(self.b.bitcast(place, INT32.as_pointer()), align=2)

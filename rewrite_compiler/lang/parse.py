@@ -62,7 +62,7 @@ def parse(
     """Return the term that a text stands for; SpecError names the column that cannot be read or the name that is not known."""
     if len(text) > MOST_CHARACTERS:
         raise SpecError("I102", f"a term has at most {MOST_CHARACTERS} characters, not {len(text)}")
-    return _Reader(text, leaves, tables or {}).expr(_tree(text), dict(variables or {}))
+    return Reader(text, leaves, tables or {}).expr(tree_of(text), dict(variables or {}))
 
 
 @lru_cache(maxsize=1)
@@ -72,7 +72,8 @@ def _parser() -> Any:
     return lark.Lark(GRAMMAR, parser="lalr", maybe_placeholders=True, propagate_positions=True)
 
 
-def _tree(text: str) -> Any:
+def tree_of(text: str) -> Any:
+    """Return the tree of a term's text; SpecError names the column that cannot be read."""
     import lark
 
     try:
@@ -86,13 +87,17 @@ def _tree(text: str) -> Any:
 Names = Mapping[str, Expr | Array]
 
 
-class _Reader:
+class Reader:
+    """Reads the trees of one text; names are those of leaves, tables and what is bound around."""
+
     def __init__(self, text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table]) -> None:
+        """Start with nothing read."""
         self.text, self.leaves, self.tables = text, leaves, tables
         self.variables: dict[tuple[str, Expr], Expr] = {}  # what is written alike is one variable, one fold
         self.folds: dict[tuple[str, frozenset[tuple[str, int]]], list[FoldResult]] = {}
 
     def refused(self, sentence: str) -> SpecError:
+        """Return the refusal of this text."""
         return SpecError("I102", f"{sentence} in {self.text!r}")
 
     # -- terms
@@ -119,12 +124,14 @@ class _Reader:
         raise self.refused("an array stands where a number is wanted")
 
     def variable(self, name: str, names: Names) -> Expr:
+        """Return the variable of a name."""
         found = names.get(name)
         if not isinstance(found, Expr):
             raise self.refused(f"{name} is not known")
         return found
 
     def call(self, name: str, args: Sequence[Any], names: Names) -> Expr:
+        """Return an operator or a table on its operands."""
         if name in ("wrap", "clz") and len(args) == 2:
             return self.sized(name, args, names)
         operands = [self.expr(a, names) for a in args]
@@ -146,6 +153,7 @@ class _Reader:
         return wrap(self.expr(args[0], names), int(size[1:]), size[0] == "i")
 
     def reduction(self, t: Any, names: Names) -> Expr:
+        """Return a sum, maximum or minimum over variables."""
         monoid, *ranges, body = t.children
         if str(monoid) not in ("sum", "max", "min"):
             raise self.refused(f"{monoid} binds no variables of a number")
@@ -184,12 +192,14 @@ class _Reader:
         raise self.refused("a number stands where an array is wanted")
 
     def named(self, name: str, names: Names) -> Array:
+        """Return the array of a name."""
         found = names.get(name, self.leaves.get(name))
         if not isinstance(found, Array):
             raise self.refused(f"{name} is no array")
         return found
 
     def folded(self, t: Any, component: int, names: Names) -> FoldResult:
+        """Return one accumulator of a fold; what is written alike is one fold."""
         key = self.text[t.meta.start_pos : t.meta.end_pos], frozenset((name, id(x)) for name, x in names.items())
         if key not in self.folds:
             self.folds[key] = self.made(t, names)

@@ -76,7 +76,9 @@ def _lines(step: Step) -> list[str]:
     if isinstance(step, Let):
         return [f"let {step.local.name} = {show_array(step.array)}", *_lines(step.body)]
     if isinstance(step, Require):
-        return [f"require {show(step.condition)}: {step.sentence}"]
+        values = "; ".join(f"{name} = {show(x)}" for name, x in step.values)
+        diagnostic = f"{step.code}{'!' if step.always else ''} {step.sentence}" + (f"   with {values}" if values else "")
+        return [f"require {show(step.condition)}: {diagnostic}"]
     return ["nothing"]
 
 

@@ -67,7 +67,7 @@ def repair(
     options: Options = NO_OPTIONS,
     batch: int = 32,
     threads: int = 1,
-    tier: str = "arrays",
+    tier: str = "auto",
 ) -> Repair:
     """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with."""
     if data.count < LEAST_SAMPLES:

@@ -12,6 +12,7 @@ from ..cosim.cosimulate import BATCH
 from ..cosim.metrics import Metric, Paired, Scores, paired, truth_for
 from ..cosim.reference import Reference
 from ..cosim.run import Engine
+from ..cosim.tier import chosen_tier
 from ..data import Dataset
 from ..errors import FlexmatchError
 from ..ila import Ila
@@ -32,8 +33,9 @@ class Trial:
 class Trials:
     """The samples and the reference that variants are tried on."""
 
-    def __init__(self, plan: Plan, data: Dataset, metric: Metric, *, batch: int = BATCH, threads: int = 1, tier: str = "arrays") -> None:
-        self.data, self.metric, self.batch, self.threads, self.tier = data, metric, batch, threads, tier
+    def __init__(self, plan: Plan, data: Dataset, metric: Metric, *, batch: int = BATCH, threads: int = 1, tier: str = "auto") -> None:
+        self.data, self.metric, self.batch, self.threads = data, metric, batch, threads
+        self.tier = chosen_tier(tier, data.count, batch)
         self.inputs = data.inputs
         self.output = plan.source.names[plan.source.outputs[0]]
         self.expected = self._reference(plan)

@@ -64,16 +64,6 @@ class SimulatedStream:
     sim: Stream
     pending: list[int] = field(default_factory=list)
 
-    @property
-    def executed(self) -> int:
-        """How many instructions it has executed."""
-        return self.sim.executed
-
-    @property
-    def not_native(self) -> Mapping[str, str]:
-        """The instructions that ran without machine code, and why."""
-        return self.sim.not_native
-
     def attach(self, memory: str, words: int) -> None:
         """Give it a new external memory."""
         self.sim.give(memory, np.zeros(words, storage_dtype(self.sim.ila.externals[memory].leaf.interval)))
@@ -104,16 +94,6 @@ class SimulatedDevice:
     """A device that is a simulator; sampled operands make its data state carry the sample axis."""
 
     sim: Simulator
-
-    @property
-    def executed(self) -> int:
-        """How many instructions it has executed."""
-        return self.sim.executed
-
-    @property
-    def not_native(self) -> Mapping[str, str]:
-        """The instructions that ran without machine code, and why."""
-        return self.sim.not_native
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Send one instruction."""

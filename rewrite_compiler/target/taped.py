@@ -43,12 +43,17 @@ class TapedDevice:
     @property
     def executed(self) -> int:
         """How many instructions one batch executes."""
-        return self.sent if self.inner is None else self.inner.executed
+        return self.sent if self.inner is None else self.inner.sim.executed
 
     @property
     def not_native(self) -> Mapping[str, str]:
         """The instructions that ran without machine code, and why."""
-        return self.unsupported if self.inner is None else self.inner.not_native
+        return self.unsupported if self.inner is None else self.inner.sim.not_native
+
+    @property
+    def sim(self) -> TapedDevice:
+        """What counts instructions: itself, in place of the simulator."""
+        return self
 
     # -- what drivers call
 

@@ -132,7 +132,7 @@ def test_files_that_are_no_text_or_no_table() -> None:
 
 def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEXMATCH_TIER", "fast")
-    refused(flexmatch("show", "config"), 2, f'error[F203]: FLEXMATCH_TIER must be one of native, arrays, oracle, not "fast"{GIVE}')
+    refused(flexmatch("show", "config"), 2, f'error[F203]: FLEXMATCH_TIER must be one of auto, native, arrays, oracle, not "fast"{GIVE}')
     monkeypatch.delenv("FLEXMATCH_TIER")
     monkeypatch.setenv("FLEXMATCH_EXACT", "maybe")
     refused(flexmatch("show", "config"), 2, f'error[F203]: FLEXMATCH_EXACT must be one of 1, true, 0, false, not "maybe"{GIVE}')

@@ -144,7 +144,7 @@ def test_metrics_that_do_not_exist_or_do_not_apply(folder: Path) -> None:
 def test_data_are_needed_and_tiers_are_known(folder: Path) -> None:
     listed = "\n  help: flexmatch cosim --help lists the options"
     refused(flexmatch("cosim", "ready.json"), 2, f"error[F203]: --data is missing{listed}")
-    said = f'error[F203]: --tier must be one of native, arrays, oracle, not "fast"{listed}'
+    said = f'error[F203]: --tier must be one of auto, native, arrays, oracle, not "fast"{listed}'
     refused(flexmatch("cosim", "ready.json", "--data", "test.npz", "--tier", "fast"), 2, said)
 
 

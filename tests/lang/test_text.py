@@ -106,7 +106,7 @@ STEPS: list[tuple[Step, str]] = [
     (when(n == 3, assign(N, 1)), "when n[] == 3:\n    n := 1"),
     (when(n == 3, assign(N, 1), assign(N, 2)), "when n[] == 3:\n    n := 1\nelse:\n    n := 2"),
     (let(array(lambda i: X[i, 0], 4), lambda kept: assign(X, kept[1], 0, 0)), "let local = array(i_0 < 4: x[i_0, 0])\nx[0, 0] := local[1]"),
-    (require(n < 5, "I103", "n must be less than five"), "require n[] < 5: n must be less than five"),
+    (require(n < 5, "I103", "n must be less than five"), "require n[] < 5: I103 n must be less than five"),
 ]
 
 

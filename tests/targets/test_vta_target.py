@@ -423,7 +423,7 @@ def simulated(*arguments: object) -> dict[str, Any]:
 def test_the_digits_by_the_command_line() -> None:
     app = apps.named("digits_mlp")
     outcome = simulated(app.model, "--data", app.data, "--calibrate", app.model.parent / "calibration.npz", "--samples", 100)
-    assert (len(outcome["offloads"]), outcome["simulator"]["tier"]) == (3, "arrays")
+    assert (len(outcome["offloads"]), outcome["simulator"]["tier"]) == (3, "native")
     assert all(o["relative_error"] < 0.05 and o["saturated"] == 0 for o in outcome["offloads"])
     assert abs(outcome["accelerated"]["value"] - outcome["reference"]["value"]) <= 0.03
 

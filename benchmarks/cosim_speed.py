@@ -1,0 +1,116 @@
+"""What a sample costs in co-simulation beside the same model in onnxruntime float32, re-batched to the same batch, one thread.
+
+Both take turns on the same batches in one run; a ratio is that of their CPU times on one batch. The first two batches, in
+which code is compiled and tapes are made, are measured apart ("first"). Both results are compared with another reading.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from record import Row, finish, options, spread
+from table4 import FLEXASR, HLSCNN, MOBILENET, RESNET, SHARED, VTA, WLM, WLM_DESIGNS, Application, Design, planned
+
+from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
+from rewrite_compiler.cosim.reference import Reference
+from rewrite_compiler.cosim.run import Engine
+
+BATCH = 32
+FIRST = 2  # batches that compile and record
+
+
+@dataclass(frozen=True)
+class Case:
+    """A design on an application, in a tier, and the ratio that it has to reach."""
+
+    name: str
+    app: Application
+    design: Design
+    tier: str
+    target: float
+
+
+CASES = (
+    Case("ResNet-20, HLSCNN 8-bit weights", RESNET, HLSCNN[0], "native", 1.5),
+    Case("ResNet-20, HLSCNN 16-bit revision", RESNET, HLSCNN[2], "native", 3.5),
+    Case("ResNet-20, FlexASR, all layers", RESNET, FLEXASR[1], "native", 6.0),
+    Case("MobileNet-V2, VTA", MOBILENET, VTA[0], "native", 1.5),
+    Case("LSTM-WLM, FlexASR", WLM, WLM_DESIGNS[0], "native", 1.2),
+    Case("ResNet-20, HLSCNN 8-bit weights, numpy", RESNET, HLSCNN[0], "arrays", 15.0),
+    Case("ResNet-20, HLSCNN 16-bit revision, numpy", RESNET, HLSCNN[2], "arrays", 80.0),
+    Case("ResNet-20, FlexASR, all layers, numpy", RESNET, FLEXASR[1], "arrays", 15.0),
+    Case("MobileNet-V2, VTA, numpy", MOBILENET, VTA[0], "arrays", 15.0),
+)
+
+
+def measured(case: Case, rounds: int) -> Row:
+    """Return the times of both programs over `rounds` batches after the first ones."""
+    plan = planned(case.app, case.design)
+    data = dataset_for(plan, SHARED / case.app.data)
+    plan, data = with_formats(plan, data, SHARED / case.app.calibration if case.app.calibration else None)
+    take = lambda part: data.rows(part).inputs  # noqa: E731
+    parts = [slice(at, at + BATCH) for at in range(0, data.count - BATCH + 1, BATCH)]
+    if not parts:
+        raise SystemExit(f"{case.app.data} has fewer than {BATCH} samples")
+    parts = [parts[n % len(parts)] for n in range(rounds + FIRST)]
+    engine, reference = Engine(plan, reading=case.tier, compared=0), Reference(plan.source, take(parts[0]))
+    engine.tapes.expected = len(parts)
+    host, simulated = [], []
+    for part in parts:
+        x = take(part)
+        host.append(_cpu(lambda x=x: reference.run(x)))
+        simulated.append(_cpu(lambda part=part: engine.batch(take, part)))
+    differing = _differing(plan, case.tier, take(parts[-1]), engine.batch(take, parts[-1]).outputs)
+    later = slice(FIRST, None)
+    ratio = spread([s / h for s, h in zip(simulated[later], host[later], strict=True)])
+    return {
+        "name": case.name, "tier": case.tier, "batch": BATCH, "rounds": rounds, "target_ratio": case.target,
+        **{f"ratio_{k}": round(v, 3) for k, v in ratio.items()},
+        **{f"onnxruntime_cpu_ms_per_sample_{k}": round(1e3 * v / BATCH, 4) for k, v in spread(host[later]).items()},
+        **{f"simulated_cpu_ms_per_sample_{k}": round(1e3 * v / BATCH, 4) for k, v in spread(simulated[later]).items()},
+        "first_cpu_seconds": [round(x, 3) for x in simulated[:FIRST]], "tape": ", ".join(engine.tapes.refused) or bool(engine.tapes.idle),
+        "outputs_that_differ_from_the_other_reading": differing,
+        "peak_mebibytes_of_this_process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+    }  # fmt: skip
+
+
+def _cpu(run: object) -> float:
+    begun = time.thread_time()
+    run()  # type: ignore[operator]
+    return time.thread_time() - begun
+
+
+def _differing(plan: object, tier: str, x: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> int:
+    """Compare the outputs of some samples with another reading's, run by itself."""
+    few = {name: values[:2] for name, values in x.items()}
+    other = Engine(plan, reading="arrays" if tier == "native" else "native", compared=0).run(few).outputs  # type: ignore[arg-type]
+    return sum(int(np.count_nonzero(found[name][:2] != y)) for name, y in other.items())
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = options(__doc__ or "", runs=7)
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains TEXT")
+    given = parser.parse_args()
+    if not SHARED.is_dir():
+        raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
+    rows = []
+    print(f"{'application and accelerator':<44}{'tier':>8}{'onnxruntime':>13}{'simulated':>12}{'ratio':>9}{'target':>9}")
+    for case in CASES:
+        if given.only not in case.name:
+            continue
+        row = measured(case, given.runs)
+        rows.append(row)
+        times = f"{row['onnxruntime_cpu_ms_per_sample_median']:>10} ms{row['simulated_cpu_ms_per_sample_median']:>9} ms"
+        print(f"{case.name:<44}{case.tier:>8}{times}{row['ratio_median']:>9}{case.target:>9}", flush=True)
+    finish("cosim_speed", rows, given.json)
+
+
+if __name__ == "__main__":
+    main()
