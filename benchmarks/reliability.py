@@ -7,6 +7,7 @@ minutes to spend the table of what a log has is printed: `python benchmarks/reli
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import tempfile
@@ -151,10 +152,24 @@ def spend(chosen: Iterable[Campaign], log: CampaignLog, seconds: float, start: i
                 return
             c = min(left, key=lambda c: log.of(c.name).cases / c.goal)
             first = max(log.of(c.name).next_seed, start)
+            marker = log.path.with_suffix(".now")
+            marker.write_text(json.dumps([c.name, first, c.chunk]))
             at = time.process_time()
             chunk = c.judge(range(first, first + c.chunk), Path(folder) / "m.onnx")
             spent = time.process_time() - at
+            marker.unlink()
             log.add(c.name, first, c.chunk, c.chunk * c.cases, chunk, spent, spent / c.chunk)
+
+
+def note_fall(log: CampaignLog) -> None:
+    """Note the chunk in which the last process ended without a word, as a fault of native code does, and go on behind it."""
+    marker = log.path.with_suffix(".now")
+    if not marker.exists():
+        return
+    name, first, seeds = json.loads(marker.read_text("utf-8"))
+    said = f"the process ended in the {seeds} seeds from here: it was stopped, or fell in native code"
+    log.add(name, first, seeds, 0, Chunk(findings={str(first): said}), 0.0, 0.0)
+    marker.unlink()
 
 
 def row_of(c: Campaign, log: CampaignLog) -> Row:
@@ -189,6 +204,7 @@ def main() -> None:
     given = parser.parse_args()
     chosen = [replace(c, goal=given.goal or c.goal) for c in CAMPAIGNS if given.only in c.name]
     log = CampaignLog(given.log)
+    note_fall(log)
     spend(chosen, log, 60 * given.minutes, given.start)
     rows = [row_of(c, log) for c in chosen]
     show(rows, given.log)

@@ -21,7 +21,7 @@ from .integers import integer_form
 from .names import check_names
 from .read import read_model
 from .shapes import declared_type
-from .structure import check_structure, function_key
+from .structure import check_structure, drop_absent_ends, function_key
 from .upgrade import BASE
 
 
@@ -68,6 +68,7 @@ def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple
     check_names(model, place)
     notes = check_header(model, place)
     order, more = check_structure(model, place, limits)
+    drop_absent_ends(model)
     imports = imports_of(model.opset_import, "the model", place)
     opset = max([BASE, imports.get("", 1), *(o.version for f in model.functions for o in f.opset_import if own_domain(o.domain) == "")])
     context = Context(Builder(model.graph.name or file.stem), limits, opset, {**imports, "": opset}, file.parent)

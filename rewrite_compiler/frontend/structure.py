@@ -44,6 +44,19 @@ def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], 
     return order, check.notes
 
 
+def drop_absent_ends(model: Any) -> bool:
+    """Shorten operand lists that end in operands that are not given, which means the same; tell whether there was one.
+
+    onnxruntime 1.31.1 reads through a null pointer where LayerNormalization's bias is written as absent.
+    """
+    found = False
+    for node in _all_nodes([*model.graph.node, *(n for f in model.functions for n in f.node)]):
+        while node.input and not node.input[-1]:
+            del node.input[-1]
+            found = True
+    return found
+
+
 def function_key(f: Any) -> tuple[str, str, str]:
     """Return what calls a function: domain, name, overload."""
     return own_domain(f.domain), f.name, f.overload

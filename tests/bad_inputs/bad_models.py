@@ -274,6 +274,12 @@ def reversed_bounds() -> Any:
     return model([node("Clip", ["x", "low", "high"])], outputs=[value("y", (2, 3))], constants=bounds)
 
 
+def absent_bias() -> Any:
+    """Return a LayerNormalization whose bias is written as absent: onnxruntime falls when it gets it."""
+    nodes = [node("LayerNormalization", ["x", "g", ""])]
+    return model(nodes, outputs=[value("y", (2, 3))], constants={"g": np.ones(3, np.float32)})
+
+
 def whole(row: int, name: str, made: Any, *more: str) -> dict[str, Case]:
     """Return a case that goes through the whole compiler."""
     return {name: Case(row, proto(name, made), (f"{name}.onnx", "--accel", "flexasr", *more))}
@@ -287,4 +293,5 @@ COMPILED: dict[str, Case] = {
     **whole(69, "large_softplus_compiled", large_softplus),
     **whole(69, "infinity_compiled", lambda: odd(float("inf"))),
     **whole(69, "reversed_bounds_compiled", reversed_bounds),
+    **whole(36, "absent_bias_compiled", absent_bias),
 }

@@ -1,0 +1,86 @@
+"""How much of the engine do the tests run? Line and branch coverage of every package by coverage.py, with the lines that nothing runs.
+
+It needs `pip install coverage`; `python benchmarks/reliability_coverage.py` runs the whole suite in one process, `--tests DIR…`
+a part of it. Processes that tests start count too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from record import ROOT, Row, finish, options
+
+WANTED = 95.0  # percent of lines and branches of a package
+SETTINGS = f"""[run]
+branch = True
+parallel = True
+source = {ROOT / "rewrite_compiler"}
+patch = subprocess
+concurrency = thread, multiprocessing
+
+[report]
+exclude_also =
+    if TYPE_CHECKING:
+    raise AssertionError
+"""
+
+
+def measured(tests: list[str], folder: Path) -> dict[str, dict[str, object]]:
+    """Run the tests and return coverage.py's summary and missing lines of every file."""
+    settings = folder / "coveragerc"
+    settings.write_text(SETTINGS, "utf-8")
+    environment = {**os.environ, "COVERAGE_FILE": str(folder / "data"), "COVERAGE_RCFILE": str(settings)}
+    coverage = [sys.executable, "-m", "coverage"]
+    pytest = ["-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts=--strict-markers", *tests]
+    subprocess.run([*coverage, "run", *pytest], cwd=ROOT, env=environment, check=False)
+    subprocess.run([*coverage, "combine", "-q"], cwd=ROOT, env=environment, check=True)
+    subprocess.run([*coverage, "json", "-q", "-o", str(folder / "report.json")], cwd=ROOT, env=environment, check=True)
+    return dict(json.loads((folder / "report.json").read_text("utf-8"))["files"])
+
+
+def rows_of(files: dict[str, dict[str, object]]) -> list[Row]:
+    """Return one row a package: lines and branches, how many were run, and the files with the most that were not."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    missing: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name, found in files.items():
+        package = Path(name).relative_to("rewrite_compiler").parts[0]
+        summary = dict(found["summary"])  # type: ignore[call-overload]
+        run = summary["covered_lines"] + summary["covered_branches"]
+        whole = summary["num_statements"] + summary["num_branches"]
+        counts[package][0] += run
+        counts[package][1] += whole
+        if whole > run:
+            missing[package].append((whole - run, f"{name}: {found['missing_lines']}"))
+    return [
+        {
+            "name": package, "covered_percent": round(100 * run / max(whole, 1), 1), "lines_and_branches": whole,
+            "most_missing": [text[:200] for _, text in sorted(missing[package], reverse=True)[:3]],
+        }
+        for package, (run, whole) in sorted(counts.items())
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = options(__doc__ or "", runs=1)
+    parser.add_argument("--tests", nargs="*", default=[], metavar="PATH", help="only these tests")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = rows_of(measured(given.tests, Path(folder)))
+    for r in rows:
+        print(
+            f"{r['name']:24}{r['covered_percent']:>7} %  of {r['lines_and_branches']:>6}{'' if float(str(r['covered_percent'])) >= WANTED else '  below 95 %'}"
+        )
+        for text in r["most_missing"]:  # type: ignore[attr-defined]
+            print(f"    {text}")
+    finish("reliability_coverage", rows, given.json)
+
+
+if __name__ == "__main__":
+    main()
