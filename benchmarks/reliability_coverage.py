@@ -74,9 +74,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = rows_of(measured(given.tests, Path(folder)))
     for r in rows:
-        print(
-            f"{r['name']:24}{r['covered_percent']:>7} %  of {r['lines_and_branches']:>6}{'' if float(str(r['covered_percent'])) >= WANTED else '  below 95 %'}"
-        )
+        low = "" if float(str(r["covered_percent"])) >= WANTED else f"  below {WANTED:g} %"
+        print(f"{r['name']:24}{r['covered_percent']:>7} %  of {r['lines_and_branches']:>6}{low}")
         for text in r["most_missing"]:  # type: ignore[attr-defined]
             print(f"    {text}")
     finish("reliability_coverage", rows, given.json)
