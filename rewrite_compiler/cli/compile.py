@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AnswerNo
+from ..errors import AnswerNo, printable
 from .common import accelerators, compile_options, json_files, options, page_option, parser, steering, whole_number
 from .cosim import method_option
 from .files import check_outputs, page_file, write_whole
+from .live import phase
 from .output import document_bytes, print_json, say
 
 if TYPE_CHECKING:
@@ -36,8 +37,10 @@ def run(arguments: Sequence[str]) -> int:
 
     targets = chosen_targets(accelerators(given))
     stem = stem_of(given, targets)
-    plan = compiled(given, targets)
-    document, written = write_plan(plan, stem, given)
+    with phase(given, f"matching  {printable(Path(given.model).name)}"):
+        plan = compiled(given, targets)
+    with phase(given, "checking  the plan against the model"):
+        document, written = write_plan(plan, stem, given)
     if given.html is not None:
         from ..report.html import report_page
 

@@ -1,0 +1,36 @@
+"""Live lines: what a command is doing and for how long, on a terminal only; nothing of them stays."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from .output import is_live
+
+TICK = 0.25  # seconds between two looks at the clock
+
+
+@contextlib.contextmanager
+def phase(given: argparse.Namespace, text: str) -> Iterator[None]:
+    """Show a line with the seconds while the body runs, on standard error if that is a terminal; take it away at the end."""
+    if not is_live(given):
+        yield
+        return
+    done, started = threading.Event(), time.monotonic()
+
+    def tick() -> None:
+        while not done.wait(TICK):
+            print(f"\r\x1b[K{text}  {time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
+
+    clock = threading.Thread(target=tick, daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        done.set()
+        clock.join()
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
