@@ -22,7 +22,8 @@ from rewrite_compiler.target import find_target
 Sizes = Mapping[str, Any]
 Draw = Callable[[np.random.Generator], Sizes]
 SEED = 11
-LARGEST = 1 << 17  # elements of an operand at an edge
+LARGEST = 1_100_000  # elements of an operand at an edge
+MOST = 600  # of a dimension at an edge, where another one can grow to make it less: steps of a recurrence are run one by one
 
 
 def log_uniform(random: np.random.Generator, most: int) -> int:
@@ -86,6 +87,32 @@ DRAWS: dict[str, dict[str, Draw]] = {
 }  # fmt: skip
 
 
+def codes(draw: Draw) -> Draw:
+    """Draw a product of codes with a zero point of activations that both element types have."""
+    return lambda random: {**draw(random), "x_zero": int(random.integers(0, 128))}
+
+
+def factors(rank: str) -> Draw:
+    """Draw sums, with a factor for each channel or one for all of them."""
+
+    def draw(random: np.random.Generator) -> Sizes:
+        sizes = {d: log_uniform(random, 20) for d in rank}
+        count = sizes["b"] if random.random() < 0.5 else 1
+        low = int(random.integers(0, 100))
+        return {
+            **sizes, "multiplier": tuple(int(n) for n in random.integers(1 << 23, 1 << 24, count)), "zero": int(random.integers(0, 128)),
+            "shift": tuple(int(n) for n in random.integers(25, 55, count)), "low": low, "high": int(random.integers(low, 128)),
+        }  # fmt: skip
+
+    return draw
+
+
+DRAWS["vta"] |= {
+    **{f"dense{bias}_{dtype}": codes(DENSE) for bias in ("", "_bias") for dtype in ("int8", "uint8")},
+    **{f"conv2d{bias}_{dtype}": codes(windows) for bias in ("", "_bias") for dtype in ("int8", "uint8")},
+    **{f"requantise_{dtype}_{rank}": factors("abcd"[:rank]) for dtype in ("int8", "uint8") for rank in (2, 4)},
+}
+
 # operation → the dimensions that stand for themselves, whose edges are looked for
 EDGES = {
     **dict.fromkeys(("linear", "dense"), "t k n"), **dict.fromkeys(("lstm", "gru", "rnn"), "t i"), "layer_norm": "t",
@@ -101,13 +128,23 @@ def edges(m: Operation, start: Sizes) -> Iterator[tuple[Sizes, bool]]:
         return m.violated({d: n for d, n in sizes.items() if d not in attributes}, attributes) is None
 
     for d in EDGES[m.operation].split():
-        low, high = 1, 1 << 22
-        if not fits({**start, d: low}) or fits({**start, d: high}):
+        if not fits({**start, d: 1}) or fits({**start, d: 1 << 22}):
             continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits({**start, d: middle}) else (low, middle)
-        yield from (({**start, d: low + by}, by < 1) for by in (-1, 0, 1) if low + by > 0)
+        around = dict(start)
+        for other in EDGES[m.operation].split():
+            while other != d and limit(fits, around, d) > MOST and fits({**around, other: 2 * around[other], d: 2}):
+                around[other] *= 2
+        most = limit(fits, around, d)
+        yield from (({**around, d: most + by}, by < 1) for by in (-1, 0, 1) if most + by > 0)
+
+
+def limit(fits: Callable[[Sizes], bool], around: Sizes, d: str) -> int:
+    """Return the largest size of a dimension that still fits."""
+    low, high = 1, 1 << 22
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits({**around, d: middle}) else (low, middle)
+    return low
 
 
 def smallest(m: Operation, sizes: Sizes) -> Sizes:
@@ -115,11 +152,11 @@ def smallest(m: Operation, sizes: Sizes) -> Sizes:
     return {**sizes, **dict.fromkeys(EDGES[m.operation].split(), 1)}
 
 
-def campaign(target: str, runs: int) -> Iterator[Row]:
-    """Yield what was run of every operation of a target."""
+def campaign(target: str, runs: int, only: str = "") -> Iterator[Row]:
+    """Yield what was run of every operation of a target whose name has a text."""
     configured = find_target(target)
     ila = configured.ila()
-    for name, draw in DRAWS[target].items():
+    for name, draw in DRAWS[target].items() if not only else ((n, d) for n, d in DRAWS[target].items() if only in n):
         m, random, started = configured.mappings[name], np.random.default_rng(SEED), time.process_time()
         ran, differing, refused = 0, list[str](), 0
         for n in range(runs):
@@ -147,15 +184,17 @@ def _names(m: Operation) -> set[str]:
 
 def _elements(m: Operation, sizes: Sizes) -> int:
     """Return the elements of the largest operand."""
-    return max(math.prod(sizes[d] for d in m.axes.of[v.name]) for v in m.operands)
+    return max(int(math.prod(sizes[d] for d in m.axes.of[v.name])) for v in m.operands)
 
 
 def main() -> int:
     """Run the campaign, print a line an operation, write the record."""
-    given = options(__doc__ or "", 30).parse_args()
+    parser = options(__doc__ or "", 30)
+    parser.add_argument("--only", default="", metavar="TEXT", help="operations whose name has it")
+    given = parser.parse_args()
     rows: list[Row] = []
     for target in DRAWS:
-        for row in campaign(target, given.runs):
+        for row in campaign(target, given.runs, given.only):
             rows.append(row)
             counts = f"{row['random_shapes']} random, {row['edge_shapes']} at edges, {row['refused_beyond_edges']} refused beyond"
             print(f"{target}.{row['mapping']:<22}{counts}, {len(row['differing'])} differ", flush=True)  # type: ignore[arg-type]
