@@ -83,9 +83,8 @@ def drawing(rows: list[Row]) -> str:
     parts = [f'<text x="{LEFT}" y="22" font-size="15">Host cycles / accelerator cycles, one dot an offload</text>']
     for power in range(low, high + 1):
         at = x(10.0**power)
-        parts.append(
-            f'<path d="M{at} {TOP - 12}V{tall - 52}" stroke="#ccc"/><text x="{at}" y="{tall - 34}" text-anchor="middle">{10.0**power:g}</text>'
-        )
+        parts.append(f'<path d="M{at} {TOP - 12}V{tall - 52}" stroke="#ccc"/>')
+        parts.append(f'<text x="{at}" y="{tall - 34}" text-anchor="middle">{10.0**power:g}</text>')
     for n, row in enumerate(rows):
         y, estimated = TOP + LINE * n + LINE // 2, row["device"] == "estimated"
         parts.append(f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{row["network"]}, {row["target"]} ({row["device"]})</text>')

@@ -87,7 +87,7 @@ def main() -> None:
             )
     finish("objectives", rows, given.json)
     worse = [name for name in given.model or MODELS if is_worse([r for r in rows if r["model"] == name and r["objective"] == "cycles"])]
-    print(f"{time.perf_counter() - started:.0f} s; together worse than the best single one, what stays on devices counted: {', '.join(worse) or 'never'}")
+    print(f"{time.perf_counter() - started:.0f} s; what stays counted, together worse than the best one: {', '.join(worse) or 'never'}")
 
 
 if __name__ == "__main__":
