@@ -62,7 +62,7 @@ Answer = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
 
 def emit_trace(given: argparse.Namespace) -> Answer:
     """Return the trace files of a plan, one for each accelerator."""
-    from ..emit.trace import costs, part_of, traces_of
+    from ..emit.trace import costs, cycles_of, part_of, traces_of
     from ..ila.trace_write import to_assembly, to_binary, to_json_lines
 
     if given.comments and given.form != "json":
@@ -76,8 +76,11 @@ def emit_trace(given: argparse.Namespace) -> Answer:
             "json": lambda t, m: to_json_lines(t, m, comments=given.comments), "binary": to_binary, "assembly": to_assembly,
         }[given.form]  # fmt: skip
         files[_trace_path(given, name)] = write(trace, emitted.ila)
-        documents.append({"target": name, "commands": trace.commands, "phases": [vars(c) for c in costs(trace)]})
-        lines += cost_lines(name, emitted, trace)
+        found = costs(trace)
+        cycles = cycles_of(found, plan)
+        phases = [{**vars(c), "cycles": n} for c, n in zip(found, cycles, strict=True)]
+        documents.append({"target": name, "commands": trace.commands, "phases": phases})
+        lines += [*cost_lines(name, emitted, trace), *cycle_lines(phases)]
     return files, {"traces": documents}, lines
 
 
@@ -119,6 +122,17 @@ def cost_lines(name: str, emitted: Emitted, trace: Trace) -> list[str]:
         lines.append(f"          {offload}: " + ", ".join(f"{c.phase} {c.commands:,} ({c.bytes:,} bytes)" for c in mine))
     constant = sum(c.bytes for c in found if c.constant)
     return [*lines, f"constant  {constant:,} bytes do not depend on the inputs"]
+
+
+def cycle_lines(phases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the estimated cycles of an inference by phase; nothing where the target gives no costs."""
+    if not phases or any(row["cycles"] is None for row in phases):
+        return []
+    by_phase: dict[str, int] = {}
+    for row in phases:
+        by_phase[row["phase"]] = by_phase.get(row["phase"], 0) + row["cycles"]
+    shown = ", ".join(f"{phase} {n:,}" for phase, n in by_phase.items())
+    return [f"cycles    {sum(by_phase.values()):,} an inference, estimated: {shown}"]
 
 
 def emit_check(given: argparse.Namespace) -> Answer:

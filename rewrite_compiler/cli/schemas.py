@@ -110,6 +110,8 @@ EMIT = """
 what text | target~ text | files[].path text | files[].bytes count | files[].sha256 text
 traces~[].target text | traces~[].commands count | traces~[].phases[].offload text | traces~[].phases[].phase text
 traces~[].phases[].constant flag | traces~[].phases[].commands count | traces~[].phases[].bytes count
+traces~[].phases[].cycles? count
+instructions~[] text | outside~.* text | proved~[] text | bounded~[] text
 replay~.target text | replay~.target_changed flag | replay~.commands count | replay~.compared count | replay~.different count
 replay~.differences[].number count | replay~.differences[].command text | replay~.differences[].recorded text
 replay~.differences[].found text | replay~.differences[].section text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ..ila import Ila
 from ..ila.trace import Commands, Fetch, Header, Item, Place, Section, Trace
 from ..ir.program import Data
 from .inference import Host, Inference, Onnxruntime, zero_inputs
-from .record import PHASES, Recorder, StreamRecorder, recorder
+from .record import PHASES, RUN, Recorder, StreamRecorder, recorder
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,27 @@ def costs(trace: Trace) -> list[Cost]:
         found[head.offload, head.phase] = replace(old, commands=old.commands + commands, bytes=old.bytes + size)
     order = {o: n for n, o in enumerate(dict.fromkeys(o for o, _ in found))}
     return sorted(found.values(), key=lambda c: (order[c.offload], PHASES.index(c.phase)))
+
+
+def cycles_of(found: Sequence[Cost], plan: Plan) -> list[int | None]:
+    """Return the estimated cycles of each row: the run has the offload's compute cycles, the others its transfers by their bytes.
+
+    None where the target gives no costs.
+    """
+    prices = {o.id: o.price for o in plan.offloads}
+    moved = Counter[str]()
+    for c in found:
+        moved[c.offload] += c.bytes if c.phase != RUN else 0
+    cycles: list[int | None] = []
+    for c in found:
+        price = prices[c.offload]
+        if price is None:
+            cycles.append(None)
+        elif c.phase == RUN:
+            cycles.append(price.cost.compute_cycles)
+        else:
+            cycles.append(price.cost.transfer_cycles * c.bytes // max(1, moved[c.offload]))
+    return cycles
 
 
 def _size(item: Item) -> tuple[int, int]:
