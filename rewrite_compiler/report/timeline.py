@@ -10,7 +10,7 @@ import numpy as np
 from ..compile import Plan
 from ..compile.execute import Prepared
 from ..compile.plan import Offload, tensors_of
-from ..emit.listing import Row, rows
+from ..emit.listing import ENDS, Row, rows
 from ..emit.record import Recorder, StreamRecorder, recorder
 from ..ila import Ila
 from ..ila.assembly import disassemble
@@ -55,7 +55,7 @@ def timeline_of(plan: Plan) -> Timeline | None:
     events = list(_events(trace, device.ila))
     compute, word, unit = _rates(o, events)
     spans, end = _spans(events, compute, word)
-    listed = rows(trace, device.ila, o.id)
+    listed = _listed(trace, device.ila)
     return Timeline(o.id, o.tiling.calls, unit, end, spans, sum(n for _, _, n in events), tuple(listed))
 
 
@@ -87,12 +87,35 @@ def _events(trace: Trace, ila: Ila) -> Iterator[Event]:
         if isinstance(item, Section):
             phase = item.phase
         elif isinstance(item, Commands):
-            yield from ((disassemble(ila, command).instruction.name, phase, 1) for command, _ in item.rows())
+            command, _ = next(_cut(item, 1).rows())  # a block that was recorded is of one instruction
+            yield disassemble(ila, command).instruction.name, phase, len(item)
         elif isinstance(item, Place | Fetch):
             size = item.words.nbytes if isinstance(item, Place) else 0 if item.gives is None else item.gives.nbytes
             yield f"{item.memory} ({'read' if isinstance(item, Fetch) else 'write'})", phase, max(1, size // WORD_BYTES)
         elif isinstance(item, Wait):
             yield WAITING, phase, 0
+
+
+def _cut(block: Commands, ends: int) -> Commands:
+    """Return the first and the last commands of a block."""
+    if len(block) <= 2 * ends:
+        return block
+    kept = [*range(ends), *range(len(block) - ends, len(block))]
+    return Commands({name: column[kept] for name, column in block.columns.items()}, None if block.gives is None else block.gives[kept])
+
+
+def _listed(trace: Trace, ila: Ila) -> Iterator[Row]:
+    """Yield the commands as lines, the middle of a block as one."""
+    section = Section(0, "", 0, "", False)
+    for item in trace.items:
+        if isinstance(item, Section):
+            section = item
+            continue
+        short = _cut(item, ENDS) if isinstance(item, Commands) else item
+        found = rows(Trace(trace.header, (section, short)), ila, section.offload, call=section.call, whole=True)
+        left = len(item) - len(short) if isinstance(item, Commands) and isinstance(short, Commands) else 0
+        more = [Row(section.phase, f"… {left} more", "…", left)] if left else []
+        yield from (*found[:ENDS], *more, *found[ENDS:])
 
 
 def _rates(o: Offload, events: list[Event]) -> tuple[float, float, str]:
