@@ -30,6 +30,7 @@ SEED = 23
 STRETCHED = 4  # of so many layers one has a dimension that is many times as large
 MOST_STRETCH = 64
 LARGEST = 1 << 16  # elements of an operand that are driven
+SLOWER = 64  # a recurrent layer runs timestep after timestep
 MOST_STEPS = 1 << 19  # product of all sizes of a tile that is driven
 
 
@@ -76,7 +77,8 @@ class Campaign:
         if violated is not None:
             return str(violated)
         shapes = {v.name: [one[d] for d in self.m.axes.of[v.name]] for v in self.m.operands}
-        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or math.prod(one.values()) > MOST_STEPS:
+        steps = math.prod(one.values()) * (SLOWER if "g" in one else 1)
+        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or steps > MOST_STEPS:
             self.too_large += 1
             return ""
         if self.seconds < 0:
