@@ -13,7 +13,9 @@ import onnx
 import pytest
 from onnx_models import check_accounts, close, feeds, host, session
 
+from rewrite_compiler.frontend.emit import to_onnx
 from rewrite_compiler.frontend.load import load
+from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.verify import verify
 
@@ -116,8 +118,12 @@ def test_a_real_model_is_imported(unpacked: Path, name: str) -> None:
     if name in HEAVY:
         return
     fed = feeds(loaded.program, 1)
-    results = run(loaded.program, fed, real=np.float32, opaque=host(loaded))
-    wanted = session(onnx.load(unpacked)).run(None, {loaded.program.names[v]: x for v, x in fed.items()})
+    named = {loaded.program.names[v]: x for v, x in fed.items()}
+    if "int8" in name:  # the meaning's exact products round a tie now and then otherwise than float32 ones do
+        results = dict(zip(loaded.program.outputs, Session(to_onnx(loaded.program)).run(named).values(), strict=True))
+    else:
+        results = run(loaded.program, fed, real=np.float32, opaque=host(loaded))
+    wanted = session(onnx.load(unpacked)).run(None, named)
     for v, expected in zip(loaded.program.outputs, wanted, strict=True):
         close(results[v], expected, 1e-5 if expected.dtype.kind == "f" else 0)
 
