@@ -79,7 +79,10 @@ def instances_of(rule: Rule, limit: int | None = None, count: int | None = None,
 
 def _unlimited(rule: Rule, rank: int, count: int | None, look: Look) -> Instances:
     if count is None:
-        every = _every(rule, WIDE, rank, TRIED_WIDE)
+        small = _every(rule, WIDE - 1, rank, TRIED)
+        if small is not None and len(small) <= FEW:  # a false rule shows at the smallest instances
+            look(Instances(tuple(_by_size(small)), f"all {len(small)} instances with {{}}", WIDE - 1, rank))
+        every = None if small is None or len(small) > FEW else _every(rule, WIDE, rank, TRIED_WIDE)
         if every is not None and len(every) <= FEW:
             return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
     found = _within(rule, WIDE - 1, rank, count, look)
