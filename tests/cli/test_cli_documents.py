@@ -65,8 +65,10 @@ def test_the_co_simulation_has_the_keys_of_its_contract(folder: Path) -> None:
     assert {"difference", "interval", "better", "worse", "same_predictions"} <= set(report["paired"])
     for o in report["offloads"]:
         assert set(o) == {
-            "id", "relative_error", "cumulative_error", "max_abs_error", "saturated", "range_in", "range_out", "tensors",
+            "id", "relative_error", "cumulative_error", "max_abs_error", "saturated", "compared_codes", "differing_codes",
+            "range_in", "range_out", "tensors",
         }  # fmt: skip
+        assert (o["compared_codes"], o["differing_codes"]) == (None, None)  # its results are real numbers
     assert set(report["simulator"]) == {"tier", "host", "audited", "audit_mismatches", "instructions"}
     assert {"wall_seconds", "cpu_seconds_per_sample", "reference_cpu_seconds_per_sample", "batch", "threads"} <= set(report["run"])
 

@@ -49,6 +49,19 @@ CASES: dict[str, tuple[Sequence[tuple[int, ...]], Attributes]] = {
     "lstm": ([(5, 2, 3), (16, 3), (16, 4), (32,), (2, 4), (2, 4)], {}),
     "gru": ([(5, 2, 3), (12, 3), (12, 4), (24,), (2, 4)], {"linear_before_reset": 1}),
     "rnn": (CELL, {"activation": "tanh"}),
+    "quantize": ([(2, 3), (3,)], {"axis": 1, "zero": 7, "to": "uint8"}),
+    "dequantize": ([(2, 3), (3,)], {"axis": 1, "zero": -7}),
+    "requantize": ([(2, 3)], {"multiplier": (3, 5, 9), "shift": (4, 4, 6), "axis": 1, "zero": 128, "low": 128, "high": 255, "to": "uint8"}),
+    "integer_conv": ([IMAGE, (6, 2, 3, 2)], {**WINDOW, "group": 2, "x_zero": 128, "w_zero": -3}),
+    "integer_dense": ([(2, 3), (4, 3)], {"x_zero": 128, "w_zero": -3}),
+}
+# operator → element types of its operands, where these are not all real numbers
+DTYPES = {
+    "gather": ("float32", "int64"),
+    "dequantize": ("int8", "float32"),
+    "requantize": ("int32",),
+    "integer_conv": ("uint8", "int8"),
+    "integer_dense": ("uint8", "int8"),
 }
 
 
@@ -57,7 +70,7 @@ def program_of(op: str) -> Program:
     shapes, attributes = CASES[op]
     made = Builder(op)
     made.sources.append(Source("only", op))
-    dtypes = ["int64" if op == "gather" and n == 1 else "float32" for n in range(len(shapes))]
+    dtypes = DTYPES.get(op, ("float32",) * len(shapes))
     inputs = [made.input(f"x{n}", TensorType(s, d)) for n, (s, d) in enumerate(zip(shapes, dtypes, strict=True))]
     return made.finish(made.apply(op, inputs, attributes, origins=(0,)))
 
