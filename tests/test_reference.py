@@ -27,6 +27,8 @@ NAMED = {
     "targets[].parameters": "PARAMETER", "settings.shapes": "INPUT", "offloads[].shape": "DIMENSION", "offloads[].tiles": "DIMENSION",
     "offloads[].cost.traffic": "TENSOR", "offloads[].formats": "TENSOR", "offloads[].formats.TENSOR": "PARAMETER",
     "formats[].parameters": "PARAMETER", "extraction.cost": "LEVEL", "extraction.bound": "LEVEL",
+    "offloads[].cost.levels": "MEMORY", "offloads[].cost.levels.MEMORY": "TENSOR", "offloads[].resident.constants": "TENSOR",
+    "offloads[].resident.why_not": "TENSOR", "residency": "TARGET", "residency.TARGET.saved": "SOURCE",
 }  # fmt: skip
 
 

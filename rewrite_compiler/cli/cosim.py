@@ -140,7 +140,8 @@ def simulation_options(made: Parser) -> None:
         "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
     )
     where = "send the work to a dask.distributed scheduler, tcp://HOST:PORT (extra scale)"
-    made.setting("--scheduler", default="", metavar="ADDRESS", further=True, help=where)
+    # on the command line only: who answers at the address runs code here
+    made.further.append(made.add_argument("--scheduler", default="", metavar="ADDRESS", help=where))
 
 
 def settings(given: argparse.Namespace) -> Settings:

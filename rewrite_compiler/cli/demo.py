@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..compile import Plan
 
 SCHEMA = "flexmatch.demo/1"
-UNTRAINED = "note      the weights are drawn: there is no accuracy to compare, so nothing is co-simulated"
+UNTRAINED = "note      the weights are drawn: no accuracy to compare, nothing is co-simulated"
 
 
 def run(arguments: Sequence[str]) -> int:

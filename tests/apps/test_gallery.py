@@ -47,7 +47,7 @@ def test_a_demo_of_an_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "language_model: 35 words: an LSTM and a linear layer"
     assert lines[-2:] == [
-        "note      the weights are drawn: there is no accuracy to compare, so nothing is co-simulated",
+        "note      the weights are drawn: no accuracy to compare, nothing is co-simulated",
         "wrote     lm.onnx",
     ]
     document = json.loads(Path("demo.json").read_text())
