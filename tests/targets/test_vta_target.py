@@ -303,10 +303,17 @@ def test_a_wrong_driver_is_refuted_with_codes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a shift by seven", "a shift to the left", "all bytes in one plane"])
 def test_the_solver_alone_separates_them_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its codes are run on the model: they refute as drawn ones do."""
     monkeypatch.setattr("rewrite_compiler.prove.mappings.code_difference", lambda *_: None)
     proof = prove_mapping(tampered(WRONG[name]), MODEL)
-    assert (proof.verdict, proof.code) == ("unproved", "R103"), proof
-    assert proof.evidence == "z3 separates driver and numerics at t=1, k=16, n=16, but no codes were found that do"
+    assert (proof.verdict, proof.code) == ("refuted", "I105"), proof
+    assert proof.evidence == "driver and numerics differ at t=1, k=16, n=16"
+    assert proof.counterexample is not None
+    found = proof.counterexample
+    assert found.operands.keys() == {"x", "w"}
+    assert found.operands["w"] == "256 codes of the solver"
+    assert found.attributes == {"t": 1, "k": 16, "n": 16}
+    assert found.left != found.right
 
 
 def test_old_accumulators_do_not_leak_into_the_next_product() -> None:
