@@ -39,7 +39,7 @@ ARCH = {
 }
 TRAINED = {
     "trained/kws_dscnn_mlperf_float": (6, 1),
-    "trained/kws_dscnn_mlperf_int8qdq": (6, 1),
+    "trained/kws_dscnn_mlperf_int8qdq": (0, 0),  # its products are of codes, FlexASR's of real numbers
     "trained/mnist-8": (3, 1),
     "trained/resnet20_dyn18": (20, 1),
     "trained/resnet20_ts13_bn": (20, 1),
@@ -52,6 +52,10 @@ TRAINED = {
 def check(plan: Plan, model: Path, expected: tuple[int, int]) -> None:
     counts, exact = plan.counts["flexasr"], plan.exact_counts["flexasr"]
     assert (counts.get("linear", 0), exact.get("linear", 0)) == expected
+    check_any(plan, model)
+
+
+def check_any(plan: Plan, model: Path) -> None:
     assert plan.egraph["stop"]["reason"] == "saturated"
     assert (plan.extraction["status"], plan.extraction["gap"]) == ("optimal", 0.0)
     check_account(plan)
@@ -79,3 +83,14 @@ def test_exporters_models(name: str, shared_dir: Path, tmp_path: Path) -> None:
 def test_trained_models(name: str, shared_dir: Path) -> None:
     model = shared_dir / "models" / f"{name}.onnx"
     check(compile_model(model, ["flexasr"]), model, TRAINED[name])
+
+
+@pytest.mark.shared
+def test_a_quantised_model_goes_to_the_accelerator_of_integers(shared_dir: Path) -> None:
+    model = shared_dir / "models" / "trained" / "kws_dscnn_mlperf_int8qdq.onnx"
+    plan = compile_model(model, ["vta"])
+    assert plan.counts == plan.exact_counts == {"vta": {"conv2d": 5, "dense": 1, "alu": 10}}
+    on_host = [h for h in plan.host if h.op == "Conv"]
+    assert len(on_host) == 4  # the depthwise ones
+    assert plan.calibrated
+    check_any(plan, model)
