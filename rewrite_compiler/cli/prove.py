@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
 from .common import accelerators, emit_json, options, parser, whole_number
-from .output import fold, is_live, show_raw
+from .output import columns, fold, is_live, show_raw
 
 JOBS = 2
+ADDED_ZEROS = ("operations in the same order, added zeros left out", "operations but for added zeros")  # in full, as one line has it
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -90,12 +92,13 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
 
 
 def _line(p: Mapping[str, Any], width: int) -> str:
-    """Return name, verdict, strength, evidence and time of a proof as one line."""
+    """Return name, verdict, strength, evidence and time of a proof as one line, the evidence cut where the terminal ends."""
     is_proved = p["verdict"] == "proved"
     strength = re.sub(r"(?<=symbolic) at .*\), random codes (at \d+ sizes)", r", codes \1", p["strength"]).partition(":")[0]
-    evidence = re.sub(r"^both sides (are|have) the |^sizes ", "", p["evidence"])
+    evidence = re.sub(r"^both sides (are|have) the |^sizes ", "", p["evidence"]).replace(*ADDED_ZEROS)
     strength, evidence = (strength, evidence) if is_proved else ("–", "–")
-    return f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  {evidence}  {p['seconds']:.2f} s"
+    start, end = f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  ", f"  {p['seconds']:.2f} s"
+    return start + textwrap.shorten(evidence, max(columns() - len(start) - len(end), 1), placeholder="…") + end
 
 
 def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:

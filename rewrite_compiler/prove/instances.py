@@ -21,8 +21,11 @@ TRIED = 60_000  # candidates tried for all instances, before sets are drawn for 
 ALL = 1 << 30  # as a count of instances: every one, however long the search
 EVERY = 15_000  # instances beyond which sets are drawn
 WIDE, FEW = 3, 5_000  # extents up to which all shapes are judged where that makes few instances; else those up to 2, and drawn ones
-TRIED_WIDE = 25_000  # candidates tried to see whether it does
+TRIED_WIDE = 25_000  # candidates tried to see whether it does, and candidates tried to draw some
 QUIET = 40  # draws in a row without a new pair of values after which a set with wide extents is complete
+MOST_WIDE, ELEMENTS_WIDE = 1_000, 60_000  # instances with wide extents that are drawn, and elements of their patterns together
+ELEMENTS = 400_000  # elements of the patterns of all instances with wide extents, beyond which only some are judged
+SMALLEST = 1_000  # instances that are judged before larger ones are looked for: a false rule mostly shows there
 COMBINATIONS = 5_000  # combinations of operand shapes that are covered
 EACH = 32  # instances of one combination that are all judged
 DRAWN = 16  # instances drawn for one combination before what they lack is searched for
@@ -43,6 +46,7 @@ class Instances:
     rank: int
     empty: tuple[Instance, ...] = ()  # some with an operand without elements: only their types can be judged
     wide: tuple[Instance, ...] = ()  # of those chosen, some with larger extents than the bounds
+    has_every_pair: bool = False  # whether the wide ones show every two values that were drawn together, or were bounded by cost
 
     @property
     def by_shape(self) -> tuple[Instance, ...]:
@@ -58,7 +62,8 @@ class Instances:
     def strength(self) -> str:
         """The bounds of the certificate in words."""
         bounds = self.choice.format(f"extents 1…{self.limit}, ranks 0…{self.rank}")
-        return bounds + (f"; {len(self.wide)} with extents 1…{WIDE}, every two values of extents and attributes drawn" if self.wide else "")
+        drawn_how = "every two values of extents and attributes drawn" if self.has_every_pair else DRAWN_WORDS
+        return bounds + (f"; {len(self.wide)} with extents 1…{WIDE}, {drawn_how}" if self.wide else "")
 
 
 Look = Callable[[Instances], None]
@@ -78,34 +83,55 @@ def instances_of(rule: Rule, limit: int | None = None, count: int | None = None,
 
 
 def _unlimited(rule: Rule, rank: int, count: int | None, look: Look) -> Instances:
-    if count is None:
-        small = _every(rule, WIDE - 1, rank, TRIED)
-        if small is not None and len(small) <= FEW:  # a false rule shows at the smallest instances
-            look(Instances(tuple(_by_size(small)), f"all {len(small)} instances with {{}}", WIDE - 1, rank))
-        every = None if small is None or len(small) > FEW else _every(rule, WIDE, rank, TRIED_WIDE)
-        if every is not None and len(every) <= FEW:
-            return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
-    found = _within(rule, WIDE - 1, rank, count, look)
-    if count is not None or not found.chosen:
+    if count is not None:
+        return _within(rule, WIDE - 1, rank, count, look)
+    small = _every(rule, WIDE - 1, rank, TRIED)
+    if small:
+        look(_smallest(small, rank))
+    every = None if small is None or len(small) > FEW else _every(rule, WIDE, rank, TRIED_WIDE)
+    if every is not None and len(every) <= FEW and _elements(every) <= ELEMENTS:
+        return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
+    found = _chosen(rule, WIDE - 1, rank, count, look, small)
+    if not found.chosen:
         return found
-    wide = _wide(rule, rank)
-    return replace(found, chosen=tuple(_by_size([*found.chosen, *wide])), wide=tuple(wide))
+    wide, is_complete = _wide(rule, rank)
+    return replace(found, chosen=tuple(_by_size([*found.chosen, *wide])), wide=tuple(wide), has_every_pair=is_complete)
 
 
-def _wide(rule: Rule, rank: int) -> list[Instance]:
-    """Return drawn instances with extents up to 3, each with two values of extents or attributes that no other has together."""
+def _smallest(every: Sequence[Instance], rank: int) -> Instances:
+    """Return the smallest of all instances: counter-examples are among them, and cost little."""
+    some = _by_size(every)[:SMALLEST]
+    which = "all" if len(some) == len(every) else f"the {len(some)} smallest of"
+    return Instances(tuple(some), f"{which} {len(every)} instances with {{}}", WIDE - 1, rank)
+
+
+def _elements(instances: Sequence[Instance]) -> int:
+    return sum(i.size for i in instances)
+
+
+def _wide(rule: Rule, rank: int) -> tuple[list[Instance], bool]:
+    """Return drawn instances with extents up to 3, each with two values of extents or attributes that no other has together.
+
+    The second tells whether draws ceased to show new ones; else candidates, instances or elements reached their bounds.
+    """
     source, covered, quiet = random.Random(0), set[Pair](), 0
     kept: list[Instance] = []
+    tried = elements = 0
     while quiet < QUIET:
+        if tried >= TRIED_WIDE or len(kept) >= MOST_WIDE or elements >= ELEMENTS_WIDE:
+            return kept, False
         search = Search(rule, range(1, WIDE + 1), rank, lambda c: source.sample(c, len(c)), TRIED_FOR_A_PAIR)
         instance = None
         with suppress(TooMany):
             instance = next(search.instances(), None)
+        tried += max(TRIED_FOR_A_PAIR - search.budget, 1)
         new = set() if instance is None else _pairs(search, instance) - covered
         quiet = 0 if new else quiet + 1
         covered |= new
-        kept += [instance] if new and instance is not None and max(map(_widest, instance.operands.values()), default=0) == WIDE else []
-    return kept
+        if new and instance is not None and max(map(_widest, instance.operands.values()), default=0) == WIDE:
+            kept.append(instance)
+            elements += instance.size
+    return kept, True
 
 
 def _widest(shape: Sequence[int]) -> int:
@@ -120,10 +146,15 @@ def _pairs(search: Search, instance: Instance) -> set[Pair]:
 
 
 def _within(rule: Rule, limit: int, rank: int, count: int | None, look: Look) -> Instances:
+    return _chosen(rule, limit, rank, count, look, _every(rule, limit, rank, ALL if count == ALL else TRIED))
+
+
+def _chosen(rule: Rule, limit: int, rank: int, count: int | None, look: Look, every: Sequence[Instance] | None) -> Instances:
+    """Return all instances where they are few, else a covering set or some that are drawn; `every` is None where it is not known."""
+
     def made(chosen: Sequence[Instance], choice: str) -> Instances:
         return Instances(tuple(_by_size(chosen)), choice, limit, rank)
 
-    every = _every(rule, limit, rank, ALL if count == ALL else TRIED)
     wanted = EVERY if count is None else count
     if every is not None and len(every) <= wanted:
         return made(every, f"all {len(every)} instances with {{}}")
