@@ -106,14 +106,9 @@ class Prepared:
             dims = o.mapping.axes.of[name]
             lead = (slice(None),) * (codes[name].ndim - len(dims))
             part = codes[name][(*lead, *(slices[d] for d in dims))]
-            parts[name] = _wide(part if _enters(o, name, slices) else np.zeros_like(part))
+            parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
         results = o.mapping.run_driver(device, parts, o.formats, dict(o.node.attributes), stay)
         return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
-
-
-def _wide(codes: Data) -> Data:
-    """Return codes as drivers take them: signed ones in 64 bits, because drivers compute with them and numpy overflows silently."""
-    return codes.astype(np.int64) if codes.dtype.kind == "i" and codes.dtype.itemsize < 8 else codes
 
 
 def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
@@ -151,7 +146,7 @@ def result_dtype(f: Format) -> Any:
 
 
 def operand_codes(f: Format, x: Data) -> Data:
-    """Return the codes of an operand as drivers take them: in the narrowest integers that hold every code of the format."""
+    """Return the codes of an operand, kept in the narrowest integers that hold every code of the format."""
     if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
         return x
     return f.codes_of(x).astype(storage_dtype(f.codes), copy=False)

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Required, TypedDict, Unpack
 
+import numpy as np
+
 from ..errors import SpecError
 from ..lang.formats import Format
+from ..lang.named import storage_dtype
 from ..ops.op import INT, INTS
 from ..ops.static import Named
 from ..ops.term import Apply, Tensor, Variable
@@ -208,7 +211,8 @@ class Mapping:
         if self.drive is None:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
         given = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
-        return self.drive(device, **operands, **accepted(self.drive, given))
+        codes = {name: _taken(x, formats.get(name)) for name, x in operands.items()}
+        return self.drive(device, **codes, **accepted(self.drive, given))
 
     def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
         """Return the numerics of one tile: terms on arrays of operand codes."""
@@ -239,6 +243,17 @@ class Mapping:
         except MISTAKES as error:
             sentence = f"The capacities of {self.name} must be numbers at {dict(sizes)}, not end with {type(error).__name__}: {error}"
             raise SpecError("I102", sentence, place=self.rule.place) from None
+
+
+def _taken(codes: Any, f: Format | None) -> Any:
+    """Return codes as drivers take them, in a proof as in a run: bytes where the format's codes are, else 64 bits with a sign.
+
+    Drivers compute with codes, and numpy overflows silently in fewer bits.
+    """
+    if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iu":
+        return codes
+    stored = np.int64 if f is None else storage_dtype(f.codes)
+    return codes.astype(stored if stored in (np.uint8, np.uint64) else np.int64, copy=False)
 
 
 def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
