@@ -18,9 +18,10 @@ from ..compile.execute import operand_codes
 from ..ila import Ila
 from ..ir.evaluate import run
 from ..ir.program import Data
-from ..ir.types import TensorType
-from ..lang.formats import Format
-from ..ops.static import IsConstant
+from ..ir.types import FLOATS, TensorType
+from ..lang.formats import Format, Int
+from ..lang.named import storage_dtype
+from ..ops.static import HasType, IsConstant
 from ..ops.term import Variable
 from ..target import Mapping, body_of, simulated_device
 
@@ -41,6 +42,23 @@ class Distribution:
 
     def __str__(self) -> str:
         return f"N({self.mean:g}, {self.deviation:.3g}²)"
+
+
+@dataclass(frozen=True)
+class Codes:
+    """All integers of a format alike."""
+
+    format: Int
+
+    def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
+        """Return integers in the type that holds the format."""
+        low, high = self.format.codes
+        assert low is not None
+        assert high is not None
+        return random.integers(low, high, shape, storage_dtype(self.format.codes), endpoint=True)
+
+    def __str__(self) -> str:
+        return f"{self.format.codes[0]}…{self.format.codes[1]}"
 
 
 @dataclass(frozen=True)
@@ -92,9 +110,18 @@ def accuracy(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = 
     return Accuracy(m.name, dict(sizes), shown, *(Errors(column) for column in zip(*found, strict=True)))
 
 
-def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Distribution]:
-    """Return what operands are drawn from: as the mapping says; else N(0, 1), weights by fan-in, constant vectors N(0, ¼²)."""
-    return {v.name: _distribution(m, v, sizes) for v in m.operands}
+def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Distribution | Codes]:
+    """Return what operands are drawn from: as the mapping says; else N(0, 1), weights by fan-in, constant vectors N(0, ¼²).
+
+    A model's own integers are drawn from all that their format has.
+    """
+    formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0)) if _takes_integers(m) else {}
+    return {v.name: Codes(f) if isinstance(f := formats.get(v.name), Int) else _distribution(m, v, sizes) for v in m.operands}
+
+
+def _takes_integers(m: Mapping) -> bool:
+    """Tell whether the guard wants operands that are integers in the model."""
+    return any(isinstance(c, HasType) and not set(c.dtypes) & set(FLOATS) for c in m.rule.where)
 
 
 def _distribution(m: Mapping, v: Variable, sizes: MappingOf[str, Any]) -> Distribution:
@@ -123,7 +150,7 @@ def _group(
     m: Mapping,
     ila: Ila,
     sizes: MappingOf[str, Any],
-    distributions: MappingOf[str, Distribution],
+    distributions: MappingOf[str, Distribution | Codes],
     random: np.random.Generator,
     searched: dict[str, Format],
 ) -> list[tuple[float, float, float]]:
@@ -138,7 +165,7 @@ def _group(
     formats = _formats(m, ila, operands, expected, attributes, searched)
     codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
     found = _on_device(m, ila, codes, formats, attributes)
-    exact = _meanings(m, {n: formats[n].values_of(c) for n, c in codes.items()}, constants, attributes)
+    exact = _meanings(m, {n: _held(formats[n], c, operands[n]) for n, c in codes.items()}, constants, attributes)
     result = formats[m.axes.result]
     rounded = np.asarray(result.values_of(result.codes_of(exact[0])))
     return list(zip(_errors(found, expected[0]), _errors(found, exact[0]), _errors(found, rounded), strict=True))
@@ -146,14 +173,24 @@ def _group(
 
 def _meanings(m: Mapping, operands: MappingOf[str, Data], constants: set[str], attributes: MappingOf[str, Any]) -> tuple[Data, ...]:
     """Return every result of the meaning [inputs, …]."""
-    types = [TensorType((x if n in constants else x[0]).shape, "float32") for n, x in operands.items()]
+    types = [TensorType((x if n in constants else x[0]).shape, _dtype(x)) for n, x in operands.items()]
     body = body_of(m, types, attributes)
     rows = []
     for k in range(INPUTS_IN_GROUP):
         given = [x if n in constants else x[k] for n, x in operands.items()]
-        values = run(body, dict(zip(body.inputs, (x.astype(np.float64) for x in given), strict=True)), real=np.float64)
+        reals = (x.astype(np.float64) if x.dtype.kind == "f" else x for x in given)
+        values = run(body, dict(zip(body.inputs, reals, strict=True)), real=np.float64)
         rows.append([values[v] for v in body.outputs])
     return tuple(np.stack(column) for column in zip(*rows, strict=True))
+
+
+def _held(f: Format, codes: Data, drawn: Data) -> Data:
+    """Return the values of codes; a model's own integers are their codes."""
+    return f.values_of(codes) if drawn.dtype.kind == "f" else codes
+
+
+def _dtype(x: Data) -> str:
+    return "float32" if x.dtype.kind == "f" else str(x.dtype)
 
 
 def _formats(

@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,10 +19,12 @@ from pages import ROOT
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.prove.mappings import code_difference
 from rewrite_compiler.study.accuracy import accuracy, accuracy_sizes, operand_distributions
 from rewrite_compiler.study.check import check
 from rewrite_compiler.study.golden import golden_folder, replay
 from rewrite_compiler.target import find_target
+from rewrite_compiler.target.mapping import accepted
 
 TOY = re.search(r"```python file=toy.py\n(.*?)```", (ROOT / "docs/tutorial/first-accelerator.md").read_text(), re.DOTALL)
 
@@ -82,6 +86,36 @@ def test_operands_are_drawn_as_the_mapping_says_else_by_their_role() -> None:
     assert str(conv["w"]) == "N(0, 0.25²)"
     norm = operand_distributions(flexasr["layer_norm"], {"t": 1, "n": 16})
     assert {n: str(d) for n, d in norm.items()} == {"x": "N(0, 0.5²)", "g": "N(1, 0.1²)", "b": "N(0, 0.25²)"}
+
+
+@pytest.mark.parametrize("name", ["dense_bias_uint8", "requantise_int8_2"])
+def test_a_models_own_integers_are_drawn_and_meant_as_integers(name: str) -> None:
+    """The device computes them exactly, so every figure is 0; a driver that is off by one is seen."""
+    m, ila = find_target("vta").mappings[name], find_target("vta").ila()
+    found = accuracy(m, ila, accuracy_sizes(m), groups=1)
+    assert found.inputs["x"] == {"dense_bias_uint8": "0…255", "requantise_int8_2": "-2147483648…2147483647"}[name]
+    assert {found.drawn.worst, found.held.worst, found.rounded.worst} == {0.0}
+    drive = m.drive
+    assert drive is not None
+    wrong = replace(m, drive=lambda device, **given: drive(device, **accepted(drive, given)) + 1)
+    assert accuracy(wrong, ila, accuracy_sizes(m), groups=1).held.mean > 0
+
+
+def test_drivers_get_codes_in_types_that_do_not_overflow() -> None:
+    """A proof, a measurement and a run hand the same types to a driver: signed codes in 64 bits, bytes where the format has bytes."""
+    m, ila = find_target("vta").mappings["dense_bias_uint8"], find_target("vta").ila()
+    seen = []
+
+    def drive(device: object, **given: np.ndarray) -> Any:
+        seen.append({n: str(given[n].dtype) for n in ("x", "w", "b")})
+        assert m.drive is not None
+        return m.drive(device, **accepted(m.drive, given))
+
+    watched = replace(m, drive=drive)
+    accuracy(watched, ila, accuracy_sizes(m), groups=1)
+    assert code_difference(watched, ila, accuracy_sizes(m)) is None
+    assert len(seen) > 1
+    assert all(types == {"x": "uint8", "w": "int64", "b": "int64"} for types in seen)
 
 
 # -- targets
