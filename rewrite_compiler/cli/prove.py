@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
+from ..report.terminal import columns
 from .common import accelerators, emit_json, options, parser, whole_number
-from .output import columns, fold, is_live, show_raw
+from .output import fold, is_live, show_raw
 
 JOBS = 2
 ADDED_ZEROS = ("operations in the same order, added zeros left out", "operations but for added zeros")  # in full, as one line has it

@@ -41,6 +41,7 @@ from .shapes import free_attribute
 
 RANK = 4  # the largest rank of an operand
 BRANCHES = 6_000  # of ranks, permutations and cases
+CASES = 3_000  # of permutations and cases at the same ranks
 SPLITS = 6  # digits of one index of the result
 
 
@@ -50,25 +51,30 @@ class _Choices:
 
     script: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
+    cases: list[int] = field(default_factory=list)  # the counts of choices other than ranks
     at: int = 0
 
-    def choose(self, options: Sequence[Any]) -> Any:
-        """Return the option that this walk takes; Unmet where there is none."""
+    def choose(self, options: Sequence[Any], *, is_rank: bool = False) -> Any:
+        """Return the option that this walk takes; Unmet where there is none, TooMuchWork where its like are too many."""
         if not options:
             raise Unmet
         if self.at == len(self.script):
             self.script.append(0)
             self.counts.append(len(options))
+            self.cases.append(1 if is_rank else len(options))
+            if math.prod(self.cases) > CASES:
+                raise TooMuchWork
         self.at += 1
         return options[self.script[self.at - 1]]
 
     def advance(self) -> bool:
         """Go on to the next sequence; tell whether there is one."""
-        del self.script[self.at :], self.counts[self.at :]
+        del self.script[self.at :], self.counts[self.at :], self.cases[self.at :]
         self.at = 0
         while self.script and self.script[-1] + 1 == self.counts[-1]:
             self.script.pop()
             self.counts.pop()
+            self.cases.pop()
         if not self.script:
             return False
         self.script[-1] += 1
@@ -174,7 +180,7 @@ class _Branch:
         """Return a pattern as a tensor of unknown shape."""
         if isinstance(t, Variable):
             if t not in self.tensors:
-                rank = self.choices.choose(range(RANK + 1))
+                rank = self.choices.choose(range(RANK, -1, -1), is_rank=True)  # what is not proved mostly shows at large ranks
                 self.tensors[t] = variable(self.reals, t.name, [self.facts.extent((t.name, axis)) for axis in range(rank)])
             return self.tensors[t]
         if not isinstance(t, Apply) or t.op.outputs != 1:

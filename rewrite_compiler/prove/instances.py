@@ -7,6 +7,7 @@ every two values of attributes that can occur together do: pads, strides and dil
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ ALL = 1 << 30  # as a count of instances: every one, however long the search
 EVERY = 15_000  # instances beyond which sets are drawn
 WIDE, FEW = 3, 5_000  # extents up to which all shapes are judged where that makes few instances; else those up to 2, and drawn ones
 TRIED_WIDE = 25_000  # candidates tried to see whether it does, and candidates tried to draw some
+GUARDED_WIDE = 200_000  # candidates held against the guard to see whether it does
 QUIET = 40  # draws in a row without a new pair of values after which a set with wide extents is complete
 MOST_WIDE, ELEMENTS_WIDE = 1_000, 60_000  # instances with wide extents that are drawn, and elements of their patterns together
 ELEMENTS = 400_000  # elements of the patterns of all instances with wide extents, beyond which only some are judged
@@ -88,7 +90,7 @@ def _unlimited(rule: Rule, rank: int, count: int | None, look: Look) -> Instance
     small = _every(rule, WIDE - 1, rank, TRIED)
     if small:
         look(_smallest(small, rank))
-    every = None if small is None or len(small) > FEW else _every(rule, WIDE, rank, TRIED_WIDE)
+    every = None if small is None or len(small) > FEW else _every(rule, WIDE, rank, TRIED_WIDE, GUARDED_WIDE)
     if every is not None and len(every) <= FEW and _elements(every) <= ELEMENTS:
         return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
     found = _chosen(rule, WIDE - 1, rank, count, look, small)
@@ -169,10 +171,12 @@ def _chosen(rule: Rule, limit: int, rank: int, count: int | None, look: Look, ev
     return made(some, f"{len(some)} of {known} instances with {{}}, {DRAWN_WORDS}")
 
 
-def _every(rule: Rule, limit: int, rank: int, budget: int) -> list[Instance] | None:
+def _every(rule: Rule, limit: int, rank: int, budget: int, guarded: float = math.inf) -> list[Instance] | None:
     """Return all instances, None when there are too many candidates."""
+    search = Search(rule, range(1, limit + 1), rank, _all, budget)
+    search.left = guarded
     with suppress(TooMany):
-        return list(Search(rule, range(1, limit + 1), rank, _all, budget).instances())
+        return list(search.instances())
     return None
 
 

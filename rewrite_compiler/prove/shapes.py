@@ -116,6 +116,7 @@ class Search:
         self.rank = rank
         self.choose = choose
         self.budget = budget
+        self.left: float = math.inf  # candidates that are still held against the guard
         self.fixed: Mapping[str, Shape] = {}
         self.pins: Mapping[Component, Any] = {}
         self.finished: set[Operands] = set()
@@ -142,6 +143,9 @@ class Search:
         conditions = self.conditions.get(name, ())
         if not conditions:
             return False
+        self.left -= 1
+        if self.left < 0:
+            raise TooMany
         binding = self.made(state).binding()
         return any(_fails(c, binding) for c in conditions)
 
