@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rewrite_compiler.prove.mappings import prove_mapping
-from rewrite_compiler.prove.verdict import Proof
+from rewrite_compiler.prove.verdict import Counterexample, Proof
 from rewrite_compiler.target import Target, load_target
 
 FILE = Path(__file__).with_name("devices.json")
@@ -115,8 +115,11 @@ def judged(changes: tuple[Change, ...], folder: Path) -> Proof:
 
 
 def record(proof: Proof) -> dict[str, Any]:
-    c = proof.counterexample
-    assert c is not None, proof
+    assert proof.counterexample is not None, proof
+    return record_of(proof.counterexample)
+
+
+def record_of(c: Counterexample) -> dict[str, Any]:
     return {"sizes": dict(c.attributes), "operands": dict(c.operands), "place": list(c.place or ()), "left": c.left, "right": c.right}
 
 
