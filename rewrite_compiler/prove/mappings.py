@@ -68,10 +68,8 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         if sizes is None:
             return proof(UNPROVED, "", reason, code="R103")
         tried = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
-        for at in tried:
-            example = code_difference(m, ila, at)
-            if example is not None:
-                return proof(REFUTED, "", f"driver and numerics differ at {_shown(at)}", example, "I105")
+        for at, different in _differences(m, ila, tried):
+            return proof(REFUTED, "", f"driver and numerics differ at {_shown(at)}", different, "I105")
         verdict, executed = _symbolic(m, ila, sizes, seconds)
     except FlexmatchError as error:
         return proof(UNPROVED, "", str(error.problem.sentence), code=error.problem.code)
@@ -87,6 +85,12 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return proof(UNPROVED, "", f"the solver gave up at {_shown(sizes)}: {verdict.reason}", code="R103")
     strength = f"symbolic at {_shown(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
     return proof(PROVED, strength, f"sizes {'; '.join(map(_shown, tried))}")
+
+
+def _differences(m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
+    """Yield sizes at which driver and numerics differ, with the codes."""
+    found = ((at, code_difference(m, ila, at)) for at in tried)
+    yield from ((at, example) for at, example in found if example is not None)
 
 
 def _dimensions(m: Mapping) -> list[str]:
