@@ -212,7 +212,8 @@ def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
 def _words(lanes: Codes) -> Codes:
     """Return signed 16-bit words from pairs of bytes; bytes may be terms of a proof."""
     if lanes.dtype == np.uint8:
-        return np.ascontiguousarray(lanes).view("<i2")
+        words: Codes = np.ascontiguousarray(lanes).view("<i2")
+        return words
     return (lanes[..., 0::2] + 256 * lanes[..., 1::2] + (1 << 15)) % (1 << 16) - (1 << 15)
 
 

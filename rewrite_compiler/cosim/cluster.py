@@ -30,9 +30,12 @@ class Cluster:
         return max(sum(counts.values()), 1)
 
     def share(self, thing: Any) -> Any:
-        """Send something to all workers once; the result stands for it among the arguments of `map`."""
+        """Send something once to each worker that asks; the result stands for it among the arguments of `map`.
+
+        It is the result of a task, not scattered: a task that is lost with a worker is run again elsewhere.
+        """
         with self._told():
-            return self.client.scatter(thing, broadcast=True, hash=False)
+            return self.client.submit(_itself, thing, pure=False)
 
     def map(self, work: Callable[..., Result], items: Iterable[Item], *shared: Any) -> Iterator[Result]:
         """Yield work(item, *shared) of every item in order; what is still running is cancelled when the caller stops early."""
@@ -63,6 +66,10 @@ class Cluster:
         except Exception as error:
             said = f"a worker failed: {type(error).__name__}: {error}"
             raise InputError("C109", said, place=self.address, help="look at the workers' logs; finished samples are kept") from None
+
+
+def _itself(thing: Item) -> Item:
+    return thing
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from ..target import Target, target_names
 from .cluster import Cluster
 from .run import Engine, Outcome, Take
 
-BUILDING = threading.Lock()
+ALONE = threading.Lock()  # a worker process runs one batch at a time
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,8 @@ class RemoteEngine:
 def batch_of(work: tuple[slice, Mapping[str, Data]], job: Job) -> Outcome:
     """Run one batch; this is what a worker calls."""
     part, inputs = work
-    with BUILDING:
-        engine = engine_of(job)
-    return engine.batch(lambda _: inputs, part)
+    with ALONE:
+        return engine_of(job).batch(lambda _: inputs, part)
 
 
 @lru_cache(maxsize=2)

@@ -26,8 +26,13 @@ pytestmark = pytest.mark.xdist_group("cluster")
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Two worker processes on this machine."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL) as started:
+    with workers(2) as started:
         yield started.scheduler_address
+
+
+def workers(count: int) -> Any:
+    """Start worker processes on this machine."""
+    return LocalCluster(n_workers=count, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=logging.CRITICAL)
 
 
 def without_run(document: Any) -> dict[str, Any]:
