@@ -212,9 +212,9 @@ def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
 def _words(lanes: Codes) -> Codes:
     """Return signed 16-bit words from pairs of bytes; bytes may be terms of a proof."""
     if lanes.dtype == np.uint8:
-        words: Codes = np.ascontiguousarray(lanes).view("<i2")
-        return words
-    return (lanes[..., 0::2] + 256 * lanes[..., 1::2] + (1 << 15)) % (1 << 16) - (1 << 15)
+        return np.ascontiguousarray(lanes).view("<i2")
+    words: Codes = (lanes[..., 0::2] + 256 * lanes[..., 1::2] + (1 << 15)) % (1 << 16) - (1 << 15)
+    return words
 
 
 def drive_conv2d(device: Device, x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> Codes:
