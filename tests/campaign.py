@@ -10,7 +10,10 @@ KEPT = {
     "acceptance/test_acceptance.py::test_acceptance[12": 0,  # tests/report/test_page_browser.py
     "acceptance/test_acceptance.py::test_acceptance[17": 0,  # tests/test_docs.py runs the page
     "acceptance/test_acceptance.py::test_acceptance[24": 0,  # tests/test_docs.py and tests/test_site.py
-    "compile/test_real_models.py::test_exporters_models": 2,
+    "cli/test_cli_data.py::test_data_that_do_not_fit": 2,
+    "cli/test_cli_show.py::test_a_document_that_is_no_report_of_the_plan": 3,
+    "compile/test_real_models.py::test_exporters_models": 4,
+    "compile/test_real_models.py::test_trained_models": 2,
     "cosim/test_cluster.py::test_a_sweep_over_sets_of_accelerators_on_workers_has_the_same_rows": 0,
     "cosim/test_log.py::test_a_killed_command_goes_on_where_it_was": 2,
     "emit/test_emit_c.py::test_the_program_on_the_device": 3,
@@ -20,16 +23,24 @@ KEPT = {
     "emit/test_emit_trace.py::test_constant_parts_are_the_same": 2,
     "emit/test_emit_verilog.py::test_a_fault_planted": 4,
     "emit/test_emit_verilog.py::test_every_part_of_the_text_is_proved[flexasr]": 0,  # `flexmatch emit check`
+    "fit/test_capacities.py": 2,
+    "frontend/test_onnx_cases.py": 0,  # onnx's own node tests: 20 CPU-seconds
     "ila_models/test_flexasr.py::test_recorded_trace": 2,
-    "prove/test_mutants.py::test_changed_right_sides_are_refuted": 4,
-    "prove/test_mutants.py::test_every_guard_is_needed": 2,
-    "rules/test_emergence.py": 3,
+    "ir/test_rebatch.py::test_any_operator_with_samples_anywhere": 3,
+    "prove/test_mutants.py::test_changed_right_sides_are_refuted": 8,
+    "prove/test_mutants.py::test_every_guard_is_needed": 4,
+    "report/test_hostile_names.py::test_no_home_a_narrow_terminal_and_a_locale_without_unicode": 2,
+    "rules/test_emergence.py": 0,  # 45 CPU-seconds
+    "docs/how-to/check-a-target.md]": 0,
+    "docs/reference/traces.md]": 0,
     "study/test_attribution.py::test_the_flaw_of_the_8_bit_design_is_found_and_repaired": 0,  # docs/how-to/find-and-fix-a-number-format.md
-    "study/test_check_verb.py::test_the_document_has_every_figure_and_the_seed": 0,  # docs/how-to/check-a-target.md
+    "study/test_check_verb.py::test_the_document_has_every_figure_and_the_seed": 0,
     "targets/test_flexasr_operations.py::test_batches_and_readings_change_nothing": 3,
     "targets/test_flexasr_operations.py::test_error_against_the_meaning": 2,
     "targets/test_flexasr_operations.py::test_every_operation_is_proved[rnn]": 0,  # `flexmatch prove --accel flexasr`
     "targets/test_flexasr_operations.py::test_model_from_end_to_end": 2,
+    "targets/test_vta_quantised.py::test_the_driver_gives_the_numerics": 2,
+    "targets/test_vta_target.py::test_published_counts": 3,
     "targets/test_vta_target.py::test_resnet_on_images": 0,
 }
 

@@ -131,7 +131,7 @@ class _Grid:
         number, delta = op.data
         side = self.shape.sides[number]
         if side.start is not None:
-            return self.words.const(side.start + u, op.bits)
+            return self.words.const(side.start + u * side.unrolled, op.bits)
         at = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
         return self.widened(self.b.load(self.b.gep(self.function.args[1 + number], [at])), side.kind, op.bits)
 

@@ -23,7 +23,9 @@ from rewrite_compiler.lang import (
     Leaf,
     Step,
     array,
+    const,
     fold,
+    fold_arrays,
     kernels,
     native_fold,
     native_jit,
@@ -205,6 +207,19 @@ def test_codes_of_floats(rounding: str) -> None:
     assert used.grids == 1
     assert (found == evaluate(term, {x: flat})).all()
     assert (found == f.codes_of(values)).all()
+
+
+def test_an_index_of_extent_1_stays_0_beside_an_unrolled_axis() -> None:
+    def element(i: Expr, j: Expr) -> Expr:
+        def both(k: Expr, a: Array, b: Array) -> list[Array]:
+            return [array(lambda q: wrap(a[(q + 1) % 2] + b[()] + j, 20, True), (2,)), array(lambda: sat(b[()] - a[0], 20, True), ())]
+
+        first, second = fold_arrays(2, [array(lambda _: const(0), (2,)), array(lambda: i, ())], both, [iv.of_width(20, True)] * 2)
+        return first[0] - second[()]
+
+    ev = Evaluator({})
+    ev.kernels = Kernels()
+    assert np.asarray(ev.store_of(array(element, (2, 1))).data).reshape(-1).tolist() == [0, 2]
 
 
 # -- what is kept on disk
