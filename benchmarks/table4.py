@@ -15,6 +15,7 @@ from record import ROOT, Row, finish, options
 
 import rewrite_compiler as flexmatch
 from rewrite_compiler.compile import Options, Plan
+from rewrite_compiler.cosim import Settings
 from rewrite_compiler.study.trials import with_formats_of
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models"
@@ -108,7 +109,7 @@ def measured(app: Application, design: Design, samples: int, threads: int, tier:
     wanted = samples or app.samples
     if app.samples:
         wanted = min(wanted, app.samples)
-    settings = flexmatch.Settings(samples=wanted, threads=threads, tier=tier, keep_outputs=False, calibration_method=design.method)
+    settings = Settings(samples=wanted, threads=threads, tier=tier, keep_outputs=False, calibration_method=design.method)
     document = flexmatch.cosimulate(plan, SHARED / app.data, settings=settings).document
     paired, run = document["paired"], document["run"]
     counts = {f"{t}.{operation}": n for t, found in plan.counts.items() for operation, n in found.items()}

@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import lang, ops, target
     from .compile.compile import compile_model as compile
-    from .cosim.cosimulate import Settings, cosimulate
+    from .cosim.cosimulate import cosimulate
     from .fit.traffic import traffic
     from .ila.registry import ila
-    from .ila.simulate import DeviceHang
-    from .ops.static import Ints, IsConstant
+    from .ops.static import IsConstant
     from .ops.term import Tensor
     from .prove.document import prove
-    from .rewrite.rule import Float, Int, Law, Rule, Str, Where, rule
+    from .rewrite.rule import Law, Rule, Where, rule
     from .study.check import check
 
 # name → the module that defines it
 _NAMES = {
-    "DeviceHang": "ila.simulate",
-    "Float": "rewrite.rule",
-    "Int": "rewrite.rule",
-    "Ints": "ops.static",
     "IsConstant": "ops.static",
     "Law": "rewrite.rule",
     "Rule": "rewrite.rule",
-    "Settings": "cosim.cosimulate",
-    "Str": "rewrite.rule",
     "Tensor": "ops.term",
     "Where": "rewrite.rule",
     "check": "study.check",
@@ -44,8 +37,8 @@ _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 _SHOWN = ("compile", "cosimulate", "prove")
 
 __all__ = [
-    "DeviceHang", "Float", "Int", "Ints", "IsConstant", "Law", "Rule", "Settings", "Str", "Tensor", "Where", "check", "compile",
-    "cosimulate", "ila", "lang", "ops", "prove", "rule", "target", "traffic",
+    "IsConstant", "Law", "Rule", "Tensor", "Where", "check", "compile", "cosimulate", "ila", "lang", "ops", "prove", "rule", "target",
+    "traffic",
 ]  # fmt: skip
 
 

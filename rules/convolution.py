@@ -1,7 +1,8 @@
 """Convolution as a linear layer on windows, the windows of one tap as channels, and padding."""
 
-from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Int, Ints
 
 RING = ("ring",)
 

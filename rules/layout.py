@@ -1,8 +1,9 @@
 """Reshape and transpose: they fuse, cancel and move outward past elementwise operators."""
 
-from rewrite_compiler import Float, Int, Ints, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.ops import Op
+from rewrite_compiler.rewrite import Float, Int, Ints
 
 ANY = ("any_dtype",)
 RING = ("ring",)

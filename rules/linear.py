@@ -1,7 +1,8 @@
 """Linear layers: every spelling of x·wᵀ + b becomes bias_add(dense(x, w), b) on rank 2."""
 
-from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Int, Ints
 
 RING = ("ring",)
 SPELLING = ("ring", "spelling")  # another way to write one source operator: exact matching may use it

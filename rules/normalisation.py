@@ -1,7 +1,8 @@
 """Batch normalisation as a scale and a bias, which then fold into the weights before it; layer norm on rank 2."""
 
-from rewrite_compiler import Float, Int, IsConstant, Law, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Float, Int
 
 
 @rule(grade="F")

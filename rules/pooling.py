@@ -1,9 +1,10 @@
 """Pooling: windows and global reductions as reductions over the middle axis of rank 3, a form that pooling engines share."""
 
-from rewrite_compiler import Int, Ints, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Expr
 from rewrite_compiler.ops import Op
+from rewrite_compiler.rewrite import Int, Ints
 
 WINDOWS = 1 << 16
 

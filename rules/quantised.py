@@ -1,7 +1,8 @@
 """Real operators on codes as integer operators: what the import of quantised models uses, and rows of any rank for codes."""
 
-from rewrite_compiler import Int, Ints, Law, Tensor, Where, rule
+from rewrite_compiler import Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Int, Ints
 
 
 @rule(grade="F")

@@ -6,9 +6,10 @@ slice of the sequence whose states are another's last ones continues it.
 
 from collections.abc import Callable
 
-from rewrite_compiler import Int, Ints, IsConstant, Law, Str, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Expr
+from rewrite_compiler.rewrite import Int, Ints, Str
 
 
 def zeros(w: Tensor) -> Tensor:

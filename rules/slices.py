@@ -1,7 +1,8 @@
 """Slices: of everything, of neighbours put together, of one step under a reshape."""
 
-from rewrite_compiler import Int, Ints, Law, Tensor, Where, rule
+from rewrite_compiler import Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Int, Ints
 
 ANY = ("any_dtype",)
 

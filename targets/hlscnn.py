@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rewrite_compiler import Ints, IsConstant, Tensor, Where
+from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models import hlscnn as model
 from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, finished, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lay, lift, select, switch
+from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Device, Limit, Target
 
 from ._hlscnn import conv2d_cost, conv2d_levels, resources

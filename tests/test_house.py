@@ -39,7 +39,7 @@ APART = {"egraph", "ila", "frontend", "hostrun"}
 LEVEL = {package: len(LAYERS) - k for k, row in enumerate(LAYERS) for package in row}
 
 # What content may import from the engine: the package itself, its namespaces, and the kinds of refusal.
-NAMESPACES = {ENGINE, *(f"{ENGINE}.{name}" for name in ("lang", "ops", "ila", "target", "errors"))}
+NAMESPACES = {ENGINE, *(f"{ENGINE}.{name}" for name in ("lang", "ops", "ila", "target", "rewrite", "errors"))}
 # Content that builds on other content.
 BUILDS_ON = {"targets": {"ila_models"}}
 
@@ -76,7 +76,7 @@ ALLOWED = {
 
 FILE_LINES = {"median": 130, "p90": 350, "max": 600}
 FUNCTION_LINES = {"median": 8, "p90": 28, "p99": 40, "max": 60}
-PUBLIC_NAMES = 22
+PUBLIC_NAMES = 15
 
 
 def listed(found: Iterator[str]) -> None:

@@ -30,6 +30,7 @@ from typing import assert_type
 import rewrite_compiler as flexmatch
 from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim import Report
+from rewrite_compiler.ila import DeviceHang
 from rewrite_compiler.prove import Verdicts
 
 plan = flexmatch.compile("app.onnx", accel=["flexasr", "hlscnn:revision=ext16"])
@@ -39,7 +40,7 @@ assert_type(report, Report)
 assert_type(flexmatch.prove([]), Verdicts)
 try:
     flexmatch.ila("flexasr").simulator(strict=True).wait_for_interrupt()
-except flexmatch.DeviceHang as hang:
+except DeviceHang as hang:
     print(hang.problem.sentence, plan.offloads[0].because, flexmatch.check("flexasr").problems)
 """
 

@@ -6,12 +6,14 @@ from ..callable_module import make_callable
 from .mmio import Bus, assemble, mmio
 from .model import CONTROL, DATA, Bits, External, Ila, Instruction, Match, Operand, Queue, State, Wait, lanes_of
 from .registry import ila
+from .simulate import DeviceHang
 
 __all__ = [
     "CONTROL",
     "DATA",
     "Bits",
     "Bus",
+    "DeviceHang",
     "External",
     "Ila",
     "Instruction",

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rewrite_compiler import Float, IsConstant, Tensor, Where
+from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import INVSQRT, encode, fixed
 from rewrite_compiler.lang import Array, Expr, array, lift, reduce_sum, signed, trunc_div
+from rewrite_compiler.rewrite import Float
 from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
 
 from .base import (

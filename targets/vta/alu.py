@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from rewrite_compiler import Float, Tensor, Where
+from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.ila_models.vta.fields import ENCODINGS, MUL
 from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, minimum
+from rewrite_compiler.rewrite import Float
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 from rewrite_compiler.target import Mapping as Operation
 

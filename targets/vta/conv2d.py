@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from rewrite_compiler import Ints, IsConstant, Tensor, Where
+from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, select, signed
+from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Limit, StreamedDevice
 
 from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target, to_bytes

@@ -11,11 +11,12 @@ from functools import partial
 
 import numpy as np
 
-from rewrite_compiler import Int, Ints, IsConstant, Tensor, Where
+from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Array, array
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
+from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.target import StreamedDevice
 
 from .alu import function

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from rewrite_compiler import Int, Ints, Tensor, Where
+from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, lift, maximum, minimum, select
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
+from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication

@@ -12,6 +12,7 @@ import pytest
 from distributed import LocalCluster
 
 import rewrite_compiler as flexmatch
+from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cluster import connected
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
 from rewrite_compiler.study.sweep import axes_of, sweep
@@ -41,8 +42,8 @@ def without_run(document: Any) -> dict[str, Any]:
 
 def test_a_cosimulation_on_workers_has_the_same_report(address: str) -> None:
     plan = flexmatch.compile(DIGITS / "mlp.onnx", ["flexasr"], calibrate=CALIBRATION)
-    here = flexmatch.cosimulate(plan, DATA, settings=flexmatch.Settings(samples=20, batch=4))
-    there = flexmatch.cosimulate(plan, DATA, settings=flexmatch.Settings(samples=20, batch=4, scheduler=address))
+    here = flexmatch.cosimulate(plan, DATA, settings=Settings(samples=20, batch=4))
+    there = flexmatch.cosimulate(plan, DATA, settings=Settings(samples=20, batch=4, scheduler=address))
     assert without_run(there.document) == without_run(here.document)
     assert there.document["run"]["scheduler"] == address
     assert there.document["run"]["cpu_seconds_per_sample"] is None
@@ -53,10 +54,10 @@ def test_a_cosimulation_on_workers_has_the_same_report(address: str) -> None:
 def test_a_sweep_over_sets_of_accelerators_on_workers_has_the_same_rows(address: str) -> None:
     targets = [find_target("flexasr"), find_target("hlscnn")]
     axes = axes_of(["accel=flexasr,flexasr+hlscnn"], targets)
-    settings = flexmatch.Settings(samples=8)
+    settings = Settings(samples=8)
     here = sweep(DIGITS / "cnn.onnx", targets, DATA, axes, calibrate=CALIBRATION, settings=settings)
     there = sweep(
-        DIGITS / "cnn.onnx", targets, DATA, axes, calibrate=CALIBRATION, settings=flexmatch.Settings(samples=8, scheduler=address)
+        DIGITS / "cnn.onnx", targets, DATA, axes, calibrate=CALIBRATION, settings=Settings(samples=8, scheduler=address)
     )
     assert without_run(there) == without_run(here)
     assert [p["at"] for p in here["points"]] == [{"accel": "flexasr"}, {"accel": "flexasr+hlscnn"}]
@@ -95,7 +96,7 @@ def test_a_worker_refuses_a_plan_that_is_not_its_own(address: str, tmp_path: Pat
     plan = flexmatch.compile(model, ["flexasr"], calibrate=CALIBRATION)
     model.write_bytes((DIGITS / "cnn.onnx").read_bytes())
     with pytest.raises(InputError) as caught:
-        flexmatch.cosimulate(plan, DATA, settings=flexmatch.Settings(samples=16, batch=8, scheduler=address))
+        flexmatch.cosimulate(plan, DATA, settings=Settings(samples=16, batch=8, scheduler=address))
     assert caught.value.problem.sentence == f"{model} is not the model the plan was made of: its sha256 differs"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import rewrite_compiler as flexmatch
 from rewrite_compiler.compile import Plan
-from rewrite_compiler.cosim import reference
+from rewrite_compiler.cosim import Settings, reference
 from rewrite_compiler.cosim.cosimulate import dataset_for
 from rewrite_compiler.cosim.reference import KeptReference, Reference
 from rewrite_compiler.kept import Kept, private_folder
@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outcome(plan: Plan, **settings: Any) -> tuple[dict[str, Any], bool]:
-    document = dict(flexmatch.cosimulate(plan, DATA, settings=flexmatch.Settings(**settings)).document)
+    document = dict(flexmatch.cosimulate(plan, DATA, settings=Settings(**settings)).document)
     run = document.pop("run")
     assert run["reference_cpu_seconds_per_sample"] > 0
     return document, run["reference_kept"]
@@ -53,7 +53,7 @@ def test_other_samples_and_batches_are_other_runs(plan: Plan, cache: Path, other
 
 def test_other_data_are_another_run(plan: Plan, cache: Path) -> None:
     outcome(plan, samples=8)
-    document = flexmatch.cosimulate(plan, DIGITS / "calibration.npz", settings=flexmatch.Settings(samples=8)).document
+    document = flexmatch.cosimulate(plan, DIGITS / "calibration.npz", settings=Settings(samples=8)).document
     assert not document["run"]["reference_kept"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from in_process import engine_of, extracted, saturated
 from programs import constant
 
-from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.egraph.rules import rule_text
 from rewrite_compiler.errors import SpecError
@@ -18,6 +18,7 @@ from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ir.verify import verify
 from rewrite_compiler.ops import HasType
+from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
 SIMPLER = "split the rule or simplify the guard"

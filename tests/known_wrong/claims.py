@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rewrite_compiler import Float, Int, Law, Tensor, Where, rule
+from rewrite_compiler import Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Float, Int
 
 
 @rule(grade="E")

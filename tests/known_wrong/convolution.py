@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rewrite_compiler import Float, Int, Ints, Law, Tensor, Where, rule
+from rewrite_compiler import Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.ops import Tensor as Pattern
+from rewrite_compiler.rewrite import Float, Int, Ints
 
 
 def windows_as_dense(

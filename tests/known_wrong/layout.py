@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rewrite_compiler import Int, Ints, Law, Tensor, Where, rule
+from rewrite_compiler import Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.ops import Condition, Inverse
+from rewrite_compiler.rewrite import Int, Ints
 
 
 def cube(x: Tensor) -> Condition:

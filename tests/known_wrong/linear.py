@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rewrite_compiler import Int, Ints, IsConstant, Law, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Int, Ints
 
 
 @rule

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from known_wrong.gallery import FALSE, gallery
 
-from rewrite_compiler import Int, Ints, Law, Rule, Tensor, rule
+from rewrite_compiler import Law, Rule, Tensor, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
@@ -20,6 +20,7 @@ from rewrite_compiler.prove.general import proved_for_all_shapes
 from rewrite_compiler.prove.integers import Contradiction, Facts, Poly, as_poly, atom, atom_number, key_of
 from rewrite_compiler.prove.readers import READERS, Typing, read, variable
 from rewrite_compiler.prove.reals import Reals, _height
+from rewrite_compiler.rewrite import Int, Ints
 
 Env = Mapping[int, int]
 WINDOW = {"strides": (2, 1), "pads": (1, 0, 0, 2), "dilations": (1, 2)}

@@ -8,12 +8,13 @@ import re
 
 import pytest
 
-from rewrite_compiler import Int, Ints, IsConstant, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.prove import instances, shapes
 from rewrite_compiler.prove.instances import Instances, instances_of
 from rewrite_compiler.prove.rules import prove_rule, prove_rules
 from rewrite_compiler.prove.shapes import drawn
+from rewrite_compiler.rewrite import Int, Ints
 
 
 @rule(grade="F")

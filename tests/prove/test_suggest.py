@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from known_wrong import layout
 
-from rewrite_compiler import Ints, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.prove import court
 from rewrite_compiler.prove.cache import Cache
 from rewrite_compiler.prove.rules import prove_rule, with_suggestion
+from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.rewrite.textfile import rules_of_text
 
 

@@ -1,7 +1,8 @@
 """Laws of windows and of contractions: with them im2col follows, without any law that names it for a convolution."""
 
-from rewrite_compiler import Ints, Law, Tensor, Where, rule
+from rewrite_compiler import Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Ints
 
 RING = ("ring",)
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from rewrite_compiler import Int, IsConstant, Tensor, Where
+from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import AdaptivFloat
+from rewrite_compiler.rewrite import Int
 from rewrite_compiler.target import Axes, Limit, Target
 
 AXES = "x: t k; w: n k; y: t n"

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler import Float, Int, Ints, Tensor
+from rewrite_compiler import Tensor
 from rewrite_compiler import ops as o
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Node, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ir.verify import verify
+from rewrite_compiler.rewrite import Float, Int, Ints
 from rewrite_compiler.target import Mapping, Target, body_of, find_target, inlined
 
 TARGET = find_target("flexasr")
