@@ -1,29 +1,47 @@
-"""Do drivers give their numerics at random larger shapes, and at the edges of the capacities?
+"""Do drivers give their numerics, symbolically, at random larger shapes, and at the edges of the capacities?
 
-Every operation runs on random codes at random shapes; along every dimension that a capacity bounds also at one below the
-largest tile and at the largest, and one above it must be refused. A difference ends the script with 1.
+Each operation is proved on symbolic codes at its first trial; then it runs on codes at random shapes in random formats, and
+along every dimension that a capacity bounds at one below the limit, at the limit, and, without the guard, at one above it,
+where the strict model must end in a diagnostic or the result must still be right. Chunks end as lines of the log, from
+which the next call goes on. A difference ends the script with 1.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from record import Row, finish, options
 
-from rewrite_compiler.prove.mappings import code_difference
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.lang import Format
+from rewrite_compiler.lang.arrays import evaluate
+from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.prove.mappings import prove_mapping
 from rewrite_compiler.target import Mapping as Operation
-from rewrite_compiler.target import find_target
+from rewrite_compiler.target import find_target, simulated_device
 
 Sizes = Mapping[str, Any]
 Draw = Callable[[np.random.Generator], Sizes]
 SEED = 11
-LARGEST = 1_100_000  # elements of an operand at an edge
+CHUNK = 20  # shapes a line of the log
+LARGEST = 4_300_000  # elements of an operand at an edge
+MOST_WORK = 150_000_000  # products of a recurrence at an edge
 MOST = 600  # of a dimension at an edge, where another one can grow to make it less: steps of a recurrence are run one by one
+TABLE3 = (
+    "vta.dense", "hlscnn.conv2d", "flexasr.linear", "flexasr.lstm", "flexasr.layer_norm", "flexasr.max_pool", "flexasr.mean_pool",
+    "flexasr.attention",
+)  # fmt: skip
 
 
 def log_uniform(random: np.random.Generator, most: int) -> int:
@@ -71,7 +89,7 @@ def bounded(rank: str) -> Draw:
     return lambda random: {**{d: log_uniform(random, 20) for d in rank}, "low": -float(random.random()), "high": float(random.random())}
 
 
-LINEAR, DENSE = free(t=40, k=200, n=200), free(t=40, k=120, n=120)
+LINEAR, DENSE = free(t=64, k=500, n=500), free(t=64, k=300, n=300)
 DRAWS: dict[str, dict[str, Draw]] = {
     "flexasr": {
         **dict.fromkeys(("linear", "linear_relu", "linear_sigmoid", "linear_tanh"), LINEAR),
@@ -115,92 +133,254 @@ DRAWS["vta"] |= {
 
 # operation → the dimensions that stand for themselves, whose edges are looked for
 EDGES = {
-    **dict.fromkeys(("linear", "dense"), "t k n"), **dict.fromkeys(("lstm", "gru", "rnn"), "t i"), "layer_norm": "t",
-    **dict.fromkeys(("max_pool", "mean_pool", "add_pool"), "u n"), "attention": "t d", "conv2d": "n", "alu": "",
+    **dict.fromkeys(("linear", "dense"), "t k n"), **dict.fromkeys(("lstm", "gru", "rnn"), "t i h"), "layer_norm": "t n",
+    **dict.fromkeys(("max_pool", "mean_pool", "add_pool"), "u n"), "attention": "t d", "conv2d": "n c i j", "alu": "",
 }  # fmt: skip
+STARTS = 3  # shapes from which the edges are looked for: the smallest, and random ones
 
 
-def edges(m: Operation, start: Sizes) -> Iterator[tuple[Sizes, bool]]:
-    """Yield the start with a dimension of its own at one below, at, and one above what still fits; and whether it fits."""
-    attributes = {n: start[n] for n, _ in m.statics}
-
-    def fits(sizes: Sizes) -> bool:
-        return m.violated({d: n for d, n in sizes.items() if d not in attributes}, attributes) is None
-
-    for d in EDGES[m.operation].split():
-        if not fits({**start, d: 1}) or fits({**start, d: 1 << 22}):
-            continue
-        around = dict(start)
-        for other in EDGES[m.operation].split():
-            while other != d and limit(fits, around, d) > MOST and fits({**around, other: 2 * around[other], d: 2}):
-                around[other] *= 2
-        most = limit(fits, around, d)
-        yield from (({**around, d: most + by}, by < 1) for by in (-1, 0, 1) if most + by > 0)
+def completed(sizes: Sizes, start: Sizes) -> dict[str, Any]:
+    """Return sizes with those that follow from others: gates of a recurrence, rows and columns of a convolution's result."""
+    found = dict(sizes)
+    if "g" in start:
+        found |= {d: start[d] // start["h"] * sizes["h"] for d in "ge" if d in start}
+    if "strides" in start:
+        (a, b), pads = start["strides"], start["pads"]
+        found["u"] = (sizes["i"] + pads[0] + pads[2] - sizes["r"]) // a + 1
+        found["v"] = (sizes["j"] + pads[1] + pads[3] - sizes["s"]) // b + 1
+    return found
 
 
-def limit(fits: Callable[[Sizes], bool], around: Sizes, d: str) -> int:
-    """Return the largest size of a dimension that still fits."""
-    low, high = 1, 1 << 22
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits({**around, d: middle}) else (low, middle)
-    return low
+@dataclass(frozen=True)
+class Edges:
+    """The capacities of one operation around a shape."""
+
+    m: Operation
+    start: Sizes
+
+    def fits(self, sizes: Sizes) -> bool:
+        """Tell whether the guard admits a shape."""
+        whole = completed(sizes, self.start)
+        if any(whole[d] < 1 for d in "uv" if d in self.start):
+            return False
+        attributes = {n: self.start[n] for n, _ in self.m.statics}
+        return self.m.violated({d: n for d, n in whole.items() if d not in attributes}, attributes) is None
+
+    def unit(self, d: str) -> int:
+        """Return the step of a dimension: rows that are normalised have whole vectors."""
+        return self.m.units.get(d, 1) if self.m.operation == "layer_norm" else 1
+
+    def limit(self, around: Sizes, d: str) -> int:
+        """Return the largest size of a dimension that still fits."""
+        step = self.unit(d)
+        low, high = around[d] // step, (1 << 22) // step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.fits({**around, d: middle * step}) else (low, middle)
+        return int(low * step)
+
+    def found(self) -> Iterator[tuple[Sizes, bool]]:
+        """Yield the shape with one dimension one below, at, and one above what still fits; and whether it fits."""
+        dimensions = EDGES[self.m.operation].split()
+        for d in dimensions:
+            if not self.fits(self.start) or self.fits({**self.start, d: 1 << 22}):
+                continue
+            around = dict(self.start)
+            for other in dimensions:
+                while other != d and self.limit(around, d) > MOST and self.fits({**around, other: 2 * around[other]}):
+                    around[other] *= 2
+            most = self.limit(around, d)
+            sizes = (completed({**around, d: most + by * self.unit(d)}, self.start) for by in (-1, 0, 1) if most + by > 0)
+            yield from ((s, self.fits(s)) for s in sizes)
 
 
 def smallest(m: Operation, sizes: Sizes) -> Sizes:
-    """Return a shape with the dimensions that stand for themselves at 1."""
-    return {**sizes, **dict.fromkeys(EDGES[m.operation].split(), 1)}
+    """Return a shape with the dimensions that stand for themselves as small as they can be."""
+    least = {d: m.units.get(d, 1) if m.operation == "layer_norm" else 1 for d in EDGES[m.operation].split()}
+    least |= {d: max(sizes[k] - sum(sizes["pads"][n::2]), 1) for n, (d, k) in enumerate((("i", "r"), ("j", "s"))) if "strides" in sizes}
+    return completed({**sizes, **least}, sizes)
 
 
-def campaign(target: str, runs: int, only: str = "") -> Iterator[Row]:
-    """Yield what was run of every operation of a target whose name has a text."""
-    configured = find_target(target)
-    ila = configured.ila()
-    for name, draw in DRAWS[target].items() if not only else ((n, d) for n, d in DRAWS[target].items() if only in n):
-        m, random, started = configured.mappings[name], np.random.default_rng(SEED), time.process_time()
-        ran, differing, refused = 0, list[str](), 0
-        for n in range(runs):
-            sizes = {d: x for d, x in draw(random).items() if d in _names(m)}
-            if m.violated({d: x for d, x in sizes.items() if isinstance(x, int)}, sizes) is not None:
-                refused += 1
-                continue
-            example = code_difference(m, ila, sizes, seed=n)
-            ran, differing = ran + 1, differing + ([f"{dict(sizes)}: {example}"] if example else [])
-        at_edges = list(edges(m, smallest(m, {d: x for d, x in draw(random).items() if d in _names(m)})))
-        holding = [s for s, holds in at_edges if holds]
-        inside = [s for s in holding if _elements(m, s) <= LARGEST]
-        differing += [f"{dict(s)}: {example}" for s in inside if (example := code_difference(m, ila, s)) is not None]
-        yield {
-            "target": target, "mapping": name, "random_shapes": ran, "edge_shapes": len(inside),
-            "edge_shapes_too_large_to_run": len(holding) - len(inside),
-            "refused_beyond_edges": sum(not holds for _, holds in at_edges), "refused_random_shapes": refused,
-            "differing": differing, "seed": SEED, "cpu_seconds": time.process_time() - started,
+def formats_of(m: Operation, random: np.random.Generator) -> dict[str, Format]:
+    """Return the formats of tensors of random magnitudes, and of inner state a random candidate."""
+    formats = m.formats_for({n: float(2.0 ** random.uniform(-3, 4.9)) for n in m.format_choices})
+    for name, candidates in m.search.items():
+        formats = m.with_format(formats, name, candidates[int(random.integers(len(candidates)))])
+    return formats
+
+
+def drawn(ends: tuple[int, int], shape: tuple[int, ...], kind: int, random: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Return codes: random ones; of both ends; of one end, and half-way the other one."""
+    if kind in (0, 2):
+        return random.integers(ends[0], ends[1] + 1, shape)
+    if kind == 1:
+        return random.choice(ends, shape)
+    codes = np.full(shape, ends[1])
+    codes[..., : shape[-1] // 2] = ends[int(random.integers(2))]
+    return codes
+
+
+def difference(m: Operation, ila: Ila, sizes: Sizes, seed: int) -> str:
+    """Return where driver and numerics differ on codes of a seed, nothing when they agree."""
+    random = np.random.default_rng([SEED, seed])
+    formats = formats_of(m, random)
+    shapes = {v.name: tuple(int(sizes[d]) for d in m.axes.of[v.name]) for v in m.operands}
+    leaves = {n: Leaf(shape, formats[n].codes, False, n) for n, shape in shapes.items()}
+    ends = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in shapes}
+    codes = {n: drawn(ends[n], shape, seed % 4, random) for n, shape in shapes.items()}
+    attributes = {name: sizes[name] for name, _ in m.statics}
+    found, terms = (
+        m.run_driver(simulated_device(ila), codes, formats, attributes),
+        m.result_codes(list(leaves.values()), formats, attributes),
+    )
+    given = {leaves[n]: x for n, x in codes.items()}
+    pairs = zip(found, terms, strict=True) if isinstance(terms, tuple) else [(found, terms)]
+    for n, (y, term) in enumerate(pairs):
+        places = np.argwhere(np.asarray(y) != evaluate(term, given))
+        if len(places):
+            return f"result {n} at {places[0].tolist()} of {dict(sizes)} in {formats}, seed {seed}"
+    return ""
+
+
+@dataclass
+class Found:
+    """What a chunk, or all of an operation, gave."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    differing: list[str] = field(default_factory=list)
+    proved: str = ""
+    seconds: float = 0.0
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Add a line of the log."""
+        self.counts.update(line["counts"])
+        self.differing += line["differing"]
+        self.proved = line["proved"] or self.proved
+        self.seconds += line["cpu_seconds"]
+
+
+class Log:
+    """Lines of what was run, on disk; a torn last one is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.parts, self.of = path, set[tuple[str, str]](), dict[str, Found]()
+        text = path.read_text("utf-8") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            os.truncate(path, len(whole.encode()))
+        for line in whole.splitlines():
+            self.see(json.loads(line))
+
+    def see(self, line: Mapping[str, Any]) -> None:
+        """Take a line."""
+        self.parts.add((line["name"], line["part"]))
+        self.of.setdefault(line["name"], Found()).add(line)
+
+    def run(self, name: str, part: str, work: Callable[[], Found]) -> None:
+        """Do a part unless it is done; write what it gave."""
+        if (name, part) in self.parts:
+            return
+        started = time.process_time()
+        found = work()
+        line = {
+            "name": name, "part": part, "counts": dict(found.counts), "differing": found.differing, "proved": found.proved,
+            "cpu_seconds": round(time.process_time() - started, 2),
         }  # fmt: skip
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self.see(line)
+
+
+def proved(m: Operation, ila: Ila) -> Found:
+    """Prove the operation on symbolic codes at its first trial."""
+    proof = prove_mapping(m, ila)
+    return Found(Counter({f"symbolically {proof.verdict}": 1}), [] if proof.verdict == "proved" else [proof.evidence], proof.strength)
+
+
+def at_random(m: Operation, ila: Ila, draw: Draw, first: int, count: int) -> Found:
+    """Run an operation at random shapes that its guard admits."""
+    found = Found()
+    for seed in range(first, first + count):
+        random = np.random.default_rng([SEED, seed, 1])
+        for _ in range(100):
+            sizes = {d: x for d, x in draw(random).items() if d in _names(m)}
+            if m.violated({d: x for d, x in sizes.items() if isinstance(x, int)}, sizes) is None:
+                found.counts["random shapes"] += 1
+                found.differing += filter(None, [difference(m, ila, sizes, seed)])
+                break
+            found.counts["random shapes refused"] += 1
+    return found
+
+
+def at_edges(m: Operation, ila: Ila, draw: Draw) -> Found:
+    """Run an operation one below and at its limits, and one above without its guard."""
+    found, seed = Found(), 0
+    for start in range(STARTS):
+        sizes = {d: x for d, x in draw(np.random.default_rng([SEED, start, 2])).items() if d in _names(m)}
+        for at, fits in Edges(m, sizes if start else smallest(m, sizes)).found():
+            seed += 1
+            if is_too_large(m, at):
+                found.counts["edges too large to run"] += 1
+            elif fits:
+                found.counts["edges"] += 1
+                found.differing += filter(None, [difference(m, ila, at, seed)])
+            else:
+                found.counts[beyond(m, ila, at, seed)] += 1
+    return found
+
+
+def is_too_large(m: Operation, at: Sizes) -> bool:
+    """Tell whether a shape takes too long to run."""
+    elements = max(int(math.prod(at[d] for d in m.axes.of[v.name])) for v in m.operands)
+    return elements > LARGEST or ("g" in at and at["t"] * (at["i"] + at["h"]) * at["g"] > MOST_WORK)
+
+
+def beyond(m: Operation, ila: Ila, sizes: Sizes, seed: int) -> str:
+    """Return what becomes of a shape that the guard refuses: a diagnostic, the right result, or another one."""
+    try:
+        wrong = difference(m, ila, sizes, seed)
+    except FlexmatchError as error:
+        return f"beyond: {error.problem.code}"
+    except (ValueError, IndexError, OverflowError) as error:  # the driver cannot lay the tile out
+        return f"beyond: the driver cannot ({type(error).__name__})"
+    return "beyond: differs" if wrong else "beyond: equal"
 
 
 def _names(m: Operation) -> set[str]:
     return {d for dims in m.axes.of.values() for d in dims} | {n for n, _ in m.statics}
 
 
-def _elements(m: Operation, sizes: Sizes) -> int:
-    """Return the elements of the largest operand."""
-    return max(int(math.prod(sizes[d] for d in m.axes.of[v.name])) for v in m.operands)
+def row_of(name: str, found: Found) -> Row:
+    """Return the row of an operation."""
+    return {
+        "mapping": name, "symbolic": found.proved, "counts": dict(sorted(found.counts.items())), "differing": found.differing, "seed": SEED,
+        "cpu_seconds": round(found.seconds, 1),
+    }  # fmt: skip
 
 
 def main() -> int:
     """Run the campaign, print a line an operation, write the record."""
-    parser = options(__doc__ or "", 30)
+    parser = options(__doc__ or "", 1000)
+    parser.add_argument("--others", type=int, default=60, metavar="N", help="random shapes of operations that Table 3 does not have")
     parser.add_argument("--only", default="", metavar="TEXT", help="operations whose name has it")
+    parser.add_argument("--log", type=Path, default=Path("lifting.jsonl"), metavar="FILE", help="go on in this log")
     given = parser.parse_args()
+    log, targets = Log(given.log), {name: find_target(name) for name in DRAWS}
+    models = {name: t.ila() for name, t in targets.items()}
+    names = [*TABLE3, *(n for t, draws in DRAWS.items() for d in draws if (n := f"{t}.{d}") not in TABLE3)]
     rows: list[Row] = []
-    for target in DRAWS:
-        for row in campaign(target, given.runs, given.only):
-            rows.append(row)
-            counts = f"{row['random_shapes']} random, {row['edge_shapes']} at edges, {row['refused_beyond_edges']} refused beyond"
-            print(f"{target}.{row['mapping']:<22}{counts}, {len(row['differing'])} differ", flush=True)  # type: ignore[arg-type]
-    total = sum(int(str(r["random_shapes"])) + int(str(r["edge_shapes"])) for r in rows)
-    wrong = [x for r in rows for x in r["differing"]]  # type: ignore[attr-defined]
-    print(f"{total} shapes, {len(wrong)} differ", *wrong, sep="\n")
+    for name in (n for n in names if given.only in n):
+        target, _, variant = name.partition(".")
+        m, ila, draw = targets[target].mappings[variant], models[target], DRAWS[target][variant]
+        log.run(name, "symbolic", lambda m=m, ila=ila: proved(m, ila))  # type: ignore[misc]
+        for first in range(0, given.runs if name in TABLE3 else given.others, CHUNK):
+            log.run(name, f"random {first}", lambda m=m, ila=ila, d=draw, k=first: at_random(m, ila, d, k, CHUNK))  # type: ignore[misc]
+        log.run(name, "edges", lambda m=m, ila=ila, d=draw: at_edges(m, ila, d))  # type: ignore[misc]
+        found = log.of[name]
+        rows.append(row_of(name, found))
+        print(f"{name:<26}{', '.join(f'{k} {n}' for k, n in sorted(found.counts.items()))}; {len(found.differing)} differ", flush=True)
+    wrong = [x for found in log.of.values() for x in found.differing]
+    print(f"{len(wrong)} differ", *wrong, sep="\n")
     finish("lifting", rows, given.json)
     return int(bool(wrong))
 
