@@ -156,9 +156,8 @@ def _fill(w: _Writer, move: Fill) -> Iterator[str]:
         yield _checked(f"{w.bus}_{move.memory}_new({move.words})")
         return
     n, name = len(move.cells.kinds), w.unit.fresh("words")
-    if set(move.cells.kinds) == {0}:
-        values = np.array([p[0][1] for p in move.cells.places])
-        w.unit.data.append(c_array(name, (values % 256).astype(np.uint8)))
+    if not move.cells.kinds.any():
+        w.unit.data.append(c_array(name, (move.cells.at[:, 0] % 256).astype(np.uint8)))
     else:
         w.unit.data.append(f"static uint8_t {name}[{n}];")
         yield f"for (size_t i = 0; i < {n}; ++i) {name}[i] = (uint8_t){_cells(w, move.cells)}(i);"
@@ -192,14 +191,9 @@ def _bytes(word: bytes) -> str:
 def _cells(w: _Writer, g: Gather) -> str:
     """Print what cells are, as a function of their number; return its name."""
     name, width = w.unit.fresh("cell"), g.width
-    rows = np.zeros((len(g.places), width), np.int32)
-    sources = np.zeros_like(rows)
-    for n, places in enumerate(g.places):
-        for k, (source, at) in enumerate(places):
-            rows[n, k], sources[n, k] = at, max(source, 0)
-    flat: list[tuple[str, Data]] = [(f"{name}_at", rows.reshape(-1)), (f"{name}_kind", np.array(g.kinds, np.uint8))]
+    flat = [(f"{name}_at", g.at.reshape(-1)), (f"{name}_kind", g.kinds.astype(np.uint8))]
     if len(g.sources) > 1:
-        flat.append((f"{name}_from", sources.astype(np.uint8).reshape(-1)))
+        flat.append((f"{name}_from", g.source.astype(np.uint8).reshape(-1)))
     w.unit.data += [c_array(n, x) for n, x in flat]
     cases = "".join(f"    case {k}: return {form};\n" for k, form in enumerate(g.forms) if k)
     reads = "".join(f"    v[{k}] = {_read(w, g, name, width, k)};\n" for k in range(width))

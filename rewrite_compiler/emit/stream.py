@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..ila.stream import WORD
 from ..ila.trace import Commands, block_of, columns_of
 from ..lang.binders import Leaf
 from ..lang.named import Data
-from .cells import Gather, cells_of, is_moving
+from .cells import Gather, cells_of, gathered, is_moving
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Steps:
             return
         if len(moving) > 1 or not found.operands[moving[0]].leaf.shape:
             raise InputError("F161", f"{instruction} takes data in fields, which has no C form")
-        self.moves.append(Put(commands, _gathered(rows[moving[0]]), rows[moving[0]].shape[1]))
+        self.moves.append(Put(commands, gathered(rows[moving[0]]), rows[moving[0]].shape[1]))
 
     def load(self, instruction: str, **operands: Data) -> Data:
         """Send one read for each row; return cells of what they give."""
@@ -123,7 +122,7 @@ class Steps:
 
     def place(self, memory: str, address: int, words: Data) -> None:
         """Write words to an external memory."""
-        self.moves.append(Fill(memory, int(address), _gathered(np.asarray(words).reshape(1, -1))))
+        self.moves.append(Fill(memory, int(address), gathered(np.asarray(words).reshape(1, -1))))
 
     def fetch(self, memory: str, address: int, count: int) -> Data:
         """Return cells of words of an external memory."""
@@ -144,18 +143,6 @@ class Steps:
             self.moves.append(Send(commands))
 
 
-def _gathered(x: Data) -> Gather:
-    made = Gather()
-    for cell in x.reshape(-1):
-        made.add(cell)
-    return made
-
-
 def results_of(x: Data) -> Gather:
     """Return result codes of a driver as cells."""
-    return _gathered(np.asarray(x))
-
-
-def operands_of(shapes: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, Leaf]:
-    """Return a leaf of codes for each operand that moves: its shape and the range of its codes."""
-    return {name: Leaf(shape, codes, False, name) for name, (shape, codes) in shapes.items()}
+    return gathered(np.asarray(x))
