@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,11 @@ def compiled_in_process(path: Path, accel: Sequence[str], limits: Limits = DEFAU
         return Finding(f"{type(error).__name__}: {error}", data)
     if not accounts(plan):
         return Finding("a node is in no account, or in two", data)
-    told = compared(_run(data, inputs_of(path)), found, data)
+    values = inputs_of(path)
+    told = compared(_run(data, values), found, data, partial(_run, data), values)
     if told != EQUAL or not second:
         return told
-    return compared(evaluated(data, inputs_of(path)), found, data)
+    return compared(evaluated(data, values), found, data, partial(evaluated, data), values)
 
 
 def inputs_of(path: Path) -> dict[str, Any]:
@@ -98,17 +100,17 @@ def inputs_of(path: Path) -> dict[str, Any]:
     return {program.names[v]: random_tensor(program.types[v], random) for v in program.inputs}
 
 
-def _run(model: bytes, inputs: dict[str, Any]) -> dict[str, Any]:
+def _run(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return Session(model).run(inputs, seconds=60)
 
 
-def evaluated(model: bytes, inputs: dict[str, Any]) -> dict[str, Any]:
+def evaluated(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return what onnx's reference evaluator computes."""
     from onnx.reference import ReferenceEvaluator
 
     made = onnx.load_from_string(model)
     with np.errstate(all="ignore"):
-        results = ReferenceEvaluator(made).run(None, inputs)
+        results = ReferenceEvaluator(made).run(None, dict(inputs))
     return {o.name: np.asarray(x) for o, x in zip(made.graph.output, results, strict=True)}
 
 

@@ -1,0 +1,47 @@
+"""Tests of how a plan is held against its model: rounding is allowed what it moves, everything else is a difference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.compile.verify import beyond, differences
+
+X = np.linspace(0.5, 1.5, 65, dtype=np.float32)
+
+
+def cancelling(values: Any) -> dict[str, Any]:
+    """Return a sum that leaves only rounding, a plain result and what an integer makes of it."""
+    x = values["x"]
+    return {"cancels": np.float32(x[::-1].sum(dtype=np.float32) - np.float32(65)), "plain": 3 * x, "code": np.int32(np.rint(x * 8))}
+
+
+def far(**other: Any) -> list[str]:
+    """Return the outputs that are farther from the model's than its rounding moves them."""
+    expected = cancelling({"x": X})
+    found = {**expected, **{name: np.asarray(y, expected[name].dtype) for name, y in other.items()}}
+    return beyond(differences(expected, found.values()), expected, cancelling, {"x": X})
+
+
+def test_digits_that_cancel_may_differ() -> None:
+    assert far() == []
+    assert far(cancels=cancelling({"x": X})["cancels"] + 3e-6) == []
+    assert far(cancels=1e-2) == ["cancels"]
+
+
+@pytest.mark.parametrize("by", [1.0001, 0.9, np.nan, np.inf])
+def test_a_difference_that_rounding_does_not_make_is_found(by: float) -> None:
+    assert far(plain=3 * X * by) == ["plain"]
+
+
+def test_integers_differ_by_one_only_where_the_model_moves_them() -> None:
+    expected = cancelling({"x": X})["code"]
+    assert far(code=expected + 1) == []  # values at a tie: the model's own codes move by one
+    assert far(code=expected + 2) == ["code"]
+
+
+def test_a_result_of_another_shape_differs() -> None:
+    expected = cancelling({"x": X})
+    assert differences(expected, [expected["cancels"], expected["plain"][:1], expected["code"]])["plain"] == np.inf
