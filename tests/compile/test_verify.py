@@ -45,3 +45,9 @@ def test_integers_differ_by_one_only_where_the_model_moves_them() -> None:
 def test_a_result_of_another_shape_differs() -> None:
     expected = cancelling({"x": X})
     assert differences(expected, [expected["cancels"], expected["plain"][:1], expected["code"]])["plain"] == np.inf
+
+
+def test_the_lowest_value_stands_for_minus_infinity() -> None:
+    lowest = np.array([np.finfo(np.float32).min, 2], np.float32)
+    assert differences({"y": lowest}, [np.array([-np.inf, 2], np.float32)])["y"] == 0
+    assert differences({"y": lowest}, [np.array([-np.inf, np.inf], np.float32)])["y"] == np.inf
