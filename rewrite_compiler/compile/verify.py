@@ -114,7 +114,7 @@ def _near(x: Data, random: np.random.Generator) -> Data:
 
 
 def _difference(expected: Data, found: Data) -> float:
-    """Return the largest difference by the largest value, where the model's own value is finite; the host's pools write the lowest for −∞."""
+    """Return the largest difference by the largest value where the model's own is finite; the host's pools write the lowest for −∞."""
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return math.inf
     comparable = np.isfinite(expected)
