@@ -65,6 +65,8 @@ targets[] text | metric text | lower_is_better flag | samples count
 data.source text | data.sha256 text
 calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
 reference.value? number | accelerated.value? number
+hosts?.other text | hosts?.value? number | hosts?.values count | hosts?.differing_values count
+hosts?.differing_samples count | hosts?.largest_difference number
 paired.difference? number | paired.interval?[]? number | paired.method? text
 paired.better? count | paired.worse? count | paired.same? count | paired.same_predictions? number
 paired.mcnemar?.p_value number | paired.mcnemar?.interval[] number

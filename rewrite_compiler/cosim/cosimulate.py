@@ -21,6 +21,7 @@ from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits
 from .cluster import connected
+from .hosts import OTHER, beside, hosts_document, hosts_text
 from .log import Log
 from .metrics import Metric, Scores, joined, metric_of, paired, truth_for
 from .numerics import OffloadNumerics, first_diverging, tensor_document
@@ -167,31 +168,36 @@ class _Run:
         self.is_kept = reference.is_kept
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
-        with self._engine() as (engine, threads):
+        with self._engine() as (engine, other, threads):
             ahead = threads * BATCHES_AHEAD
             for k in range(0, len(parts), ahead):
                 chunk = parts[k : k + ahead]
                 expected = [self._reference(reference, part) for part in chunk]
                 share = (self.data.count - at) / self.data.count if reference.is_kept else 1.0
                 self.reference_cpu = reference.seconds * share
-                yield from self._chunk(engine, chunk, expected)
+                second = [None] * len(chunk) if other is None else [found.outputs for found in other.batches(self._inputs, chunk)]
+                yield from self._chunk(engine, chunk, expected, second)
 
     @contextlib.contextmanager
-    def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, int]]:
-        """Yield what runs batches, here or on a cluster, and how many at once."""
+    def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, Engine | None, int]]:
+        """Yield what runs batches, here or on a cluster, what runs them on another host to compare with, and how many at once."""
         s = self.s
         here = Engine(self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds)
+        other = replace(here, host=OTHER[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in OTHER else None
         if not s.scheduler:
-            yield here, s.threads
+            yield here, other, s.threads
             return
         with connected(s.scheduler) as cluster:
-            yield RemoteEngine(here, cluster), cluster.threads
+            yield RemoteEngine(here, cluster), other, cluster.threads
 
-    def _chunk(self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: list[dict[str, Data]]) -> Iterator[Finished]:
+    def _chunk(
+        self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: Sequence[dict[str, Data]],
+        second: Sequence[dict[str, Data] | None],
+    ) -> Iterator[Finished]:  # fmt: skip
         wall, cpu, scoring = time.perf_counter(), time.process_time(), 0.0
-        for part, truth, found in zip(parts, expected, engine.batches(self._inputs, parts), strict=True):
+        for part, truth, other, found in zip(parts, expected, second, engine.batches(self._inputs, parts), strict=True):
             begun = time.thread_time()
-            batch = self._finished(part, truth, found)
+            batch = self._finished(part, truth, found, other)
             scoring += time.thread_time() - begun
             self.wall, wall = self.wall + time.perf_counter() - wall, time.perf_counter()
             yield batch
@@ -213,12 +219,13 @@ class _Run:
                     raise single.at(f"{self.data.place}: sample {self.data.number(n)}") from None
             raise error.at(self.data.place) from None
 
-    def _finished(self, part: slice, reference: Mapping[str, Data], found: Outcome) -> Finished:
+    def _finished(self, part: slice, reference: Mapping[str, Data], found: Outcome, other: Mapping[str, Data] | None) -> Finished:
         expected, got = reference[self.output], found.outputs[self.output]
         some = self.data.rows(part)
         try:
             truth = truth_for(self.metric, some, expected)
             scores = self.metric.score(expected, truth), self.metric.score(got, truth)
+            second = None if other is None else beside(found.outputs, other, self.metric.score(other[self.output], truth))
         except FlexmatchError as error:
             raise error.at(self.data.place) from None
         if self.s.keep_outputs and self.s.log is None:
@@ -226,7 +233,7 @@ class _Run:
         same = None
         if self.metric.name in ("top1", "top5", "f1"):
             same = np.equal(*(x.reshape(len(x), -1).argmax(1) for x in (expected, got)))
-        return Finished(part.start, *scores, found.statistics, found.numerics, found.instructions, found.host_batching, same)
+        return Finished(part.start, *scores, found.statistics, found.numerics, found.instructions, found.host_batching, same, second)
 
     def _figures(self, resumed: int) -> dict[str, Any]:
         ran = self.data.count - resumed
@@ -244,6 +251,9 @@ class _Run:
         found = paired(metric, *scores)
         same = [b.same for b in self.done if b.same is not None]
         why = dict.fromkeys(w for b in self.done for w in b.host_batching)
+        value = metric.value(scores[1])
+        hosts = hosts_document(self.s.host, metric, [b.beside for b in self.done if b.beside is not None])
+        compared = [] if hosts is None else [hosts_text(self.s.host, metric.name, value, hosts)]
         drift = [(o.id, numerics[o.id].cumulative if o.id in numerics else None) for o in plan.offloads]
         return {
             "schema": SCHEMA,
@@ -255,7 +265,8 @@ class _Run:
             "data": {"source": Path(data.place).name, "sha256": data.sha256},
             "calibration": None if plan.calibration is None else {k: v for k, v in vars(plan.calibration).items() if k != "tensors"},
             "reference": {"value": metric.value(scores[0])},
-            "accelerated": {"value": metric.value(scores[1])},
+            "accelerated": {"value": value},
+            "hosts": hosts,
             "paired": {
                 **vars(found), "mcnemar": None if found.mcnemar is None else vars(found.mcnemar),
                 "same_predictions": float(np.mean(np.concatenate(same))) if same else None,
@@ -272,7 +283,7 @@ class _Run:
             },
             "compared_samples": min(COMPARED_SAMPLES, data.count),
             "warnings": [f"{w.code}: {w.sentence}" for w in data.warnings],
-            "notes": [*plan.notes, *why],
+            "notes": [*plan.notes, *why, *compared],
         }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..compile.execute import Statistics
 from ..ir.program import Data
+from .hosts import Beside
 from .metrics import Scores
 from .numerics import OffloadNumerics
 
@@ -18,7 +19,10 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Finished:
-    """A batch of finished samples, the first of which is number `first` of the run; `same` tells equal predictions."""
+    """A batch of finished samples, the first of which is number `first` of the run; `same` tells equal predictions.
+
+    `beside` is what another host gave, when the report compares two.
+    """
 
     first: int
     reference: Scores
@@ -28,6 +32,7 @@ class Finished:
     instructions: int
     host_batching: tuple[str, ...] = ()
     same: Data | None = None
+    beside: Beside | None = None
 
     @property
     def samples(self) -> int:
@@ -43,6 +48,7 @@ class Finished:
             "ends": [self.reference.ends, self.accelerated.ends],
             "statistics": {key: asdict(s) for key, s in self.statistics.items()},
             "numerics": {key: n.record() for key, n in self.numerics.items()},
+            "beside": None if self.beside is None else _beside_record(self.beside),
         }  # fmt: skip
         return [*({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(both)), closing]
 
@@ -67,7 +73,17 @@ def finished(lines: Sequence[Line]) -> Finished:
         closing["instructions"],
         tuple(closing["host_batching"]),
         None if None in same else np.array(same, bool),
+        None if closing.get("beside") is None else _beside(closing["beside"]),
     )
+
+
+def _beside_record(b: Beside) -> Line:
+    return {**vars(b), "scores": _rows(b.scores), "ends": b.scores.ends}
+
+
+def _beside(record: Mapping[str, Any]) -> Beside:
+    counts = (record[key] for key in ("values", "differing", "differing_samples", "largest"))
+    return Beside(_scores(record["scores"], record["ends"]), *counts)
 
 
 def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:

@@ -21,8 +21,8 @@ OFFLOAD = {
     "resident", "cost",
 }  # fmt: skip
 COSIM = {
-    "schema", "model", "targets", "metric", "lower_is_better", "samples", "data", "calibration", "reference", "accelerated", "paired",
-    "offloads", "first_diverging", "attribution", "simulator", "compared_samples", "warnings", "notes", "run",
+    "schema", "model", "targets", "metric", "lower_is_better", "samples", "data", "calibration", "reference", "accelerated",
+    "hosts", "paired", "offloads", "first_diverging", "attribution", "simulator", "compared_samples", "warnings", "notes", "run",
 }  # fmt: skip
 NOT_BUILT = ("parts", "certificate")
 

@@ -1,0 +1,50 @@
+"""A report on the exact host says how onnxruntime's outputs differ from its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewrite_compiler.apps import named
+from rewrite_compiler.compile import calibrated, compile_model
+from rewrite_compiler.cosim import Settings, cosimulate
+from rewrite_compiler.cosim.cosimulate import dataset_for
+from rewrite_compiler.cosim.hosts import beside
+from rewrite_compiler.cosim.metrics import Scores
+
+SAMPLES = 6
+
+
+def test_a_report_on_the_exact_host_compares_it_with_onnxruntime(tmp_path: Path) -> None:
+    """The figures are those of two runs, one on each host; a run that goes on from its log says the same."""
+    a = named("digits_cnn")
+    plan = compile_model(a.model, ["hlscnn"])
+    plan = calibrated(plan, dataset_for(plan, a.calibration).evenly(8).inputs, "calibration.npz", "")
+    data = dataset_for(plan, a.data).evenly(SAMPLES)
+    exact = cosimulate(plan, data, settings=Settings(host="exact", threads=1, batch=4))
+    other = cosimulate(plan, data, settings=Settings(threads=1, batch=4))
+    assert other.document["hosts"] is None
+    found = exact.document["hosts"]
+    x, y = (np.concatenate([v.reshape(SAMPLES, -1) for v in r.accelerated.values()], axis=1) for r in (exact, other))
+    assert found == {
+        "other": "onnxruntime", "value": other.document["accelerated"]["value"], "values": SAMPLES * 10,
+        "differing_values": int((x != y).sum()), "differing_samples": int((x != y).any(axis=1).sum()),
+        "largest_difference": float(np.abs(x.astype(float) - y.astype(float)).max()),
+    }  # fmt: skip
+    assert exact.document["notes"][-1].startswith("hosts exact and onnxruntime: ")
+    for _ in range(2):
+        logged = cosimulate(plan, data, settings=Settings(host="exact", threads=1, batch=4, log=tmp_path / "log"))
+        assert logged.document["hosts"] == found
+    assert logged.document["run"]["resumed_samples"] == SAMPLES
+
+
+@given(st.lists(st.tuples(*[st.floats(width=32, allow_subnormal=False)] * 2), min_size=1, max_size=6))
+def test_values_that_are_no_numbers_are_equal(pairs: list[tuple[float, float]]) -> None:
+    x, y = ({"y": np.array([p[k] for p in pairs], np.float32)[None]} for k in (0, 1))
+    found = beside(x, y, Scores(np.zeros(1), np.ones(1)))
+    differing = sum(a != b and not (a != a and b != b) for a, b in pairs)
+    assert (found.values, found.differing, found.differing_samples) == (len(pairs), differing, int(differing > 0))
+    assert (found.largest > 0) <= (differing > 0)
