@@ -2,18 +2,22 @@
 
 One control state and one command are run on many samples of the data state: at once by arrays and by machine code, and
 one after the other by the oracle and by the machine code of single samples. All memories the instruction touches are
-compared; where the oracle refuses, every other reading must refuse.
+compared; where the oracle refuses, every other reading must refuse. With a log, each instruction that is done is a line
+of it, and the next call goes on from there.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record import Row, finish, options
+from record import Row, commit, finish, options
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila, Instruction
@@ -22,12 +26,16 @@ from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 from rewrite_compiler.lang import Leaf
 from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.named import storage_dtype
-from rewrite_compiler.lang.step import Loop, Require, Step, When, children, updates_of
+from rewrite_compiler.lang.step import reads_of, updates_of
 
 Data = np.ndarray[Any, Any]
 State = dict[Leaf, Data]
 SMALL, WIDE_NAMES = 4, ("base", "addr", "offset", "index", "slope", "shift", "imm")
-EXTERNAL_WORDS = 4096
+EXTERNAL_WORDS, POOL = 4096, 1 << 16
+LARGE, FEW_SAMPLES = 1 << 20, 10  # elements of a sample's state from which fewer samples share a command
+KINDS = ("random", "extreme", "ties", "sparse")
+FULL = ("act_vector",)  # programs: every byte
+INPE, LEAST_PROGRAM = 3, 5  # of FlexASR's activation programs: the instruction that takes a result of the core
 SMALL_MEMORIES = {"soc_bytes": 1 << 13, "spad_bytes": 1 << 11}  # of HLSCNN: its own would be 300 MB a sample
 MODELS = {
     "flexasr": flexasr.build,
@@ -43,45 +51,60 @@ class Tally:
     """What was compared, and the first difference."""
 
     inputs: int = 0
-    refused: int = 0
+    changed: int = 0  # inputs on which the instruction changed its memories
+    refused: int = 0  # inputs that the oracle refused
     mismatches: int = 0
     first: str = ""
     elements: int = 0
     not_native: set[str] = field(default_factory=set)
 
 
-def reads_of(step: Step) -> Iterator[Leaf]:
-    """Yield the leaves that a step depends on."""
-    for u in updates_of(step):
-        for e in (u.value, *u.address, *u.extents):
-            yield from e.reads
-    for part in (step, *children(step)):
-        if isinstance(part, When | Require):
-            yield from part.condition.reads
-        if isinstance(part, Loop):
-            yield from part.extent.reads
-        if part is not step:
-            yield from reads_of(part)
-
-
 def random_words(random: np.random.Generator, leaf: Leaf, shape: tuple[int, ...], kind: str) -> Data:
-    """Return the contents of data: anything, both ends of the range, or mostly zeros."""
+    """Return the contents of data: anything, ends of the range, powers of two (sums that end in a half), or mostly zeros.
+
+    What is larger than a pool of random words repeats it.
+    """
     low, high = leaf.interval[0] or 0, leaf.interval[1] or 0
-    dtype = storage_dtype(leaf.interval)
-    if kind == "extreme":
-        return random.choice(np.array([low, high, 0, high // 2 + 1, -1 if low < 0 else 1], dtype), shape)
-    found = random.integers(low, high, shape, dtype, endpoint=True)
-    return found if kind == "random" else np.where(random.random(shape) < 0.8, 0, found).astype(dtype)
+    dtype, size = storage_dtype(leaf.interval), math.prod(shape)
+    count = size if size < POOL else POOL - 1  # odd: a sample does not repeat the one before
+    if kind in ("extreme", "ties"):
+        powers = [sign << n for n in range(max(high, 1).bit_length()) for sign in (1, -1) if low <= sign << n <= high]
+        choices = [low, high, 0, high // 2 + 1, -1 if low < 0 else 1] if kind == "extreme" else [0, *powers]
+        found = random.choice(np.array(choices, dtype), count)
+    else:
+        found = random.integers(low, high, count, dtype, endpoint=True)
+    if kind == "sparse":
+        found = np.where(random.random(count) < 0.8, 0, found).astype(dtype)
+    return np.resize(found, shape)
 
 
-def random_control(random: np.random.Generator, leaf: Leaf, shape: tuple[int, ...]) -> Data:
-    """Return control: addresses anywhere, sizes and choices small enough to run, now and then an end of the range."""
+def random_control(random: np.random.Generator, leaf: Leaf, shape: tuple[int, ...], is_near: bool) -> Data:
+    """Return control: sizes and choices small enough to run; addresses anywhere, small ones where `is_near`."""
     low, high = leaf.interval[0] or 0, leaf.interval[1] or 0
-    is_wide = high - low < 1 << 4 or any(part in leaf.name for part in WIDE_NAMES)
+    is_wide = high - low < 1 << 4 or leaf.name in FULL or (not is_near and any(part in leaf.name for part in WIDE_NAMES))
     top = high if is_wide else min(high, SMALL)
-    if is_wide and random.random() < 0.2:
+    if is_wide and leaf.name not in FULL and random.random() < 0.2:
         return random.choice(np.array([low, high], storage_dtype(leaf.interval)), shape)
     return random.integers(max(low, -SMALL) if not is_wide else low, top, shape, storage_dtype(leaf.interval), endpoint=True)
+
+
+def enable(random: np.random.Generator, control: State) -> None:
+    """Make control so that engines run: what is valid is, and programs take as many results as the cores make."""
+    named = {leaf.name: data for leaf, data in control.items()}
+    for name, data in named.items():
+        if name.endswith("is_valid"):
+            data[...] = 1
+    if "act_vector" not in named or "pe_num_manager" not in named:
+        return
+    for pe, program in enumerate(named["act_vector"]):
+        managers, length = int(random.integers(1, 3)), int(random.integers(LEAST_PROGRAM, 12))
+        outputs = int(random.integers(1, SMALL))
+        made = {"pe_num_manager": managers, "act_num_inst": length, "act_num_output": outputs, "pe_num_output": outputs}
+        for name in made.keys() & named.keys():
+            named[name][pe] = made[name]
+        program[program >> 4 == INPE] ^= 0x80
+        taking = random.choice(length, managers, replace=False)
+        program[taking] = INPE << 4 | program[taking] & 15
 
 
 class Campaign:
@@ -95,55 +118,75 @@ class Campaign:
         self.written = {u.memory for u in updates_of(update)}
         result = instruction.result.reads if instruction.result is not None else frozenset()
         self.touched = [s for s in ila.states.values() if s.leaf in self.written.union(reads_of(update), result)]
+        if sum(math.prod(self.shape(s.leaf)) for s in self.touched if s.binding != "control") > LARGE:
+            self.samples = min(samples, FEW_SAMPLES)
+        self.single = cache(lambda reading: Simulator(ila, reading=reading))
+
+    def shape(self, leaf: Leaf) -> tuple[int, ...]:
+        """Return the shape of a state element; what lies outside of the device is small."""
+        return (EXTERNAL_WORDS,) if leaf.name in self.ila.externals else static_shape(leaf)
 
     def run(self, inputs: int) -> Tally:
-        """Compare on at least so many inputs."""
+        """Compare on at least so many inputs that the oracle takes, and on no more than ten times as many in all."""
         tally = Tally()
-        while tally.inputs < inputs:
+        while tally.inputs - tally.refused < inputs and tally.inputs < 10 * inputs:
             self.one(tally)
         return tally
 
     def one(self, tally: Tally) -> None:
         """Compare one control state and one command, on all samples."""
-        kind = ("random", "extreme", "sparse")[int(self.random.integers(3))]
-        control, data = self.state(kind)
+        kind, is_near = KINDS[int(self.random.integers(len(KINDS)))], bool(self.random.integers(2))
+        control, data = self.state(kind, is_near)
         operands = {
-            name: random_control(self.random, o.leaf, static_shape(o.leaf))
+            name: random_control(self.random, o.leaf, static_shape(o.leaf), is_near)
             if not o.leaf.shape
             else random_words(self.random, o.leaf, static_shape(o.leaf), kind)
             for name, o in self.instruction.operands.items()
         }
-        wanted = [self.alone("oracle", control, {k: v[n] for k, v in data.items()}, operands, tally) for n in range(self.samples)]
-        singles = [self.alone("native", control, {k: v[n] for k, v in data.items()}, operands, tally) for n in range(self.samples)]
-        for reading in ("arrays", "native"):
-            self.compare(tally, f"{reading}, {self.samples} samples", wanted, self.together(reading, control, data, operands, tally))
-        self.compare(tally, "native, one sample", wanted, singles)
+        together = {r: self.together(r, control, data, operands, tally) for r in ("arrays", "native")}
+        for n in range(self.samples):
+            state = {k: v[n] for k, v in data.items()}
+            wanted = self.alone("oracle", control, state, operands, tally)
+            self.compare(tally, f"native, one sample: sample {n}", wanted, self.alone("native", control, state, operands, tally))
+            for reading, found in together.items():
+                self.compare(tally, f"{reading}, {self.samples} samples: sample {n}", wanted, found[n])
+            tally.refused += isinstance(wanted, str)
+            tally.changed += not isinstance(wanted, str) and self.has_changed({**control, **state}, wanted)
         tally.inputs += self.samples
-        tally.refused += sum(isinstance(w, str) for w in wanted)
 
-    def state(self, kind: str) -> tuple[State, State]:
+    def has_changed(self, before: State, after: list[Data]) -> bool:
+        """Tell whether a memory is not what it was."""
+        written = [s.leaf for s in self.touched if s.leaf in self.written]
+        return any(not np.array_equal(before[leaf], data) for leaf, data in zip(written, after, strict=False))
+
+    def state(self, kind: str, is_near: bool) -> tuple[State, State]:
         """Return the control state, and the data state [samples, …]."""
         control: State = {}
         data: State = {}
         for s in self.touched:
-            name = s.name
-            shape = (EXTERNAL_WORDS,) if name in self.ila.externals else static_shape(s.leaf)
+            name, shape = s.name, self.shape(s.leaf)
             if name.endswith("_size") and name.removesuffix("_size") in self.ila.externals:
                 control[s.leaf] = np.array(EXTERNAL_WORDS, storage_dtype(s.leaf.interval))
             elif name.endswith("_base") and name.removesuffix("_base") in self.ila.externals:
                 control[s.leaf] = np.array(0, storage_dtype(s.leaf.interval))
             elif s.binding == "control":
-                control[s.leaf] = random_control(self.random, s.leaf, shape)
+                control[s.leaf] = random_control(self.random, s.leaf, shape, is_near)
             else:
                 data[s.leaf] = random_words(self.random, s.leaf, (self.samples, *shape), kind)
+        if self.random.integers(2):
+            enable(self.random, control)
         return control, data
 
     def alone(self, reading: str, control: State, data: State, operands: dict[str, Data], tally: Tally) -> list[Data] | str:
-        """Return what one sample's memories hold afterwards and what is read, or why the reading refused."""
-        sim = Simulator(self.ila, reading=reading)
+        """Return what one sample's memories hold afterwards (until the next call) and what is read, or why it is refused."""
+        sim: Simulator = self.single(reading)
         for leaf, contents in {**control, **data}.items():
-            sim._place(leaf, contents.copy())
-            sim.machine.bind(leaf, sim.memories[leaf])
+            if sim.memories[leaf].data.shape == contents.shape:
+                sim.memories[leaf].data[...] = contents
+            else:
+                sim._place(leaf, contents.copy())
+                sim.machine.bind(leaf, sim.memories[leaf])
+        sim.machine.forget(frozenset((*control, *data)))
         try:
             result = sim.execute(self.instruction, operands)
         except SpecError as refusal:
@@ -173,41 +216,44 @@ class Campaign:
             shared.append((result, result.ndim > len(static_shape(self.instruction.result))))  # type: ignore[arg-type]
         return [[data[n] if is_sampled else data for data, is_sampled in shared] for n in range(self.samples)]
 
-    def compare(self, tally: Tally, reading: str, wanted: list[list[Data] | str], found: list[list[Data] | str]) -> None:
-        """Count the samples on which a reading is not the oracle."""
-        for n, (w, f) in enumerate(zip(wanted, found, strict=True)):
-            if isinstance(w, str) or isinstance(f, str):
-                is_same = isinstance(f, str) == isinstance(w, str)
-            else:
-                is_same = all(np.array_equal(a, b) for a, b in zip(w, f, strict=True))
-                tally.elements += sum(a.size for a in w)
-            if not is_same:
-                tally.mismatches += 1
-                tally.first = tally.first or f"{reading}: sample {n} of control state {tally.inputs // self.samples}"
+    def compare(self, tally: Tally, reading: str, wanted: list[Data] | str, found: list[Data] | str) -> None:
+        """Count a sample on which a reading is not the oracle."""
+        if isinstance(wanted, str) or isinstance(found, str):
+            is_same = isinstance(found, str) == isinstance(wanted, str)
+        else:
+            is_same = all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
+            tally.elements += sum(a.size for a in wanted)
+        if not is_same:
+            tally.mismatches += 1
+            tally.first = tally.first or f"{reading} of control state {tally.inputs // self.samples}"
 
 
-def measure(model: str, inputs: int, samples: int, seed: int, only: str = "") -> list[Row]:
-    """Run every instruction of a model."""
-    ila, rows = MODELS[model](), []
-    for n, instruction in enumerate(ila.instructions.values()):
-        if only not in instruction.name:
-            continue
-        started = time.process_time()
-        tally = Campaign(ila, instruction, samples, seed + n).run(inputs)
-        rows.append(
-            {
-                "name": f"{model}: {instruction.name}",
-                "inputs": tally.inputs,
-                "refused_inputs": tally.refused,
-                "compared_elements": tally.elements,
-                "mismatches": tally.mismatches,
-                "first_mismatch": tally.first,
-                "without_machine_code": sorted(tally.not_native),
-                "seed": seed + n,
-                "cpu_seconds": round(time.process_time() - started, 3),
-            }
-        )
-    return rows
+def measure(model: str, ila: Ila, name: str, inputs: int, samples: int, seed: int) -> Row:
+    """Run one instruction of a model."""
+    started = time.process_time()
+    campaign = Campaign(ila, ila.instructions[name], samples, seed)
+    tally = campaign.run(inputs)
+    return {
+        "name": f"{model}: {name}",
+        "wanted_inputs": inputs,
+        "inputs": tally.inputs,
+        "refused_inputs": tally.refused,
+        "changing_inputs": tally.changed,
+        "samples": campaign.samples,
+        "compared_elements": tally.elements,
+        "mismatches": tally.mismatches,
+        "first_mismatch": tally.first,
+        "without_machine_code": sorted(tally.not_native),
+        "seed": seed,
+        "commit": commit(),
+        "cpu_seconds": round(time.process_time() - started, 3),
+    }
+
+
+def finished(log: Path | None, inputs: int) -> dict[str, Row]:
+    """Return the rows of a log with at least so many inputs, by name."""
+    lines = log.read_text("utf-8").splitlines() if log is not None and log.exists() else []
+    return {str(row["name"]): row for row in map(json.loads, lines) if row["wanted_inputs"] >= inputs}
 
 
 def main() -> None:
@@ -218,19 +264,37 @@ def main() -> None:
     parser.add_argument("--model", choices=tuple(MODELS), action="append", help="only this model; may be repeated")
     parser.add_argument("--only", default="", metavar="TEXT", help="only instructions whose name contains TEXT")
     parser.add_argument("--seed", type=int, default=7, metavar="N")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="go on in this log, a line for each instruction that is done")
     given = parser.parse_args()
-    rows = []
+    done, rows = finished(given.log, given.inputs), list[Row]()
     for model in given.model or MODELS:
-        found = measure(model, given.inputs, given.samples, given.seed, given.only)
+        ila, found = MODELS[model](), list[Row]()
+        for n, name in enumerate(ila.instructions):
+            if given.only not in name:
+                continue
+            row = done.get(f"{model}: {name}") or measure(model, ila, name, given.inputs, given.samples, given.seed + n)
+            if given.log is not None and f"{model}: {name}" not in done:
+                with given.log.open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(row) + "\n")
+            found.append(row)
         rows += found
-        counts = [sum(int(str(r[key])) for r in found) for key in ("inputs", "mismatches", "refused_inputs")]
-        print(f"{model:24}{len(found):4} instructions{counts[0]:10} inputs{counts[1]:6} mismatches{counts[2]:8} refused", flush=True)
-        for r in found:
-            if r["mismatches"]:
-                print(f"  {r['name']}: {r['mismatches']} mismatches, first {r['first_mismatch']}")
-    finish("agreement", rows, given.json)
+        show(model, found)
+        finish("agreement", rows, given.json)
     if any(r["mismatches"] for r in rows):
         raise SystemExit("readings differ")
+
+
+def show(model: str, rows: list[Row]) -> None:
+    """Print a line for a model and one for each instruction on which readings differ."""
+    counts = [sum(int(str(r[key])) for r in rows) for key in ("inputs", "mismatches", "refused_inputs", "changing_inputs")]
+    print(
+        f"{model:24}{len(rows):4} instructions{counts[0]:10} inputs{counts[1]:6} mismatches"
+        f"{counts[2]:8} refused{counts[3]:10} changed the state",
+        flush=True,
+    )
+    for r in rows:
+        if r["mismatches"]:
+            print(f"  {r['name']}: {r['mismatches']} mismatches, first {r['first_mismatch']}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from ..lang.binders import Accumulator, Array, Comprehension, Extent, Fold, Fold
 from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
 from ..lang.loops import terms_of
-from ..lang.step import Let, Loop, Require, Step, Update, When, children, updates_of
+from ..lang.step import Let, Loop, Require, Step, Update, When, children, reads_of, updates_of
 from ..lang.witness import witness
 from .model import CONTROL, DATA, Ila, Instruction
 
@@ -58,30 +58,13 @@ def undriven(ila: Ila) -> Iterator[Problem]:
     driven = {u.memory for i in ila.instructions.values() for u in updates_of(i.update)}
     driven |= {leaf for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
     for i in ila.instructions.values():
-        read = i.decode.reads.union(*(reads_of(part) for part in _parts(i.update)), i.result.reads if i.result is not None else ())
+        read = i.decode.reads | reads_of(i.update) | (i.result.reads if i.result is not None else frozenset())
         for state in ila.states.values():
             if state.leaf in read and state.leaf not in driven and not state.reset:
                 driven.add(state.leaf)  # told once, where it is read first
                 yield Problem(
                     UNDRIVEN, f"{i.name}: {state.name} is read, but no instruction of {ila.name} writes it", i.place, UNDRIVEN_HELP
                 )
-
-
-def _parts(step: Step) -> Iterator[Step]:
-    yield step
-    for part in children(step):
-        yield from _parts(part)
-
-
-def reads_of(step: Step) -> frozenset[Leaf]:
-    """Return the leaves that a step reads itself, its parts left out."""
-    if isinstance(step, Update):
-        return frozenset[Leaf]().union(*(e.reads for e in (step.value, *step.address, *step.extents)))
-    if isinstance(step, When | Require):
-        return step.condition.reads
-    if isinstance(step, Let):
-        return step.array.reads
-    return step.extent.reads if isinstance(step, Loop) else frozenset()
 
 
 def regions_of(ila: Ila) -> Iterator[str]:

@@ -269,6 +269,8 @@ def _moment(trace: _Trace, place: Named, is_write: bool) -> Data:
 
 def _covers(write: _Access, read: _Access, axes: Axes) -> bool:
     """Tell whether every element read was written before in the same iteration of every loop around both."""
+    if write.address.shape != axes.shape(write.axes):
+        return False  # of an earlier run of the same inner loop, which had another length then
     around = tuple(a for a in write.axes if a not in write.own)
     return bool(np.isin(_keyed(read, around, axes), _keyed(write, around, axes)).all())
 

@@ -192,6 +192,21 @@ def updates_of(step: Step) -> Iterator[Update]:
             yield from updates_of(part)
 
 
+def reads_of(step: Step) -> frozenset[Leaf]:
+    """Return the leaves that a step and its parts depend on: in values, addresses, extents, conditions and named arrays."""
+    return _own_reads(step).union(*map(reads_of, children(step)))
+
+
+def _own_reads(step: Step) -> frozenset[Leaf]:
+    if isinstance(step, Update):
+        return frozenset[Leaf]().union(*(e.reads for e in (step.value, *step.address, *step.extents)))
+    if isinstance(step, When | Require):
+        return step.condition.reads
+    if isinstance(step, Let):
+        return step.array.reads
+    return step.extent.reads if isinstance(step, Loop) else frozenset()
+
+
 def children(step: Step) -> tuple[Step, ...]:
     """Return the steps directly inside `step`."""
     if isinstance(step, Seq):

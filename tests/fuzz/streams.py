@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 from rewrite_compiler.lang import Leaf
 from rewrite_compiler.lang.named import storage_dtype
-from rewrite_compiler.lang.step import Loop, Require, Step, When, children, updates_of
+from rewrite_compiler.lang.step import Loop, Step, children, reads_of
 
 READINGS = ("oracle", "arrays", "native")
 SMALL_MEMORIES = {"soc_bytes": 1 << 13, "spad_bytes": 1 << 11}  # of HLSCNN: its own would be 300 MB
@@ -32,20 +32,6 @@ MODELS: dict[str, Callable[[], Ila]] = {
 }
 COMMANDS, TRIGGERS = 400, 16  # of a stream
 SMALL, WIDE_NAMES = 4, ("base", "addr", "offset", "index", "slope", "shift", "imm")
-
-
-def reads_of(step: Step) -> Iterator[Leaf]:
-    """Yield the leaves that a step depends on."""
-    for u in updates_of(step):
-        for e in (u.value, *u.address, *u.extents):
-            yield from e.reads
-    for part in (step, *children(step)):
-        if isinstance(part, When | Require):
-            yield from part.condition.reads
-        if isinstance(part, Loop):
-            yield from part.extent.reads
-        if part is not step:
-            yield from reads_of(part)
 
 
 def has_loop(step: Step) -> bool:
@@ -67,7 +53,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.sims = {r: Simulator(self.ila, reading=r) for r in READINGS}
         state = {s.leaf: s for s in self.ila.states.values()}
-        read = {i.name: {*reads_of(i.update)} & state.keys() for i in self.ila.instructions.values()}
+        read = {i.name: reads_of(i.update) & state.keys() for i in self.ila.instructions.values()}
         self.control = {n: sorted((x for x in found if state[x].binding == CONTROL), key=lambda x: x.name) for n, found in read.items()}
         engines = [i for i in self.ila.instructions.values() if _is_trigger(i)]
         self.triggers = engines

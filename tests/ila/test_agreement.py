@@ -36,7 +36,7 @@ def test_readings_agree(model: str, name: str, agreement: Any) -> None:
     ila = agreement.MODELS[model]()
     found = agreement.Campaign(ila, ila.instructions[name], samples=4, seed=11).run(12)
     assert (found.mismatches, found.first) == (0, "")
-    assert found.inputs == 12
+    assert 12 <= found.inputs - found.refused < 16
 
 
 def test_a_difference_is_seen(agreement: Any, monkeypatch: pytest.MonkeyPatch) -> None:

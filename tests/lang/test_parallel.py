@@ -48,7 +48,8 @@ def statement(dice: random.Random, variables: list[Expr]) -> Step:
 def body(dice: random.Random, variables: list[Expr], depth: int) -> Step:
     if depth == 0:
         return statement(dice, variables)
-    inner = loop(dice.choice((1, 2, 3, 4)), lambda k: body(dice, [*variables, k], depth - 1))
+    extent = variables[-1] % 3 + 1 if dice.random() < 0.2 else dice.choice((1, 2, 3, 4))
+    inner = loop(extent, lambda k: body(dice, [*variables, k], depth - 1))
     kind = dice.randrange(4)
     return inner if kind < 2 else seq(inner, statement(dice, variables)) if kind == 2 else seq(statement(dice, variables), inner)
 
@@ -120,3 +121,11 @@ def test_iterations_with_places_of_their_own_inside_a_box_that_all_write() -> No
     in_order, at_once, vectorised = run_both(step, 0)
     assert in_order == at_once
     assert vectorised
+
+
+def test_an_inner_loop_of_another_length_in_each_pass_around_it() -> None:
+    def through_buffer(x: Expr, p: Expr) -> Step:
+        return loop(3 - p, lambda i: seq(update(A, LANES, lambda o: ((i, o), B[x, o])), update(B, LANES, lambda o: ((20 + i, o), A[i, o]))))
+
+    run, expected, _ = run_both(loop(4, lambda x: loop(2, lambda p: through_buffer(x, p))), seed=3)
+    assert run == expected
