@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Comprehension, Leaf, index_variable, reduction
+from .digits import factored
 from .expr import Expr, const, lift, wrap
 from .loops import loads_of
 from .memory import samples_of
@@ -166,6 +167,9 @@ def accumulation(machine: Machine, form: Form) -> Accumulation | None:
 
 def _accumulation(machine: Machine, form: Form) -> Accumulation | None:
     extents = [machine.evaluator.number(x.extent) for x in form.loops]
+    if 1 < math.prod(extents) <= ADDRESSES:
+        form = factored(machine, form, extents)
+        extents = [machine.evaluator.number(x.extent) for x in form.loops]
     place = _places(machine, form, extents, form.core.address) if math.prod(extents) > 1 else None
     if place is None:
         return None

@@ -371,6 +371,8 @@ class Evaluator:
             found = self.reduce(total)
         finally:
             self.modular = before
+        if found.axes and e.data == (32, True) and found.data.dtype == np.int32:
+            return found
         wide = found.data.astype(np.int64) if found.axes and found.data.dtype != object else found.data
         return Named(wrapped(e, wide), found.axes)
 

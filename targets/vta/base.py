@@ -14,7 +14,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import vta as model
 from rewrite_compiler.ila_models.vta.config import ITERATION_BITS, Config
 from rewrite_compiler.ila_models.vta.fields import ENCODINGS
-from rewrite_compiler.lang import Fixed
+from rewrite_compiler.lang import Fixed, lay
 from rewrite_compiler.target import Limit, Target
 
 from .resources import resources
@@ -23,6 +23,7 @@ Codes = np.ndarray[Any, Any]
 MOST_ITERATIONS = (1 << ITERATION_BITS) - 1
 MOST_ELEMENTS = (1 << 16) - 1  # of one row of a LOAD or STORE
 UOP_BYTES = 4
+WORDS = {1: "<i1", 2: "<i2", 4: "<i4", 8: "<i8"}  # by bytes
 
 
 def _values(default: int, others: Iterable[int]) -> tuple[str, ...]:
@@ -121,8 +122,16 @@ _SHIFTED = np.frompyfunc(lambda x: x // 256 if isinstance(x, int) else (x - x % 
 
 def from_bytes(planes: Codes) -> Codes:
     """Return signed words from their bytes [(samples,) bytes, n], lowest first; bytes may be terms of a proof."""
-    wide = planes if planes.dtype == object else planes.astype(np.int64)
     count = planes.shape[-2]
+    if planes.dtype == object or count not in WORDS:
+        return _word(planes, count)
+    bytes_of = np.empty((*planes.shape[:-2], planes.shape[-1], count), np.uint8)
+    lay(bytes_of, np.swapaxes(planes.astype(np.uint8, copy=False), -2, -1))
+    return bytes_of.view(WORDS[count])[..., 0]
+
+
+def _word(planes: Codes, count: int) -> Codes:
+    wide = planes if planes.dtype == object else planes.astype(np.int64)
     word, half = wide[..., 0, :], 1 << 8 * count - 1
     for n in range(1, count):
         word = word + (1 << 8 * n) * wide[..., n, :]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,10 @@ MOST_PAD = 15
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution in elements, on a design; `pads` are top, left, bottom, right, and rows and columns those without them."""
+    """One convolution in elements, on a design; `pads` are top, left, bottom, right, and rows and columns those without them.
+
+    `groups` are convolutions of so many channels and filters each, one after the other along both.
+    """
 
     design: Config
     images: int
@@ -41,6 +44,12 @@ class Layer:
     pads: tuple[int, int, int, int]
     has_bias: bool = False
     relu: bool = False
+    groups: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Convolutions of one group of channels of one group of images."""
+        return self.images * self.groups
 
     @property
     def taps(self) -> int:
@@ -105,12 +114,12 @@ class Layer:
     @cached_property
     def places(self) -> dict[str, int]:
         """The first byte of each part of the image, at a multiple of its element, and the end."""
-        c, results = self.design, self.images * self.filters * math.prod(self.out)
+        c, results = self.design, self.parts * self.filters * math.prod(self.out)
         sizes = {
-            "wgt": (self.filters * self.channels * self.taps, c.scalars("wgt")),
-            "inp": (self.images * self.channels * self.rows * self.cols, c.scalars("inp")),
+            "wgt": (self.groups * self.filters * self.channels * self.taps, c.scalars("wgt")),
+            "inp": (self.parts * self.channels * self.rows * self.cols, c.scalars("inp")),
             "out": (planes(c) * results, c.scalars("inp")),
-            "acc": (self.filters, c.scalars("acc") * planes(c)),
+            "acc": (self.groups * self.filters, c.scalars("acc") * planes(c)),
             "uop": (sum(map(len, self.programs.values())), UOP_BYTES),
         }
         found, at = {}, 0
@@ -179,30 +188,47 @@ def conv2d_bias_relu(x: Tensor, w: Tensor, b: Tensor, strides: Ints, pads: Ints)
     return o.relu(o.bias_add(y, b, 1)), Where(x.rank == 4, IsConstant(w), IsConstant(b))
 
 
-def _layer(
+def layer(
     shape: Sequence[int], filters: int, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], p: Mapping[str, str]
 ) -> Layer:
     """Return the layer on a batch [b, c, i, j]; zeros that the device cannot add are the host's, and count as rows and columns."""
     c = config(p)
     images, channels, rows, cols = shape
     top, left, bottom, right = pads
-    if not _pads(pads, p):
+    if not adds_zeros(pads, p):
         rows, cols, top, left, bottom, right = rows + top + bottom, cols + left + right, 0, 0, 0, 0
     blocks = (elements(images, c.batch), elements(channels, c.block)), elements(filters, c.block)
     (groups, deep), wide = blocks
     return Layer(c, groups, deep, rows, cols, wide, (kernel[0], kernel[1]), (strides[0], strides[1]), (top, left, bottom, right))
 
 
-def _pads(pads: Sequence[int], p: Mapping[str, str]) -> bool:
+@lru_cache(maxsize=256)
+def _known(m: Layer) -> Layer:
+    """Return the first layer that was equal to this one: its programs are made once."""
+    return m
+
+
+def adds_zeros(pads: Sequence[int], p: Mapping[str, str]) -> bool:
     """Tell whether LOAD adds the zeros: four bits a side, and not as the published ILA does it."""
     return max(pads) <= MOST_PAD and p["behaviour"] != "ila"
+
+
+def with_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
+    """Return images [… i, j] with a code around them."""
+    around = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    return np.pad(x, around, constant_values=code)
+
+
+def device_pads(x: Codes, pads: tuple[int, ...], p: Mapping[str, str]) -> tuple[Codes, tuple[int, ...]]:
+    """Return images with the zeros that the device cannot add, and those that it adds."""
+    return (x, pads) if adds_zeros(pads, p) else (with_codes(x, pads, 0), (0, 0, 0, 0))
 
 
 def conv2d_limits(
     n: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]
 ) -> Iterator[Limit]:
     """Capacities of one band of one row in passes of one block (specification, section 9)."""
-    m = _layer((1, 1, i, j), n, (r, s), strides, pads, p)
+    m = layer((1, 1, i, j), n, (r, s), strides, pads, p)
     for what, needs, sort in (
         ("input elements of a band", m.rows_for(1) * m.width, "inp"),
         ("weight elements of a pass", m.filters * m.taps, "wgt"),
@@ -213,20 +239,31 @@ def conv2d_limits(
     yield Limit("iterations of a loop", max(m.out[1], m.filters), MOST_ITERATIONS)
 
 
-def conv2d_codes(
-    x: Array, w: Array, b: Array | None = None, *, strides: tuple[int, ...], pads: tuple[int, ...], relu: bool = False
-) -> Array:
-    """Products of codes around which there are zeros, summed in 32 bits that wrap from the bias on; then the larger of sum and zero."""
+def surrounded(x: Array, pads: Sequence[int], by: int = 0) -> Array:
+    """Return images [b, c, i, j] with a code around them."""
     batch, channels, *size = (int(n) for n in x.shape)  # type: ignore[arg-type]
-    filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
-    out = [(n + pads[a] + pads[a + 2] - kernel[a]) // strides[a] + 1 for a, n in enumerate(size)]
 
     def code(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
         row, col = i - pads[0], j - pads[1]
         inside = (row >= 0) & (row < size[0]) & (col >= 0) & (col < size[1])
-        return select(inside, x[k, c, row, col], 0)
+        return select(inside, x[k, c, row, col], by)
 
-    padded = array(code, (batch, channels, size[0] + pads[0] + pads[2], size[1] + pads[1] + pads[3]))
+    return array(code, (batch, channels, size[0] + pads[0] + pads[2], size[1] + pads[1] + pads[3]))
+
+
+def windows(x: Array, kernel: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return how many windows images have along rows and columns."""
+    return tuple((int(n) - kernel[a]) // strides[a] + 1 for a, n in enumerate(x.shape[2:]))  # type: ignore[arg-type]
+
+
+def conv2d_codes(
+    x: Array, w: Array, b: Array | None = None, *, strides: tuple[int, ...], pads: tuple[int, ...], relu: bool = False
+) -> Array:
+    """Products of codes around which there are zeros, summed in 32 bits that wrap from the bias on; then the larger of sum and zero."""
+    batch, channels, *_ = (int(n) for n in x.shape)  # type: ignore[arg-type]
+    filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
+    padded = surrounded(x, pads)
+    out = windows(padded, kernel, strides)
 
     def element(k: Expr, n: Expr, u: Expr, v: Expr) -> Expr:
         def product(c: Expr, r: Expr, s: Expr) -> Expr:
@@ -244,17 +281,22 @@ def drive_conv2d(
     strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str],
 ) -> Codes:  # fmt: skip
     """Emit one layer: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
-    if not _pads(pads, p):
-        x = np.pad(x, [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])])
-        pads = (0, 0, 0, 0)
-    m = replace(_layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p), has_bias=b is not None, relu=relu)
-    _place(device, m, x, w, b)
-    for image in range(m.images):
+    x, pads = device_pads(x, pads, p)
+    m = _known(replace(layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p), has_bias=b is not None, relu=relu))
+    c = m.design
+    return run_layer(device, m, x, to_bytes(_flat(blocked(w, c.block, c.block), 0)), b)[..., : len(w), :, :]
+
+
+def run_layer(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> Codes:
+    """Emit a layer whose weights are given as they lie in DRAM; return the results of all filters that its blocks have."""
+    _place(device, m, x, weights, b)
+    for part in range(m.parts):
         for band in m.bands:
             for blocks in m.passes:
-                _pass(device, m, image, band, blocks)
-    words = fetch_words(device, m.design, m.places["out"], m.images * m.filters * math.prod(m.out))
-    return _unblocked(words, m)[..., : x.shape[-4], : len(w), :, :]
+                _pass(device, m, part, band, blocks)
+    words = fetch_words(device, m.design, m.places["out"], m.parts * m.filters * math.prod(m.out))
+    shape = (m.images, m.groups * m.filters, *m.out)
+    return unblocked_images(words, m.design, shape)[..., : x.shape[-4], :, :, :]
 
 
 for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False), (conv2d_bias_relu, True)):
@@ -266,7 +308,7 @@ for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False)
 # -- layouts
 
 
-def _blocked(x: Codes, rows: int, columns: int) -> Codes:
+def blocked(x: Codes, rows: int, columns: int) -> Codes:
     """Return codes [(samples,) r, c, …] in elements, [(samples,) blocks of r, blocks of c, …, rows, columns]; missing ones 0."""
     lead = x.ndim - 4
     missing = [-x.shape[lead] % rows, -x.shape[lead + 1] % columns]
@@ -276,27 +318,27 @@ def _blocked(x: Codes, rows: int, columns: int) -> Codes:
     return np.moveaxis(split, (lead + 1, lead + 3), (-2, -1))
 
 
-def _unblocked(words: Codes, m: Layer) -> Codes:
-    """Return codes [(samples,) images, filters, rows, cols] from accumulators in elements."""
-    c, lead = m.design, words.ndim - 1
-    split = words.reshape(*words.shape[:-1], m.images, m.filters, *m.out, c.batch, c.block)
+def unblocked_images(words: Codes, c: Config, shape: Sequence[int]) -> Codes:
+    """Return codes [(samples,) b, c, i, j] from elements, of which `shape` says how many lie along each of these."""
+    lead, (images, blocks, *size) = words.ndim - 1, shape
+    split = words.reshape(*words.shape[:-1], images, blocks, *size, c.batch, c.block)
     whole = np.moveaxis(split, (-2, -1), (lead + 1, lead + 3))
-    return whole.reshape(*words.shape[:-1], m.images * c.batch, m.filters * c.block, *m.out)
+    return whole.reshape(*words.shape[:-1], images * c.batch, blocks * c.block, *size)
 
 
 def _flat(x: Codes, lead: int) -> Codes:
     return x.reshape(*x.shape[:lead], -1)
 
 
-def _place(device: StreamedDevice, m: Layer, x: Codes, w: Codes, b: Codes | None) -> None:
+def _place(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> None:
     """Lay weights, images, biases and micro-ops out in DRAM."""
     c, at = m.design, m.places
     device.attach("dram", at["end"])
-    device.place("dram", at["wgt"], to_bytes(_flat(_blocked(w, c.block, c.block), 0)))
-    device.place("dram", at["inp"], to_bytes(_flat(_blocked(x, c.batch, c.block), x.ndim - 4)))
+    device.place("dram", at["wgt"], weights)
+    device.place("dram", at["inp"], to_bytes(_flat(blocked(x, c.batch, c.block), x.ndim - 4)))
     device.place("dram", at["uop"], micro_ops(word for words in m.programs.values() for word in words))
     if b is not None:
-        rows = np.zeros((m.filters, 1, c.block), b.dtype)
+        rows = np.zeros((m.groups * m.filters, 1, c.block), b.dtype)
         rows.reshape(-1)[: len(b)] = b
         device.place("dram", at["acc"], to_bytes(np.repeat(rows, c.batch, axis=1).reshape(-1), planes(c)))
 
@@ -304,13 +346,13 @@ def _place(device: StreamedDevice, m: Layer, x: Codes, w: Codes, b: Codes | None
 # -- instructions
 
 
-def _pass(device: StreamedDevice, m: Layer, image: int, band: range, blocks: range) -> None:
-    """Add the products of some channels to a band of one group of images; the first pass starts the band, the last one stores it."""
-    _load(device, m, image, band, blocks)
+def _pass(device: StreamedDevice, m: Layer, part: int, band: range, blocks: range) -> None:
+    """Add the products of some channels to a band of one part; the first pass starts the band, the last one stores it."""
+    _load(device, m, part, band, blocks)
     area = grid(m.filters * len(band), m.out[1])
     is_first, is_last = blocks.start == 0, blocks.stop == m.channels
     if is_first and m.has_bias:
-        _start_at_bias(device, m, band)
+        _start_at_bias(device, m, part % m.groups, band)
     elif is_first:
         device.issue("gemm", reset=1, uop_end=1, **area, pop_prev=1)
     sources = factors("src", len(band) > 1 and m.strides[0] * m.width, m.out[1] > 1 and m.strides[1])
@@ -320,25 +362,26 @@ def _pass(device: StreamedDevice, m: Layer, image: int, band: range, blocks: ran
     if is_last and m.relu:
         device.issue("alu_max", uop_end=1, **area, use_imm=1, imm=0, push_next=1)
     if is_last:
-        store_bytes(device, m.design, _region(m, image, band), area, m.images * m.filters * math.prod(m.out))
+        store_bytes(device, m.design, _region(m, part, band), area, m.parts * m.filters * math.prod(m.out))
     else:
         device.issue("finish")
     device.wait()
 
 
-def _region(m: Layer, image: int, band: range) -> Region:
+def _region(m: Layer, part: int, band: range) -> Region:
     """The accumulators of a band, one row for each block of filters."""
     whole = math.prod(m.out)
-    first = m.first("out", m.design.scalars("inp")) + image * m.filters * whole + band.start * m.out[1]
+    first = m.first("out", m.design.scalars("inp")) + part * m.filters * whole + band.start * m.out[1]
     return Region(m.filters, len(band) * m.out[1], first, whole)
 
 
-def _load(device: StreamedDevice, m: Layer, image: int, band: range, blocks: range) -> None:
+def _load(device: StreamedDevice, m: Layer, part: int, band: range, blocks: range) -> None:
     """Load the micro-ops of a pass, its weights, and the rows of its channels with the zeros around them."""
     c, count = m.design, len(blocks)
     device.issue("load_uop", dram_base=_program(m, band, blocks), y_size=1, x_size=len(m.programs[len(band), count]))
+    group = m.first("wgt", c.scalars("wgt")) + part % m.groups * m.filters * m.channels * m.taps
     device.issue(
-        "load_wgt", dram_base=m.first("wgt", c.scalars("wgt")) + blocks.start * m.taps, y_size=m.filters, x_size=count * m.taps,
+        "load_wgt", dram_base=group + blocks.start * m.taps, y_size=m.filters, x_size=count * m.taps,
         x_stride=m.channels * m.taps,
     )  # fmt: skip
     top, left, _, right = m.pads
@@ -346,7 +389,7 @@ def _load(device: StreamedDevice, m: Layer, image: int, band: range, blocks: ran
     end = begin + m.rows_for(len(band))
     inside = range(max(begin, 0), max(min(end, m.rows), 0))
     for n, block in enumerate(blocks):
-        row = (image * m.channels + block) * m.rows + min(inside.start, m.rows - 1)
+        row = (part * m.channels + block) * m.rows + min(inside.start, m.rows - 1)
         device.issue(
             "load_inp", sram_base=n * m.rows_for(len(band)) * m.width, dram_base=m.first("inp", c.scalars("inp")) + row * m.cols,
             y_size=len(inside), x_size=m.cols, x_stride=m.cols, y_pad_0=max(-begin, 0) if inside else end - begin,
@@ -364,9 +407,9 @@ def _program(m: Layer, band: range, blocks: range) -> int:
     raise KeyError((band, blocks))
 
 
-def _start_at_bias(device: StreamedDevice, m: Layer, band: range) -> None:
+def _start_at_bias(device: StreamedDevice, m: Layer, group: int, band: range) -> None:
     """Load each block's bias into all of its accumulators."""
     area = len(band) * m.out[1]
-    first = m.first("acc", m.design.scalars("acc") * planes(m.design))
+    first = m.first("acc", m.design.scalars("acc") * planes(m.design)) + group * m.filters
     for n in range(m.filters):
         device.issue("load_acc", sram_base=n * area, dram_base=first + n, y_size=area, x_size=1, x_stride=0)

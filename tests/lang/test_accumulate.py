@@ -8,7 +8,24 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import Expr, Leaf, Step, array, assign, const, fold, leaf, loop, reduce_sum, seq, update, updates, wrap
+from rewrite_compiler.lang import (
+    Expr,
+    Leaf,
+    Step,
+    accumulate,
+    array,
+    assign,
+    const,
+    digits,
+    fold,
+    leaf,
+    loop,
+    reduce_sum,
+    seq,
+    update,
+    updates,
+    wrap,
+)
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.accumulate import accumulation, form_of
 from rewrite_compiler.lang.footprint import footprint
@@ -249,3 +266,30 @@ def test_footprint_refuses_addresses_that_the_step_computes() -> None:
     assert refusal.value.problem.sentence == (
         "the footprint of a step cannot be known before it runs: index[0, 0] depends on what it writes"
     )
+
+
+@pytest.mark.parametrize("has_copy", [False, True])
+@pytest.mark.parametrize("extents", [(2, 3, 4), (4, 1, 3), (3, 8, 1), (2, 2, 6)])
+def test_tables_made_by_nested_loops_are_nests_of_loops(
+    extents: tuple[int, int, int], has_copy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Micro-ops of a convolution: filters, blocks, taps; nothing has to be gathered by tables of iterations."""
+    monkeypatch.setattr(accumulate, "MEETINGS", 0)
+    rng = np.random.default_rng(7)
+    n, b, t = (x.reshape(-1) for x in np.indices(extents))
+    indices = np.zeros((3, N), np.int64)
+    indices[:, : len(n)] = 6 * n + 1, b + 2 * t, n * extents[1] * extents[2] + b * extents[2] + t
+    step = micro_ops(2, len(n), (3, 5, 0), has_copy)
+    before = contents(rng, indices)
+    after, machine = at_once(step, before)
+    assert after == by_loops(step, before)
+    assert machine.vectorised == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_digits_are_found_only_where_all_values_follow(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = np.stack([(5 * np.arange(4)[:, None] + np.arange(3)).reshape(-1), (np.arange(4)[:, None] - 2 * np.arange(3)).reshape(-1)])
+    assert digits.digits_of(values) == [4, 3]
+    values[rng.integers(2), rng.integers(3, 12)] += 1
+    assert digits.digits_of(values) != [4, 3]
