@@ -83,8 +83,13 @@ class Module:
         return ".".join([*above, *filter(None, [node.module])])
 
 
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what may hold imports and definitions: the children that are no expressions."""
+    return (node for node in ast.iter_child_nodes(tree) if not isinstance(node, ast.expr))
+
+
 def _imports(module: Module, tree: ast.AST, *, eager: bool) -> Iterator[Import]:
-    for node in ast.iter_child_nodes(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, "", node.lineno, eager) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -92,11 +97,11 @@ def _imports(module: Module, tree: ast.AST, *, eager: bool) -> Iterator[Import]:
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             yield from _imports(module, node, eager=False)
         else:
-            yield from _imports(module, node, eager=eager and not isinstance(node, Function | ast.Lambda))
+            yield from _imports(module, node, eager=eager and not isinstance(node, Function))
 
 
 def _definitions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, Definition]]:
-    for node in ast.iter_child_nodes(tree):
+    for node in _statements(tree):
         if isinstance(node, Definition):
             yield prefix + node.name, node
             inside = "." if isinstance(node, ast.ClassDef) else ".<locals>."

@@ -17,6 +17,8 @@ from house import CONTENT, ENGINE, ROOT, Definition, Function, Import, Module, c
 
 import rewrite_compiler
 
+pytestmark = pytest.mark.xdist_group("house")  # one worker parses the tree once
+
 # From the top down: a package imports only packages in rows below its own; those in one row marked "apart" not each other.
 LAYERS = (
     ("cli",),
