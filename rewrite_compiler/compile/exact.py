@@ -8,6 +8,7 @@ import numpy as np
 
 from ..hostrun import exact
 from ..ir.program import Data, Program, Value
+from ..limits import DEFAULT
 from .host import HostProgram
 
 HOSTS = ("onnxruntime", "exact")
@@ -23,6 +24,6 @@ class ExactProgram(HostProgram):
         return {v: np.stack([row[v] for row in rows]) for v in self.program.outputs}
 
 
-def host_program(kind: str, program: Program) -> HostProgram:
-    """Return a host part on one of the hosts, all of its inputs sampled."""
-    return (ExactProgram if kind == "exact" else HostProgram)(program, program.inputs)
+def host_program(kind: str, program: Program, seconds: int = DEFAULT.host_seconds) -> HostProgram:
+    """Return a host part on one of the hosts, all of its inputs sampled; `seconds` limit the run of a sample."""
+    return (ExactProgram if kind == "exact" else HostProgram)(program, program.inputs, seconds=seconds)

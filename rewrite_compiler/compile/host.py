@@ -30,15 +30,17 @@ class Batching:
 class HostProgram:
     """A program of core and opaque operators in onnxruntime. Values go in and come out with a leading sample axis."""
 
-    def __init__(self, program: Program, sampled: Sequence[Value], *, threads: int = 1, tolerance: float = 0.0) -> None:
+    def __init__(
+        self, program: Program, sampled: Sequence[Value], *, threads: int = 1, tolerance: float = 0.0, seconds: int = DEFAULT.host_seconds
+    ) -> None:
         """Prepare to run; `sampled` are the inputs that differ between samples.
 
         A batch of two must give the bits of two runs, or with `tolerance` values that close, relative to the largest.
-        Its `seconds` limit the run of a sample.
+        `seconds` limit the run of a sample.
         """
         self.program = replace(program, names=tuple(f"v{n}" for n in range(len(program.types))))
         self.sampled = tuple(v for v in program.inputs if v in set(sampled))
-        self.threads, self.tolerance, self.seconds = threads, tolerance, DEFAULT.host_seconds
+        self.threads, self.tolerance, self.seconds = threads, tolerance, seconds
         self.sessions: dict[int, tuple[Session, Mapping[Value, Place]]] = {}
         self.batching: Batching | None = None
 

@@ -28,7 +28,7 @@ from .numerics import OffloadNumerics, first_diverging, tensor_document
 from .record import Finished
 from .reference import KeptReference
 from .remote import RemoteEngine
-from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_numerics, summed
+from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
 from .tier import AUTO, TIERS, chosen_tier
 
 SCHEMA = "flexmatch.cosim/1"
@@ -247,7 +247,10 @@ class _Run:
 
     def _document(self, scores: tuple[Scores, Scores]) -> dict[str, Any]:
         plan, data, metric = self.plan, self.data, self.metric
-        statistics, numerics = summed([b.statistics for b in self.done]), merged_numerics([b.numerics for b in self.done])
+        statistics, numerics = (
+            merged([b.statistics for b in self.done], Statistics),
+            merged([b.numerics for b in self.done], OffloadNumerics),
+        )
         found = paired(metric, *scores)
         same = [b.same for b in self.done if b.same is not None]
         why = dict.fromkeys(w for b in self.done for w in b.host_batching)

@@ -15,6 +15,7 @@ import numpy as np
 from ..compile import Plan
 from ..compile.host import HostProgram
 from ..data import Dataset
+from ..frontend.emit import to_onnx
 from ..ir.program import Data, Program
 from ..kept import Kept, private_folder
 from ..limits import DEFAULT
@@ -29,8 +30,7 @@ class Reference:
 
     def __init__(self, p: Program, first: Mapping[str, Data], limit: int = DEFAULT.host_seconds) -> None:
         self.program, self.seconds = p, 0.0
-        self.host = HostProgram(p, p.inputs, tolerance=TOLERANCE)
-        self.host.seconds = limit
+        self.host = HostProgram(p, p.inputs, tolerance=TOLERANCE, seconds=limit)
         self.host.run({v: first[p.names[v]] for v in p.inputs})  # chooses how samples are batched
 
     def run(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
@@ -97,10 +97,14 @@ class KeptReference:
 
 
 def _key(plan: Plan, data: Dataset, batch: int) -> str:
-    """Return the hash of everything that the outputs depend on: bits of float32 differ between machines and host engines."""
+    """Return the hash of everything that the outputs depend on: bits of float32 differ between machines and host engines.
+
+    The model is what the host engine is given, so that another importer or emitter is another run.
+    """
+    model = hashlib.sha256(to_onnx(plan.source)).hexdigest()
     parts = {
         "versions": [version("rewrite-compiler"), version("onnxruntime"), version("numpy")], "machine": [*platform.uname()],
-        "model": plan.model["sha256"], "shapes": plan.settings["shapes"], "data": data.sha256, "batch": batch,
+        "model": model, "data": data.sha256, "batch": batch,
         "samples": [data.number(n) for n in range(data.count)],
     }  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

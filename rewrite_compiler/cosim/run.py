@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
 Progress = Callable[[int, int], None]
 Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
+Seen = TypeVar("Seen", Statistics, OffloadNumerics)  # what can be added up
 
 
 @dataclass
@@ -71,10 +73,7 @@ class Engine:
         self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
         self.tapes = Tapes(self.reading, self.ilas)
         for s in segments(self.plan):
-            host = None if s.host is None else host_program(self.host, s.host)
-            if host is not None:
-                host.seconds = self.host_seconds
-            self.steps.append((s, host))
+            self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
         for o in self.plan.offloads:
             constants = {n: p.constants[v] for n, v in tensors_of(o).items() if v in p.constants}
             self.prepared[o.id] = Prepared(o, constants)
@@ -202,8 +201,7 @@ class _Look:
         if self.count and offloads:
             p = engine.plan.program
             wanted = tuple(dict.fromkeys(o.node.outputs[0] for o in offloads))
-            host = HostProgram(replace(float_program(engine.plan), outputs=wanted), p.inputs)
-            host.seconds = engine.host_seconds
+            host = HostProgram(replace(float_program(engine.plan), outputs=wanted), p.inputs, seconds=engine.host_seconds)
             self.true = host.one_by_one({v: x[: self.count] for v, x in inputs.items()}, self.count)
 
     def at(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], seen: Statistics) -> None:
@@ -250,24 +248,16 @@ def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator
 def together(results: Sequence[Outcome]) -> Outcome:
     """Return what several batches gave, as one outcome."""
     outputs = {name: np.concatenate([found.outputs[name] for found in results]) for name in results[0].outputs}
-    statistics, numerics = summed([r.statistics for r in results]), merged_numerics([r.numerics for r in results])
+    statistics = merged([r.statistics for r in results], Statistics)
+    numerics = merged([r.numerics for r in results], OffloadNumerics)
     why = tuple(dict.fromkeys(w for r in results for w in r.host_batching))
     return Outcome(outputs, statistics, sum(r.instructions for r in results), why, numerics)
 
 
-def summed(parts: Sequence[Mapping[str, Statistics]]) -> dict[str, Statistics]:
-    """Return the statistics of several batches together, added in order."""
-    found: dict[str, Statistics] = {}
+def merged(parts: Sequence[Mapping[str, Seen]], new: Callable[[], Seen]) -> dict[str, Seen]:
+    """Return what several batches saw of each offload, added in order to a `new` one."""
+    found: dict[str, Seen] = {}
     for part in parts:
-        for key, s in part.items():
-            found.setdefault(key, Statistics()).merge(s)
-    return found
-
-
-def merged_numerics(parts: Sequence[Mapping[str, OffloadNumerics]]) -> dict[str, OffloadNumerics]:
-    """Return the numerics of several batches together, added in order."""
-    found: dict[str, OffloadNumerics] = {}
-    for part in parts:
-        for key, n in part.items():
-            found.setdefault(key, OffloadNumerics()).merge(n)
+        for key, seen in part.items():
+            found.setdefault(key, new()).merge(seen)
     return found

@@ -60,6 +60,19 @@ class Scope:
         self.terms: dict[Expr, Named] = {}
         self.stores: dict[Array, Store] = {}
         self.folds: dict[tuple[Fold, bool], list[Store]] = {}
+        self.readers: dict[Leaf, dict[Any, dict[Any, Any]]] = {}  # by leaf: what is kept of its contents, and where
+
+    def keep(self, kept: dict[Any, Any], key: Any, reads: Iterable[Leaf], value: Any) -> None:
+        """Keep a value in one of the dictionaries for as long as nothing that it `reads` is written."""
+        kept[key] = value
+        for leaf in reads:
+            self.readers.setdefault(leaf, {})[key] = kept
+
+    def forget(self, written: Iterable[Leaf]) -> None:
+        """Drop the values that depend on the written leaves."""
+        for leaf in written:
+            for key, kept in self.readers.pop(leaf, {}).items():
+                kept.pop(key, None)
 
 
 class Evaluator:
@@ -147,7 +160,8 @@ class Evaluator:
     def _term(self, e: Expr) -> Named:
         found = self.scope.terms.get(e)
         if found is None:
-            found = self.scope.terms[e] = self._computed_term(e)
+            found = self._computed_term(e)
+            self.scope.keep(self.scope.terms, e, e.reads, found)
         return found
 
     def _computed_term(self, e: Expr) -> Named:
@@ -179,7 +193,7 @@ class Evaluator:
         found = self.scope.stores.get(a)
         if found is None:
             found = self._comprehension(a) if isinstance(a, Comprehension) else self._fold_result(a)
-            self.scope.stores[a] = found
+            self.scope.keep(self.scope.stores, a, a.reads, found)
         return found
 
     def _comprehension(self, a: Comprehension) -> Store:
@@ -239,7 +253,7 @@ class Evaluator:
             raise SpecError("I102", f"{a!r} is not an array term")
         key = a.fold, a.history
         if key not in self.scope.folds:
-            self.scope.folds[key] = self._fold(a.fold, a.history)
+            self.scope.keep(self.scope.folds, key, a.fold.reads, self._fold(a.fold, a.history))
         return self.scope.folds[key][a.component]
 
     def _fold(self, f: Fold, history: bool) -> list[Store]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import SpecError
 from .accumulate import Accumulation, Form, accumulation, form_of
 from .arrays import Evaluator, NotUniform, Opened, Scope
-from .binders import Array, Fold, Leaf
+from .binders import Leaf
 from .expr import Expr
 from .kernels import Kernels
 from .memory import Memory
@@ -264,19 +264,5 @@ class Machine:
         """Drop kept values that depend on the written leaves."""
         scope: Scope | None = self.evaluator.scope
         while scope is not None:
-            kept: tuple[dict[Any, Any], ...] = (scope.terms, scope.stores, scope.folds)
-            for values, reads in zip(kept, READS, strict=True):
-                for k in [k for k in values if not reads(k).isdisjoint(written)]:
-                    del values[k]
+            scope.forget(written)
             scope = scope.parent
-
-
-def _reads(x: Expr | Array) -> frozenset[Leaf]:
-    return x.reads
-
-
-def _fold_reads(key: tuple[Fold, bool]) -> frozenset[Leaf]:
-    return key[0].reads
-
-
-READS: tuple[Callable[[Any], frozenset[Leaf]], ...] = (_reads, _reads, _fold_reads)

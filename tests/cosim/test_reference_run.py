@@ -13,6 +13,7 @@ from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim import Settings, reference
 from rewrite_compiler.cosim.cosimulate import dataset_for
 from rewrite_compiler.cosim.reference import KeptReference, Reference
+from rewrite_compiler.frontend.emit import to_onnx
 from rewrite_compiler.kept import Kept, private_folder
 
 DIGITS = Path(__file__).parents[2] / "apps" / "digits"
@@ -55,6 +56,12 @@ def test_other_data_are_another_run(plan: Plan, cache: Path) -> None:
     outcome(plan, samples=8)
     document = flexmatch.cosimulate(plan, DIGITS / "calibration.npz", settings=Settings(samples=8)).document
     assert not document["run"]["reference_kept"]
+
+
+def test_what_another_emitter_gives_the_host_is_another_run(plan: Plan, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome(plan, samples=8)
+    monkeypatch.setattr(reference, "to_onnx", lambda p: to_onnx(p) + b"\0")
+    assert not outcome(plan, samples=8)[1]
 
 
 def test_a_damaged_entry_is_made_again(plan: Plan, cache: Path) -> None:
