@@ -88,6 +88,12 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
     return (node for node in ast.iter_child_nodes(tree) if not isinstance(node, ast.expr))
 
 
+def _walked(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in _statements(tree):
+        yield node
+        yield from _walked(node)
+
+
 def _imports(module: Module, tree: ast.AST, *, eager: bool) -> Iterator[Import]:
     for node in _statements(tree):
         if isinstance(node, ast.Import):
@@ -156,7 +162,7 @@ def repeated_blocks(paths: list[Path]) -> list[str]:
 
 def code_lines(source: str) -> list[tuple[int, str]]:
     """Return number and stripped text of each line that holds code, leaving out imports, docstrings, comments and lone brackets."""
-    ignored = {number for node in ast.walk(ast.parse(source)) for number in _uncounted(node)}
+    ignored = {number for node in _walked(ast.parse(source)) for number in _uncounted(node)}
     stripped = ((number, line.strip()) for number, line in enumerate(source.splitlines(), 1) if number not in ignored)
     return [(number, line) for number, line in stripped if line.strip("()[]{}, ") and not line.startswith("#")]
 
