@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data, Node, Program, Value
+from ..lang.arrays import table_data
 from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf
-from ..lang.expr import Expr, var
-from ..lang.functions import DEFINED
+from ..lang.expr import Expr
+from ..lang.functions import DEFINED, definition
 from ..ops.op import LAYOUT, Op
 
 REAL = (None, None)
@@ -94,11 +94,11 @@ class _Evaluator:
             self.folds[f] = now, [np.stack([step[n] for step in history]) if history else x[None][:0] for n, x in enumerate(now)]
         return self.folds[f][1 if a.history else 0][a.component]
 
-    def defined(self, function: str, operand: Any) -> Any:
+    def defined(self, function: str, *operands: Any) -> Any:
         """Return a real function, each term of its definition computed once."""
-        x, definition = _definition(function)
+        parameters, meaning = definition(function)
         before, self.known = self.known, {}
-        found = self.value(definition, {x: operand})
+        found = self.value(meaning, dict(zip(parameters, operands, strict=True)))
         self.known = before
         return found
 
@@ -121,7 +121,9 @@ class _Evaluator:
         if e.op == "reduce":
             return self.reduce(e, env)
         if e.op == "call" and e.data in DEFINED:
-            return self.defined(e.data, self.value(e.args[0], env))
+            return self.defined(e.data, *(self.value(a, env) for a in e.args))
+        if e.op == "table":
+            return self.entry(e, env)
         if e.op == "extract":
             return self.value(e.args[0], env) >> e.data[0] & (1 << e.data[1]) - 1
         form = FORMS.get(e.data if e.op == "call" else e.op)
@@ -139,6 +141,11 @@ class _Evaluator:
             raise InputError("F161", self.refused, place=self.place)
         return self.value(e.data.body, {**env, **dict(zip(e.data.variables, indices, strict=True))})
 
+    def entry(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
+        """Return entries of a table of integers."""
+        indices = [self.value(i, env) - (low or 0) for i, (low, _) in zip(e.args, e.data.domains, strict=True)]
+        return table_data(e.data).reshape(e.data.shape)[tuple(indices)].astype(np.int64)
+
     def reduce(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
         monoid, variables = e.data
         extents = [int(self.value(x, env)) for x in e.args[1:]]
@@ -148,12 +155,6 @@ class _Evaluator:
             value = self.value(e.args[0], {**env, **{v: np.asarray(n) for v, n in zip(variables, step, strict=True)}})
             total = FORMS["add" if monoid == "sum" else monoid](total, value).astype(np.float32)
         return total
-
-
-@cache
-def _definition(function: str) -> tuple[Expr, Expr]:
-    x = var("x", REAL, real=True)
-    return x, DEFINED[function](x)
 
 
 FORMS: Mapping[str, Callable[..., Any]] = {

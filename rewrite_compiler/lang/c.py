@@ -56,18 +56,20 @@ class Tables:
 
     def function_of(self, function: str) -> str:
         """Return the name of a real function in single precision, printing its definition when it is new."""
-        from .functions import DEFINED
+        from .functions import DEFINED, parameters
 
         if function not in DEFINED:
             raise NoC(f"{function} has no C form")
         name = f"fm_{function}"
         if function not in self.functions:
             self.functions.add(function)
-            x = Leaf((), (None, None), True, "x")
-            made = print_c(lower_array(array(lambda: DEFINED[function](x[()]), ())), f"{name}_term", self, Style("float", True, False))
-            order = ", ".join("&x" if leaf is x else "&y" for leaf in made.memories)
-            body = f"    float y = 0;\n    {name}_term(s, {order});\n    return y;\n"
-            self.texts.append(f"{made.text}\nstatic float {name}(fm_scratch *s, float x)\n{{\n{body}}}\n")
+            given = {Leaf((), (None, None), True, x): x for x in parameters(function)}
+            body = array(lambda: DEFINED[function](*(x[()] for x in given)), ())
+            made = print_c(lower_array(body), f"{name}_term", self, Style("float", True, False))
+            order = ", ".join(f"&{given.get(leaf, 'result')}" for leaf in made.memories)
+            lines = f"    float result = 0;\n    {name}_term(s, {order});\n    return result;\n"
+            head = f"static float {name}(fm_scratch *s, {', '.join(f'float {x}' for x in given.values())})"
+            self.texts.append(f"{made.text}\n{head}\n{{\n{lines}}}\n")
         return name
 
     def _printed(self, table: Table) -> str:
@@ -381,7 +383,7 @@ def _called(p: _Printer, t: Tree, a: list[str]) -> str:
         return f"{'sqrtf' if p.real == 'float' else 'sqrt'}({a[0]})"
     if p.real != "float":
         raise NoC(f"{t.data} has no C form")
-    return f"{p.shared.function_of(t.data)}(s, {a[0]})"
+    return f"{p.shared.function_of(t.data)}(s, {', '.join(a)})"
 
 
 def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:

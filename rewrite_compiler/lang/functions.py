@@ -6,34 +6,21 @@ The exact host and generated C evaluate these terms, each operation rounded to f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 
 from .arith import maximum, minimum
-from .expr import Expr, call, clamp, const, extract, lift, round_even, select
+from .expr import Expr, call, clamp, const, round_even, select, var
+from .real_circle import cosine, sine
+from .real_parts import exp_series, polynomial, scaled, split
+from .real_power import power
 
 LOG2E = const(math.log2(math.e))
 LN2_HIGH = const(Fraction(355, 512))  # few enough bits that its product with an exponent is exact
 LN2_LOW = const(math.log(2) - 355 / 512)
 LARGEST = const(Fraction((1 << 24) - 1) * (1 << 104))
 ROOT2 = const(math.sqrt(2))
-LARGEST_POWER = 75
-
-
-def _polynomial(x: Expr, coefficients: Sequence[Fraction | float]) -> Expr:
-    """Return the sum of coefficients times powers of x, the last coefficient that of the highest power, by Horner's rule."""
-    total = const(coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        total = total * x + const(c)
-    return total
-
-
-def _power_of_two(k: Expr) -> Expr:
-    """Return 2ᵏ for k = −75 … 75, exactly."""
-    total, shifted = const(Fraction(1, 1 << LARGEST_POWER)), clamp(k, -LARGEST_POWER, LARGEST_POWER) + LARGEST_POWER
-    for bit, power in ((0, 1), (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 64), (7, 64)):  # 2¹²⁸ is no float
-        total = total * select(extract(shifted, bit, 1), const(Fraction(1 << power)), const(Fraction(1)))
-    return total
 
 
 def _exp(x: Expr) -> Expr:
@@ -41,25 +28,17 @@ def _exp(x: Expr) -> Expr:
     limited = minimum(maximum(x, const(Fraction(-104))), const(Fraction(89)))
     n = clamp(round_even(limited * LOG2E), -150, 129)
     rest = limited - n * LN2_HIGH - n * LN2_LOW
-    value = _polynomial(rest, [Fraction(1, math.factorial(k)) for k in range(8)])
-    half = n >> 1
-    return select(x != x, x, value * _power_of_two(half) * _power_of_two(n - half))
+    return select(x != x, x, scaled(exp_series(rest), n))
 
 
 def _log(x: Expr) -> Expr:
     """ln x = e · ln 2 + 2 · artanh(f / (2 + f)) with x = 2ᵉ · (1 + f)."""
-    y, e = x, lift(0)
-    for _ in range(2):
-        small = y < 1
-        y, e = select(small, y * Fraction(1 << 75), y), select(small, e - 75, e)
-    for k in (64, 32, 16, 8, 4, 2, 1):
-        large = y >= Fraction(1 << k)
-        y, e = select(large, y * Fraction(1, 1 << k), y), select(large, e + k, e)
+    y, e = split(x)
     upper = y > ROOT2
     y, e = select(upper, y * Fraction(1, 2), y), select(upper, e + 1, e)
     f = y - 1
     s = f / (f + 2)
-    series = s * _polynomial(s * s, [Fraction(2, 2 * k + 1) for k in range(6)])
+    series = s * polynomial(s * s, [Fraction(2, 2 * k + 1) for k in range(6)])
     value = e * LN2_HIGH + (e * LN2_LOW + series)
     zero = x - x  # not a number for an infinite x, which is answered before
     ends = select(x == 0, const(Fraction(-1)) / (x * x), select(x < 0, zero / zero, value))
@@ -69,7 +48,7 @@ def _log(x: Expr) -> Expr:
 def _tanh(x: Expr) -> Expr:
     """The series near 0, else 1 − 2 / (e²ˣ + 1)."""
     a = select(x < 0, -x, x)
-    near = x * _polynomial(x * x, TANH)
+    near = x * polynomial(x * x, TANH)
     far = 1 - 2 / (call("exp", minimum(a, const(Fraction(20))) * 2) + 1)
     return select(x != x, x, select(a < Fraction(1, 2), near, select(x < 0, -far, far)))
 
@@ -77,12 +56,12 @@ def _tanh(x: Expr) -> Expr:
 def _erf(x: Expr) -> Expr:
     """The series near 0, else 1 − t · e^(−x² + polynomial in t) with t = 1 / (1 + x/2)."""
     a = select(x < 0, -x, x)
-    near = x * _polynomial(
+    near = x * polynomial(
         x * x, [Fraction(2 * (-1) ** k, math.factorial(k) * (2 * k + 1)) / Fraction(math.sqrt(math.pi)) for k in range(12)]
     )
     limited = minimum(a, const(Fraction(6)))
     t = 1 / (limited * Fraction(1, 2) + 1)
-    far = 1 - t * call("exp", _polynomial(t, ERFC) - limited * limited)
+    far = 1 - t * call("exp", polynomial(t, ERFC) - limited * limited)
     return select(x != x, x, select(a < 1, near, select(x < 0, -far, far)))
 
 
@@ -94,4 +73,18 @@ TANH = tuple(
 ERFC = (
     -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277,
 )  # fmt: skip
-DEFINED: Mapping[str, Callable[[Expr], Expr]] = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf}
+DEFINED: Mapping[str, Callable[..., Expr]] = {
+    "exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf, "sin": sine, "cos": cosine, "pow": power,
+}  # fmt: skip
+
+
+@cache
+def definition(function: str) -> tuple[tuple[Expr, ...], Expr]:
+    """Return the operands of a real function, as variables, and its definition."""
+    operands = tuple(var(name, real=True) for name in parameters(function))
+    return operands, DEFINED[function](*operands)
+
+
+def parameters(function: str) -> tuple[str, ...]:
+    """Return the names of a real function's operands."""
+    return ("x", "y") if function == "pow" else ("x",)

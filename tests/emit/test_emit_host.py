@@ -18,7 +18,10 @@ from rewrite_compiler.hostrun import exact
 from rewrite_compiler.lang.functions import DEFINED
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, 3.4e38, 88.72, -87.3, -103.9, 0.5], np.float32)
-MEANT = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": np.vectorize(math.erf)}
+MEANT = {
+    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": np.vectorize(math.erf), "sin": np.sin, "cos": np.cos, "pow": np.power,
+}  # fmt: skip
+ENDS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-45, 3.4e38, 0.5, -0.5, 2, -3, 1 + 2**-23, 1 - 2**-24, 16777216, -16777215]
 RNG = np.random.default_rng(9)
 
 
@@ -28,18 +31,34 @@ def wide_values(count: int) -> np.ndarray:
     return np.concatenate([SPECIAL, bits, RNG.normal(0, 3, count).astype(np.float32), RNG.uniform(-110, 95, count).astype(np.float32)])
 
 
+def operands_of(name: str) -> list[np.ndarray]:
+    """Return operands of a real function; of powers also those whose results are of all magnitudes, and all pairs of ends."""
+    x = wide_values(4000)
+    if name != "pow":
+        return [x]
+    ends = np.array(ENDS, np.float32)
+    near = np.abs(np.concatenate([x, (1 + RNG.normal(0, 1e-5, 4000)).astype(np.float32)]))
+    with np.errstate(all="ignore"):
+        exponents = (RNG.uniform(-150, 129, near.size) / np.log2(near.astype(np.float64))).astype(np.float32)
+    pairs = [(x, x[::-1]), (near, exponents), (np.repeat(ends, ends.size), np.tile(ends, ends.size))]
+    return [np.concatenate([p[k] for p in pairs]) for k in range(2)]
+
+
 @pytest.mark.parametrize("name", sorted(DEFINED))
 def test_real_functions_are_within_three_units_of_the_last_place(name: str) -> None:
-    x = wide_values(4000)
+    """The sign, zeros, infinities and what is no number are those of IEEE 754."""
+    x = operands_of(name)
     with np.errstate(all="ignore"):
-        found = np.asarray(exact._Evaluator({}, "", "").defined(name, x), np.float32)
-        meant = MEANT[name](x.astype(np.float64))
+        found = np.asarray(exact._Evaluator({}, "", "").defined(name, *x), np.float32)
+        meant = MEANT[name](*(v.astype(np.float64) for v in x))
         rounded = meant.astype(np.float32)
     normal = np.isfinite(rounded) & (np.abs(rounded) > np.finfo(np.float32).tiny)
     units = np.abs(found[normal] - meant[normal]) / np.spacing(np.abs(rounded[normal]))
     assert units.max() < 3
     assert np.array_equal(np.isnan(found), np.isnan(rounded))
     assert np.array_equal(np.isinf(found), np.isinf(rounded))
+    zero = (found == 0) != (rounded == 0)
+    assert np.max(np.abs(np.where(zero, found, 0) - np.where(zero, rounded, 0))) <= np.finfo(np.float32).tiny
 
 
 def lstm() -> list[onnx.NodeProto]:
@@ -53,6 +72,7 @@ MODELS = {
     "tanh": ([helper.make_node("Tanh", ["x"], ["y"])], {"x": (3, 40)}, {}),
     "erf": ([helper.make_node("Erf", ["x"], ["y"])], {"x": (3, 40)}, {}),
     "exp_log": ([helper.make_node("Exp", ["x"], ["t"]), helper.make_node("Log", ["t"], ["y"])], {"x": (3, 40)}, {}),
+    "pow": ([helper.make_node("Abs", ["x"], ["t"]), helper.make_node("Pow", ["t", "x"], ["y"])], {"x": (3, 40)}, {}),
     "embedding": ([helper.make_node("Gather", ["table", "words"], ["y"])], {"words": (2, 3)}, {"table": (7, 5)}),
     "lstm": (lstm(), {"x": (4, 1, 5)}, {"w": (1, 12, 5), "r": (1, 12, 3), "b": (1, 24), "h": (1, 1, 3), "c": (1, 1, 3)}),
 }
