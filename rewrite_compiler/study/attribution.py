@@ -17,6 +17,7 @@ from .trials import Trial, Trials, with_float, with_formats_of
 RESTORED = 5  # offloads whose restoring is tried
 SUSPECTS = 3  # offloads whose formats are looked at
 JUDGED = 8  # changes that are judged by the whole application
+AS_GOOD = 0.95  # of the most that a change takes back: then the one back to the usual format is the likelier cause
 
 
 def attribute(plan: Plan, trials: Trials, table: Bench | None = None) -> dict[str, Any]:
@@ -44,14 +45,19 @@ def attribute(plan: Plan, trials: Trials, table: Bench | None = None) -> dict[st
 def _judged(
     plan: Plan, trials: Trials, whole: Trial, suspects: list[str], alone: dict[str, Trial], table: Bench
 ) -> list[tuple[Change, Trial]]:
-    """Judge the changes that promise most by the whole application, the best first."""
+    """Judge the changes that promise most by the whole application, the best first.
+
+    Two formats that do not fit each other can be mended at either; what deviates from the calibration's choice goes first.
+    """
     promising: list[tuple[float, Change]] = []
     for o in (o for o in plan.offloads if o.id in suspects):
         now, better = table.tried(o)
         promising += [((1 - c.error / now) * alone[o.id].error, c) for c in better]
     promising.sort(key=lambda item: -item[0])
     found = [(c, trials.run(with_formats_of(plan, {c.offload: c.formats}))) for _, c in promising[:JUDGED]]
-    return sorted(found, key=lambda item: _recovery(whole, item[1]), reverse=True)
+    found.sort(key=lambda item: _recovery(whole, item[1]), reverse=True)
+    least = AS_GOOD * max((whole.loss - t.loss for _, t in found), default=0.0)
+    return sorted(found, key=lambda item: not (item[0].is_usual and 0 < least <= whole.loss - item[1].loss))
 
 
 def _recovery(whole: Trial, trial: Trial) -> tuple[float, float]:

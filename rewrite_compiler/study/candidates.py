@@ -36,6 +36,7 @@ class Change:
     after: int | str
     formats: Mapping[str, Format]
     is_joint: bool = False  # results move along
+    is_usual: bool = False  # back to what calibration would choose
     error: float = 0.0
 
     def document(self) -> dict[str, Any]:
@@ -87,7 +88,7 @@ class Bench:
         usual, values = self.usual(o), self._values(o)
         groups: dict[tuple[str, str, bool], list[tuple[float, Change]]] = {}
         for c in changes(o, usual):
-            if c.after == usual[c.tensor].parameters.get(c.field):
+            if c.is_usual:
                 yield c
                 continue
             held = _held(c.formats[c.tensor], values[c.tensor])
@@ -129,14 +130,15 @@ def changes(o: Offload, usual: Mapping[str, Format]) -> Iterator[Change]:
         if name in o.mapping.derived:
             continue
         for key, before in f.parameters.items():
-            for after in _near(key, before, usual[name].parameters.get(key, before)):
+            default = usual[name].parameters.get(key, before)
+            for after in _near(key, before, default):
                 made = _made(f, key, after)
                 if made is None:
                     continue
                 formats = o.mapping.with_format(o.formats, name, made)
-                yield Change(o.id, name, key, before, after, formats)
+                yield Change(o.id, name, key, before, after, formats, is_usual=after == default)
                 if key == "fraction" and isinstance(before, int) and isinstance(after, int):
-                    yield Change(o.id, name, key, before, after, _moved(o, formats, name, after - before), is_joint=True)
+                    yield Change(o.id, name, key, before, after, _moved(o, formats, name, after - before), True, after == default)
 
 
 def _near(field: str, before: int | str, usual: int | str) -> list[int | str]:

@@ -62,6 +62,15 @@ def test_a_planted_flaw_is_named_first(offload: str, tensor: str, field: str, st
     assert found["offloads"][0]["id"] == offload
 
 
+@pytest.mark.parametrize(("tensor", "value"), [("x", 9), ("b", 9)])
+def test_of_two_formats_that_do_not_fit_the_one_that_was_moved_is_named(tensor: str, value: int) -> None:
+    """Operand and bias of HLSCNN share a scale, so a mismatch can be mended at either."""
+    plan = compile_model(CNN.model, ["hlscnn:revision=ext16"], calibrate=CNN.calibration)
+    trials = Trials(plan, samples_for(plan.source, CNN.data).evenly(8), metric_of("cosine"))
+    culprit = attribute(planted(plan, "conv2d_1", tensor, "fraction", value), trials)["culprit"]
+    assert culprit == {"offload": "conv2d_1", "tensor": tensor, "field": "fraction", "before": value, "after": 7}
+
+
 def test_float_and_device_halves_make_the_whole(chain: tuple[Plan, Trials]) -> None:
     plan, trials = chain
     everything = with_float(plan, {o.id for o in plan.offloads})
