@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose application, platform and tuning contain TEXT")
     parser.add_argument("--samples", type=int, default=0, metavar="N", help="N evenly spaced samples of each application (default: all)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="batches side by side (default: %(default)s)")
-    parser.add_argument("--tier", default="arrays", metavar="TIER", help="how simulators compute (default: %(default)s)")
+    parser.add_argument("--tier", default="auto", metavar="TIER", help="how simulators compute (default: %(default)s)")
     given = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
