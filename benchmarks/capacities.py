@@ -1,22 +1,26 @@
 """Does an emitted instruction stream ever exceed a capacity? Random layers and layers at the edges of capacities, as they are tiled.
 
 Every different tile of a layer is driven on the strict simulator, which raises where a command leaves a memory or a field.
-Edges are one below, at, and one above the largest size that fits; one above must be split or refused. The script ends with 1
-where a stream raises or a tile is beyond a capacity that its mapping declares.
+Edges are one below, at, and one above the largest size that fits; one above must be split or refused. VTA runs with its own
+buffers and with small ones, whose edges are cheap to drive. Rounds of layers are kept in the log, and a run goes on behind
+them; with `--rounds 0` it prints what there is. The script ends with 1 where a stream raises or a tile is beyond a capacity
+that its mapping declares.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lifting import DRAWS, EDGES, edges
-from record import Row, finish, options
+from lifting import DRAWS
+from record import ROOT, Row, finish, options
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.fit import Refusal, tile
@@ -31,7 +35,14 @@ STRETCHED = 4  # of so many layers one has a dimension that is many times as lar
 MOST_STRETCH = 64
 LARGEST = 1 << 16  # elements of an operand that are driven
 SLOWER = 64  # a recurrent layer runs timestep after timestep
-MOST_STEPS = 1 << 19  # product of all sizes of a tile that is driven
+MOST_STEPS = 1 << 18  # product of all sizes of a tile that is driven
+LARGEST_SIZE = 1 << 22  # of a dimension that no capacity bounds
+TARGETS = ("vta:log_wgt_buffer=12,log_inp_buffer=10,log_acc_buffer=12", "hlscnn", "flexasr", "vta")
+# operation → the dimensions that can grow alone
+OWN = {
+    **dict.fromkeys(("linear", "dense"), "t k n"), **dict.fromkeys(("lstm", "gru", "rnn"), "t i"), "layer_norm": "t",
+    **dict.fromkeys(("max_pool", "mean_pool", "add_pool"), "u n"), "attention": "t d", "conv2d": "n", "alu": "",
+}  # fmt: skip
 
 
 @dataclass
@@ -96,20 +107,43 @@ class Campaign:
         return ""
 
 
+def edges(m: Operation, start: Sizes) -> Iterator[tuple[Sizes, bool]]:
+    """Yield the start with a dimension of its own at one below, at, and one above what still fits; and whether it fits."""
+    names = {n for n, _ in m.statics}
+    attributes, plain = {n: start[n] for n in names}, {d: n for d, n in start.items() if d not in names}
+
+    def fits(d: str, size: int) -> bool:
+        return m.violated({**plain, d: size}, attributes) is None
+
+    for d in own(m, start):
+        if not fits(d, 1) or fits(d, LARGEST_SIZE):
+            continue
+        low, high = 1, LARGEST_SIZE
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(d, middle) else (low, middle)
+        yield from (({**start, d: low + by}, by < 1) for by in (-1, 0, 1) if low + by > 0)
+
+
+def own(m: Operation, sizes: Sizes) -> list[str]:
+    """Return the dimensions of a layer that can grow alone."""
+    return [d for d in OWN.get(m.operation, "").split() if d in sizes]
+
+
 def stretched(m: Operation, sizes: Sizes, random: np.random.Generator) -> Sizes:
-    """Return a layer of which one dimension that stands for itself is many times as large."""
-    own = [d for d in EDGES[m.operation].split() if d in sizes]
-    if not own or random.integers(STRETCHED):
+    """Return a layer of which one dimension that can grow alone is many times as large."""
+    found = own(m, sizes)
+    if not found or random.integers(STRETCHED):
         return sizes
-    d = own[int(random.integers(len(own)))]
+    d = found[int(random.integers(len(found)))]
     return {**sizes, d: sizes[d] * int(random.integers(2, MOST_STRETCH))}
 
 
-def campaign(target: str, name: str, runs: int, seconds: float) -> Row:
-    """Return what became of the layers of one mapping."""
+def campaign(target: str, name: str, number: int, runs: int, seconds: float) -> Row:
+    """Return what became of the layers of one mapping in one round."""
     configured = find_target(target)
-    m, random, started = configured.mappings[name], np.random.default_rng([SEED, len(name)]), time.process_time()
-    made, draw = Campaign(m, configured.ila(), seconds=seconds), DRAWS[target][name]
+    m, random, started = configured.mappings[name], np.random.default_rng([SEED, number, len(name)]), time.process_time()
+    made, draw = Campaign(m, configured.ila(), seconds=seconds), DRAWS[configured.name][name]
     known = {d for dims in m.axes.of.values() for d in dims} | {n for n, _ in m.statics}
     for n in range(runs):
         sizes = {d: x for d, x in draw(random).items() if d in known}
@@ -119,41 +153,41 @@ def campaign(target: str, name: str, runs: int, seconds: float) -> Row:
                 made.at_edges, made.beyond_edges = made.at_edges + holds, made.beyond_edges + (not holds)
                 made.layer(at)
     return {
-        "target": target, "mapping": name, "layers": made.layers, "split_layers": made.split, "refused_layers": made.refused,
-        "layers_at_or_below_limits": made.at_edges, "layers_above_limits": made.beyond_edges, "streams_driven": made.driven,
-        "streams_too_large_to_drive": made.too_large,
-        "streams_after_the_time": made.out_of_time, "violations": made.wrong, "seed": SEED,
-        "cpu_seconds": round(time.process_time() - started, 2),
+        "target": target, "mapping": name, "round": number, "layers": made.layers, "split_layers": made.split,
+        "refused_layers": made.refused, "layers_at_or_below_limits": made.at_edges, "layers_above_limits": made.beyond_edges,
+        "streams_driven": made.driven, "streams_too_large_to_drive": made.too_large, "streams_after_the_time": made.out_of_time,
+        "violations": made.wrong, "seed": SEED, "cpu_seconds": round(time.process_time() - started, 2),
     }  # fmt: skip
 
 
-def campaigns(runs: int, seconds: float) -> Iterator[Row]:
-    """Yield a row for every mapping of every target."""
-    for target, mappings in DRAWS.items():
-        for name in mappings:
-            yield campaign(target, name, runs, seconds)
+def rounds(log: Path, count: int, runs: int, seconds: float) -> Iterator[Row]:
+    """Yield the rows of a log, then those of rounds that it does not have, each written there."""
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    yield from rows
+    done = {(r["target"], r["mapping"], r["round"]) for r in rows}
+    asked = ((t, name, n) for n in range(count) for t in TARGETS for name in DRAWS[t.partition(":")[0]])
+    for target, name, number in asked:
+        if (target, name, number) in done:
+            continue
+        row = campaign(target, name, number, runs, seconds)
+        with log.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(target, name, row["layers"], row["streams_driven"], row["cpu_seconds"], *row["violations"][:2], flush=True)  # type: ignore[index]
+        yield row
 
 
 def main() -> int:
-    """Run all campaigns, print a line a mapping, write the record."""
-    made = options(__doc__ or "", 320)
-    made.add_argument("--seconds", type=float, default=60.0, metavar="S", help="drive the streams of a mapping for so long (default: 60)")
+    """Run the rounds that are missing, print a line each, write the record."""
+    made = options(__doc__ or "", 40)
+    made.add_argument("--seconds", type=float, default=8.0, metavar="S", help="drive the streams of a mapping for so long (default: 8)")
+    made.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of all mappings (default: 3)")
+    made.add_argument("--log", type=Path, default=ROOT / "build" / "capacities.log", metavar="FILE", help="go on behind its rows")
     given = made.parse_args()
-    rows: list[Row] = []
-    for row in campaigns(given.runs, given.seconds):
-        rows.append(row)
-        print(
-            row["target"],
-            row["mapping"],
-            row["layers"],
-            row["streams_driven"],
-            row["streams_too_large_to_drive"],
-            row["cpu_seconds"],
-            *row["violations"][:2],
-            flush=True,
-        )  # type: ignore[index]
+    given.log.parent.mkdir(parents=True, exist_ok=True)
+    rows = list(rounds(given.log, given.rounds, given.runs, given.seconds))
     wrong = sum(len(r["violations"]) for r in rows)  # type: ignore[arg-type, misc]
-    print(f"{sum(int(str(r['layers'])) for r in rows):,} layers, {wrong} violations")
+    layers, driven = (sum(int(str(r[key])) for r in rows) for key in ("layers", "streams_driven"))
+    print(f"{layers:,} layers, {driven:,} streams driven, {wrong} violations")
     finish("capacities", rows, given.json)
     return int(bool(wrong))
 

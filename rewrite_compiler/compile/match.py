@@ -35,6 +35,7 @@ from ..limits import Limits
 from ..ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ..rewrite.rule import Rule
 from ..target import Mapping, body_of
+from .dominated import without_dominated
 from .objective import OFFLOADS, Objective
 from .pins import NO_PINS, Pins
 from .places import RESULT, Placed, Places, key_of
@@ -104,7 +105,8 @@ def _extracted(
     allowed = pins.restricted(costs, graph, devices)
     if not objective.is_placed:
         return devices, costs, extract(graph, roots, allowed, limits.extraction_seconds)
-    places = Places(graph, allowed, costs.placed())
+    placed = costs.placed()
+    places = Places(graph, without_dominated(graph, allowed, devices.keys(), placed), placed)
     found = extract(places.whole(), roots, places.cost, limits.extraction_seconds)
     projected = places.projected(found, roots)
     if projected is None:  # a tensor both on the host and on a device, made twice: without places it is made once
@@ -142,9 +144,17 @@ class Costs:
     def __init__(self, graph: EGraph, devices: MappingOf[str, Mapping], objective: Objective = OFFLOADS) -> None:
         self.graph, self.devices, self.objective = graph, devices, objective
         self.fitted: dict[Case, Tiling | Refusal] = {}
+        self.known: dict[tuple[int, int], tuple[int, ...] | None] = {}  # by class and id of an e-node
 
     def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost, None for an e-node that must not be chosen: an operation that does not fit or that is constant."""
+        at = c, id(node)
+        if at not in self.known:
+            self.known[at] = self.cost(c, node)
+        return self.known[at]
+
+    def cost(self, c: int, node: ENode) -> tuple[int, ...] | None:
+        """Return the cost of an e-node that was not asked for before."""
         counted = self.counted(c, node)
         if counted is None:
             return None
@@ -266,6 +276,15 @@ def fitting(
 
 
 def _tiled(m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, AttributeValue], objective: Objective) -> Tiling | Refusal:
+    """Return the tiling that an objective asks for; patterns of one operation that cost and take the same share one search."""
+    key = (m.alike, tuple(sizes.items()), tuple(attributes.items()))
+    with objective.searching:  # counts of exact matching are made beside the plan
+        if key not in objective.tilings:
+            objective.tilings[key] = _searched(m, sizes, attributes, objective)
+    return objective.tilings[key]
+
+
+def _searched(m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, AttributeValue], objective: Objective) -> Tiling | Refusal:
     """Return the tiling with the least time or bytes where these decide, else that with the fewest calls."""
     resources = objective.resources.get(m.target)
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from collections.abc import Mapping as MappingOf
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 from ..errors import SpecError, UsageError
+from ..fit import Refusal, Tiling
 from ..fit.host import SHIPPED, HostTable
 from ..target import Mapping, Resources, Target
 
@@ -32,6 +34,8 @@ class Objective:
     resources: MappingOf[str, Resources | None] = field(default_factory=dict)
     host: HostTable = SHIPPED
     unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are refused, and why
+    tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # what was searched before
+    searching: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     @property
     def levels(self) -> tuple[str, ...]:

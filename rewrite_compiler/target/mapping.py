@@ -7,10 +7,10 @@ returns; the driver emits the instructions that make it do so; `prove` shows tha
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Required, TypedDict, Unpack
 
 import numpy as np
@@ -112,6 +112,7 @@ class Mapping:
     whole: tuple[str, ...] = ()
     trials: tuple[MappingOf[str, Any], ...] = ()
     drive: Callable[..., Any] | None = None
+    moves: bool = False  # whether the driver computes nothing with codes
     codes: Callable[..., Any] | None = None
     capacities: Callable[..., Iterable[Limit]] | None = None
     search: MappingOf[str, Sequence[Format]] = field(default_factory=dict)
@@ -127,9 +128,12 @@ class Mapping:
         """The name of its nodes, `flexasr.linear_relu`."""
         return f"{self.target}.{self.variant}"
 
-    def driver(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """Take the function that emits the instructions of one tile: (device, tile, operand codes…) → result codes."""
-        self.drive = f
+    def driver(self, f: Callable[..., Any], *, moves: bool = False) -> Callable[..., Any]:
+        """Take the function that emits the instructions of one tile: (device, tile, operand codes…) → result codes.
+
+        One that only `moves` codes, and computes nothing with them, gets them in the type they are kept in.
+        """
+        self.drive, self.moves = f, moves
         return f
 
     def numerics(self, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,6 +204,12 @@ class Mapping:
         """How the format of every tensor is chosen, at the target's parameters."""
         return self.formats(self.parameters) if callable(self.formats) else self.formats
 
+    @property
+    def alike(self) -> Hashable:
+        """What tiles fit, what they cost and what may be split: the same for patterns that differ in none of these."""
+        declared = tuple(tuple(x.items()) for x in (self.parameters, self.units, self.axes.of))
+        return self.target, _doing(self.capacities), _doing(self.price), self.whole, declared
+
     def run_driver(
         self, device: Any, operands: MappingOf[str, Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any],
         stay: Stay | None = None,
@@ -211,7 +221,7 @@ class Mapping:
         if self.drive is None:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
         given = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
-        codes = {name: _taken(x, formats.get(name)) for name, x in operands.items()}
+        codes = {name: _taken(x, formats.get(name), is_moved=self.moves) for name, x in operands.items()}
         return self.drive(device, **codes, **accepted(self.drive, given))
 
     def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
@@ -245,21 +255,31 @@ class Mapping:
             raise SpecError("I102", sentence, place=self.rule.place) from None
 
 
-def _taken(codes: Any, f: Format | None) -> Any:
+def _taken(codes: Any, f: Format | None, *, is_moved: bool) -> Any:
     """Return codes as drivers take them, in a proof as in a run: bytes where the format's codes are, else 64 bits with a sign.
 
-    Drivers compute with codes, and numpy overflows silently in fewer bits.
+    Drivers compute with codes, and numpy overflows silently in fewer bits; those that only move them take what is kept.
     """
     if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iu":
         return codes
     stored = np.int64 if f is None else storage_dtype(f.codes)
-    return codes.astype(stored if stored in (np.uint8, np.uint64) else np.int64, copy=False)
+    is_kept = stored in (np.uint8, np.uint64) or (is_moved and f is not None)
+    return codes.astype(stored if is_kept else np.int64, copy=False)
 
 
 def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
     """Return what a function takes by name: sizes, static variables, formats `f`, the target's parameters `p`."""
     names = _parameters(f)
     return dict(given) if names is None else {name: value for name, value in given.items() if name in names}
+
+
+def _doing(f: Callable[..., Any] | None) -> Hashable:
+    """Return what a function does, as a key: one with arguments given in advance is another one with others."""
+    if not isinstance(f, partial):
+        return f
+    given = (*f.args, *f.keywords.values())
+    is_key = all(isinstance(x, Hashable) for x in given)
+    return (f.func, f.args, tuple(sorted(f.keywords.items()))) if is_key else f
 
 
 @lru_cache(maxsize=4096)

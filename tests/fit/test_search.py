@@ -114,3 +114,10 @@ def test_what_does_not_fit_is_refused_with_its_limit() -> None:
     m, resources = of("flexasr.lstm")
     found = cheapest(m, {"t": 1, "s": 1, "i": 16, "g": 4 * 4096, "e": 8 * 4096, "h": 4096}, {}, resources)
     assert found == Refusal(m.violated({"t": 1, "s": 1, "i": 16, "g": 4 * 4096, "e": 8 * 4096, "h": 4096}))  # type: ignore[arg-type]
+
+
+def test_patterns_that_cost_and_take_the_same_are_alike() -> None:
+    hlscnn, flexasr = (find_target(name).mappings for name in ("hlscnn", "flexasr"))
+    assert hlscnn["conv2d"].alike == hlscnn["conv2d_relu"].alike != hlscnn["conv2d_bias"].alike
+    assert flexasr["linear_relu"].alike == flexasr["linear_tanh"].alike != flexasr["linear"].alike  # an activation takes a step
+    assert find_target(VTA).mappings["dense"].alike != find_target("vta").mappings["dense"].alike
