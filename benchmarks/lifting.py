@@ -186,7 +186,7 @@ class Edges:
             if not self.fits(self.start) or self.fits({**self.start, d: 1 << 22}):
                 continue
             around = dict(self.start)
-            for other in dimensions:
+            for other in dimensions if d == "t" else ():
                 while other != d and self.limit(around, d) > MOST and self.fits({**around, other: 2 * around[other]}):
                     around[other] *= 2
             most = self.limit(around, d)

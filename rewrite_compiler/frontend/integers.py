@@ -7,6 +7,7 @@ and with operators that only move or choose elements; codes that become real num
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ from ..ir.program import Builder, Data, Node, Value
 from ..ops.op import AttributeValue
 from ..ops.quantised import code_range, multiplier_of
 from .context import Context, Scaled
+from .normalise.quantised import MOST_TAPS, are_sums, is_sum
 
 PART = "part of the integer form"
 MOVING = frozenset({"reshape", "transpose", "slice", "max_pool"})
@@ -89,10 +91,36 @@ class _Pass:
         sums = self.sums(node.inputs[0])
         if sums is not None:
             return self.requantized(node, sums, scale, zero, to)
+        added = self.added(node, scale, zero, to)
+        if added is not None:
+            return added
         same = self.codes(node.inputs[0])
         if same is None or same.scale.size != 1 or same.scale != scale or same.zero != zero or self.b.types[same.codes].dtype != to:
             return None
         return self.node("reshape", [same.codes], node, shape=self.b.types[same.codes].shape)
+
+    def added(self, node: Node, scale: Data, zero: int, to: str) -> Node | None:
+        """Return the codes of a sum of two tensors of codes, bounded or not."""
+        low, high, v, origins = -np.inf, np.inf, node.inputs[0], node.origins
+        while (below := self.producer.get(v)) is not None and below.op in ("relu", "clip"):
+            bounds = _bounds_of(below)
+            low, high, v, origins = max(low, bounds[0]), min(high, bounds[1]), below.inputs[0], origins | below.origins
+        if below is None or below.op != "add":
+            return None
+        operands = [self.codes(x) for x in below.inputs]
+        if any(c is None or c.scale.size != 1 or self.b.types[c.codes].dtype != to for c in operands):
+            return None
+        x, z = (c for c in operands if c is not None)
+        pairs = [multiplier_of(float(np.float32(c.scale.reshape(-1)[0] / scale.reshape(-1)[0]))) for c in (x, z)]
+        if self.b.types[x.codes].shape != self.b.types[z.codes].shape or not are_sums(pairs):
+            return None
+        bounds = tuple(_code(b, scale, zero, *code_range(to)) for b in (low, high))
+        multiplier, shift = (tuple(values) for values in zip(*pairs, strict=True))
+        made = self.node(
+            "quantized_add", [x.codes, z.codes], node, multiplier=multiplier, shift=shift, zeros=(x.zero, z.zero), zero=zero,
+            low=bounds[0], high=bounds[1], to=to,
+        )  # fmt: skip
+        return replace(made, origins=made.origins | origins | below.origins)
 
     def requantized(self, node: Node, sums: Sums, scale: Data, zero: int, to: str) -> Node | None:
         factors = np.asarray(sums.scale / scale, np.float32)
@@ -159,10 +187,11 @@ class _Pass:
             return self.products(node)
         if node.op in ("bias_add", "add"):
             return self.biased(node)
+        if node.op in ("average_pool", "reduce_mean"):
+            return self.means(node)
         if node.op in ("relu", "clip"):
             below = self.sums(node.inputs[0])
-            bounds: Mapping[str, Any] = {"low": 0.0, "high": np.inf} if node.op == "relu" else dict(node.attributes)
-            low, high = float(bounds["low"]), float(bounds["high"])
+            low, high = _bounds_of(node)
             return below and replace(
                 below, low=max(below.low, low), high=min(below.high, high), origins=below.origins | node.origins
             )  # fmt: skip
@@ -181,6 +210,22 @@ class _Pass:
         value = self.apply(op, [x.codes, rows], node.origins, **attributes)
         rank = len(self.b.types[value].shape)
         return Sums(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
+
+    def means(self, node: Node) -> Sums | None:
+        """Return means of windows of one size, or over all rows and columns, as sums of codes by channel."""
+        x, attributes = self.codes(node.inputs[0]), dict(node.attributes)
+        if x is None or x.scale.size != 1 or not self.are_bytes(x.codes):
+            return None
+        shape = self.b.types[x.codes].shape
+        window = _window_of(node.op, attributes, shape)
+        if window is None:
+            return None
+        kernel, places = window
+        ones = self.constant(np.ones((shape[1], 1, *kernel), np.int8))
+        value = self.apply("integer_conv", [x.codes, ones], node.origins, group=shape[1], x_zero=x.zero, w_zero=0, **places)
+        if self.b.types[value].shape != self.b.types[node.outputs[0]].shape:
+            value = self.apply("reshape", [value], node.origins, shape=self.b.types[node.outputs[0]].shape)
+        return Sums(value, np.asarray(x.scale / np.float32(np.prod(kernel)), np.float32), 1)
 
     def are_bytes(self, *values: Value) -> bool:
         return all(self.b.types[v].dtype in ("int8", "uint8") for v in values)
@@ -208,6 +253,24 @@ class _Pass:
             return None
         data = self.b.constants[added.codes]
         return added.codes if t.shape == (extent,) else self.constant(data.reshape(extent))
+
+
+def _bounds_of(node: Node) -> tuple[float, float]:
+    """Return the bounds of a relu or clip."""
+    bounds: Mapping[str, Any] = {"low": 0.0, "high": np.inf} if node.op == "relu" else dict(node.attributes)
+    return float(bounds["low"]), float(bounds["high"])
+
+
+def _window_of(op: str, attributes: Mapping[str, Any], shape: Sequence[int]) -> tuple[tuple[int, ...], dict[str, AttributeValue]] | None:
+    """Return the kernel of a mean and where its windows lie, None where they are no windows of one number of elements."""
+    rank = len(shape) - 2
+    places: dict[str, AttributeValue] = {"strides": (1,) * rank, "pads": (0,) * 2 * rank, "dilations": (1,) * rank}
+    if op == "reduce_mean":
+        kernel, is_window = tuple(shape[2:]), rank > 0 and sorted(attributes["axes"]) == list(range(2, rank + 2))
+    else:
+        kernel, is_window = tuple(attributes["kernel"]), is_sum(attributes, attributes)
+        places = {name: attributes[name] for name in places}
+    return (kernel, places) if is_window and math.prod(kernel) <= MOST_TAPS else None
 
 
 def _code(x: float, scale: Data, zero: int, least: int, most: int) -> int:

@@ -260,17 +260,33 @@ def _scale(task: Task, codes: str) -> tuple[str, str]:
 
 def _requantize(task: Task) -> None:
     """Spell requantisation as a float32 product and QuantizeLinear of scale 1, which rounds ties to even."""
-    dtype, low, high = task.result.dtype, int(task["low"]), int(task["high"])
     scales = np.array([math.ldexp(m, -n) for m, n in zip(task["multiplier"], task["shift"], strict=True)], np.float32)
     shape = (-1, *[1] * (len(task.result.shape) - 1 - int(task["axis"]))) if scales.size > 1 else ()
     real = task.writer.step(task.hint("real"), "Cast", task.x, to=CODES["float32"])
     scaled = task.writer.step(task.hint("scaled"), "Mul", real, task.writer.literal(task.hint("scale"), scales.reshape(shape), "float32"))
+    _emit_codes(task, scaled)
+
+
+def _emit_codes(task: Task, scaled: str) -> None:
+    """Round to codes, whose scale is 1, and limit them."""
+    dtype, low, high = task.result.dtype, int(task["low"]), int(task["high"])
     one = task.writer.literal(task.hint("one"), np.array(1, np.float32), "float32")
     into = [scaled, one, task.number("zero", int(task["zero"]), dtype)]
     if code_range(dtype) == (low, high):
         return task.emit("QuantizeLinear", *into)
     codes = task.writer.step(task.hint("codes"), "QuantizeLinear", *into)
     return task.emit("Clip", codes, task.number("low", low, dtype), task.number("high", high, dtype))
+
+
+def _quantized_add(task: Task) -> None:
+    """Spell the sum of codes as real numbers in units of the result's scale, which rounds ties to even."""
+    real = []
+    for n, (name, t) in enumerate(zip(task.names, task.operands, strict=True)):
+        scale = task.number(f"scale{n}", math.ldexp(task["multiplier"][n], -task["shift"][n]), "float32")
+        real.append(
+            task.writer.step(task.hint("real"), "DequantizeLinear", name, scale, task.number(f"zero{n}", task["zeros"][n], t.dtype))
+        )
+    _emit_codes(task, task.writer.step(task.hint("sum"), "Add", *real))
 
 
 def _integer_conv(task: Task) -> None:
@@ -342,6 +358,7 @@ SPELLING: dict[str, Speller] = {
     "quantize": _quantize,
     "dequantize": _dequantize,
     "requantize": _requantize,
+    "quantized_add": _quantized_add,
     "integer_conv": _integer_conv,
     "integer_dense": _integer_dense,
     "lstm": partial(_recurrent, "LSTM"),

@@ -268,6 +268,7 @@ RULES: dict[str, Rule] = {
     "expand": _expand,
     "gather": _gather,
     **dict.fromkeys(("quantize", "dequantize", "requantize"), _scaled),
+    "quantized_add": elementwise,
     "integer_conv": partial(_leading_axes, 1),
     "integer_dense": _dense,
     "lstm": _recurrent,

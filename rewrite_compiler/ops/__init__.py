@@ -6,7 +6,7 @@ from .layout import concat, expand, gather, pad, reshape, slice_, transpose
 from .linear import bias_add, dense, full, matmul, scale
 from .norm import batch_norm, layer_norm, log_softmax, softmax
 from .op import OPS, Attribute, Op, ShapeError, op
-from .quantised import dequantize, integer_conv, integer_dense, quantize, requantize
+from .quantised import dequantize, integer_conv, integer_dense, quantize, quantized_add, requantize
 from .recurrent import gate_sum, gru, lstm, rnn
 from .reduction import average_pool, max_pool, reduce_max_, reduce_mean_, reduce_sum_
 from .static import Condition, HasType, Ints, Inverse, IsConstant
@@ -60,6 +60,7 @@ __all__ = [
     "pad",
     "pow_",
     "quantize",
+    "quantized_add",
     "reciprocal",
     "reduce_max_",
     "reduce_mean_",

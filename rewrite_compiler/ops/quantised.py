@@ -90,6 +90,33 @@ def requantize(x: Array, *, multiplier: Shape, shift: Shape, axis: int, zero: in
     return array(element, x.shape)
 
 
+def _quantized_add_shape(
+    x: Shape, z: Shape, *, multiplier: Shape, shift: Shape, zeros: Shape, low: int, high: int, to: str, **_: int
+) -> Shape:
+    if x != z:
+        raise ShapeError(f"Codes that are added must have one shape, not {x} and {z}")
+    for what, values in (("multipliers", multiplier), ("shifts", shift), ("zero points", zeros)):
+        if len(values) != 2:
+            raise ShapeError(f"Codes that are added need 2 {what}, one for each operand, not {tuple(values)}")
+    return _requantized_shape(x, multiplier=multiplier[:1], shift=(min(shift),), axis=0, low=low, high=high, to=to)
+
+
+@op(
+    "quantized_add", "x z", _quantized_add_shape, dtype=":to",
+    attributes="multiplier:ints shift:ints zeros:ints zero:int=0 low:int high:int to:string",
+)  # fmt: skip
+def quantized_add(x: Array, z: Array, *, multiplier: Shape, shift: Shape, zeros: Shape, zero: int, low: int, high: int, to: str) -> Array:
+    """The codes of a sum: each operand less its zero point, times multiplier / 2^shift; nearest, ties to even, limited."""
+    most = max(shift)
+    weight = [m << (most - n) for m, n in zip(multiplier, shift, strict=True)]
+
+    def element(*i: Expr) -> Expr:
+        total = (x[i] - zeros[0]) * weight[0] + (z[i] - zeros[1]) * weight[1]
+        return limited(shift_right(total, most, "half_even") + zero, low, high)
+
+    return array(element, x.shape)
+
+
 def _chosen(values: Shape, i: tuple[Expr, ...], axis: int) -> Expr:
     """Return the number that belongs to a place."""
     if len(set(values)) == 1:

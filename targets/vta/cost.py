@@ -37,10 +37,14 @@ def conv2d_cost(
     resources: Resources, *, bias: bool, relu: bool,
 ) -> Cost:  # fmt: skip
     """One convolution: every band of rows loads its part of the image and all weights, in passes over the channels."""
-    m = convolution._layer((b, c, i, j), n, (r, s), strides, pads, p)
+    return layer_cost(convolution.layer((b, c, i, j), n, (r, s), strides, pads, p), resources, bias=bias, relu=relu)
+
+
+def layer_cost(m: convolution.Layer, resources: Resources, *, bias: bool, relu: bool) -> Cost:
+    """A layer: each of its parts loads what its bands and passes need."""
     found = [_pass(m, band, count, is_first, is_last, bias, relu) for band, count, is_first, is_last in _passes(m)]
-    moved = {name: m.images * sum(one[name] for one in found) for name in ("x", "w", "y", "commands", *(["b"] if bias else []))}
-    steps = m.images * sum(one["steps"] for one in found)
+    moved = {name: m.parts * sum(one[name] for one in found) for name in ("x", "w", "y", "commands", *(["b"] if bias else []))}
+    steps = m.parts * sum(one["steps"] for one in found)
     return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
 
 
@@ -78,7 +82,7 @@ def conv2d_levels(
     bias: bool, relu: bool,
 ) -> Levels:  # fmt: skip
     """One convolution: as a product, with what every band and pass loads."""
-    m = convolution._layer((b, c, i, j), n, (r, s), strides, pads, p)
+    m = convolution.layer((b, c, i, j), n, (r, s), strides, pads, p)
     x_in = w_in = products = reads = writes = 0
     word = {sort: m.design.scalars(sort) * m.design.width(sort) // BYTE for sort in ("inp", "wgt", "acc")}
     for band, count, is_first, is_last in _passes(m):

@@ -23,7 +23,7 @@ from .alu import function
 from .base import Codes, target
 from .conv2d import AXES as IMAGES
 from .conv2d import BIASED as BIASED_IMAGES
-from .conv2d import TRIALS, WHOLE, conv2d_codes, conv2d_limits, drive_conv2d
+from .conv2d import TRIALS, WHOLE, conv2d_codes, conv2d_limits, drive_conv2d, with_codes
 from .dense import AXES as MATRICES
 from .dense import BIASED as BIASED_MATRICES
 from .dense import dense_codes, dense_limits, drive_dense
@@ -33,44 +33,51 @@ BYTE, SUM = Integers(8), Integers(32)
 SIZES = ((1, 16, 16, 3), (5, 40, 33, -117), (3, 600, 20, 128), (2, 16, 17, 0))
 
 
-def _formats(dtype: str, *, bias: bool) -> dict[str, partial[Integers]]:
+def formats(dtype: str, *, bias: bool) -> dict[str, partial[Integers]]:
     """Return the formats of all tensors: the model's own."""
     own = {"x": Integers(8, dtype == "int8"), "w": BYTE, "y": SUM, **({"b": SUM} if bias else {})}
     return {name: partial(Integers, f.width, f.signed) for name, f in own.items()}
 
 
-def _start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
+def start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
     """Return the numbers at which the accumulators start, None for zeros."""
     if b is None and offset == zero:
         return None
     missing = (offset - zero) * w.reshape(len(w), -1).sum(axis=1)
-    return np.asarray(missing if b is None else missing + _wide(b))
+    return np.asarray(missing if b is None else missing + wide(b))
 
 
-def _wide(codes: Codes) -> Codes:
+def wide(codes: Codes) -> Codes:
+    """Return codes in 64 bits; terms of a proof as they are."""
     return codes if codes.dtype == object else codes.astype(np.int64)
 
 
-def _less(x: Array, zero: int) -> Array:
+def less(x: Array, zero: int) -> Array:
+    """Return codes less their zero point."""
     return array(lambda *i: x[i] - zero, x.shape)
 
 
 def dense_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int) -> Array:
     """Products of codes less their zero point, summed in 32 bits that wrap from the bias on."""
-    return dense_codes(_less(x, x_zero), w, b)
+    return dense_codes(less(x, x_zero), w, b)
 
 
 def drive_dense_sums(
     device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, p: Mapping[str, str], offset: int
 ) -> Codes:  # fmt: skip
     """Emit one product of codes: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n]."""
-    weights = _wide(w)
-    return drive_dense(device, _wide(x) - offset, weights, _start(weights, b, offset, x_zero), p=p)
+    weights = wide(w)
+    return drive_dense(device, wide(x) - offset, weights, start(weights, b, offset, x_zero), p=p)
 
 
 def conv2d_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
     """Products of codes less their zero point, zeros around them, summed in 32 bits that wrap from the bias on."""
-    return conv2d_codes(_less(x, x_zero), w, b, strides=strides, pads=pads)
+    return conv2d_codes(less(x, x_zero), w, b, strides=strides, pads=pads)
+
+
+def with_zero_points(x: Codes, pads: tuple[int, ...], zero: int) -> tuple[Codes, tuple[int, ...]]:
+    """Return images with zero points around them, where these are no zeros, and the zeros that are left to add."""
+    return (x, pads) if not zero else (with_codes(x, pads, zero), (0, 0, 0, 0))
 
 
 def drive_conv2d_sums(
@@ -78,11 +85,9 @@ def drive_conv2d_sums(
     p: Mapping[str, str], offset: int,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes; zero points around the image are the host's where the device's zeros are none."""
-    image, weights = _wide(x) - offset, _wide(w)
-    if any(pads) and x_zero != offset:
-        around = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
-        image, pads = np.pad(image, around, constant_values=x_zero - offset), (0, 0, 0, 0)
-    return drive_conv2d(device, image, weights, _start(weights, b, offset, x_zero), strides=strides, pads=pads, p=p)
+    weights = wide(w)
+    image, pads = with_zero_points(wide(x) - offset, pads, x_zero - offset)
+    return drive_conv2d(device, image, weights, start(weights, b, offset, x_zero), strides=strides, pads=pads, p=p)
 
 
 def _declare(dtype: str) -> None:
@@ -110,7 +115,7 @@ def _declare(dtype: str) -> None:
     trials = [dict(zip(("t", "k", "n", "x_zero"), sizes, strict=True)) for sizes in SIZES]
     for product, axes in ((function(dense), MATRICES), (function(dense_bias), BIASED_MATRICES)):
         product.__name__ = f"{product.__name__}_{dtype}"
-        own = _formats(dtype, bias="b:" in axes)
+        own = formats(dtype, bias="b:" in axes)
         made = target.accelerates(axes=axes, formats={}, derived=own, units={"k": 16, "n": 16}, operation="dense", trials=trials)(product)
         made.limits(dense_limits)
         made.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
@@ -118,7 +123,7 @@ def _declare(dtype: str) -> None:
     layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77), strict=True)]
     for layer, axes in ((function(conv2d), IMAGES), (function(conv2d_bias), BIASED_IMAGES)):
         layer.__name__ = f"{layer.__name__}_{dtype}"
-        own = _formats(dtype, bias="b:" in axes)
+        own = formats(dtype, bias="b:" in axes)
         made = target.accelerates(
             axes=axes, formats={}, derived=own, units={"n": 16}, whole=WHOLE, operation="conv2d", trials=layers
         )(layer)  # fmt: skip

@@ -26,7 +26,7 @@ from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, target, to_bytes
-from .results import Region, factors, fetch_words, grid, planes, store_bytes
+from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
 
 PART = 12  # bits of a part of a product
 LEAST, MOST = 25, 54  # bits that factors are shifted by: the last two shifts are by 1 … 30
@@ -160,7 +160,7 @@ def drive(
     found = fetch_words(device, m.design, m.places["out"], m.channels * m.count, 1)
     found = found.reshape(*found.shape[:-1], m.channels, -1)[..., :size]
     turned = np.moveaxis(found.reshape(*found.shape[:-2], shape[1], shape[0], *shape[2:]), -rank, -rank + 1)
-    return turned if signed else np.asarray(turned % 256)
+    return turned if signed else unsigned(turned)
 
 
 def _numbers(pairs: Sequence[tuple[int, int]]) -> Codes:

@@ -27,12 +27,13 @@ def grid(rows: int, columns: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Region:
-    """Rows of accumulator elements from 0 on, and where they go: first element in DRAM, elements from row to row."""
+    """Rows of accumulator elements, and where they go: first element in DRAM, elements from row to row."""
 
     rows: int
     count: int
     first: int
     stride: int
+    start: int = 0  # the first accumulator
 
 
 def store_bytes(device: StreamedDevice, c: Config, region: Region, loops: Mapping[str, int], plane: int, count: int = 0) -> None:
@@ -44,10 +45,15 @@ def store_bytes(device: StreamedDevice, c: Config, region: Region, loops: Mappin
         if n:
             device.issue("alu_shr", uop_end=1, **loops, use_imm=1, imm=BYTE, pop_next=1, push_next=1)
         device.issue(
-            "store", dram_base=region.first + n * plane, y_size=region.rows, x_size=region.count, x_stride=region.stride,
-            pop_prev=1, push_prev=1,
+            "store", sram_base=region.start, dram_base=region.first + n * plane, y_size=region.rows, x_size=region.count,
+            x_stride=region.stride, pop_prev=1, push_prev=1,
         )  # fmt: skip
     device.issue("finish", pop_next=1)
+
+
+def unsigned(codes: Codes) -> Codes:
+    """Return stored bytes as codes without a sign; terms of a proof stay terms."""
+    return np.asarray(codes % 256) if codes.dtype == object else codes.astype(np.uint8)
 
 
 def planes(c: Config) -> int:

@@ -52,6 +52,10 @@ CASES: dict[str, tuple[Sequence[tuple[int, ...]], Attributes]] = {
     "quantize": ([(2, 3), (3,)], {"axis": 1, "zero": 7, "to": "uint8"}),
     "dequantize": ([(2, 3), (3,)], {"axis": 1, "zero": -7}),
     "requantize": ([(2, 3)], {"multiplier": (3, 5, 9), "shift": (4, 4, 6), "axis": 1, "zero": 128, "low": 128, "high": 255, "to": "uint8"}),
+    "quantized_add": (
+        [(2, 3), (2, 3)],
+        {"multiplier": (5, 3), "shift": (3, 5), "zeros": (128, 7), "zero": 9, "low": 9, "high": 200, "to": "uint8"},
+    ),
     "integer_conv": ([IMAGE, (6, 2, 3, 2)], {**WINDOW, "group": 2, "x_zero": 128, "w_zero": -3}),
     "integer_dense": ([(2, 3), (4, 3)], {"x_zero": 128, "w_zero": -3}),
 }
@@ -60,6 +64,7 @@ DTYPES = {
     "gather": ("float32", "int64"),
     "dequantize": ("int8", "float32"),
     "requantize": ("int32",),
+    "quantized_add": ("uint8", "uint8"),
     "integer_conv": ("uint8", "int8"),
     "integer_dense": ("uint8", "int8"),
 }

@@ -81,17 +81,24 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], list[str]]] = {
         "QLinearAdd", [XU, f(0.1), np.asarray(4, U), ("uint8", (4, 1, 1)), f(0.2), np.asarray(7, U), f(0.25), np.asarray(3, U)], MS,
         ["dequantize", "dequantize", "add", "quantize"],
     ),
+    "add of one shape": (
+        "QLinearAdd", [XU, f(0.1), np.asarray(4, U), XU, f(0.2137), np.asarray(7, U), f(0.25), np.asarray(3, U)], MS, ["quantized_add"],
+    ),
     "mul": (
         "QLinearMul", [X8, f(0.1), np.asarray(4, S), X8, f(0.02), np.asarray(-7, S), f(0.25), np.asarray(3, S)], MS,
         ["dequantize", "dequantize", "mul", "quantize"],
     ),
     "average pool": (
-        "QLinearAveragePool", [XU, f(0.1), np.asarray(4, U), f(0.11), np.asarray(2, U)],
+        "QLinearAveragePool", [XU, f(0.1), np.asarray(4, U), f(0.1137), np.asarray(2, U)],
         {**MS, "kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]}, ["dequantize", "average_pool", "quantize"],
     ),
     "global average pool": (
         "QLinearGlobalAveragePool", [XU, f(0.1), np.asarray(4, U), f(0.05), np.asarray(2, U)], MS,
-        ["dequantize", "average_pool", "quantize"],
+        ["integer_conv", "requantize"],
+    ),
+    "average pool of whole windows": (
+        "QLinearAveragePool", [X8, f(0.1), np.asarray(4, S), f(0.0637), np.asarray(2, S)],
+        {**MS, "kernel_shape": [3, 2], "strides": [2, 1]}, ["integer_conv", "requantize"],
     ),
 }  # fmt: skip
 

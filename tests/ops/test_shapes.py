@@ -14,6 +14,7 @@ W: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1
 POOL: dict[str, Any] = {"kernel": (2, 2), **W, "ceil": 0}
 
 # operator, shapes of its operands, attributes → shapes of its outputs
+SUM_OF_CODES: dict[str, Any] = {"multiplier": (5, 6), "shift": (3, 4), "zeros": (1, -2), "zero": 0, "low": 0, "high": 127}
 RIGHT: list[tuple[str, list[tuple[int, ...]], dict[str, Any], list[tuple[int, ...]]]] = [
     *[(op, [(2, 3)], {}, [(2, 3)]) for op in ("relu", "neg", "abs", "exp", "log", "sqrt", "tanh", "erf", "sigmoid", "reciprocal")],
     *[(op, [(2, 1, 3), (4, 1)], {}, [(2, 4, 3)]) for op in ("add", "sub", "mul", "div", "pow", "max", "min")],
@@ -46,6 +47,7 @@ RIGHT: list[tuple[str, list[tuple[int, ...]], dict[str, Any], list[tuple[int, ..
     ("quantize", [(2, 3), (3,)], {"axis": 1, "zero": 3, "to": "uint8"}, [(2, 3)]),
     ("dequantize", [(2, 3), (1,)], {"axis": 0, "zero": 3}, [(2, 3)]),
     ("requantize", [(2, 3)], {"multiplier": (5, 6), "shift": (3, 4), "axis": 0, "zero": 0, "low": 0, "high": 127, "to": "int8"}, [(2, 3)]),
+    ("quantized_add", [(2, 3), (2, 3)], {**SUM_OF_CODES, "to": "int8"}, [(2, 3)]),
     ("integer_dense", [(2, 3, 5), (4, 5)], {"x_zero": 1, "w_zero": 0}, [(2, 3, 4)]),
     ("integer_conv", [(1, 4, 7, 8), (6, 2, 3, 2)], {**W, "group": 2, "x_zero": 1, "w_zero": 0}, [(1, 6, 5, 7)]),
     ("softmax", [(2, 3)], {"axis": 0}, [(2, 3)]),

@@ -19,7 +19,7 @@ from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import conv
 from rewrite_compiler.prove.mappings import code_difference
 from rewrite_compiler.target import Target, find_target, simulated_device
-from rewrite_compiler.targets.vta.conv2d import Layer, _layer
+from rewrite_compiler.targets.vta.conv2d import Layer, layer
 
 VARIANTS = ("conv2d", "conv2d_relu", "conv2d_bias", "conv2d_bias_relu")
 
@@ -67,7 +67,7 @@ CUTS = {
 def test_layers_are_cut_into_what_fits(what: str) -> None:
     at, bands, passes = CUTS[what]
     target, _ = design("vta")
-    m = _layer((1, at["c"], at["i"], at["j"]), at["n"], (at["r"], at["s"]), at["strides"], at["pads"], target.configured({}).values)
+    m = layer((1, at["c"], at["i"], at["j"]), at["n"], (at["r"], at["s"]), at["strides"], at["pads"], target.configured({}).values)
     assert (len(m.bands), len(m.passes)) == (bands, passes)
     assert sum(map(len, m.bands)) == m.out[0]
     assert sum(map(len, m.passes)) == m.channels

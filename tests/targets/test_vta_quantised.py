@@ -17,10 +17,17 @@ from rewrite_compiler.prove.mappings import prove_mapping
 from rewrite_compiler.target import Target, find_target, simulated_device
 
 NAMES = [
-    *(f"{kind}{bias}_{dtype}" for kind in ("dense", "conv2d") for bias in ("", "_bias") for dtype in ("int8", "uint8")),
-    *(f"requantise_{dtype}_{rank}" for dtype in ("int8", "uint8") for rank in (2, 4)),
-]
-PROVED_HERE = ("dense_bias_uint8", "conv2d_int8", "requantise_uint8_2")  # the campaign proves all of them
+    *(f"{kind}{bias}_{dtype}" for kind in ("dense", "conv2d", "depthwise") for bias in ("", "_bias") for dtype in ("int8", "uint8")),
+    *(f"{kind}_{dtype}_{rank}" for kind in ("requantise", "quantized_add") for dtype in ("int8", "uint8") for rank in (2, 4)),
+    "max_pool_int8", "max_pool_uint8",
+]  # fmt: skip
+PROVED_HERE = (
+    "dense_bias_uint8",
+    "conv2d_int8",
+    "requantise_uint8_2",
+    "depthwise_int8",
+    "quantized_add_uint8_4",
+)  # the campaign proves all
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +82,49 @@ def test_factors_out_of_range_are_refused(vta: Target) -> None:
     assert str(hls.violated({"a": 1, "b": 1}, given)) == "multiplications of the ALU 1, must be at most 0"
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_sum_of_codes_is_that_of_its_meaning_for_all_pairs_of_codes(vta: Target, dtype: str) -> None:
+    info, random = np.iinfo(dtype), np.random.default_rng(6)
+    x, z = (a.astype(dtype) for a in np.meshgrid(*[np.arange(info.min, info.max + 1)] * 2))
+    m = vta.mappings[f"quantized_add_{dtype}_2"]
+    for scales in 2.0 ** random.uniform(-6, 2.9, (1, 2)):
+        multiplier, shift = (tuple(n) for n in zip(*(multiplier_of(float(np.float32(s))) for s in scales), strict=True))
+        given: dict[str, Any] = {"multiplier": multiplier, "shift": shift, "zeros": (3, -7 if info.min else 200), "zero": 11}
+        given |= {"low": int(info.min), "high": int(info.max)}
+        assert m.violated({"a": 256, "b": 256}, given) is None
+        found = m.run_driver(simulated_device(vta.ila()), {"x": x, "z": z}, m.formats_for({}), given)
+        (meant,) = run_op(OPS["quantized_add"], [x, z], {**given, "to": dtype}, np.float64)
+        assert np.array_equal(found, meant)
+
+
+def test_codes_of_a_sum_that_lie_between_two_are_rounded_up_and_counted(vta: Target) -> None:
+    m = vta.mappings["quantized_add_int8_2"]
+    given: dict[str, Any] = {"multiplier": (1 << 23, 1 << 23), "shift": (24, 24), "zeros": (0, 0), "zero": 0, "low": -128, "high": 127}
+    x = np.arange(-4, 5, dtype=np.int8)[None]
+    found = m.run_driver(simulated_device(vta.ila()), {"x": x, "z": 0 * x}, m.formats_for({}), given)
+    assert found[0].tolist() == [-2, -1, -1, 0, 0, 1, 1, 2, 2]
+    (meant,) = run_op(OPS["quantized_add"], [x, 0 * x], {**given, "to": "int8"}, np.float64)
+    assert np.count_nonzero(meant != found) == 2  # −3/2 and 1/2; −1/2 and 3/2 are even above
+
+
+def test_factors_of_sums_out_of_range_are_refused(vta: Target) -> None:
+    m = vta.mappings["quantized_add_int8_2"]
+    refused = {
+        (20, 20): "bits that a sum is shifted by, short of 21 1, must be at most 0",
+        (51, 52): "bits that a sum is shifted by 52, must be at most 50",
+        (24, 42): "bits of a factor over the common power of two 42, must be at most 41",
+    }
+    for shift, sentence in refused.items():
+        assert str(m.violated({"a": 1, "b": 1}, {"multiplier": (1 << 23, 1 << 23), "shift": shift})) == sentence
+
+
+def test_a_pool_whose_row_does_not_fit_is_refused(vta: Target) -> None:
+    m = vta.mappings["max_pool_int8"]
+    given = {"kernel": (3, 3), "strides": (2, 2), "pads": (0, 0, 0, 0)}
+    assert m.violated({"i": 601, "j": 585}, given) is None
+    assert str(m.violated({"i": 601, "j": 587}, given)) == "accumulator elements of a band 2,054, must be at most 2,048"
+
+
 def quantised_model(path: Path, dtype: Any) -> Path:
     """Write a model of QLinear operators: a padded convolution with scales by channel, and a classifier."""
     import onnx
@@ -118,6 +168,50 @@ def test_a_quantised_model_gives_the_codes_of_the_host_on_the_device(tmp_path: P
     assert report.document["samples"] == 24
     assert [(o["differing_codes"], o["max_abs_error"]) for o in report.document["offloads"]] == [(0, 0.0)] * 4
     assert np.array_equal(report.accelerated["y"], report.reference["y"])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_a_depthwise_network_with_sums_and_pools_is_on_the_device_but_for_its_ends(tmp_path: Path, dtype: Any) -> None:
+    name = np.dtype(dtype).name
+    plan = flexmatch.compile(residual_model(tmp_path / "residual.onnx", dtype), accel=["vta"])
+    whole = [f"{kind}_{name}" for kind in ("conv2d", "depthwise_bias", "max_pool", "depthwise")]
+    each = [f"{kind}_{name}_4" for kind in ("requantise", "requantise", "quantized_add", "requantise")]
+    assert sorted(o.mapping.variant for o in plan.offloads) == sorted(whole + each)
+    images = np.random.default_rng(7).standard_normal((6, 3, 14, 14)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=images, labels=np.zeros(6, np.int64))
+    report = flexmatch.cosimulate(plan, tmp_path / "data.npz", metric="top1", threads=1)
+    assert sum(o["differing_codes"] for o in report.document["offloads"]) == 0
+    assert np.array_equal(report.accelerated["y"], report.reference["y"])
+
+
+def residual_model(path: Path, dtype: Any) -> Path:
+    """Write a block of a mobile network in codes: convolution, depthwise one, their sum, both pools."""
+    import onnx
+    from onnx import numpy_helper
+
+    random = np.random.default_rng(8)
+    zeros = {f"{n}z": np.asarray(int(np.iinfo(dtype).min) + k, dtype) for n, k in zip("scdamg", (100, 9, 30, 77, 77, 50), strict=True)}
+    scales = {f"{n}s": np.float32(s) for n, s in zip("scdamg", (0.02, 0.05, 0.0437, 0.0611, 0.0611, 0.021), strict=True)}
+    data = {
+        **zeros, **scales, "w": random.integers(-127, 128, (20, 3, 3, 3)).astype(np.int8), "wz": np.zeros(20, np.int8),
+        "ws": random.uniform(0.001, 0.01, 20).astype(np.float32), "f": random.integers(-127, 128, (20, 1, 3, 3)).astype(np.int8),
+        "b": random.integers(-900, 900, 20).astype(np.int32),
+    }  # fmt: skip
+    around = {"pads": [1, 1, 1, 1]}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "ss", "sz"], ["q"]),
+        helper.make_node("QLinearConv", ["q", "ss", "sz", "w", "ws", "wz", "cs", "cz"], ["c"], **around),
+        helper.make_node("QLinearConv", ["c", "cs", "cz", "f", "ws", "wz", "ds", "dz", "b"], ["d"], group=20, **around),
+        helper.make_node("QLinearAdd", ["c", "cs", "cz", "d", "ds", "dz", "as", "az"], ["a"], domain="com.microsoft"),
+        helper.make_node("MaxPool", ["a"], ["m"], kernel_shape=[3, 3], strides=[2, 2], **around),
+        helper.make_node("QLinearGlobalAveragePool", ["m", "ms", "mz", "gs", "gz"], ["g"], domain="com.microsoft"),
+        helper.make_node("DequantizeLinear", ["g", "gs", "gz"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 3, 14, 14]), ("y", [1, 20, 1, 1]))]
+    graph = helper.make_graph(nodes, "residual", ends[:1], ends[1:], [numpy_helper.from_array(np.asarray(a), n) for n, a in data.items()])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    return path
 
 
 def test_float_operations_do_not_take_codes(tmp_path: Path) -> None:

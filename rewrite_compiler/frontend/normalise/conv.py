@@ -61,9 +61,13 @@ def _conv(site: Site) -> list[Value]:
     return [site.apply("bias_add", y, site.value(2), axis=1) if site.has(2) else y]
 
 
+BYTES = ("int8", "uint8")  # codes of quantised models, of which the largest stands for the largest number
+
+
 def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
     def lower(site: Site) -> list[Value]:
-        site.require_float()
+        if op != "max_pool" or site.type(site.value(0)).dtype not in BYTES:
+            site.require_float()
         if len(site.outputs) > 1 and site.outputs[1]:
             raise Unsupported("its indices are used")
         kernel = tuple(site.get("kernel_shape", ()))

@@ -5,8 +5,9 @@ Scales and zero points must be known; what is not (or lies along a blocked axis)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from .conv import window
 from .table import Lowering
 
 WEIGHTS = ("int8", "uint8")
+MOST_TAPS = 1 << 16  # elements of a window whose codes add up in int32
+MOST_SHIFT, MOST_APART = 54, 28  # bits by which factors of a sum are shifted, and by which they differ
 
 
 def scales(site: Site, n: int) -> Data:
@@ -91,6 +94,28 @@ def requantized(
     low, high = bounds or code_range(to)
     multiplier, shift = (tuple(x) for x in zip(*pairs, strict=True))
     return site.apply("requantize", sums, multiplier=multiplier, shift=shift, axis=axis, zero=zero, low=low, high=high, to=to)
+
+
+def _sum_of_codes(site: Site) -> list[Value]:
+    """Lower a sum of codes: the float32 ratios of their scales to the result's, as the host engine multiplies by them."""
+    _check_codes(site, 0, 3)
+    x, z, to = site.value(0), site.value(3), site.type(site.value(0)).dtype
+    parts = [scales(site, n) for n in (1, 4, 6)]
+    if site.shape(0) != site.shape(3) or any(s.size != 1 for s in parts):
+        return _elementwise("add", site)
+    pairs = [multiplier_of(float(np.float32(s[0] / parts[2][0]))) for s in parts[:2]]
+    if not are_sums(pairs):
+        return _elementwise("add", site)
+    low, high = code_range(to)
+    multiplier, shift = (tuple(values) for values in zip(*pairs, strict=True))
+    zeros = (zero_point(site, 2), zero_point(site, 5))
+    zero = zero_point(site, 7)
+    return [site.apply("quantized_add", x, z, multiplier=multiplier, shift=shift, zeros=zeros, zero=zero, low=low, high=high, to=to)]
+
+
+def are_sums(pairs: Sequence[tuple[int, int]]) -> bool:
+    """Tell whether codes times these factors add up in 64 bits."""
+    return all(m > 0 and 0 <= n <= MOST_SHIFT for m, n in pairs) and abs(pairs[0][1] - pairs[1][1]) <= MOST_APART
 
 
 def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
@@ -219,8 +244,27 @@ def _pool(site: Site, *, is_global: bool) -> list[Value]:
     kernel = spatial if is_global else tuple(site.get("kernel_shape", ()))
     places = window(site, kernel)
     flags = {"ceil": site.flag("ceil_mode"), "count_include_pad": site.flag("count_include_pad")}
+    if is_sum(places, flags) and int(np.prod(kernel)) <= MOST_TAPS:
+        return [_mean_of_codes(site, kernel, places)]
     y = site.apply("average_pool", _real(site, 0), kernel=kernel, **places, **flags)
     return [quantized(site, y, scales(site, 3), zero_point(site, 4), site.type(site.value(0)).dtype)]
+
+
+def is_sum(places: Mapping[str, Any], flags: Mapping[str, int]) -> bool:
+    """Tell whether the windows of an average pool have one number of elements: their sums over it."""
+    return not flags["ceil"] and (not any(places["pads"]) or bool(flags["count_include_pad"]))
+
+
+def _mean_of_codes(site: Site, kernel: Sequence[int], places: Mapping[str, Any]) -> Value:
+    """Add the codes of means: sums by channel, requantised by the ratio of scales over the number of elements."""
+    x, y = scales(site, 1), scales(site, 3)
+    if x.size != 1 or y.size != 1:
+        raise Unsupported("its activations have a scale for each place of an axis")
+    channels = site.shape(0)[1]
+    ones = site.constant(np.ones((channels, 1, *kernel), np.int8), "ones")
+    sums = site.apply("integer_conv", site.value(0), ones, **places, group=channels, x_zero=zero_point(site, 2), w_zero=0)
+    factor = np.asarray(x / (y * np.float32(np.prod(kernel))), np.float32)
+    return requantized(site, sums, factor, zero_point(site, 4), site.type(site.value(0)).dtype, axis=1)
 
 
 def _alone(lower: Callable[[Site, int, int, int, int], Value], site: Site) -> list[Value]:
@@ -253,7 +297,7 @@ CONTRIB: dict[str, Lowering] = {
     "QuantizeLinear": _quantize_linear,
     "DequantizeLinear": _dequantize_linear,
     "QGemm": _qgemm,
-    "QLinearAdd": partial(_elementwise, "add"),
+    "QLinearAdd": _sum_of_codes,
     "QLinearMul": partial(_elementwise, "mul"),
     "QLinearAveragePool": partial(_pool, is_global=False),
     "QLinearGlobalAveragePool": partial(_pool, is_global=True),
