@@ -31,6 +31,13 @@ def run(arguments: Sequence[str]) -> int:
     method_option(made)
     made.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
     page_option(made)
+    made.add_argument(
+        "--alternatives",
+        type=whole_number(0),
+        default=0,
+        metavar="K",
+        help="write the K next cheapest plans that differ in one choice, too",
+    )
     made.add_argument("--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found")
     given = options(made, arguments, "model", "calibrate")
     from ..compile import chosen_targets
@@ -50,9 +57,27 @@ def run(arguments: Sequence[str]) -> int:
 
     following = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""
     say(given, plan_lines(document, written, following, verbose=given.verbose))
+    if given.alternatives:
+        say(given, _alternatives(given, targets, stem, document))
     if len(plan.offloads) < given.require_offload:
         raise AnswerNo("F213", f"Offloads must be at least {given.require_offload}, not {len(plan.offloads)}", place=given.model)
     return 0
+
+
+def _alternatives(given: argparse.Namespace, targets: Sequence[Target], stem: Path, best: Mapping[str, Any]) -> list[str]:
+    """Write the next cheapest plans beside the cheapest; return a line for each: its file, its option, what it costs more."""
+    from ..compile.alternatives import alternatives
+
+    quiet = argparse.Namespace(**{**vars(given), "json": None})
+    cost = best["extraction"]["cost"]
+    lines = []
+    for n, a in enumerate(alternatives(given.model, targets, given.alternatives, compile_options(given)), 1):
+        place = stem.with_name(f"{stem.name}.alternative{n}")
+        check_outputs(plan_names(place))
+        write_plan(a.plan, place, quiet)
+        more = ", ".join(f"{v - cost[k]:+,} {k}" for k, v in a.plan.extraction["cost"].items() if v != cost[k])
+        lines.append(f"{place}.json  {a.option}  {more or 'at the same cost'}")
+    return lines or ["no other plan differs in one choice"]
 
 
 def stem_of(given: argparse.Namespace, targets: Sequence[Target]) -> Path:

@@ -12,7 +12,7 @@ from ..limits import Limits
 from ..prove.cache import court_cache
 from ..prove.court import judge_rule
 from ..rewrite.rule import Rule
-from ..rewrite.ruleset import collect, rules_at
+from ..rewrite.ruleset import collect, every_rule, rules_at
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,10 @@ def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[s
         if name not in names:
             raise UsageError("F203", f'no rule file has a rule called "{name}"', help=f"rules given: {', '.join(sorted(names)) or 'none'}")
     known = collect((*shipped, *added))
-    notes = [note for r in added if (note := _judged(r, trusted))]
-    growth = growth_of(added, known[: len(known) - len(added)])
+    certified = set(every_rule())
+    foreign = [r for r in added if r not in certified]
+    notes = [note for r in foreign if (note := _judged(r, trusted))]
+    growth = growth_of(foreign, known[: len(known) - len(added)])
     notes += [] if growth is None else [f"added rules may not come to an end: {growth}"]
     return Admitted(known, tuple(notes))
 

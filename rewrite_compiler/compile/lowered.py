@@ -15,6 +15,7 @@ from ..ops.term import Apply, subterms
 from ..target import Mapping
 
 PRODUCTS = ("dense", "matmul")
+AXES = 2
 
 
 def lowered_in(source: Program, devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> list[bool]:
@@ -36,9 +37,9 @@ def lowered_in(source: Program, devices: Sequence[Node], mappings: MappingOf[str
 
 
 def _is_lowered(n: Node, fixed: set[int], m: Mapping) -> bool:
-    if n.op == "conv":
-        return n.attribute("group") != 1
+    convolves = any(isinstance(x, Apply) and x.op.name == "conv" for x in subterms(m.rule.left))
+    if n.op == "conv":  # the devices that convolve do so over two axes
+        return n.attribute("group") != 1 or (convolves and len(n.attribute("strides")) != AXES)  # type: ignore[arg-type]
     if n.op not in PRODUCTS:
         return False
-    convolves = any(isinstance(x, Apply) and x.op.name == "conv" for x in subterms(m.rule.left))
     return convolves or not any(v in fixed for v in n.inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,41 +19,17 @@ from .header import own_domain
 from .normalise import BY_DOMAIN
 from .normalise.quantised import remember_codes
 from .opaque import key_of, placed, reads
+from .scope import Body, Scope
 from .shapes import inferred
 from .signature import check_types, signature_of
 from .site import Site
+from .unroll import UNROLLED
 from .upgrade import BY_VERSION, Upgrader, schema_of
 
 # source operators that never leave an operation, with the reason
 _GONE = {"Identity": ALIAS, "Dropout": "Dropout at inference", "Cast": "cast to its own type", "CastLike": "cast to its own type"}
 # source operators that compare and choose elements; they compute nothing an accelerator could take
 _SELECTION = {"Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "And", "Or", "IsNaN", "Cast"}
-
-
-@dataclass
-class Scope:
-    """The names visible in one graph or function body."""
-
-    values: dict[str, Value] = field(default_factory=dict)
-    outer: Scope | None = None
-    prefix: str = ""
-
-    def find(self, name: str) -> Value | None:
-        """Return the value of a name, looking outwards."""
-        if name in self.values:
-            return self.values[name]
-        return self.outer.find(name) if self.outer else None
-
-
-@dataclass(frozen=True)
-class Body:
-    """Where nodes stand: their scope, their operator sets, the source node they belong to, how deep, what is declared."""
-
-    scope: Scope
-    imports: Mapping[str, int]
-    origin: int | None = None
-    depth: int = 0
-    declared: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Importer:
@@ -153,6 +129,8 @@ class Importer:
     def _known(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
         if site.domain == "" and site.op == "If":
             return self._branch(site, body)
+        if site.domain == "" and site.op in UNROLLED:
+            return self._steps(site, body)
         lowering = BY_DOMAIN.get(site.domain, {}).get(site.op)
         if lowering is None:
             raise Unsupported(f"no operator of ours expresses {site.label}")
@@ -174,6 +152,15 @@ class Importer:
         self.define_initializers(graph, scope)
         self.lower(list(enumerate(graph.node)), replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={}))
         return [self._find(o.name, scope, site.place) for o in graph.output]
+
+    def _steps(self, site: Site, body: Body) -> Sequence[Value | None]:
+        """Return the results of a Scan or Loop written out; whatever cannot be written out stays as it is."""
+        opaque = dict(self.context.builder.opaque)
+        try:
+            return UNROLLED[site.op](site, body, self.lower, self.define_initializers)
+        except (FlexmatchError, Unsupported) as reason:
+            self.context.builder.opaque = opaque
+            raise Unsupported(reason.problem.sentence if isinstance(reason, FlexmatchError) else str(reason)) from None
 
     def define_initializers(self, graph: Any, scope: Scope) -> None:
         """Add the constants of a graph; sparse ones become dense."""

@@ -16,10 +16,11 @@ from ..limits import DEFAULT, Limits
 from .bind import bind, check_declared, contradicts
 from .context import UNUSED, Context
 from .header import check_header, imports_of, own_domain
-from .importer import Body, Importer, Scope
+from .importer import Importer
 from .integers import integer_form
 from .names import check_names
 from .read import read_model
+from .scope import Body, Scope
 from .shapes import declared_type
 from .structure import check_structure, drop_absent_ends, function_key
 from .upgrade import BASE

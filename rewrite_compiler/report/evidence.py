@@ -10,7 +10,7 @@ from typing import Any
 from ..compile import Plan
 from ..prove.cache import Cache, court_cache
 from ..prove.court import model_case, rule_case, target_cases
-from ..rewrite.ruleset import rules_at, shipped_rules
+from ..rewrite.ruleset import every_rule, rules_at
 from .charts import growth
 from .markup import figure, note, section, table, text
 from .terminal import counted, rule_table
@@ -40,7 +40,7 @@ def certificates_of(plan: Plan, kept: Cache | None = None) -> tuple[Certificate,
 
 def _rules(plan: Plan, used: set[str], kept: Cache) -> Iterator[Certificate]:
     files = [Path(p) for p in plan.settings.get("rules", ())]
-    known = {r.name: r for r in (*shipped_rules(), *(r for f in files if f.is_file() for r in rules_at(f)))}
+    known = {r.name: r for r in (*every_rule(), *(r for f in files if f.is_file() for r in rules_at(f)))}
     for name in sorted(used & known.keys()):
         yield _certificate(name, "rule", kept.get(rule_case(known[name], None).key), f"{JUDGE_RULE} {name}")
 

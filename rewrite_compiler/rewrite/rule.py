@@ -41,7 +41,7 @@ PHASES = ("ir", "fold", "late", "map")  # fold: to its end after every round of 
 # how the two sides agree in floating point: bit for bit; up to the sign of zero on finite data; up to the order of
 # sums; as reals only
 GRADES = {"E": "exact", "Z": "zero-sign", "A": "reassociates", "F": "real"}
-MARKS = ("any_dtype", "ring", "spelling")
+MARKS = ("any_dtype", "ring", "spelling", "lowering")  # lowering: costs more than what it stands for, used when asked
 
 
 class Int(Expr):

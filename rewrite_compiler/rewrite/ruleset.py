@@ -18,6 +18,7 @@ from .userfile import module_at
 
 SHIPPED = "rewrite_compiler.rules"
 TEXT_FORM = ".rules"
+LOWERING = "lowering"  # the name of the shipped rules that are used only when asked for
 
 
 def rules_in(module: ModuleType) -> Iterator[Rule]:
@@ -26,14 +27,21 @@ def rules_in(module: ModuleType) -> Iterator[Rule]:
 
 
 def shipped_rules() -> tuple[Rule, ...]:
-    """Return every shipped rule."""
+    """Return the shipped rules that are always used."""
+    return tuple(r for r in every_rule() if "lowering" not in r.marks)
+
+
+def every_rule() -> tuple[Rule, ...]:
+    """Return every shipped rule, lowerings included."""
     package = importlib.import_module(SHIPPED)
     names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
     return collect(r for n in names for r in rules_in(importlib.import_module(f"{SHIPPED}.{n}")))
 
 
 def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
-    """Return the rules of a user's file, Python or, ending in .rules, the text form, or of an entry point; InputError R101 for none."""
+    """Return the rules of a user's file, Python or, ending in .rules, the text form, of an entry point, or `lowering`; R101 for none."""
+    if str(path) == LOWERING and not path.exists():
+        return tuple(r for r in every_rule() if LOWERING in r.marks)
     if is_installed(path):
         return installed_rules(str(path))
     found = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)

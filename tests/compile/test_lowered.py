@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
+from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.compile.lowered import lowered_in
 from rewrite_compiler.ir.program import Builder, Node, Program
 from rewrite_compiler.ir.types import TensorType
@@ -44,3 +48,30 @@ def program() -> Program:
 def test_what_is_beyond_the_closed_forms(mapping: object, sources: set[int], expected: bool) -> None:
     device = Node(mapping.name, (), (), (), frozenset(sources))  # type: ignore[attr-defined]
     assert lowered_in(program(), [device], {mapping.name: mapping}) == [expected]  # type: ignore[attr-defined, dict-item]
+
+
+@pytest.mark.parametrize(
+    ("target", "weight", "attributes", "expected"),
+    [
+        ("flexasr", (32, 8, 3, 3), {"group": 4}, {"linear": 2}),  # two blocks of sixteen channels
+        ("flexasr", (32, 1, 3, 3), {"group": 32}, {"linear": 2}),
+        ("hlscnn", (16, 32, 3), {"group": 1}, {"conv2d": 1}),  # over one axis
+    ],
+)
+def test_lowerings_are_used_when_asked(
+    tmp_path: Path, target: str, weight: tuple[int, ...], attributes: dict[str, int], expected: dict[str, int]
+) -> None:
+    path = tmp_path / "app.onnx"
+    channels, axes = weight[1] * attributes["group"], len(weight) - 2
+    x, y = ("x", [1, channels, *[4] * axes]), ("y", [1, weight[0], *[2] * axes])
+    w = np.random.default_rng(0).standard_normal(weight).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], **attributes)], "app",
+        [helper.make_tensor_value_info(x[0], 1, x[1])], [helper.make_tensor_value_info(y[0], 1, y[1])], [numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+    plain = compile_model(path, [target])
+    lowered = compile_model(path, [target], Options(rules=(Path("lowering"),)))
+    assert (plain.counts[target], plain.lowered_counts[target]) == ({}, {})
+    assert (lowered.counts[target], lowered.lowered_counts[target]) == ({}, expected)
+    assert lowered.notes == ()

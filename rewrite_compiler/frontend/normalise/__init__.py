@@ -1,6 +1,6 @@
 """How each source operator is written in core operators, by family."""
 
-from . import conv, elementwise, layout, linear, norm, quantised, recurrent, reduction
+from . import contrib, conv, elementwise, layout, linear, norm, quantised, recurrent, reduction
 from .table import Lowering
 
 LOWERINGS: dict[str, Lowering] = {
@@ -12,9 +12,10 @@ LOWERINGS: dict[str, Lowering] = {
     **layout.TABLE,
     **recurrent.TABLE,
     **quantised.TABLE,
+    **contrib.TABLE,
 }
 
 # by domain
-BY_DOMAIN: dict[str, dict[str, Lowering]] = {"": LOWERINGS, "com.microsoft": quantised.CONTRIB}
+BY_DOMAIN: dict[str, dict[str, Lowering]] = {"": LOWERINGS, "com.microsoft": {**quantised.CONTRIB, **contrib.CONTRIB}}
 
 __all__ = ["BY_DOMAIN", "LOWERINGS", "Lowering"]

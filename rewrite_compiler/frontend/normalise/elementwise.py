@@ -13,6 +13,8 @@ from ..context import Unsupported
 from ..site import Site
 from .table import Lowering
 
+RECENT = 8  # nodes looked at
+
 _UNARY = {
     "Relu": "relu",
     "Neg": "neg",
@@ -25,7 +27,7 @@ _UNARY = {
     "Sigmoid": "sigmoid",
     "Reciprocal": "reciprocal",
 }
-_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Pow": "pow"}
+_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul"}
 _VARIADIC = {"Sum": "add", "Max": "max", "Min": "min"}
 
 
@@ -52,6 +54,18 @@ def _binary(op: str) -> Callable[[Site], list[Value]]:
     return lower
 
 
+def _pow(site: Site) -> list[Value]:
+    """Write a square as a product and a power of one half as a root, which rules know."""
+    exponent = site.data(1)
+    same = exponent is not None and exponent.size == 1 and exponent.ndim <= site.rank(0)
+    power = float(exponent.reshape(-1)[0]) if same and exponent is not None else 0.0
+    if power not in (2.0, 0.5):
+        return _binary("pow")(site)
+    site.require_float_at(0)
+    x = site.value(0)
+    return [site.apply("mul", x, x) if power == 2.0 else site.apply("sqrt", x)]
+
+
 def _check_divisor(site: Site) -> None:
     divisor = site.data(1)
     if divisor is not None and divisor.dtype.kind in "iu" and not divisor.all():
@@ -60,7 +74,19 @@ def _check_divisor(site: Site) -> None:
 
 def _div(site: Site) -> list[Value]:
     _check_divisor(site)
+    dividend = site.data(0)
+    if dividend is not None and dividend.size == 1 and dividend.ndim <= site.rank(1) and float(dividend.reshape(-1)[0]) == 1:
+        site.require_float()
+        return [site.apply("reciprocal", site.value(1))]
+    if site.has(1) and _is_root(site, site.value(1)):  # of normalisations, whose one spelling is x · 1/√v
+        site.require_float()
+        return [site.apply("mul", site.value(0), site.apply("reciprocal", site.value(1)))]
     return _binary("div")(site)
+
+
+def _is_root(site: Site, v: Value) -> bool:
+    """Tell whether a value is the square root of another; its node is among the last ones."""
+    return any(n.op == "sqrt" and v in n.outputs for n in site.context.builder.nodes[-RECENT:])
 
 
 def _mod(site: Site) -> list[Value]:
@@ -135,21 +161,26 @@ def _hard_swish(site: Site) -> list[Value]:
 
 def _gelu(site: Site) -> list[Value]:
     site.require_float()
-    x = site.value(0)
-    inner, function = x, "erf"
-    if site.get("approximate", "none") == "tanh":
+    return [gelu_of(site, site.value(0), "tanh" if site.get("approximate", "none") == "tanh" else "erf")]
+
+
+def gelu_of(site: Site, x: Value, function: str) -> Value:
+    """Return GELU by the error function, or by the hyperbolic tangent that approximates it."""
+    inner = x
+    if function == "tanh":
         cube = site.apply("mul", site.apply("mul", site.apply("mul", x, x), x), site.number(0.044715, x, "cubic"))
-        inner, function = site.apply("add", x, cube), "tanh"
+        inner = site.apply("add", x, cube)
     factor = np.sqrt(0.5) if function == "erf" else np.sqrt(2 / np.pi)
     curve = site.apply(function, site.apply("mul", inner, site.number(float(factor), x, "factor")))
     gate = site.apply("add", curve, site.number(1.0, x, "one"))
-    return [site.apply("mul", site.apply("mul", x, site.number(0.5, x, "half")), gate)]
+    return site.apply("mul", site.apply("mul", x, site.number(0.5, x, "half")), gate)
 
 
 TABLE: dict[str, Lowering] = {
     **{name: _unary(op) for name, op in _UNARY.items()},
     **{name: _binary(op) for name, op in _BINARY.items()},
     **{name: _variadic(op) for name, op in _VARIADIC.items()},
+    "Pow": _pow,
     "Div": _div,
     "Mod": _mod,
     "Clip": _clip,

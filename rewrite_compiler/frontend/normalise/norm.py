@@ -30,11 +30,35 @@ def _layer_normalization(site: Site) -> list[Value]:
     axis = site.axis(-1, len(shape))
     if not 0 <= axis < len(shape):
         raise ShapeError(f"axis of LayerNormalization must be in {-len(shape)}…{len(shape) - 1}, not {site.get('axis', -1)}")
-    over = shape[axis:]
-    scale = _spread(site, site.value(1), over)
-    dtype = site.type(x).dtype
-    bias = _spread(site, site.value(2), over) if site.has(2) else site.constant(np.zeros(over, dtype), "zero_bias")
-    return [site.apply("layer_norm", x, scale, bias, axis=axis, epsilon=float(site.get("epsilon", 1e-5)))]
+    return [layer_norm_of(site, x, site.value(1), site.value(2) if site.has(2) else None, axis, float(site.get("epsilon", 1e-5)))]
+
+
+def layer_norm_of(site: Site, x: Value, scale: Value, bias: Value | None, axis: int, epsilon: float) -> Value:
+    """Return the layer norm over the axes from `axis` on; no bias is one of zeros."""
+    over, dtype = site.type(x).shape[axis:], site.type(x).dtype
+    added = _spread(site, bias, over) if bias is not None else site.constant(np.zeros(over, dtype), "zero_bias")
+    return site.apply("layer_norm", x, _spread(site, scale, over), added, axis=axis, epsilon=epsilon)
+
+
+def _root_mean_square_normalization(site: Site) -> list[Value]:
+    """Lower RMSNormalization, and what onnxruntime calls SimplifiedLayerNormalization."""
+    site.require_float()
+    if any(site.outputs[1:]) or site.get("stash_type", 1) != 1:
+        raise Unsupported("its deviation is used, or computed in another type")
+    rank = site.rank(0)
+    axis = site.axis(-1, rank)
+    if not 0 <= axis < rank:
+        raise ShapeError(f"axis of {site.op} must be in {-rank}…{rank - 1}, not {site.get('axis', -1)}")
+    y = over_root_mean_square(site, site.value(0), float(site.get("epsilon", 1e-5)), axis)
+    return [site.apply("mul", y, site.value(1))]
+
+
+def over_root_mean_square(site: Site, x: Value, epsilon: float, axis: int) -> Value:
+    """Return x / √(mean(x²) + ε) over the axes from `axis` on."""
+    axes = tuple(range(axis, len(site.type(x).shape)))
+    mean = site.apply("reduce_mean", site.apply("mul", x, x), axes=axes, keepdims=1)
+    root = site.apply("sqrt", site.apply("add", mean, site.number(epsilon, x, "epsilon")))
+    return site.apply("mul", x, site.apply("reciprocal", root))
 
 
 def _spread(site: Site, v: Value, shape: tuple[int, ...]) -> Value:
@@ -99,6 +123,8 @@ def _instance_normalization(site: Site) -> list[Value]:
 TABLE: dict[str, Lowering] = {
     "BatchNormalization": _batch_normalization,
     "LayerNormalization": _layer_normalization,
+    "RMSNormalization": _root_mean_square_normalization,
+    "SimplifiedLayerNormalization": _root_mean_square_normalization,
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "Softmax": _softmax("softmax"),

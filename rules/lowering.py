@@ -1,0 +1,71 @@
+"""Lowerings: grouped convolutions in dense blocks, and one kind of product as another. Only `--lower` uses them.
+
+They cost more than what they stand for (zeros are multiplied, layers become several calls), so that they count apart.
+"""
+
+from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
+from rewrite_compiler import ops as o
+from rewrite_compiler.rewrite import Int, Ints
+
+LOWERING = ("lowering", "ring")
+BLOCK = 16  # channels of a block: what the engines take at once
+
+
+@rule(grade="E", marks=LOWERING)
+def split_groups(x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Ints, group: Int) -> Law:
+    """conv(x, w) in g groups = its first ⌊g / 2⌋ groups beside the others"""
+    y = o.conv(x, w, strides, pads, dilations, group)
+    first = group // 2
+    channels, filters = first * w.shape[1], w.shape[0] // group * first
+    low = o.conv(
+        o.slice_(x, axis=1, start=0, stop=channels), o.slice_(w, axis=0, start=0, stop=filters), strides, pads, dilations, first
+    )  # fmt: skip
+    high = o.conv(
+        o.slice_(x, axis=1, start=channels, stop=x.shape[1]), o.slice_(w, axis=0, start=filters, stop=w.shape[0]),
+        strides, pads, dilations, group - first,
+    )  # fmt: skip
+    return y, o.concat(low, high, axis=1), Where(IsConstant(w), group > 1, w.shape[1] >= BLOCK // 2)
+
+
+def merged(axes: int) -> Rule:
+    """Return the rule that makes one group of every two over `axes` spatial axes."""
+
+    @rule(name=f"merge-groups-{axes}d", grade="Z", marks=LOWERING)
+    def merge(x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Ints, group: Int) -> Law:
+        """conv(x, w) in g groups = conv(x, w') in g / 2 groups, w' with zeros where the other group's channels are"""
+        y = o.conv(x, w, strides, pads, dilations, group)
+        taps = [w.shape[2 + a] for a in range(axes)]
+        channels, filters = w.shape[1], w.shape[0] // group
+        pairs = o.reshape(w, (group // 2, 2, filters, channels, *taps))
+        none = [0] * (4 + axes)
+        before, after = list(none), list(none)
+        before[3] = after[3] = channels
+        even = o.pad(o.slice_(pairs, axis=1, start=0, stop=1), (*none, *after), 0.0)
+        odd = o.pad(o.slice_(pairs, axis=1, start=1, stop=2), (*before, *none), 0.0)
+        whole = o.reshape(o.concat(even, odd, axis=1), (w.shape[0], 2 * channels, *taps))
+        small = Where(IsConstant(w), x.rank == axes + 2, group % 2 == 0, group > 1, channels < BLOCK, channels > 0, filters > 0)
+        return y, o.conv(x, whole, strides, pads, dilations, group // 2), small
+
+    return merge
+
+
+merging = [merged(axes) for axes in (1, 2)]
+
+
+@rule(phase="late", grade="E", marks=LOWERING)
+def conv1d_as_conv2d(x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Ints) -> Law:
+    """conv(x, w) over one axis = conv(x, w) over two, the first of size 1"""
+    y = o.conv(x, w, strides, pads, dilations, group=1)
+    image = o.reshape(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
+    filters = o.reshape(w, (w.shape[0], w.shape[1], 1, w.shape[2]))
+    wide = o.conv(image, filters, (1, strides[0]), (0, pads[0], 0, pads[1]), (1, dilations[0]), group=1)
+    return y, o.reshape(wide, y.shape), Where(x.rank == 3, IsConstant(w))
+
+
+@rule(phase="late", grade="E", marks=LOWERING)
+def dense_as_conv2d(x: Tensor, w: Tensor) -> Law:
+    """dense(x, w) = conv(xᵀ, w) with one tap, the rows side by side in one image"""
+    rows, inner, columns = x.shape[0], w.shape[1], w.shape[0]
+    image = o.reshape(o.transpose(x, (1, 0)), (1, inner, 1, rows))
+    made = o.conv(image, o.reshape(w, (columns, inner, 1, 1)), (1, 1), (0, 0, 0, 0), (1, 1), group=1)
+    return o.dense(x, w), o.transpose(o.reshape(made, (columns, rows)), (1, 0)), Where(x.rank == 2, rows > 0, inner > 0, IsConstant(w))

@@ -1,0 +1,83 @@
+"""Scan and Loop written out: the steps of a recurrence with known length, the same as onnxruntime's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_models import agrees, imported, model
+
+from rewrite_compiler.compile.match import match
+from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.limits import DEFAULT
+from rewrite_compiler.rewrite.ruleset import shipped_rules
+from rewrite_compiler.target import find_target
+
+STEPS, WIDTH = 3, 16
+FLOAT, INT64, BOOL = 1, 7, 9
+
+
+def weights() -> dict[str, Any]:
+    draw = np.random.default_rng(0)
+    shapes = {"w": (WIDTH, WIDTH), "r": (WIDTH, WIDTH), "b": (WIDTH,), "h0": (1, WIDTH)}
+    made = {name: (draw.standard_normal(shape) * 0.2).astype(np.float32) for name, shape in shapes.items()}
+    return {**made, "h0": np.zeros((1, WIDTH), np.float32), "steps": np.array(STEPS, np.int64), "go": np.array(True)}
+
+
+def value(name: str, kind: int, *shape: int) -> Any:
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def cell() -> list[Any]:
+    """Return h' = tanh(x·wᵀ + h·rᵀ + b); the transposed weight does not depend on the step."""
+    return [
+        helper.make_node("Transpose", ["r"], ["rt"], perm=[1, 0]),
+        helper.make_node("Gemm", ["xt", "w", "b"], ["a"], transB=1),
+        helper.make_node("MatMul", ["h", "rt"], ["c"]),
+        helper.make_node("Add", ["a", "c"], ["s"]),
+        helper.make_node("Tanh", ["s"], ["hn"]),
+        helper.make_node("Identity", ["hn"], ["yt"]),
+    ]
+
+
+def scan(**attributes: Any) -> Any:
+    states = [value("h", FLOAT, 1, WIDTH), value("xt", FLOAT, 1, WIDTH)]
+    body = helper.make_graph(cell(), "body", states, [value("hn", FLOAT, 1, WIDTH), value("yt", FLOAT, 1, WIDTH)])
+    return helper.make_node("Scan", ["h0", "x"], ["last", "y"], body=body, num_scan_inputs=1, **attributes)
+
+
+def loop(condition: str = "go") -> Any:
+    nodes = [helper.make_node("Gather", ["x", "n"], ["xt"], axis=0), *cell(), helper.make_node("Identity", ["cin"], ["cout"])]
+    inputs = [value("n", INT64), value("cin", BOOL), value("h", FLOAT, 1, WIDTH)]
+    body = helper.make_graph(nodes, "body", inputs, [value("cout", BOOL), value("hn", FLOAT, 1, WIDTH), value("yt", FLOAT, 1, WIDTH)])
+    return helper.make_node("Loop", ["steps", condition, "h0"], ["last", "y"], body=body)
+
+
+def whole(node: Any) -> Any:
+    return model([node], {"x": TensorType((STEPS, 1, WIDTH))}, ["y", "last"], weights())
+
+
+@pytest.mark.parametrize("node", [scan(), scan(scan_input_directions=[1], scan_output_directions=[1]), loop(), loop("")], ids=str)
+def test_the_steps_are_those_of_the_loop(node: Any) -> None:
+    nodes = agrees(whole(node)).program.nodes
+    assert "opaque" not in {n.op for n in nodes}
+    assert sum(n.op == "tanh" for n in nodes) == STEPS
+
+
+def test_a_loop_is_one_recurrent_layer() -> None:
+    mappings = [m for m in find_target("flexasr").mappings.values() if m.operation in ("rnn", "linear")]
+    names = {m.name: m.operation for m in mappings}
+    found = match(imported(whole(loop())).program, shipped_rules(), mappings, DEFAULT)
+    assert [names[n.op] for n in found.program.nodes if n.op in names] == ["rnn"]
+
+
+def test_a_loop_without_products_stays_whole() -> None:
+    nodes = [helper.make_node("Identity", ["cin"], ["cout"]), helper.make_node("Tanh", ["h"], ["hn"])]
+    inputs = [value("n", INT64), value("cin", BOOL), value("h", FLOAT, 1, WIDTH)]
+    body = helper.make_graph(nodes, "body", inputs, [value("cout", BOOL), value("hn", FLOAT, 1, WIDTH)])
+    node = helper.make_node("Loop", ["steps", "go", "h0"], ["y"], body=body)
+    out = value("y", FLOAT, 1, WIDTH)
+    proto = model([node], {}, [out], weights())
+    assert [o.reason for o in imported(proto).program.opaque.values()] == ["its steps make no products"]
