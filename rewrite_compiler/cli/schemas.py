@@ -102,8 +102,8 @@ code~ text | means~ text | remedy~ text
 node~ text | place~ text | offload~ object | op~ text | why_not~ text | by~ text
 """
 LIST = """
-targets[].name text | targets[].about text | targets[].parameters.*[] text
-mappings[].name text | mappings[].about text | mappings[].at text
+targets[].name text | targets[].about text | targets[].parameters.*[] text | targets[].proof text
+mappings[].name text | mappings[].about text | mappings[].at text | mappings[].proof text
 rules[].name text | rules[].about text | rules[].at text | rules[].grade text | rules[].phase text
 apps[].name text | apps[].about text
 """

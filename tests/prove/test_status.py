@@ -1,0 +1,23 @@
+"""What `flexmatch list` knows of proofs: what was judged of a target as it is now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewrite_compiler.prove.cache import court_cache, mapping_key
+from rewrite_compiler.prove.status import NOT_JUDGED, in_short, known_verdicts
+from rewrite_compiler.target import find_target
+
+
+def test_verdicts_are_those_that_were_kept_of_this_very_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    target = find_target("hlscnn")
+    assert set(known_verdicts(target).values()) == {NOT_JUDGED}
+    court_cache().put(mapping_key(target, "conv2d"), {"verdict": "proved"})
+    known = known_verdicts(target)
+    assert known["conv2d"] == "proved"
+    assert in_short(known) == f"1 proved, {len(known) - 1} not judged yet"
+    other = find_target("hlscnn:revision=ext16")
+    assert set(known_verdicts(other).values()) == {NOT_JUDGED}
