@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import onnx
-from record import ROOT, Row, finish, options, spread
+from record import ROOT, Row, finish, fresh_answers, options, spread
 from transformer import encoder
 
 from rewrite_compiler.compile.match import match
@@ -78,7 +78,8 @@ def measure(name: str, path: Path, target: str, runs: int) -> Row:
     for _ in range(runs):
         prepare()
         started = time.perf_counter()
-        mine, made = processor_seconds(lambda: match(p, rules, mappings, DEFAULT))
+        with fresh_answers():
+            mine, made = processor_seconds(lambda: match(p, rules, mappings, DEFAULT))
         walls.append(time.perf_counter() - started)
         here.append(mine)
         children.append(made.saturation.seconds)

@@ -9,9 +9,13 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+
+from rewrite_compiler.kept import private_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("rewrite-compiler", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")
@@ -25,6 +29,21 @@ def options(description: str, runs: int) -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record there too")
     parser.add_argument("--runs", type=int, default=runs, metavar="N", help="measure N times (default: %(default)s)")
     return parser
+
+
+@contextmanager
+def fresh_answers() -> Iterator[None]:
+    """Let saturation be computed and not found: a new folder for what is kept, with the user's verdicts in it."""
+    before, court = os.environ.get("FLEXMATCH_CACHE"), private_folder("court")
+    with tempfile.TemporaryDirectory() as folder:
+        if court:
+            (Path(folder) / "court").symlink_to(court)
+        os.environ["FLEXMATCH_CACHE"] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop("FLEXMATCH_CACHE")
+            os.environ.update({} if before is None else {"FLEXMATCH_CACHE": before})
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,15 @@ class Kept:
                 raise
             if len(result) > MOST_BYTES // 64 or digest[0] < 8:  # looking through thousands of small entries takes its time
                 _shrink(self.folder)
+
+
+def hash_of(folders: Iterable[Path], also: Iterable[str]) -> str:
+    """Return the hash of all sources in folders, and of some words."""
+    digest = hashlib.sha256("\n".join(also).encode())
+    for folder in folders:
+        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.lark"))):
+            digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _digest(key: str, result: bytes) -> bytes:

@@ -78,7 +78,7 @@ def compile_model(
         exact = exactly.result()
     plan = _plan(model, targets, used, mappings, matched, exact, options, objective)
     done = time.perf_counter()
-    run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}}
+    run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}, "egraph_kept": matched.saturation.is_kept}
     plan = replace(plan, run=run, notes=(*plan.notes, *court.notes, *unpriced))
     return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
 

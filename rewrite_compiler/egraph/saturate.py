@@ -14,8 +14,10 @@ from typing import Any
 
 from ..errors import BudgetError
 from ..ir.program import Program
+from ..kept import Kept
 from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule
+from .answers import answers, key_of
 from .encode import program_commands
 from .graph import EGraph, from_json
 from .join import joined, representatives
@@ -26,6 +28,8 @@ from .schema import Constructor
 CHILDREN: set[subprocess.Popen[str]] = set()  # running now: who ends this process early ends them first
 
 READY: list[subprocess.Popen[str]] = []  # started, not yet asked
+
+NOTHING_KEPT = Kept(None)
 
 OUT_OF_MEMORY = ("memory allocation", "MemoryError", "failed to map segment", "Cannot allocate memory")  # what egglog and Python say
 
@@ -55,25 +59,31 @@ class Saturation:
     regions: int = 1
     forms: int = 1  # of regions: each was saturated once
     seconds: float = field(default=0.0, compare=False)  # of the child's processor, without its imports
+    is_kept: bool = field(default=False, compare=False)  # the answer to an equal request was kept
 
 
 def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
-    """Saturate a program region by region, those of one form once; a program of one region as a whole. Otherwise as `saturate`."""
-    regions = regions_of(p)
+    """Saturate a program region by region, those of one form once; a program of one region as a whole. Otherwise as `saturate`.
+
+    What ends is kept, and not asked again.
+    """
+    regions, kept = regions_of(p), answers()
     if len(regions) < 2:
-        return saturate(p, rules, mappings, limits)
+        return saturate(p, rules, mappings, limits, kept=kept)
     shared = representatives(p, regions)
-    found = saturate(shared.program, rules, mappings, limits, shared.commands)
+    found = saturate(shared.program, rules, mappings, limits, shared.commands, kept)
     whole = joined(p, regions, shared, found.graph)
     return replace(found, graph=whole, regions=len(regions), forms=len(shared.forms))
 
 
 def saturate(
-    p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT, more: Sequence[str] = ()
-) -> Saturation:
+    p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT, more: Sequence[str] = (),
+    kept: Kept = NOTHING_KEPT,
+) -> Saturation:  # fmt: skip
     """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
 
-    `more` are commands to run once the program is loaded. BudgetError F210 when the child ended before its first checkpoint.
+    `more` are commands to run once the program is loaded, `kept` answers of earlier calls.
+    BudgetError F210 when the child ended before its first checkpoint.
     """
     request = {
         "rules": [*(rule_text(r, n) for n, r in enumerate(rules)), *(m.text for m in mappings)],
@@ -83,9 +93,15 @@ def saturate(
         "limits": asdict(limits),
         "parent": os.getpid(),
     }
+    key = key_of(request) if kept.folder else ""
+    line = kept.get(key)
+    if line is not None:
+        return replace(_saturation(_answer(json.loads(line))), is_kept=True)
     answer = _run_worker(request, limits)
     if answer.graph is not None:
-        return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, seconds=answer.seconds)
+        if answer.reason == "saturated":
+            kept.put(key, answer.line.encode())
+        return _saturation(answer)
     if answer.rounds < 0:
         raise Unsaturated("before its first round", answer)
     for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
@@ -97,6 +113,11 @@ def saturate(
     raise Unsaturated("in its mapping phase", again)
 
 
+def _saturation(answer: _Answer) -> Saturation:
+    assert answer.graph is not None
+    return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, seconds=answer.seconds)
+
+
 @dataclass(frozen=True)
 class _Answer:
     graph: EGraph | None
@@ -106,6 +127,7 @@ class _Answer:
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    line: str = ""  # as the child wrote it
 
 
 class Unsaturated(BudgetError):
@@ -175,14 +197,19 @@ def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _An
     """Return what the last complete line says, with the reason the child ended."""
     lines = [line for line in out.split("\n")[:-1] if line]
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
-    growth = tuple(last.get("growth", ()))
     if "graph" in last:
-        stop = last["stop"]
-        return _Answer(from_json(last["graph"]), last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"])
+        return replace(_answer(last), line=lines[-1])
+    growth = tuple(last.get("growth", ()))
     if timed_out:
         return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s", growth)
     reason = "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed"
     return _Answer(None, last["rounds"], reason, _cause(err, code), growth)
+
+
+def _answer(last: dict[str, Any]) -> _Answer:
+    """Return what a line with the e-graph says."""
+    stop, growth = last["stop"], tuple(last["growth"])
+    return _Answer(from_json(last["graph"]), last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"])
 
 
 def _cause(err: str, code: int) -> str:

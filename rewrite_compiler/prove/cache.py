@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -19,7 +18,7 @@ from typing import Any
 
 from ..egraph import rules as compiled
 from ..errors import FlexmatchError
-from ..kept import Kept, private_folder
+from ..kept import Kept, hash_of, private_folder
 from ..rewrite.rule import Rule
 from ..rewrite.text import rule_text
 from ..target import Target
@@ -88,18 +87,10 @@ def _key(*parts: str) -> str:
 @cache
 def _engine(packages: tuple[str, ...]) -> str:
     versions = [f"{name} {version(name)}" for name in SOLVERS]
-    return _hash([ENGINE / p for p in packages], [sys.version, *versions])
+    return hash_of([ENGINE / p for p in packages], [sys.version, *versions])
 
 
 @cache
 def _content() -> str:
     found = (find_spec(name) for name in CONTENT)
-    return _hash([Path(p) for spec in found if spec is not None for p in spec.submodule_search_locations or ()], [])
-
-
-def _hash(folders: Iterable[Path], also: Iterable[str]) -> str:
-    digest = hashlib.sha256("\n".join(also).encode())
-    for folder in folders:
-        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.lark"))):
-            digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+    return hash_of([Path(p) for spec in found if spec is not None for p in spec.submodule_search_locations or ()], [])

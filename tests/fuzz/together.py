@@ -22,6 +22,7 @@ from rewrite_compiler.egraph.worker import Schedule
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
+from rewrite_compiler.kept import Kept
 from rewrite_compiler.limits import DEFAULT, Limits
 
 SATURATION = "rewrite_compiler.egraph.saturate"  # the package has a function of that name
@@ -41,21 +42,21 @@ class InProcess(Schedule):
 
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
-    """Saturate in this process: without limits of memory and time, without a Python for each model, without counts of exact matching."""
+    """Saturate in this process: without limits of memory and time, kept answers, a Python for each model, and counts of exact matching."""
     module, compiling = sys.modules[SATURATION], sys.modules[COMPILING]
-    before, exactly = module._run_worker, compiling.offloads_as_written
+    before, kept, exactly = module._run_worker, module.answers, compiling.offloads_as_written
 
     def run(request: dict[str, Any], limits: Limits) -> Any:
         schedule = InProcess(request)
         schedule.run()
         return module._read("".join(json.dumps(a) + "\n" for a in schedule.answers), "", 0, False, limits)
 
-    module._run_worker = run
+    module._run_worker, module.answers = run, lambda: Kept(None)
     compiling.offloads_as_written = lambda *_: []
     try:
         yield
     finally:
-        module._run_worker, compiling.offloads_as_written = before, exactly
+        module._run_worker, module.answers, compiling.offloads_as_written = before, kept, exactly
 
 
 def joined(models: Sequence[Any]) -> Any:
