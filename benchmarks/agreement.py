@@ -167,7 +167,7 @@ class Campaign:
             name, shape = s.name, self.shape(s.leaf)
             if name.endswith("_size") and name.removesuffix("_size") in self.ila.externals:
                 control[s.leaf] = np.array(EXTERNAL_WORDS, storage_dtype(s.leaf.interval))
-            elif name.endswith("_base") and name.removesuffix("_base") in self.ila.externals:
+            elif name.endswith("_start") and name.removesuffix("_start") in self.ila.externals:
                 control[s.leaf] = np.array(0, storage_dtype(s.leaf.interval))
             elif s.binding == "control":
                 control[s.leaf] = random_control(self.random, s.leaf, shape, is_near)

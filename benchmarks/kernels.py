@@ -17,6 +17,10 @@ import onnxruntime
 from onnx import TensorProto, helper
 from record import Row, finish, options, spread
 
+from rewrite_compiler.ila.play import decoder_of
+from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.trace import block_of
+from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_fold, native_jit, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arrays import Evaluator, evaluate
@@ -24,6 +28,7 @@ from rewrite_compiler.lang.kernels import Kernels
 from rewrite_compiler.lang.named import Store
 
 INT8, INT16, SEED = iv.of_width(8, True), iv.of_width(16, True), 7
+COMMANDS = 1 << 16
 ROWS, BLOCKS, COLUMNS = 2048, 36, 32  # of a layer of ResNet-20: 1024 pixels of two images, 32 channels of 3 × 3, 32 filters
 
 
@@ -140,6 +145,40 @@ def start_up(runs: int) -> list[Row]:
     return [{"name": f"a kernel: {name}, with one run", "runs": runs, "cpu_seconds": spread(s)} for name, s in seconds.items()]
 
 
+def bus_commands(runs: int) -> list[Row]:
+    """Return what a raw command costs that stores or reads 16 bytes: FlexASR's large buffer, 2^16 commands as columns."""
+    model = flexasr.build()
+    sim, rows = Simulator(model, reading="native"), list[Row]()
+    random = np.random.default_rng(SEED)
+    started = time.thread_time()
+    decoder_of(model)
+    rows.append(
+        {
+            "name": "the decoder of FlexASR's bus, compiled or from the cache",
+            "runs": 1,
+            "cpu_seconds": spread([time.thread_time() - started]),
+        }
+    )
+    for name in ("gb_core_store_large", "gb_core_load_large"):
+        instruction = model.instructions[name]
+        operands = {"index": random.integers(0, 4096, COMMANDS)}
+        if "vector" in instruction.operands:
+            operands["vector"] = random.integers(0, 256, (COMMANDS, 16))
+        columns = block_of(model, instruction, COMMANDS, operands)
+        seconds = []
+        for n in range(runs + 1):
+            started = time.thread_time()
+            sim.play(columns)
+            if n:
+                seconds.append(time.thread_time() - started)
+        cpu = spread(seconds)
+        each = round(cpu["median"] / COMMANDS * 1e9, 2)
+        rows.append(
+            {"name": f"{name}, decoded and applied", "runs": runs, "commands": COMMANDS, "cpu_seconds": cpu, "nanoseconds_each": each}
+        )
+    return rows
+
+
 def measure(given: list[Case], runs: int) -> list[Row]:
     """Run all cases in turn; the first round is not counted."""
     seconds: dict[str, list[float]] = {c.name: [] for c in given}
@@ -163,8 +202,11 @@ def main() -> None:
     rows = measure(cases(), given.runs)
     for row in rows:
         print(f"{row['name']!s:76}{row['giga_macs_per_second']!s:>10} GMAC/s")
-    more = start_up(given.runs)
+    more = [*start_up(given.runs), *bus_commands(given.runs)]
     for row in more:
+        if "nanoseconds_each" in row:
+            print(f"{row['name']!s:76}{row['nanoseconds_each']!s:>10} ns each")
+            continue
         print(f"{row['name']!s:76}{row['cpu_seconds']['median'] * 1e3:>10.2f} ms")  # type: ignore[index]
     finish("kernels", [*rows, *more], given.json)
 

@@ -221,7 +221,7 @@ def _attach(name: str, memory: str, ila: Ila, *, header: bool) -> str:
     head = f"void {name}_attach_{memory}({name}_device *d, {kind} *words, int64_t count, uint64_t base)"
     if header:
         return f"{head};"
-    registers = f"    d->m_{memory}_base[0] = base;\n    d->m_{memory}_size[0] = (uint64_t)count;\n"
+    registers = f"    d->m_{memory}_start[0] = base;\n    d->m_{memory}_size[0] = (uint64_t)count;\n"
     return f"{head}\n{{\n    d->m_{memory} = words;\n    d->m_{memory}_words = count;\n{registers}}}\n"
 
 

@@ -208,9 +208,9 @@ class Ila:
         return self.register(name, bits, shape=shape, signed=signed, reset=reset, binding=binding, doc=doc)
 
     def external(self, name: str, bits: int, *, signed: bool = False, doc: str = "") -> External:
-        """Declare a memory outside of the device, and the control registers `name`_base and `name`_size that describe it."""
+        """Declare a memory outside of the device, and the control registers `name`_start and `name`_size that describe it."""
         leaf = self.register(name, bits, shape=(1 << ADDRESS_BITS,), signed=signed, binding=DATA, doc=doc)
-        base = self.register(f"{name}_base", ADDRESS_BITS, doc=f"Address of the first element of {name}.")
+        base = self.register(f"{name}_start", ADDRESS_BITS, doc=f"Address of the first element of {name}.")
         size = self.register(f"{name}_size", ADDRESS_BITS, doc=f"Number of elements of {name}; 0 when it is not attached.")
         self.externals[name] = External(leaf, base, size)
         return self.externals[name]

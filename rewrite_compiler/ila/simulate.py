@@ -119,6 +119,15 @@ class Simulator:
         """Execute an instruction by name."""
         return self.command(assemble(self.ila.instructions[name], **operands))
 
+    def play(self, columns: Mapping[str, Data]) -> Data:
+        """Execute raw commands given as columns by input ([count] or [count, lanes]); return what reads give, [count, bytes].
+
+        In the reading native, stores and reads of data memories are decoded and applied by one compiled loop.
+        """
+        from .play import play
+
+        return play(self, columns)
+
     def wait_for_interrupt(self) -> None:
         """Take the interrupt; DeviceHang names the engine and the missing condition when none can come."""
         line = self.ila.interrupt

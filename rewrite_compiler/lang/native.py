@@ -51,13 +51,16 @@ class NotNative(SpecError):
 class NativeFunction:
     """A step compiled to machine code on numpy memories."""
 
-    def __init__(self, step: Step, *, strict: bool = False) -> None:
-        """Compile `step`; NotNative when an expression of it does not fit a machine word."""
+    def __init__(self, step: Step, *, strict: bool = False, apart: frozenset[Leaf] = frozenset()) -> None:
+        """Compile `step`; NotNative when an expression of it does not fit a machine word.
+
+        No memory in `apart` shares storage with one that is not.
+        """
         routine = lower_step(step, strict=strict)
         self.memories: tuple[Leaf, ...] = tuple(routine.memories.values())
         self.kinds = [np.dtype(storage_dtype(leaf.interval)) for leaf in self.memories]
         self.sizes = [_static_size(leaf) for leaf in self.memories]
-        printer = _Printer(routine)
+        printer = _Printer(routine, apart)
         self.raises = printer.raises
         self.tables = [_table(t) for t in routine.tables.values()]
         self._engine, address = compiled(str(printer.module))
@@ -98,13 +101,16 @@ class _Array:
     kind: Any
     size: ir.Value
     static: int | None
+    is_apart: bool = False
 
 
 class _Printer:
     """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
 
-    def __init__(self, routine: Routine) -> None:
+    def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset()) -> None:
         self.module = ir.Module("step")
+        domain = self.module.add_metadata(["memories"])
+        self.scope = self.module.add_metadata([self.module.add_metadata(["apart", domain])]) if apart else None
         pointers = ir.PointerType(ir.IntType(8).as_pointer())
         function = ir.Function(self.module, ir.FunctionType(WORD, [pointers, WORD.as_pointer(), WORD.as_pointer()]), "run")
         self.function, self.entry = function, function.append_basic_block("entry")
@@ -118,17 +124,17 @@ class _Printer:
         self.malloc = ir.Function(self.module, ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]), "malloc")
         self.free = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()]), "free")
         for n, (name, kind, static) in enumerate(_parameters(routine)):
-            self._parameter(n, name, kind, static)
+            self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in apart)
         self.block(routine.body)
         self.b.ret(ir.Constant(WORD, 0))
         self.start.branch(function.blocks[1])
 
-    def _parameter(self, n: int, name: str, kind: Any, static: int | None) -> None:
+    def _parameter(self, n: int, name: str, kind: Any, static: int | None, *, is_apart: bool) -> None:
         places, lengths, _ = self.function.args
         at = ir.Constant(WORD, n)
         raw = self.start.load(self.start.gep(places, [at]))
         size = self.start.load(self.start.gep(lengths, [at]))
-        self.arrays[name] = _Array(self.start.bitcast(raw, _element(kind).as_pointer()), kind, size, static)
+        self.arrays[name] = _Array(self.start.bitcast(raw, _element(kind).as_pointer()), kind, size, static, is_apart)
 
     # -- statements
 
@@ -167,7 +173,13 @@ class _Printer:
         a = self.arrays[s.array]
         value = self.value(s.value)
         place = self.place(a, s.index)
-        self.b.store(value if _element(a.kind) == WORD else self.b.trunc(value, _element(a.kind)), place)
+        self._told(a, self.b.store(value if _element(a.kind) == WORD else self.b.trunc(value, _element(a.kind)), place))
+
+    def _told(self, a: _Array, access: ir.Instruction) -> ir.Instruction:
+        """Note of a load or store which memories it cannot touch."""
+        if self.scope is not None:
+            access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
+        return access
 
     def loop(self, s: For) -> None:
         extent, before = self.value(s.extent), self.b.block
@@ -226,7 +238,7 @@ class _Printer:
 
     def load(self, t: Tree) -> ir.Value:
         a = self.arrays[t.data]
-        word = self.b.load(self.place(a, t.args[0]))
+        word = self._told(a, self.b.load(self.place(a, t.args[0])))
         if word.type == WORD:
             return word
         return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)

@@ -93,12 +93,13 @@ class Reader:
     def __init__(self, text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table]) -> None:
         """Start with nothing read."""
         self.text, self.leaves, self.tables = text, leaves, tables
+        self.shown = text  # in refusals
         self.variables: dict[tuple[str, Expr], Expr] = {}  # what is written alike is one variable, one fold
         self.folds: dict[tuple[str, frozenset[tuple[str, int]]], list[FoldResult]] = {}
 
     def refused(self, sentence: str) -> SpecError:
         """Return the refusal of this text."""
-        return SpecError("I102", f"{sentence} in {self.text!r}")
+        return SpecError("I102", f"{sentence} in {self.shown!r}")
 
     # -- terms
 
@@ -135,7 +136,9 @@ class Reader:
         if name in ("wrap", "clz") and len(args) == 2:
             return self.sized(name, args, names)
         operands = [self.expr(a, names) for a in args]
-        function = PREFIX.get(name) or self.tables.get(name)
+        table = self.tables.get(name)
+        is_entry = table is not None and not any(x.real for x in operands)  # a table may be called like a function of reals
+        function = table if is_entry else PREFIX.get(name)
         if function is None:
             raise self.refused(f"{name} is no function")
         try:

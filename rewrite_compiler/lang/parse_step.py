@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import SpecError
-from .binders import Array, Leaf, Table
+from .binders import Array, FoldResult, Leaf, Table
 from .expr import Expr
+from .loops import terms_of
 from .parse import MOST_CHARACTERS, Names, Reader, tree_of
-from .step import NOTHING, Let, Loop, Require, Step, Update, make_update, seq, together, when
+from .step import NOTHING, Let, Loop, Require, Step, Update, When, children, make_update, reads_of, seq, together, updates_of, when
 
 INDENT = "    "
 FOR_ALL, WITH = "   for all ", "   with "
@@ -26,6 +27,43 @@ def parse_step(text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table
     if reader.lines:
         raise SpecError("I102", "the line is indented more than the block it stands in", place=f"line {reader.lines[0].number}")
     return found
+
+
+def names_of(step: Step) -> tuple[dict[str, Leaf], dict[str, Table]]:
+    """Return the leaves and the tables that the text of a step names; SpecError when two have one name."""
+    leaves: dict[str, Leaf] = {}
+    tables: dict[str, Table] = {}
+    locals_ = frozenset(_locals(step))
+    for leaf in sorted(reads_of(step).union(u.memory for u in updates_of(step)) - locals_, key=lambda x: x.name):
+        if leaves.setdefault(leaf.name, leaf) is not leaf:
+            raise SpecError("I102", f"two leaves of a step are called {leaf.name}")
+    for e in (x for top in _terms(step) for x in terms_of(top)):
+        if isinstance(e.data, Table) and tables.setdefault(e.data.name, e.data) is not e.data:
+            raise SpecError("I102", f"two tables of a step are called {e.data.name}")
+    return leaves, tables
+
+
+def _locals(step: Step) -> Iterator[Leaf]:
+    if isinstance(step, Let):
+        yield step.local
+    for part in children(step):
+        yield from _locals(part)
+
+
+def _terms(step: Step) -> Iterator[Expr]:
+    """Yield the terms that stand in a step and its parts."""
+    if isinstance(step, Update):
+        yield from (step.value, *step.address, *step.extents)
+    elif isinstance(step, When | Require):
+        yield step.condition
+    elif isinstance(step, Loop):
+        yield step.extent
+    elif isinstance(step, Let):
+        yield step.array[(0,) * step.array.rank]
+    for _, value in step.values if isinstance(step, Require) else ():
+        yield value
+    for part in children(step):
+        yield from _terms(part)
 
 
 @dataclass(frozen=True)
@@ -51,6 +89,7 @@ class _Steps:
     tables: Mapping[str, Table]
     lines: list[_Line] = field(default_factory=list)
     variables: dict[tuple[str, Expr], Expr] = field(default_factory=dict)  # what is written alike is one variable
+    folds: dict[tuple[str, frozenset[tuple[str, int]]], list[FoldResult]] = field(default_factory=dict)  # and one fold
 
     def block(self, depth: int, names: Names) -> Step:
         """Return the steps of a block; a `let` holds to its end."""
@@ -115,15 +154,15 @@ class _Steps:
         place, sign, value = body.partition(" := ")
         if not sign:
             raise SpecError("I102", f"{text!r} is no step")
-        reader, ranges = self.ranges(over) if over else (self.reader(body), [])
-        variables, extents, inner = reader.ranges(ranges, names)
-        tree = tree_of(place)
+        ranging, ranges = self.ranges(over) if over else (self.reader(body), [])
+        variables, extents, inner = ranging.ranges(ranges, names)
+        reader, tree = self.reader(place, body), tree_of(place)
         target, address = (tree.children[0], tree.children[1:]) if tree.data == "load" else (tree, [])
         memory = reader.array(target, names)
         if not isinstance(memory, Leaf):
             raise SpecError("I102", f"{place!r} is no state that can be written")
         places = tuple(reader.expr(a, inner) for a in address if a is not None)
-        return make_update(memory, variables, extents, places, reader.expr(tree_of(value), inner))
+        return make_update(memory, variables, extents, places, self.reader(value, body).expr(tree_of(value), inner))
 
     def ranges(self, text: str) -> tuple[Reader, list[Any]]:
         """Return a reader and the trees of `i < n, j < m`."""
@@ -134,10 +173,11 @@ class _Steps:
         """Return a term."""
         return self.reader(text).expr(tree_of(text), names)
 
-    def reader(self, text: str) -> Reader:
-        """Return a reader of terms."""
+    def reader(self, text: str, shown: str = "") -> Reader:
+        """Return a reader of terms; `shown` is what its refusals quote."""
         found = Reader(text, self.leaves, self.tables)
-        found.variables = self.variables
+        found.shown = shown or text
+        found.variables, found.folds = self.variables, self.folds
         return found
 
 

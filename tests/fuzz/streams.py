@@ -79,7 +79,7 @@ def fill(bench: Bench, random: np.random.Generator) -> None:
     """Give every device the same random state."""
     kind = ("random", "extreme", "sparse")[int(random.integers(3))]
     for s in bench.ila.states.values():
-        external = next((e for e in (s.name.removesuffix("_base"), s.name.removesuffix("_size")) if e in bench.ila.externals), None)
+        external = next((e for e in (s.name.removesuffix("_start"), s.name.removesuffix("_size")) if e in bench.ila.externals), None)
         if external is not None and external != s.name:
             continue
         if s.name in bench.ila.externals:

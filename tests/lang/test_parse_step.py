@@ -7,10 +7,10 @@ from test_text import STEPS, N, X, numbered
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila_models import hlscnn, vta
-from rewrite_compiler.lang import Leaf, array, assign, let, minimum, require, seq, update, when
+from rewrite_compiler.ila_models import flexasr, hlscnn, vta
+from rewrite_compiler.lang import Leaf, array, assign, fold, let, minimum, require, select, seq, update, when
 from rewrite_compiler.lang.binders import Array
-from rewrite_compiler.lang.parse_step import parse_step
+from rewrite_compiler.lang.parse_step import names_of, parse_step
 from rewrite_compiler.lang.python import StepFunction
 from rewrite_compiler.lang.step import Step
 from rewrite_compiler.lang.text import show_step
@@ -23,16 +23,24 @@ def test_shown_steps_are_read_back(step: Step, text: str) -> None:
     assert numbered(show_step(parse_step(show_step(step), {"x": X, "n": N}))) == text
 
 
-@pytest.mark.parametrize("model", [hlscnn.build(revision="ext8"), vta.build()], ids=["hlscnn", "vta"])
+@pytest.mark.parametrize("model", [hlscnn.build(revision="ext8"), vta.build(), flexasr.build()], ids=lambda m: m.name)
 def test_instructions_of_shipped_models_are_read_back(model: Ila) -> None:
     for instruction in model.instructions.values():
-        leaves = {leaf.name: leaf for leaf in leaves_of(model)} | {o.leaf.name: o.leaf for o in instruction.operands.values()}
         shown = show_step(instruction.update)
-        assert numbered(show_step(parse_step(shown, leaves))) == numbered(shown), instruction.name
+        assert numbered(show_step(parse_step(shown, *names_of(instruction.update)))) == numbered(shown), instruction.name
 
 
-def leaves_of(model: Ila) -> list[Leaf]:
-    return [*(s.leaf for s in model.states.values()), *model.inputs.values()]
+def test_folds_of_one_length_are_told_apart() -> None:
+    sums = [fold(3, 0, lambda k, a, n=n: minimum(a + M[k] * n, 4000), (0, 4000)) for n in (1, 2)]
+    step = update(Leaf((2,), (0, 8000), False, "s"), 2, lambda i: (i, select(i == 0, sums[0], sums[1])))
+    assert numbered(show_step(parse_step(show_step(step), *names_of(step)))) == numbered(show_step(step))
+
+
+def test_two_leaves_of_one_name_cannot_be_told_apart() -> None:
+    twin = Leaf((), (0, 7), False, "m")
+    with pytest.raises(SpecError) as refusal:
+        names_of(assign(K, twin[()] & M[0] & 7))
+    assert refusal.value.problem.sentence == "two leaves of a step are called m"
 
 
 def test_a_step_that_is_read_does_the_same() -> None:

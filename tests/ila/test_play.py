@@ -1,0 +1,129 @@
+"""Columns of raw commands give what the commands one by one give; plain ones run in one compiled loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.errors import SpecError, UsageError
+from rewrite_compiler.ila import Bits, Ila, mmio
+from rewrite_compiler.ila import play as playing
+from rewrite_compiler.ila.mmio import assemble
+from rewrite_compiler.ila.play import decoder_of, is_plain
+from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.trace import columns_of
+from rewrite_compiler.ila_models import hlscnn
+from rewrite_compiler.lang import Array, Step, assign, reduce_sum, require, seq, update, wrap
+
+
+def small(*, always: bool = False) -> Ila:
+    """Two memories, a register, and a sum that is started."""
+    m = Ila("small")
+    bus = mmio(m)
+    for name in ("left", "right"):
+        m.memory(name, (64, 16), 8)
+    m.memory("total", (), 32)
+    m.register("scale", 8, reset=1)
+    for n, name in enumerate(("left", "right")):
+        memory, base = m.states[name].leaf, 0x1000 * (n + 1)
+
+        def store(index: Array, vector: Array, memory: object = memory) -> Step:
+            """Store a vector."""
+            kept = update(memory, 16, lambda j: ((index[()], j), vector[j]))  # type: ignore[arg-type]
+            return seq(require(index[()] < 60, "I103", "vector {index}", always=always, index=index[()]), kept)
+
+        m.instruction(f"store_{name}", bus.write_range(base, 64), lanes="vector")(store)
+        match = bus.read_range(base, 64)
+        at = match.operands["index"].leaf
+        m.readback(f"load_{name}", match, lambda j, memory=memory, at=at: memory[at[()], j])  # type: ignore[misc]
+    m.config("set_scale", bus.write(0x10), {"scale": Bits(0, 7)})
+    m.instruction("run", bus.write(0x20))(
+        lambda: assign(m.s.total, wrap(reduce_sum(lambda i, j: m.s.left[i, j] * m.s.right[i, j], (64, 16)) * m.s.scale[()], 32, False))
+    )
+    m.readback("load_total", bus.read(0x30), lambda j: (m.s.total[()] >> 8 * j) % 256, lanes=4)
+    return m
+
+
+def commands(model: Ila, count: int, seed: int, skipped: tuple[str, ...] = ()) -> list[dict[str, int]]:
+    """Return random commands, most of them like the one before; some are of no instruction."""
+    random = np.random.default_rng(seed)
+    known = [i for i in model.instructions.values() if not any(s in i.name for s in skipped)]
+    found, chosen = [], known[0]
+    for _ in range(count):
+        if random.random() < 0.2:
+            chosen = known[int(random.integers(len(known)))]
+        given = {}
+        for name, o in chosen.operands.items():
+            low, high = o.leaf.interval
+            given[name] = int.from_bytes(random.bytes(16), "little") if o.leaf.shape else int(random.integers(low, min(high, 4095) + 1))
+        found.append(assemble(chosen, **given) if random.random() < 0.95 else {"wr": 1, "addr": 0x7FFFFFF0})
+    return found
+
+
+def one_by_one(sim: Simulator, stream: list[dict[str, int]], width: int) -> list[bytes]:
+    return [(sim.command(c) or 0).to_bytes(width, "little") for c in stream]
+
+
+@pytest.mark.parametrize("reading", ["native", "arrays", "oracle"])
+def test_columns_are_the_commands(reading: str) -> None:
+    model = small()
+    stream = commands(model, 500, seed=3)
+    left, right = Simulator(model, reading=reading), Simulator(model, reading="oracle")
+    gives = left.play(columns_of(model, stream))
+    assert [bytes(x) for x in gives] == one_by_one(right, stream, gives.shape[1])
+    assert left.executed == right.executed
+    for name in model.states:
+        assert (left.state(name) == right.state(name)).all(), name
+
+
+def test_commands_of_a_shipped_model() -> None:
+    model = hlscnn.build("ext8", soc_bytes=1 << 13, spad_bytes=1 << 11)
+    plain = [i.name for i in model.instructions.values() if is_plain(model, i)]
+    assert plain == ["vir_mem_wr", "spad0_data_rd", "spad1_data_rd"]
+    stream = commands(model, 400, seed=5, skipped=("trigger", "start"))
+    left, right = Simulator(model, reading="native"), Simulator(model, reading="oracle")
+    gives = left.play(columns_of(model, stream))
+    assert [bytes(x) for x in gives] == one_by_one(right, stream, gives.shape[1])
+    assert all((left.state(name) == right.state(name)).all() for name in model.states)
+
+
+def test_more_commands_than_a_piece_holds() -> None:
+    model = small()
+    count = playing.PIECE + 77
+    rows = np.random.default_rng(1).integers(0, 256, (count, 16))
+    places = np.arange(count) % 64
+    columns = {"wr": np.ones(count), "rd": np.zeros(count), "addr": 0x1000 + 16 * places, "data": rows}
+    sim = Simulator(model, reading="native")
+    sim.play(columns)
+    assert (sim.state("left")[places[-64:]] == rows[-64:]).all()
+    assert sim.executed == count
+
+
+def test_what_does_more_than_store_is_not_plain() -> None:
+    names = {always: [i.name for i in m.instructions.values() if is_plain(m, i)] for always, m in ((a, small(always=a)) for a in (0, 1))}
+    assert names == {
+        0: ["store_left", "load_left", "store_right", "load_right"],
+        1: ["load_left", "load_right"],
+    }
+    assert decoder_of(Ila("empty")) is None
+
+
+def test_a_strict_device_says_what_single_commands_say() -> None:
+    model = small()
+    with pytest.raises(SpecError) as refusal:
+        Simulator(model, reading="native", strict=True).play(columns_of(model, [assemble(model.instructions["store_left"], index=61)]))
+    assert refusal.value.problem.sentence == "vector 61"
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"wr": [1, 1], "addr": [0]}, "the column addr must be (2,) numbers in 0…4294967295"),
+        ({"wr": [2]}, "the column wr must be (1,) numbers in 0…1"),
+        ({"wr": [1], "adr": [0]}, 'small has no input "adr"'),
+    ],
+)
+def test_columns_that_are_no_commands(columns: dict[str, list[int]], sentence: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        Simulator(small(), reading="native").play(columns)
+    assert refusal.value.problem.sentence == sentence
