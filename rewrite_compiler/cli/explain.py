@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError, did_you_mean
 from .codes import CODES
-from .common import emit_json, options, parser, plan_of, steering
+from .common import accelerators, compile_options, emit_json, options, parser, plan_of, steering
 from .output import say
 
 SCHEMA = "flexmatch.explain/1"
@@ -28,10 +29,22 @@ def run(arguments: Sequence[str]) -> int:
         from ..compile import to_json
 
         document = _node(to_json(plan_of(given, Path(given.what))), given.node)
-        text = _node_lines(document)
+        text = [*_node_lines(document), *_otherwise(given, document)]
     emit_json(document, given.json)
     say(given, text)
     return 0
+
+
+def _otherwise(given: argparse.Namespace, document: dict[str, Any]) -> list[str]:
+    """Say what would offload a node of a model that stays on the host; every answer has been compiled."""
+    from ..compile import is_plan
+    from ..compile.counterfactual import counterfactuals
+
+    if document["place"] != "host" or is_plan(Path(given.what)):
+        return []
+    found = counterfactuals(given.what, accelerators(given), given.node, compile_options(given))
+    document["counterfactuals"] = [{**vars(c), "becomes": list(c.becomes)} for c in found]
+    return [f"  {c}" for c in found] or ["  no option of this command offloads it: lowerings and the other accelerators were tried"]
 
 
 def _code(text: str) -> dict[str, Any]:

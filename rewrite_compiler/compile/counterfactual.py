@@ -1,0 +1,75 @@
+"""Counterfactuals: what would have to be otherwise for a node of the host to be offloaded, each tried before it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import AnswerNo, BudgetError, UsageError
+from ..ir.program import Node, Program, total_macs
+from ..limits import Limits
+from ..rewrite.ruleset import LOWERING
+from ..target import Target, target_names
+from .compile import Options, chosen_targets, compile_model
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """A plan in which a node is offloaded: the option that gives it, the operations, their calls, and what they compute more."""
+
+    option: str
+    becomes: tuple[str, ...]
+    calls: int
+    macs: int
+    macs_before: int
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{self.becomes.count(name)} {name}" for name in dict.fromkeys(self.becomes))
+        calls = f"{self.calls} device call{'s' if self.calls != 1 else ''}"
+        if not self.macs_before:
+            return f"with {self.option} it becomes {counted}, {calls}"
+        more = 100 * (self.macs - self.macs_before) / self.macs_before
+        return f"with {self.option} it becomes {counted}, {calls}, {more:+.0f} % MACs"
+
+
+def counterfactuals(path: str | Path, accel: Sequence[str | Target], node: str, options: Options | None = None) -> list[Counterfactual]:
+    """Return what would offload a node that stays on the host, from the smallest change on; every one has been compiled."""
+    given = options or Options()
+    targets = chosen_targets(accel, given.limits)
+    found = []
+    for option, others, changed in _changes(targets, node, given):
+        try:
+            plan = compile_model(path, others, changed)
+        except (AnswerNo, BudgetError, UsageError):  # it cannot be so
+            continue
+        number = next((n for n, s in enumerate(plan.source.sources) if s.name == node), -1)
+        offloads = [o for o in plan.offloads if number in o.node.origins]
+        if offloads:
+            names = tuple(f"{o.target.name}.{o.mapping.operation}" for o in offloads)
+            calls, macs = sum(o.tiling.calls for o in offloads), sum(o.macs for o in offloads)
+            origins = frozenset(s for o in offloads for s in o.node.origins)
+            found.append(Counterfactual(option, names, calls, macs, total_macs(plan.source, _about(plan.source, origins))))
+    return found
+
+
+def _changes(targets: Sequence[Target], node: str, given: Options) -> Iterator[tuple[str, Sequence[Target], Options]]:
+    """Yield options of the command line that may move a node, with the accelerators and settings they stand for."""
+    if given.exact:
+        yield "no --exact", targets, replace(given, exact=False)
+    for name in given.without:
+        yield f"no --without {name}", targets, replace(given, without=tuple(n for n in given.without if n != name))
+    for t in targets:
+        yield f"--on {t.name}={node}", targets, replace(given, on=(*given.on, f"{t.name}={node}"))
+    yield f"--rules {LOWERING}", targets, replace(given, rules=(*given.rules, Path(LOWERING)))
+    for name in _others(targets, given.limits):
+        yield f"--accel {name.name}", [*targets, name], given
+
+
+def _others(targets: Sequence[Target], limits: Limits) -> list[Target]:
+    mine = {t.name for t in targets}
+    return [*chosen_targets([n for n in target_names() if n not in mine], limits)] if set(target_names()) - mine else []
+
+
+def _about(p: Program, origins: frozenset[int]) -> list[Node]:
+    return [n for n in p.nodes if n.origins & origins]
