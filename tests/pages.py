@@ -11,15 +11,17 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 from once import once
 
@@ -28,6 +30,7 @@ LANGUAGES = ("console", "python", "output", "toml", "json", "text")
 SECONDS_A_COMMAND = 120
 TIME = re.compile(r"\b\d[\d,.]*\s?(ns|µs|ms|s|min|h)\b")
 REST = "…"
+PLAIN = re.compile(r"flexmatch ([^|;<>&$`*\\\n]*?)(?: 2>&1)?")  # no shell is needed
 
 
 class PageError(AssertionError):
@@ -208,6 +211,8 @@ def shell(command: str, folder: Path) -> tuple[str, int]:
     """Run one command as a reader would, with this interpreter's programs first in the path; return what it says and its exit code."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environment = os.environ | {"PATH": path, "NO_COLOR": "1", "COLUMNS": "100", "LC_ALL": "C.UTF-8", "HOME": str(folder)}
+    if plain := PLAIN.fullmatch(command):
+        return _inside(shlex.split(plain[1]), folder, environment)
     call = ["bash", "-o", "pipefail", "-c", command]
     run = subprocess.run(
         call,
@@ -220,6 +225,17 @@ def shell(command: str, folder: Path) -> tuple[str, int]:
         timeout=SECONDS_A_COMMAND,
     )
     return run.stdout, run.returncode
+
+
+def _inside(arguments: list[str], folder: Path, environment: Mapping[str, str]) -> tuple[str, int]:
+    """Run flexmatch in this process, where what it needs is imported already: a page has many commands."""
+    from rewrite_compiler.cli.main import main
+
+    said = io.StringIO()
+    changed = mock.patch.dict(os.environ, environment)
+    with changed, contextlib.chdir(folder), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = main(arguments)
+    return said.getvalue(), code
 
 
 def normal(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codeop import compile_command
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,47 @@ def test_every_block_does_what_its_page_says(path: Path) -> None:
     if not can_run(path):
         pytest.skip(f"gcc or iverilog is not installed: the blocks of {path.name} are not run")
     run_once(path)
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_python_block_can_be_typed_into_an_interactive_python(path: Path) -> None:
+    """There, an empty line ends what is indented, and nothing else does."""
+    typed = [b for b in blocks(path) if b.language == "python" and not b.file and not b.is_skipped]
+    assert not [f"{b.place}: {said}" for b in typed if (said := not_typed(b.text))]
+
+
+def not_typed(text: str) -> str:
+    """Return the line at which an interactive Python stops taking a text, or nothing."""
+    waiting: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        waiting.append(line)
+        try:
+            is_whole = compile_command("\n".join(waiting)) is not None
+        except SyntaxError as error:
+            return f"{error.msg} at {line!r}"
+        if not is_whole and not line:
+            return f"an empty line after {waiting[-2]!r}"
+        waiting = [] if is_whole else waiting
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("for x in y:\n    f(x)\n\nprint(1)", ""),
+        ("for x in y:\n    f(x)\nprint(1)", "invalid syntax at 'print(1)'"),
+        ("try:\n\n    f()\nexcept E:\n    g()", "an empty line after 'try:'"),
+    ],
+)
+def test_what_an_interactive_python_does_not_take(text: str, said: str) -> None:
+    assert not_typed(text) == said
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_text_above_a_file_says_its_name(path: Path) -> None:
+    lines = path.read_text("utf-8").splitlines()
+    above = {b.line: next((line for line in reversed(lines[: b.line - 1]) if line), "") for b in blocks(path)}
+    assert not [f"{b.place}: {b.file}" for b in blocks(path) if b.file and f"`{b.file}`" not in above[b.line]]
 
 
 def anchors(path: Path) -> set[str]:

@@ -33,6 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def lines(document: Mapping[str, Any], top: int) -> list[str]:
     """Return the best changes for people: what each saves at the first level where it does, and in time and bytes."""
+    from ..report.tables import grid
     from ..report.terminal import counted, table
 
     target, base = document["target"], document["base"]["totals"]
@@ -40,11 +41,11 @@ def lines(document: Mapping[str, Any], top: int) -> list[str]:
     rows = [
         ("models", ", ".join(document["models"])),
         ("now", f"{counted(base['offloads'], 'offload')} · {base['nanoseconds'] / 1000:,.1f} µs · {base['bytes']:,} bytes"),
-        *((f"{c['rank']}.", _text(c)) for c in useful[:top]),
-        ("", "no single change saves anything" if not useful else ""),
         ("tried", f"{counted(len(document['changes']), 'change')}, {len(useful)} of them save something"),
     ]
-    return [f"{target['name']}  objective {document['objective']}", *table(rows)]
+    heads = ("", "change", "from", "to", "saves", "µs saved", "bytes saved")
+    best = grid(heads, [_row(c) for c in useful[:top]], ("", "µs saved", "bytes saved"))
+    return [f"{target['name']}  objective {document['objective']}", *table(rows), *(best or ["no single change saves anything"])]
 
 
 def _gain(change: Mapping[str, Any]) -> str:
@@ -53,7 +54,7 @@ def _gain(change: Mapping[str, Any]) -> str:
     return f"{saved:,} {level.replace('_', ' ')}" if saved > 0 else ""
 
 
-def _text(change: Mapping[str, Any]) -> str:
-    what = f"{change['kind']} {change['name']}: {change['from']} → {change['to']}"
+def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
     time, moved = change["saved_nanoseconds"] / 1000, change["saved_bytes"]
-    return f"{what} · saves {_gain(change) or 'time only'} · {time:+,.1f} µs saved · {moved:+,} bytes saved"
+    what = f"{change['kind']} {change['name']}"
+    return f"{change['rank']}.", what, str(change["from"]), str(change["to"]), _gain(change) or "time only", f"{time:+,.1f}", f"{moved:+,}"

@@ -9,6 +9,8 @@ from typing import Any
 from .common import emit_json, options, parser, shapes_of, whole_number
 from .output import is_live, say
 
+KINDS = ("drawn", "held", "rounded")
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
@@ -67,20 +69,18 @@ def _accuracies(mappings: Sequence[Mapping[str, Any]], *, verbose: bool) -> list
     """Return the table of relative errors: operands as drawn, as the formats hold them, and the reference rounded, too."""
     if not mappings:
         return []
-    width = max(len(m["name"]) for m in mappings)
-    inputs = mappings[0]["inputs"]
-    found = [
-        f"accuracy  relative error (Frobenius) in %, mean ± deviation over {inputs} inputs",
-        f"          {'operation':<{width}}  {'as drawn':^15}  {'operands held':^15}  {'result rounded':^15}",
-    ]
-    for m in mappings:
-        e = m["relative_error"]
-        found.append(f"          {m['name']:<{width}}  " + "  ".join(_percent(e[kind]) for kind in ("drawn", "held", "rounded")))
-        if verbose:
-            sizes = ", ".join(f"{d}={n}" for d, n in m["sizes"].items())
-            found.append(f"            {sizes}; " + ", ".join(f"{n} ~ {d}" for n, d in m["operands"].items()))
-    return found
+    from ..report.tables import grid
+
+    heads = ("operation", "as drawn", "operands held", "result rounded", *(("sizes", "operands") if verbose else ()))
+    rows = [(m["name"], *(_percent(m["relative_error"][kind]) for kind in KINDS), *(_drawn(m) if verbose else ())) for m in mappings]
+    about = f"accuracy  relative error (Frobenius) in %, mean ± deviation over {mappings[0]['inputs']} inputs"
+    return [about, *grid(heads, rows, heads[1:4], indent=10 if not verbose else 2)]
+
+
+def _drawn(m: Mapping[str, Any]) -> tuple[str, str]:
+    """Return at which sizes an operation was measured, and what its operands were drawn from."""
+    return ", ".join(f"{d}={n}" for d, n in m["sizes"].items()), ", ".join(f"{n} ~ {d}" for n, d in m["operands"].items())
 
 
 def _percent(e: Mapping[str, float]) -> str:
-    return f"{100 * e['mean']:>6.2f} ± {100 * e['deviation']:<6.2f}"
+    return f"{100 * e['mean']:.2f} ± {100 * e['deviation']:.2f}"

@@ -8,6 +8,7 @@ from string import Template
 from ..errors import UsageError
 from .codes import CODES
 from .common import DESCRIBE, Described, Parser, emit_json, options, parser
+from .list import KINDS
 from .output import show_raw
 from .schemas import ROWS
 from .verbs import VERBS
@@ -93,7 +94,7 @@ def _flags(made: Parser) -> Sequence[str]:
 
 def _words(verb: str) -> list[str]:
     """Return what a verb's first argument may be, besides a file."""
-    return {"explain": list(CODES), "schema": list(ROWS), "completion": list(SCRIPTS)}.get(verb, [])
+    return {"explain": list(CODES), "schema": list(ROWS), "completion": list(SCRIPTS), "list": list(KINDS)}.get(verb, [])
 
 
 def _choices() -> Mapping[str, Sequence[str]]:

@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     write_page(given.html, report)
     if chosen.log is not None and given.log is None:
         chosen.log.unlink(missing_ok=True)
-    say(given, [*cosim_lines(report.document), *([f"wrote      {given.html}"] if given.html else [])])
+    say(given, [*cosim_lines(report.document, verbose=given.verbose), *([f"wrote      {given.html}"] if given.html else [])])
     refuse_mismatches(report.document)
     refuse_loss(report.document, band)
     return 0

@@ -47,6 +47,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def lines(document: Mapping[str, Any]) -> list[str]:
     """Return a comparison for people."""
+    from ..report.tables import grid
     from ..report.terminal import counted, number, table
 
     old, new = document["targets"]["old"], document["targets"]["new"]
@@ -57,13 +58,13 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         *(_row("vanished", o) for o in document["vanished"]),
         *(("changed", _changed(pair["old"], pair["new"])) for pair in document["changed"]),
         ("same", counted(document["same"], "offload")),
-        *((key.replace("_", " "), _sum(document["totals"], key)) for key in TOTALS),
     ]  # fmt: skip
     found = document["accuracy"]
     if found is not None:
         values = " → ".join(number(found[side]) for side in ("old", "new"))
         rows.append((found["metric"], f"{values} on {counted(found['samples'], 'sample')}; host {number(found['host'])}"))
-    return table(rows)
+    totals = grid(("in all", "old", "new", "change"), [_sum(document["totals"], key) for key in TOTALS], ("old", "new", "change"))
+    return [*table(rows), *totals]
 
 
 def _named(target: Mapping[str, Any]) -> str:
@@ -84,6 +85,7 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return f"{new['operation']} of {', '.join(new['nodes'])}: {_paid(old)} → {_paid(new)}"
 
 
-def _sum(sides: Mapping[str, Mapping[str, int]], key: str) -> str:
+def _sum(sides: Mapping[str, Mapping[str, int]], key: str) -> tuple[str, str, str, str]:
     old, new = sides["old"][key], sides["new"][key]
-    return f"{old:,} → {new:,}" + (f" ({100 * (new - old) / old:+.1f}%)" if old and new != old else "")
+    change = "" if old == new else f"{100 * (new - old) / old:+.1f}%" if old else "–"
+    return key.replace("_", " "), f"{old:,}", f"{new:,}", change

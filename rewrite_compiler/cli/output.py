@@ -12,10 +12,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import UsageError, printable
-from ..report.terminal import columns
-
-ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2"}
+from ..errors import UsageError
+from ..report.tables import columns, harmless
 
 
 def document_bytes(document: Any) -> bytes:
@@ -48,7 +46,7 @@ def print_json(document: Any) -> None:
 def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
     """Print lines for people, unless quiet or standard output is the document's."""
     if not given.quiet and given.json != "-":
-        show("\n".join(fold(_harmless(line)) for line in lines))
+        show("\n".join(fold(harmless(line)) for line in lines))
 
 
 def fold(line: str) -> str:
@@ -98,23 +96,8 @@ def _discard() -> None:
     os.close(nowhere)
 
 
-def _harmless(line: str) -> str:
-    """Return a line that can neither steer a terminal nor pretend to be several: names in it come from models."""
-    return printable(line, len(line) * 10)
-
-
 def _printable(text: str) -> str:
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    shown = "\n".join("\t".join(_harmless(part) for part in line.split("\t")) for line in text.split("\n"))
-    return "".join(c if _can(c, encoding) else ASCII.get(c, "?") for c in shown)
-
-
-def _can(c: str, encoding: str) -> bool:
-    try:
-        c.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
+    return "\n".join("\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
 def is_live(given: argparse.Namespace) -> bool:

@@ -68,12 +68,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]:
     """Return a repair for people: the culprit, the proposals by their price, and the one that was chosen."""
+    from ..report.tables import grid
     from ..report.terminal import number, table
 
     metric, before, culprit = document["metric"], document["before"], document["culprit"]
     samples = document["samples"]
-    texts = [
-        f"{number(p['search']['value'])} / {_verified(p)}  +{p['added_bits']} bits  {p['what']}"
+    changes = [
+        (p["what"], f"+{p['added_bits']}", number(p["search"]["value"]), _verified(p))
         for p in document["proposals"]
         if p["search"]["within"] or p["what"] in document["front"]
     ]
@@ -84,11 +85,10 @@ def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]
         ("now", f"{number(before['search']['value'])} / {number(before['verify']['value'])}"),
         ("samples", f"{samples['search']} to search on, {samples['verify']} held back · within {document['within']}"),
         ("culprit", named),
-        *(("changes" if n == 0 else "", t) for n, t in enumerate(texts)),
         ("repair", held),
         ("wrote", ", ".join(written)),
     ]
-    return table(rows)
+    return [*table(rows), *grid(("change", "bits", "searched", "held back"), changes, ("bits", "searched"))]
 
 
 def _verified(proposal: Mapping[str, Any]) -> str:

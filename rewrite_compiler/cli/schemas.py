@@ -105,6 +105,7 @@ LIST = """
 targets[].name text | targets[].about text | targets[].parameters.*[] text | targets[].proof text
 mappings[].name text | mappings[].about text | mappings[].at text | mappings[].proof text
 rules[].name text | rules[].about text | rules[].at text | rules[].grade text | rules[].phase text
+formats[].name text | formats[].about text
 apps[].name text | apps[].about text
 """
 CONFIG = "file? text | settings[].key text | settings[].value any | settings[].origin text"

@@ -21,10 +21,10 @@ def run(arguments: Sequence[str]) -> int:
     settings = [{"key": key, "value": vars(given)[key], "origin": given.origins[key]} for key in sorted(made.settings)]
     file = read_configuration(Path.cwd()).name or None
     emit_json({"schema": SCHEMA, "file": file, "settings": settings}, given.json)
-    from ..report.terminal import table
+    from ..report.tables import grid
 
-    rows = [(row["key"], f"{_text(row['value'])}  ({row['origin']})") for row in settings]
-    say(given, [f"file: {file or 'none'}; environment: {PREFIX}KEY", *table(rows)])
+    rows = [(row["key"], _text(row["value"]), row["origin"]) for row in settings]
+    say(given, [f"file: {file or 'none'}; environment: {PREFIX}KEY", *grid(("setting", "value", "from"), rows)])
     return 0
 
 

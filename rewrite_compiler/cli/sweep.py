@@ -43,15 +43,24 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return a sweep for people: one line a point."""
-    from ..report.terminal import change, number, table
+    """Return a sweep for people: what the host gives, and a table with a row a point."""
+    from ..report.tables import grid
+    from ..report.terminal import counted, number
 
-    rows = [("host", f"{document['metric']} {number(document['reference']['value'])}  ({document['samples']} samples)")]
-    for p in document["points"]:
-        name = ", ".join(f"{key}={value}" for key, value in p["at"].items())
-        calls = sum(n for counts in p["device_calls"].values() for n in counts.values())
-        rows.append((name, f"{number(p['value'])}{change(p)}  {calls} calls"))
-    return table(rows)
+    axes = [*document["points"][0]["at"]] if document["points"] else []
+    metric = document["metric"]
+    heads = (*axes, metric, "difference", "95% interval", "calls")
+    host = f"host      {metric} {number(document['reference']['value'])}  ({counted(document['samples'], 'sample')})"
+    return [host, *grid(heads, [_point(p) for p in document["points"]], heads[len(axes) :])]
+
+
+def _point(p: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return one point as a row."""
+    from ..report.terminal import number
+
+    calls = sum(n for counts in p["device_calls"].values() for n in counts.values())
+    interval = "–" if p["interval"] is None else " … ".join(number(x, signed=True) for x in p["interval"])
+    return (*map(str, p["at"].values()), number(p["value"]), number(p["difference"], signed=True), interval, f"{calls:,}")
 
 
 def _progress(given: Any) -> Callable[[int, int], None] | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import printable
+from .tables import columns as columns
+from .tables import grid
 
-WIDTH, NARROWEST, LABEL = 100, 40, 10
+LABEL = 10
 WORST = 3  # offloads whose error is shown
 Row = tuple[str, str]
 
@@ -25,28 +25,19 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         *_labelled("plan", offload_texts(document)),
         *_labelled("tiled", tiled_texts(document["offloads"])),
         *_labelled("cost", cost_texts(document["offloads"])),
-        *_labelled("each", each_texts(document["offloads"]) if verbose else ()),
         *_labelled("not sent", reason_texts(document["host"])),
         *(("limited", text) for text in document["limited"]),
         *(("note", text) for text in (*document["notes"], *_unchecked(document.get("run", {})))),
-        *_labelled("rules", rule_texts(document["offloads"]) if verbose else ()),
-        ("wrote", ", ".join(written)),
-        ("next", following),
     ]
     title = f"{model['path'].rsplit('/', 1)[-1]}  {counted(model['ops'], 'op')} · opset {model['opset']}"
-    return [*textwrap.wrap(printable(title), columns()), *table(rows)]
+    closing = table([("wrote", ", ".join(written)), ("next", following)])
+    return [*textwrap.wrap(printable(title), columns()), *table(rows), *(_every(document) if verbose else ()), *closing]
 
 
-def columns() -> int:
-    """Return how wide lines may be: 100, or what a narrower terminal or $COLUMNS has."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit():
-        return max(NARROWEST, min(WIDTH, int(given)))
-    try:
-        wide = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
-    except (OSError, ValueError):
-        return WIDTH
-    return max(NARROWEST, min(WIDTH, wide or WIDTH))
+def _every(document: Mapping[str, Any]) -> list[str]:
+    """Return a plan's offloads and the rules behind them as tables, each after an empty line and before one."""
+    found = [offload_grid(document["offloads"]), rule_grid(document["offloads"])]
+    return [line for lines in found if lines for line in ("", *lines)] + ([""] if any(found) else [])
 
 
 def _unchecked(run: Mapping[str, Any]) -> list[str]:
@@ -88,15 +79,20 @@ def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
     return [_cost_text(target, costs) for target, costs in groups.items()]
 
 
-def each_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what every offload costs, and what bounds it."""
-    return [f"{o['id']}: {_each_text(o['cost'])}" for o in offloads if o.get("cost") is not None]
+def offload_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a table of offloads: the size of each, what it costs where that is known, and what bounds it."""
+    heads = ("offload", "operation", "shape", "calls", "cycles", "bound by", "bytes")
+    return grid(heads, [_offload_row(o) for o in offloads], ("calls", "cycles", "bytes"))
 
 
-def _each_text(cost: Mapping[str, Any]) -> str:
+def _offload_row(o: Mapping[str, Any]) -> tuple[str, ...]:
+    cost = o.get("cost")
+    shape = " ".join(f"{d}={n}" for d, n in o["shape"].items())
+    named = (o["id"], f"{o['target']}.{o['operation']}", shape, f"{o['device_calls']:,}")
+    if cost is None:
+        return (*named, "–", "–", "–")
     used = "" if cost["utilisation"] is None else f", {100 * cost['utilisation']:.1f}% of {cost['unit']}"
-    guessed = ", estimated" if cost["estimated"] else ""
-    return f"{cost['cycles']:,} cycles{guessed} ({cost['bound']}-bound{used}) · {cost['bytes']:,} bytes"
+    return (*named, f"{'~' if cost['estimated'] else ''}{cost['cycles']:,}", f"{cost['bound']}{used}", f"{cost['bytes']:,}")
 
 
 def _cost_text(target: str, costs: list[Mapping[str, Any]]) -> str:
@@ -126,11 +122,10 @@ def reason_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
     return [f"{n} {op}: {why}" for (op, why), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
 
 
-def rule_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return every rule behind an offload as a table: name, place, grade, and how many offloads it enabled."""
-    enabled = rule_table(offloads)
-    wide = [max(map(len, column)) for column in list(zip(*enabled, strict=True))[:2]] if enabled else [0, 0]
-    return [f"{name:<{wide[0]}}  {at:<{wide[1]}}  {grade}  {counted(n, 'offload')}" for (name, at, grade), n in enabled.items()]
+def rule_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a table of the rules behind offloads: name, place, grade, and how many offloads each enabled."""
+    rows = [(*named, f"{n:,}") for named, n in rule_table(offloads).items()]
+    return grid(("rule", "written at", "grade", "offloads"), rows, ("offloads",))
 
 
 def rule_table(offloads: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], int]:
@@ -166,8 +161,8 @@ def _audited(simulator: Mapping[str, Any]) -> str:
     return f"{counted(simulator['audited'], 'result')} computed again by the oracle, {wrong} different"
 
 
-def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
-    """Return a co-simulation for people: the metric on host and accelerator, the paired difference, the worst offloads."""
+def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bool = False) -> list[str]:
+    """Return a co-simulation for people: the metric on both sides, the difference, the worst offloads; verbose: every offload."""
     reference, accelerated, metric = document["reference"]["value"], document["accelerated"]["value"], document["metric"]
     run, simulator = document["run"], document["simulator"]
     resumed = run.get("resumed_samples", 0)
@@ -187,7 +182,14 @@ def cosim_lines(document: Mapping[str, Any], following: str = "") -> list[str]:
         *(("note", text) for text in document["notes"]),
         ("next", following),
     ]
-    return table(rows)
+    return [*table(rows), *(error_grid(document["offloads"]) if verbose else ())]
+
+
+def error_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a table of offloads: the error that each adds, the error up to it, and the share of its outputs that saturated."""
+    keys = ("relative_error", "cumulative_error", "saturated")
+    rows = [(o["id"], *("–" if o.get(key) is None else f"{100 * o[key]:.3g}%" for key in keys)) for o in offloads]
+    return grid(("offload", "error", "up to here", "saturated"), rows, ("error", "up to here", "saturated"))
 
 
 def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:

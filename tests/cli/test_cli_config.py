@@ -72,11 +72,11 @@ def test_a_command_runs_by_its_configuration(prepared: Path) -> None:
 
 
 def test_the_text_form_names_file_and_environment() -> None:
-    assert flexmatch("show", "config").out.startswith("file: none; environment: FLEXMATCH_KEY\naccel ")
+    assert flexmatch("show", "config").out.startswith("file: none; environment: FLEXMATCH_KEY\n  setting ")
     Path("flexmatch.toml").write_text("batch = 8\n", "utf-8")
     text = flexmatch("show", "config").out
     assert text.startswith("file: flexmatch.toml; ")
-    assert re.search(r"^batch +8  \(flexmatch\.toml\)$", text, re.MULTILINE)
+    assert re.search(r"^  batch +8 +flexmatch\.toml$", text, re.MULTILINE)
 
 
 def test_the_table_of_keys_is_what_parsers_let_configuration_set() -> None:

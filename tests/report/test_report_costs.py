@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrite_compiler.report.terminal import cost_texts, each_texts
+from rewrite_compiler.report.terminal import cost_texts, offload_grid
 
 
 def offload(name: str, target: str, **cost: Any) -> dict[str, Any]:
@@ -12,7 +12,7 @@ def offload(name: str, target: str, **cost: Any) -> dict[str, Any]:
         "cycles": 2060, "compute_cycles": 51, "transfer_cycles": 2009, "nanoseconds": 4120, "host_nanoseconds": 700, "bytes": 4592,
         "unit": "core", "utilisation": 0.0019, "bound": "transfer", "estimated": False, **cost,
     }  # fmt: skip
-    return {"id": name, "target": target, "cost": given}
+    return {"id": name, "target": target, "operation": "linear", "shape": {"t": 1, "n": 16}, "device_calls": 1, "cost": given}
 
 
 def test_one_line_a_target() -> None:
@@ -25,7 +25,10 @@ def test_one_line_a_target() -> None:
 
 def test_each_offload() -> None:
     found = [offload("a", "flexasr"), offload("b", "vta", utilisation=None, estimated=True, bound="compute")]
-    assert each_texts([*found, {"id": "c", "target": "mine", "cost": None}]) == [
-        "a: 2,060 cycles (transfer-bound, 0.2% of core) · 4,592 bytes",
-        "b: 2,060 cycles, estimated (compute-bound) · 4,592 bytes",
+    lines = offload_grid([*found, {**offload("c", "mine"), "cost": None}])
+    assert [line.split() for line in lines[2:]] == [
+        ["a", "flexasr.linear", "t=1", "n=16", "1", "2,060", "transfer,", "0.2%", "of", "core", "4,592"],
+        ["b", "vta.linear", "t=1", "n=16", "1", "~2,060", "compute", "4,592"],
+        ["c", "mine.linear", "t=1", "n=16", "1", "–", "–", "–"],
     ]
+    assert offload_grid([]) == []

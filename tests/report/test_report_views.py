@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from html.parser import HTMLParser
 from typing import Any
 
@@ -12,7 +13,8 @@ from rewrite_compiler.emit.listing import Row
 from rewrite_compiler.report.evidence import Certificate
 from rewrite_compiler.report.graph import ABSORBED, HOST, OFFLOAD, Box, Graph, layers_of
 from rewrite_compiler.report.html import Extras, page
-from rewrite_compiler.report.terminal import WIDTH, cosim_lines, plan_lines, rule_texts, table
+from rewrite_compiler.report.tables import WIDTH, grid
+from rewrite_compiler.report.terminal import cosim_lines, plan_lines, rule_grid, table
 from rewrite_compiler.report.timeline import Timeline
 
 REASON = {"rule": "conv2d-as-dense-of-windows", "at": "rules/convolution.py:14", "grade": "A"}
@@ -78,13 +80,32 @@ def test_a_plan_in_the_terminal() -> None:
 
 
 def test_the_rules_of_a_plan_and_how_many_offloads_they_enabled() -> None:
-    assert rule_texts(PLAN["offloads"]) == [
-        "flexasr.linear              flexasr/linear.py:24     E  3 offloads",
-        "conv2d-as-dense-of-windows  rules/convolution.py:14  A  2 offloads",
+    assert rule_grid(PLAN["offloads"]) == [
+        "  rule                         written at                grade   offloads",
+        "  ───────────────────────────────────────────────────────────────────────",
+        "  flexasr.linear               flexasr/linear.py:24      E              3",
+        "  conv2d-as-dense-of-windows   rules/convolution.py:14   A              2",
     ]
-    assert rule_texts([]) == []
-    assert [line for line in plan_lines(PLAN, verbose=True) if line.startswith("rules")]
-    assert not [line for line in plan_lines(PLAN) if line.startswith("rules")]
+    assert rule_grid([]) == []
+    assert [line for line in plan_lines(PLAN, verbose=True) if line.split()[:1] == ["rule"]]
+    assert not [line for line in plan_lines(PLAN) if line.split()[:1] == ["rule"]]
+
+
+def test_cells_of_a_table_cannot_steer_a_terminal_and_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = grid(("name", "n"), [("\x1b[31mred[bold]\n" + "x" * 40, "1")], ("n",))
+    assert lines == [
+        "  name                                 n",
+        "  " + "─" * 38,
+        "  \\x1b[31mred[bold]\\nxxxxxxxxxxxxxxx   1",
+        "  " + "x" * 25,
+    ]
+
+
+def test_a_table_in_a_locale_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    lines = grid(("change", "µs"), [("a → b", "±1"), ("é", "–")], ("µs",))
+    assert lines == ["  change     ?s", "  -------------", "  a -> b   +/-1", "  ?           -"]
 
 
 def test_a_co_simulation_in_the_terminal() -> None:

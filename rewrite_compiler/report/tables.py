@@ -1,0 +1,71 @@
+"""Tables for terminals: rich lays out the columns; every cell is made harmless and printable before it is measured."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from io import StringIO
+
+from ..errors import printable
+
+WIDTH, NARROWEST = 100, 40
+# what stands for a character that the terminal's encoding lacks
+ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2", "─": "-", "±": "+/-"}
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[str] = (), indent: int = 2) -> list[str]:
+    """Return a table as lines that fit the terminal: long words are folded, columns named in `figures` are set to the right.
+
+    Nothing without rows.
+    """
+    cells = [[harmless(cell) for cell in row] for row in rows]
+    if not cells:
+        return []
+    from rich.box import SIMPLE_HEAD  # here, because most commands show no table
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for head in heads:
+        made.add_column(harmless(head), justify="right" if head in figures else "left", overflow="fold", no_wrap=head in figures)
+    for row in cells:
+        made.add_row(*map(Text, row))
+    shown = StringIO()
+    wide = columns() - indent
+    Console(file=shown, width=wide, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False, _environ={}).print(
+        made
+    )
+    return [" " * indent + encodable(line.rstrip()) for line in shown.getvalue().splitlines()]
+
+
+def columns() -> int:
+    """Return how wide lines may be: 100, or what a narrower terminal or $COLUMNS has."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit():
+        return max(NARROWEST, min(WIDTH, int(given)))
+    try:
+        wide = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
+    except (OSError, ValueError):
+        return WIDTH
+    return max(NARROWEST, min(WIDTH, wide or WIDTH))
+
+
+def harmless(text: str) -> str:
+    """Return text that can neither steer a terminal nor pretend to be several lines, in characters that it can show."""
+    return encodable(printable(text, len(text) * 10))
+
+
+def encodable(text: str) -> str:
+    """Return text in the characters of standard output's encoding, with stand-ins for others."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return "".join(c if _can(c, encoding) else ASCII.get(c, "?") for c in text)
+
+
+def _can(c: str, encoding: str) -> bool:
+    try:
+        c.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
