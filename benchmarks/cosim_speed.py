@@ -97,18 +97,21 @@ def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=7)
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains TEXT")
+    parser.add_argument("--tier", default="", metavar="NAME", help="only cases of this tier")
     given = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
     rows = []
     print(f"{'application and accelerator':<44}{'tier':>8}{'onnxruntime':>13}{'simulated':>12}{'ratio':>9}{'target':>9}")
     for case in CASES:
-        if given.only not in case.name:
+        if given.only not in case.name or given.tier not in ("", case.tier):
             continue
         row = measured(case, given.runs)
         rows.append(row)
         times = f"{row['onnxruntime_cpu_ms_per_sample_median']:>10} ms{row['simulated_cpu_ms_per_sample_median']:>9} ms"
         print(f"{case.name:<44}{case.tier:>8}{times}{row['ratio_median']:>9}{case.target:>9}", flush=True)
+    for row in rows:
+        row["load_of_the_machine"] = [round(n, 1) for n in os.getloadavg()]
     finish("cosim_speed", rows, given.json)
 
 

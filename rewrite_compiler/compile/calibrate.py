@@ -27,6 +27,7 @@ from .ranges import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 from .residency import handed_over
 
 TRIED_SAMPLES = 4
+MOST_BYTES = 1 << 26  # of the tensors of samples that run at once
 TOLERANCE = 1e-5  # of a batched float run against single runs
 SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
 METHODS = {
@@ -111,6 +112,7 @@ def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, me
     host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE) if moving else None
     if host is not None:
         host.seconds = seconds
+    batch = max(1, min(batch, MOST_BYTES // max(1, sum(p.types[v].nbytes for v in moving))))
     batches = -(-samples // batch)
     for at in range(0, samples, batch):
         values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}

@@ -10,6 +10,7 @@ from ..hostrun import exact
 from ..ir.program import Data, Program, Value
 from ..limits import DEFAULT
 from .host import HostProgram
+from .moves import MovingProgram, moves_of
 
 HOSTS = ("onnxruntime", "exact")
 
@@ -26,4 +27,7 @@ class ExactProgram(HostProgram):
 
 def host_program(kind: str, program: Program, seconds: int = DEFAULT.host_seconds) -> HostProgram:
     """Return a host part on one of the hosts, all of its inputs sampled; `seconds` limit the run of a sample."""
-    return (ExactProgram if kind == "exact" else HostProgram)(program, program.inputs, seconds=seconds)
+    if kind == "exact":
+        return ExactProgram(program, program.inputs, seconds=seconds)
+    moves = moves_of(program)
+    return MovingProgram(program, moves, seconds) if moves else HostProgram(program, program.inputs, seconds=seconds)

@@ -12,6 +12,7 @@ from ..lang.codes import put_values
 from ..lang.formats import Format, Int
 from ..lang.named import Data, storage_dtype
 from ..target import Device, Stay, StreamedDevice
+from .moves import Moved, looked_at
 from .plan import Offload
 
 
@@ -69,7 +70,7 @@ class Prepared:
     def run(
         self,
         device: Device | StreamedDevice,
-        operands: Mapping[str, Data],
+        operands: Mapping[str, Data | Moved],
         observe: Observer | None = None,
         stays: Sequence[Stay] = (),
     ) -> tuple[tuple[Data, ...], Statistics]:
@@ -79,11 +80,12 @@ class Prepared:
         device already at each of them.
         """
         o = self.offload
-        codes = {**self.codes, **{n: operand_codes(o.formats[n], x) for n, x in operands.items()}}
-        samples = len(next(iter(operands.values())))
+        codes = {**self.codes, **{n: moved_codes(o.formats[n], x) for n, x in operands.items()}}
+        roots = [x.root if isinstance(x, Moved) else x for x in operands.values()]
+        samples = len(roots[0])
         axes = o.mapping.axes
         totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), result_dtype(o.formats[n])) for n in axes.results}
-        seen = Statistics(range_in=_range(operands.values()))
+        seen = Statistics(range_in=_range(map(_ends, operands.values())))
         is_split = any(o.tiling.tile[d] < o.tiling.sizes[d] for d in axes.summed)
         for n, slices in enumerate(o.tiling.slices()):
             results = self.call(device, codes, slices, stays[n] if stays else None)
@@ -150,6 +152,22 @@ def operand_codes(f: Format, x: Data) -> Data:
     if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
         return x
     return f.codes_of(x).astype(storage_dtype(f.codes), copy=False)
+
+
+def moved_codes(f: Format, x: Data | Moved) -> Data:
+    """Return the codes of an operand; those of one that is moved are its root's, moved."""
+    if not isinstance(x, Moved) or not x.move.is_onto:
+        return operand_codes(f, looked_at(x))
+    zero = operand_codes(f, np.zeros(1, x.root.dtype))
+    return x.move(operand_codes(f, x.root), int(zero[0]))
+
+
+def _ends(x: Data | Moved) -> Data:
+    """Return an array with the least and the largest element of an operand."""
+    if not isinstance(x, Moved) or not x.move.is_onto:
+        return looked_at(x)
+    low, high = _range([x.root])
+    return np.array([low, high, *([0.0] if x.move.has_zeros else [])])
 
 
 def _range(arrays: object) -> tuple[float, float]:

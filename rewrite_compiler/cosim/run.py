@@ -14,6 +14,7 @@ from ..compile.calibrate import float_program
 from ..compile.exact import host_program
 from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
+from ..compile.moves import Moved, MovingProgram, looked_at
 from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
 from ..ila import Ila
@@ -148,14 +149,15 @@ class Engine:
         self, inputs: Mapping[str, Data], part: slice, group: Group | None = None, *, is_recording: bool = False, is_check: bool = False
     ) -> Outcome:
         p = self.plan.program
-        values: dict[Value, Data] = {v: inputs[p.names[v]] for v in p.inputs}
+        values: dict[Value, Data | Moved] = {v: inputs[p.names[v]] for v in p.inputs}
         samples = part.stop - part.start
         devices: dict[str, SimulatedDevice | SimulatedStream | TapedDevice] = {}
         seen: dict[str, Statistics] = {}
-        look = _Look(self, values, samples, part.start, is_check)
+        look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start, is_check)
         for segment, host in self.steps:
             if host is not None:
-                values.update(host.run({v: values[v] for v in host.program.inputs}))
+                given = {v: looked_at(values[v]) for v in host.program.inputs}
+                values.update(host.moved(given) if isinstance(host, MovingProgram) else host.run(given))
             for o in segment.offloads:
                 if o.target.name not in devices:
                     devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
@@ -163,7 +165,9 @@ class Engine:
                 values.update(zip(o.node.outputs, results, strict=True))
             for v in segment.dead:
                 values.pop(v, None)
-        found = {v: values[v] if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs}
+        found = {
+            v: looked_at(values[v]) if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs
+        }
         outputs = {p.names[v]: x for v, x in found.items()}
         notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
         return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), notes, look.numerics)
@@ -179,13 +183,14 @@ class Engine:
         return group[target]
 
     def _offload(
-        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, values: Mapping[Value, Data], look: _Look
+        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, values: Mapping[Value, Data | Moved], look: _Look
     ) -> tuple[tuple[Data, ...], Statistics]:
         moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
         prepared = self.prepared[o.id]
         audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit and not look.is_check else None
         results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
-        look.at(o, moving, results, seen)
+        if look.count:
+            look.at(o, {n: looked_at(x) for n, x in moving.items()}, results, seen)
         return results, seen
 
 

@@ -11,6 +11,7 @@ from .arrays import Evaluator, Scope
 from .binders import Array
 from .expr import Expr
 from .named import Axes, Axis, Data, Named, Store, gather
+from .placed import placed, split
 from .tape import Diverged, Tape
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ def gathered(tape: Tape, store: Store, origin: Sequence[int], indices: Sequence[
         moved = [tape.sample in i.axes for i in given]
         return [Named(np.clip(i.data, 0, n - 1), i.axes) if m else i for i, n, m in zip(given, sizes, moved, strict=True)]
 
+    reads = axes.union(*(i.axes for i in indices))
+    if tape.sample not in reads and (view := placed(store, origin, inside(indices), reads, axes)) is not None:
+        copy = tape.empty((*axes.shape(store.batch), *axes.shape(reads)), store.data.dtype)
+        tape.assign(split(copy, len(store.batch), view[1]), view[0])
+        return axes.ordered(copy, (*store.batch, *reads))
     found = gather(store, origin, inside(indices), axes)
     out = tape.empty(found.data.shape, found.data.dtype)
     out[...] = found.data

@@ -20,6 +20,7 @@ from .named import Data, Store
 from .straight import Code, Op, TooWide
 
 LEAST = 1 << 12  # elements: below, numpy is as fast
+WIDE = 8  # bytes
 TRACED = 1 << 13  # elements of the grid on which code is traced
 
 
@@ -56,9 +57,23 @@ def copier(target: Data, source: Data) -> Callable[[], Any] | None:
     is_block = target.dtype == source.dtype and target.flags.c_contiguous and source.flags.c_contiguous
     if is_block or any(a.dtype.kind not in "iu" for a in (target, source)) or not is_worth_it(target, source):
         return None
+    target, source = _widened(target, source)
     conversion = _COPIES[max(target.itemsize, source.itemsize) == 8]
     run, arguments = _launch(conversion, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
     return partial(run, target.ctypes.data, source.ctypes.data, *arguments)
+
+
+def _widened(target: Data, source: Data) -> tuple[Data, Data]:
+    """Return both arrays as words of 64 bits where whole runs of elements lie side by side in both."""
+    size = target.itemsize
+    runs = [n for n, (a, b) in enumerate(zip(target.strides, source.strides, strict=True)) if a == b == size]
+    if target.dtype != source.dtype or size == WIDE or not runs or target.shape[runs[0]] * size % WIDE:
+        return target, source
+    moved = [np.moveaxis(x, runs[0], -1) for x in (target, source)]
+    if any(x.ctypes.data % WIDE or any(s % WIDE for s in x.strides[:-1]) for x in moved):
+        return target, source
+    a, b = (x.view(np.int64) for x in moved)
+    return a, b
 
 
 _COPIES = tuple(Conversion((Op("array", (), (0, 0), bits),)) for bits in (32, 64))

@@ -98,13 +98,18 @@ def _table(machine: Machine, form: Form, extents: Sequence[int], index: Expr) ->
             return None
         present = tuple(a for a in order if a in found.axes)
         data = np.asarray(axes.full(found, found.axes), np.int64).transpose([found.axes.index(a) for a in present])
-    data = data.reshape([n if a in present else 1 for a, n in zip(order, extents, strict=True)])
+    parts = separated(data.reshape([n if a in present else 1 for a, n in zip(order, extents, strict=True)]))
+    return None if parts is None else (parts[0], [np.broadcast_to(s, (n,)) for s, n in zip(parts[1], extents, strict=True)])
+
+
+def separated(data: Data) -> Table | None:
+    """Return values as the first one and how far they are from it along each dimension; None where they are no such sum."""
     first = int(data.flat[0])
     steps = [data[tuple(slice(None) if m == n else 0 for m in range(data.ndim))] - first for n in range(data.ndim)]
-    total = sum(np.expand_dims(s, tuple(m for m in range(data.ndim) if m != n)) for n, s in enumerate(steps))
-    if (data - first != total).any():
-        return None
-    return first, [np.broadcast_to(s, (n,)) for s, n in zip(steps, extents, strict=True)]
+    total: Data = np.full((1,) * data.ndim, first, np.int64)
+    for n, s in enumerate(steps):
+        total = total + np.expand_dims(s, tuple(m for m in range(data.ndim) if m != n))
+    return (first, steps) if (data == total).all() else None
 
 
 def digits_of(x: Data, left: int = MOST_DIGITS) -> list[int] | None:

@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..errors import SpecError
 from .binders import Fold, Leaf, Table
 from .bytewise import byte_stored, word_loaded
 from .expr import Expr, wrap
+from .loops import terms_of
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 LEAST_ELEMENTS = 1 << 9  # below, a call costs more than numpy's own
 UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: a choice that is the same everywhere costs nothing
 UNROLLED, NEAR = 8, 16
+MOST_INLINED = 40  # operators of a table's function that are faster than a read of its entry
 Strides = dict[Axis, int]
 
 
@@ -176,12 +178,21 @@ class GridTracer(Tracer):
     def _leaf(self, e: Expr) -> Op | Expr | None:
         if e.op != "table" or e.real or not self.found.varies(e):
             return self.found.leaf(e)
+        if is_short(e.data):
+            return e.data.function(*e.args)
         flat: Expr | None = None
         for x, n, d in zip(e.args, e.data.shape, e.data.domains, strict=True):
             place = x - (d[0] or 0)
             flat = place if flat is None else flat * n + place
         assert flat is not None
         return self.found.table(e, self.trace(flat))
+
+
+@lru_cache(maxsize=1024)
+def is_short(table: Table) -> bool:
+    """Tell whether an entry is computed sooner than it is read: vectors of machine words are, reads of a table are not."""
+    inner = [x for x in terms_of(table.body) if x.op not in ("const", "var")]
+    return not table.body.real and len(inner) <= MOST_INLINED and all(map(is_operator, inner))
 
 
 def loaded_kernels() -> Kernels | str:

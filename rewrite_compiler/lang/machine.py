@@ -258,7 +258,8 @@ class Machine:
             return 1
         if not found.parallel:
             return 1
-        return max(1, min(extent, CHUNK_ELEMENTS // max(1, found.elements)))
+        most = max(1, CHUNK_ELEMENTS // max(1, found.elements))
+        return extent if extent <= most else 1 << most.bit_length() - 1  # a power of two keeps to the banks of memories
 
     def forget(self, written: frozenset[Leaf]) -> None:
         """Drop kept values that depend on the written leaves."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Data = NDArray[Any]
 Axis = int  # the serial number of the variable it stands for: terms cannot be compared with ==
 FLOAT32_EXACT, FLOAT64_EXACT = 1 << 24, 1 << 53
+TABULATED = 1 << 16  # values of an index over several axes that are looked at
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,10 @@ def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable
         return _scaled([affine(a, axes, is_axis, value) for a in e.args])
     if e.op == "mod" and e.args[1].value is not None:
         return _in_one_period(affine(e.args[0], axes, is_axis, value), int(e.args[1].value), axes)
-    return _progression(value(e)) if len(along) <= 1 else None
+    if len(along) > 1 and math.prod(axes.shape([axis_of(v) for v in along])) > TABULATED:
+        return None
+    found = value(e)
+    return None if axes.taping(found.axes) is not None else _progressions(found)  # of other samples they may be none
 
 
 def _in_one_period(a: Affine | None, modulus: int, axes: Axes) -> Affine | None:
@@ -236,16 +240,20 @@ def _in_one_period(a: Affine | None, modulus: int, axes: Axes) -> Affine | None:
     return Affine(a.constant - low // modulus * modulus, a.terms) if low // modulus == high // modulus else None
 
 
-def _progression(x: Named) -> Affine | None:
-    """Return values along one axis as an affine function of its position, where they are an arithmetic progression."""
+def _progressions(x: Named) -> Affine | None:
+    """Return values as an affine function of positions along their axes, where they are a sum of arithmetic progressions."""
     if x.axes == ():
         return Affine(int(x.data), ())
-    if len(x.axes) != 1 or x.data.size == 0:
+    if x.data.size == 0:
         return None
-    first = int(x.data[0])
-    step = int(x.data[1]) - first if x.data.size > 1 else 0
-    is_even = bool((np.diff(x.data.astype(np.int64)) == step).all())
-    return Affine(first, ((x.axes[0], step),) if step else ()) if is_even else None
+    data = x.data.astype(np.int64)
+    first, total = int(data.flat[0]), data.flat[0]
+    steps = [int(np.take(data, 1, n).flat[0]) - first if size > 1 else 0 for n, size in enumerate(data.shape)]
+    for n, (step, size) in enumerate(zip(steps, data.shape, strict=True)):
+        total = total + step * np.arange(size).reshape([-1 if m == n else 1 for m in range(data.ndim)])
+    if (data != total).any():
+        return None
+    return Affine(first, tuple((axis, step) for axis, step in zip(x.axes, steps, strict=True) if step))
 
 
 def _combine(a: Affine | None, b: Affine | None, sign: int) -> Affine | None:
@@ -335,11 +343,22 @@ def _plain_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ..
 
 def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value: Named, axes: Axes) -> None:
     """store[indices] := value by advanced indexing; the indices are inside the store."""
+    from .placed import placed, split
+
     tape = axes.taping(store.batch, value.axes)
+    reads = axes.union(*(i.axes for i in indices))
+    if (
+        tape is not None
+        and set(value.axes) <= {*store.batch, *reads}
+        and (found := placed(store, origin, indices, reads, axes)) is not None
+    ):
+        grid, order = axes.union(store.batch, reads), (*store.batch, *reads)
+        data = axes.full(value, grid).transpose([grid.index(a) for a in order])
+        tape.assign(found[0], split(data, len(store.batch), found[1]))
+        return
     if tape is not None:
         target, places, given, then = tape.steady_store(store), [*map(tape.steady_named, indices)], tape.steady_named(value), axes.fixed()
         tape.calls.append(lambda: scatter(target, origin, places, given, then))
-    reads = axes.union(*(i.axes for i in indices))
     alone = tuple(b for b in store.batch if b not in reads)
     if store.batch == alone and set(value.axes) <= {*alone, *reads}:  # numpy copies whole runs of the batch axes and of a plain last one
         keys: list[Any] = [np.asarray(axes.align(i, reads), np.intp) - o for i, o in zip(indices, origin, strict=True)]
