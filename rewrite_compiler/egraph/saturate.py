@@ -208,7 +208,7 @@ def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _An
 
 def _answer(last: dict[str, Any]) -> _Answer:
     """Return what a line with the e-graph says."""
-    stop, growth = last["stop"], tuple(last["growth"])
+    stop, growth = last["stop"], tuple(last.get("growth", ()))
     return _Answer(from_json(last["graph"]), last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"])
 
 
