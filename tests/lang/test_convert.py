@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, lay
+from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, lay, leaf
 from rewrite_compiler.lang import codes as conversions
 from rewrite_compiler.lang.formats import FLOAT16, Format
 from rewrite_compiler.lang.kernels import loaded_kernels
+from rewrite_compiler.lang.named import Axes, Named, Store, affine, gather
+from rewrite_compiler.lang.placed import placed, split
+from rewrite_compiler.lang.tape import Tape
 
 FORMATS: tuple[Format, ...] = (
     Fixed(16, 7, "floor"), Fixed(8, 6, "half_even"), Fixed(12, 5, "half_up"), Fixed(32, 20), Fixed(8, 3, "zero", False),
@@ -68,3 +71,43 @@ def test_a_layout_is_copied_element_by_element(kind: type) -> None:
         np.testing.assert_array_equal(part[..., 1:-2], view)
         assert not part[..., :1].any()
         assert not part[..., -2:].any()
+
+
+def test_copies_of_runs_of_bytes_are_copies_of_words() -> None:
+    """Rows of 16 bytes in banks: the same bytes, whatever the layouts; a run of 12 bytes is no whole number of words."""
+    for run in (16, 12):
+        source = np.arange(40 * 64 * run, dtype=np.uint32).astype(np.uint8).reshape(40, 64, run)
+        target = np.zeros((64, 40, run), np.uint8)
+        lay(target, source.swapaxes(0, 1))
+        np.testing.assert_array_equal(target, source.swapaxes(0, 1))
+
+
+def test_an_index_of_samples_is_never_taken_as_it_is_now() -> None:
+    """Recorded: an index that happens to be the same for all samples may be another one in the next batch."""
+    axes, values = Axes(), Named(np.full(4, 3), (0,))
+    index = leaf("at", (), (0, 7))[()]
+    axes.add(0, 4)
+    assert affine(index, axes, lambda _: False, lambda _: values) is not None
+    axes.tape = Tape(0)
+    assert affine(index, axes, lambda _: False, lambda _: values) is None
+
+
+@pytest.mark.parametrize("count", [64, 60])
+def test_places_in_banks_are_a_layout(count: int) -> None:
+    """Place n is at bank n mod 16: found where there are whole rows of banks."""
+    store = Store(np.arange(3 * 16 * 5 * 4).reshape(3, 80, 4), (0,))
+    axes = Axes()
+    for axis, n in enumerate((3, count, 4)):
+        axes.add(axis, n)
+    n = np.arange(count)
+    indices = [Named(n % 16 * 5 + n // 16, (1,)), Named(np.arange(4), (2,))]
+    found = placed(store, [0, 0], indices, (1, 2), axes)
+    if count % 16:
+        assert found is None
+        return
+    assert found is not None
+    expected = gather(store, [0, 0], indices, axes).data
+    np.testing.assert_array_equal(found[0].reshape(3, count, 4), expected)
+    again = np.zeros_like(expected)
+    split(again, 1, found[1])[...] = found[0]
+    np.testing.assert_array_equal(again, expected)
