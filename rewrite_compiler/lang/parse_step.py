@@ -33,21 +33,13 @@ def names_of(step: Step) -> tuple[dict[str, Leaf], dict[str, Table]]:
     """Return the leaves and the tables that the text of a step names; SpecError when two have one name."""
     leaves: dict[str, Leaf] = {}
     tables: dict[str, Table] = {}
-    locals_ = frozenset(_locals(step))
-    for leaf in sorted(reads_of(step).union(u.memory for u in updates_of(step)) - locals_, key=lambda x: x.name):
+    for leaf in sorted(reads_of(step).union(u.memory for u in updates_of(step)), key=lambda x: x.name):
         if leaves.setdefault(leaf.name, leaf) is not leaf:
             raise SpecError("I102", f"two leaves of a step are called {leaf.name}")
     for e in (x for top in _terms(step) for x in terms_of(top)):
         if isinstance(e.data, Table) and tables.setdefault(e.data.name, e.data) is not e.data:
             raise SpecError("I102", f"two tables of a step are called {e.data.name}")
     return leaves, tables
-
-
-def _locals(step: Step) -> Iterator[Leaf]:
-    if isinstance(step, Let):
-        yield step.local
-    for part in children(step):
-        yield from _locals(part)
 
 
 def _terms(step: Step) -> Iterator[Expr]:

@@ -193,8 +193,9 @@ def updates_of(step: Step) -> Iterator[Update]:
 
 
 def reads_of(step: Step) -> frozenset[Leaf]:
-    """Return the leaves that a step and its parts depend on: in values, addresses, extents, conditions and named arrays."""
-    return _own_reads(step).union(*map(reads_of, children(step)))
+    """Return the leaves that a step and its parts depend on, local names left out."""
+    found = _own_reads(step).union(*map(reads_of, children(step)))
+    return found - {step.local} if isinstance(step, Let) else found
 
 
 def _own_reads(step: Step) -> frozenset[Leaf]:
