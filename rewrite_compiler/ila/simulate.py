@@ -26,6 +26,7 @@ from ..lang.python import StepFunction
 from ..lang.step import Loop, Step, assign, seq, update, updates_of, when
 from .mmio import Command, assemble, split_lanes
 from .model import CONTROL, Ila, Instruction
+from .unwritten import Written
 
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
@@ -63,6 +64,7 @@ class Simulator:
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
         self.executed = 0
+        self.unwritten = Written(ila) if strict else None
         self._decoder = _decoder(ila, len(ila.instructions))
         self._plans: dict[str, _Executable] = {}
 
@@ -146,6 +148,8 @@ class Simulator:
     def execute(self, instruction: Instruction, operands: Mapping[str, Any]) -> Data | None:
         """Execute one instruction on operand values (no sample axis); return what a read gives."""
         self.executed += 1
+        if self.unwritten is not None:
+            self.unwritten.see(instruction, operands)
         return self._executable(instruction).run_one(operands)
 
     def block(self, name: str, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
@@ -154,6 +158,8 @@ class Simulator:
         A read returns [count, samples, lanes] (samples 1 when nothing it reads depends on them).
         """
         self.executed += count
+        if self.unwritten is not None:
+            self.unwritten.see(self.ila.instructions[name], operands)
         return self._executable(self.ila.instructions[name]).run_block(count, operands, sampled)
 
     def state(self, name: str) -> Data:
