@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, did_you_mean
 from .codes import CODES
 from .common import accelerators, compile_options, emit_json, options, parser, plan_of, steering
 from .output import say
+
+if TYPE_CHECKING:
+    from ..compile import Plan
 
 SCHEMA = "flexmatch.explain/1"
 
@@ -28,8 +31,9 @@ def run(arguments: Sequence[str]) -> int:
     else:
         from ..compile import to_json
 
-        document = _node(to_json(plan_of(given, Path(given.what))), given.node)
-        text = [*_node_lines(document), *_otherwise(given, document)]
+        plan = plan_of(given, Path(given.what))
+        document = _node(to_json(plan), given.node)
+        text = [*_node_lines(document), *_otherwise(given, document), *_replayed(plan, document)]
     emit_json(document, given.json)
     say(given, text)
     return 0
@@ -45,6 +49,17 @@ def _otherwise(given: argparse.Namespace, document: dict[str, Any]) -> list[str]
     found = counterfactuals(given.what, accelerators(given), given.node, compile_options(given))
     document["counterfactuals"] = [{**vars(c), "becomes": list(c.becomes)} for c in found]
     return [f"  {c}" for c in found] or ["  no option of this command offloads it: lowerings and the other accelerators were tried"]
+
+
+def _replayed(plan: Plan, document: dict[str, Any]) -> list[str]:
+    """Derive an offload again by its rules alone, check every step on random operands, and say what came out."""
+    from ..compile.replay import replay
+
+    if document["place"] != "offload":
+        return []
+    found = replay(plan, next(o for o in plan.offloads if o.id == document["offload"]["id"]))
+    document["replay"] = {**vars(found), "rules": None if found.rules is None else list(found.rules), "agrees": found.agrees}
+    return [f"  {found}"]
 
 
 def _code(text: str) -> dict[str, Any]:

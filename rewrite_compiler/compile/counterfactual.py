@@ -62,8 +62,8 @@ def _changes(targets: Sequence[Target], node: str, given: Options) -> Iterator[t
     for t in targets:
         yield f"--on {t.name}={node}", targets, replace(given, on=(*given.on, f"{t.name}={node}"))
     yield f"--rules {LOWERING}", targets, replace(given, rules=(*given.rules, Path(LOWERING)))
-    for name in _others(targets, given.limits):
-        yield f"--accel {name.name}", [*targets, name], given
+    for other in _others(targets, given.limits):
+        yield f"--accel {other.name}", [*targets, other], given
 
 
 def _others(targets: Sequence[Target], limits: Limits) -> list[Target]:
