@@ -100,7 +100,7 @@ def convolution() -> Program:
     """Outputs overwrite inputs that later ones still read: both lie at the start of SPAD1."""
     step = operands(hlscnn.build("uni16", soc_bytes=1 << 13, spad_bytes=1 << 11), "accel_conv_trigger")
     base = {"conv_act_base": 0x4000 + (1 << 11), "conv_output_base": 0x4000 + (1 << 11), "conv_weight_base": 0x4000}
-    sizes = {"input_channels": 8, "input_rows": 4, "input_cols": 4, "filters": 8, "output_rows": 3, "output_cols": 3}
+    sizes = {"input_channels": 8, "input_rows": 3, "input_cols": 3, "filters": 8, "output_rows": 2, "output_cols": 2}
     kernel = {"kernel_rows": 2, "kernel_cols": 2, "kernel_row_stride": 1, "kernel_col_stride": 1, "valid": 1, "bias": 77, "bias_on": 1}
     contents = held(step, 4, **base, **{f"conv_{k}": v for k, v in {**sizes, **kernel}.items()})
     (spad,) = (leaf for leaf in contents if leaf.name == "spad1")
