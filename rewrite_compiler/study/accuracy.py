@@ -45,6 +45,21 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class Uniform:
+    """Numbers of −1 … 1, all alike."""
+
+    def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
+        """Return float32 numbers."""
+        return random.uniform(-1, 1, shape).astype(np.float32)
+
+    def __str__(self) -> str:
+        return "U(−1, 1)"
+
+
+Drawn = Distribution | Uniform
+
+
+@dataclass(frozen=True)
 class Codes:
     """All integers of a format alike."""
 
@@ -99,9 +114,14 @@ class Accuracy:
     rounded: Errors
 
 
-def accuracy(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED) -> Accuracy:
-    """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning."""
-    distributions = operand_distributions(m, sizes)
+def accuracy(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED, drawn: Drawn | None = None
+) -> Accuracy:
+    """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning.
+
+    All operands come from one distribution where it is given.
+    """
+    distributions = operand_distributions(m, sizes) if drawn is None else {v.name: drawn for v in m.operands}
     found: list[tuple[float, float, float]] = []
     searched: dict[str, Format] = {}
     for group in range(groups):
@@ -110,7 +130,7 @@ def accuracy(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = 
     return Accuracy(m.name, dict(sizes), shown, *(Errors(column) for column in zip(*found, strict=True)))
 
 
-def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Distribution | Codes]:
+def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Drawn | Codes]:
     """Return what operands are drawn from: as the mapping says; else N(0, 1), weights by fan-in, constant vectors N(0, ¼²).
 
     A model's own integers are drawn from all that their format has.
@@ -150,7 +170,7 @@ def _group(
     m: Mapping,
     ila: Ila,
     sizes: MappingOf[str, Any],
-    distributions: MappingOf[str, Distribution | Codes],
+    distributions: MappingOf[str, Drawn | Codes],
     random: np.random.Generator,
     searched: dict[str, Format],
 ) -> list[tuple[float, float, float]]:
