@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -130,3 +131,12 @@ def test_the_page_names_the_schema_of_every_document() -> None:
 def test_every_page_is_listed() -> None:
     listed = set(re.findall(r"\]\(([\w/-]+\.md)\)", (ROOT / "docs" / "README.md").read_text("utf-8")))
     assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+
+
+def test_the_page_of_the_python_interface_is_what_the_docstrings_say() -> None:
+    spec = importlib.util.spec_from_file_location("reference_make", REFERENCE / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    assert (REFERENCE / "python.md").read_text("utf-8") == made.page(), "run python docs/reference/make.py"

@@ -69,7 +69,8 @@ def listing() -> dict[str, Any]:
         ],
         "mappings": [
             {"name": m.name, "about": _first(m.rule.doc), "at": at(m.rule.place), "proof": known[t.name][name]}
-            for t in targets for name, m in t.mappings.items()
+            for t in targets
+            for name, m in t.mappings.items()
         ],
         "rules": [{"name": r.name, "about": _first(r.doc), "at": at(r.place), "grade": r.grade, "phase": r.phase} for r in every_rule()],
         "formats": [{"name": f.__name__, "about": _first(f.__doc__ or "")} for f in (AdaptivFloat, Fixed, Int, IEEE)],

@@ -63,8 +63,8 @@ class Target:
         return {key: self.chosen.get(key, allowed[0]) for key, allowed in self.parameters.items()}
 
     def ila(self) -> Ila:
-        """Return the accelerator's model at these parameters."""
-        return self.build(**self.values)
+        """Return the accelerator's model at these parameters, built once in a process."""
+        return _built(self.build, tuple(self.values.items()))
 
     def resources(self) -> Resources | None:
         """Return the architecture graph at these parameters, None when the target declares none."""
@@ -80,7 +80,11 @@ class Target:
         return digest.hexdigest()
 
 
+@lru_cache(maxsize=16)
+def _built(build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Ila:
+    return build(**dict(values))
+
+
 @lru_cache(maxsize=64)
 def _described(describe: Describe, build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Resources:
-    given = dict(values)
-    return describe(build(**given), given)
+    return describe(_built(build, values), dict(values))
