@@ -1,11 +1,14 @@
-"""Does the emitted C of a trained ResNet-20 on the emitted device give every tensor of exact co-simulation, bit for bit?"""
+"""Does the emitted C of ResNet-20 and of the word language model, on the emitted device, give every tensor of exact co-simulation?"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +22,25 @@ from rewrite_compiler.emit.inference import Inference
 from rewrite_compiler.hostrun import exact
 from rewrite_compiler.target import simulated_device
 
-NAME = "resnet20_ts17"
-TARGETS = ("vta", "hlscnn", "flexasr")
+
+@dataclass(frozen=True)
+class Case:
+    """A model on one accelerator: its file, the data that calibrate it, its samples."""
+
+    name: str
+    model: str
+    calibration: str
+    data: str
+    target: str
+
+
+RESNET = ("trained/resnet20_ts17.onnx", "trained/resnet20_ts17.calibration.toml", "trained/resnet20_ts17.cifar10_test_600.toml")
+WLM = ("wlm/wlm_h128_lstm_dyn18.onnx", "wlm/wlm_h128_lstm_dyn18.toml", "wlm/wlm_h128_lstm_dyn18.toml")
+CASES = (
+    *(Case("resnet20_ts17", *RESNET, target) for target in ("vta", "hlscnn", "flexasr")),
+    Case("wlm_h128", *WLM, "flexasr"),
+)
+VALUE = re.compile(rb"\nstatic (float|int64_t) v(?=\d)")
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC")
 
 
@@ -28,50 +48,55 @@ def built(plan: Plan, folder: Path) -> ctypes.CDLL:
     """Emit and compile a plan and its device; the tensors of the program are visible."""
     files = {**program_files(plan), **device_files(plan.targets[0].ila(), plan.targets[0].name)}
     for name, data in files.items():
-        (folder / name).write_bytes(data.replace(b"\nstatic float v", b"\nfloat v") if name == "model.c" else data)
+        (folder / name).write_bytes(VALUE.sub(rb"\n\1 v", data) if name == "model.c" else data)
     sources = [name for name in files if name.endswith(".c")]
     subprocess.run(["gcc", *FLAGS, *sources, "-o", "all.so", "-lm"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "all.so"))
 
 
-def measure(target: str, images: int) -> Row:
-    """Compare every tensor that is computed, image by image, on a device that is never reset."""
-    models = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models" / "trained"
-    plan = compile_model(models / f"{NAME}.onnx", [target])
-    plan, _ = with_formats(plan, dataset_for(plan, models / f"{NAME}.calibration.toml"), models / f"{NAME}.calibration.toml")
-    data = dataset_for(plan, models / f"{NAME}.cifar10_test_600.toml")
+def measure(case: Case, samples: int) -> Row:
+    """Compare every tensor that is computed, sample by sample, on a device that is never reset."""
+    models = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models"
+    plan = compile_model(models / case.model, [case.target])
+    calibration = models / case.calibration
+    plan, _ = with_formats(plan, dataset_for(plan, calibration), calibration)
+    data = dataset_for(plan, models / case.data)
     p, device = plan.program, simulated_device(plan.targets[0].ila(), samples=1)
     inference, tensors, different = Inference(plan), 0, 0
     with tempfile.TemporaryDirectory() as folder:
+        started = time.process_time()
         library = built(plan, Path(folder))
-        for n in range(images):
+        emitted = time.process_time() - started
+        for n in range(samples):
             inputs = {name: np.ascontiguousarray(x[n]) for name, x in data.inputs.items()}
             values = inference.run(inputs, lambda o: (device, None), exact.run)
-            outputs = [np.zeros(p.types[v].shape, np.float32) for v in p.outputs]
+            outputs = [np.zeros(p.types[v].shape, p.types[v].dtype) for v in p.outputs]
             given = (ctypes.c_void_p * len(p.inputs))(*(inputs[p.names[v]].ctypes.data for v in p.inputs))
             if library.infer(given, (ctypes.c_void_p * len(outputs))(*(y.ctypes.data for y in outputs))):
-                raise SystemExit(f"{NAME} on {target}: infer failed on image {n}")
+                raise SystemExit(f"{case.name} on {case.target}: infer failed on sample {n}")
             for v in values.keys() - p.constants.keys() - set(p.inputs):
-                held = (ctypes.c_float * values[v].size).in_dll(library, f"v{v}")
+                expected = np.ascontiguousarray(values[v], p.types[v].dtype)
+                held = (ctypes.c_char * expected.nbytes).in_dll(library, f"v{v}")
                 tensors += 1
-                different += bytes(held) != np.ascontiguousarray(values[v], np.float32).tobytes()
+                different += bytes(held) != expected.tobytes()
             for v, y in zip(p.outputs, outputs, strict=True):
-                different += y.tobytes() != np.ascontiguousarray(values[v], np.float32).tobytes()
-    return {"name": f"{NAME} on {target}", "images": images, "tensors": tensors, "different": different}
+                different += y.tobytes() != np.ascontiguousarray(values[v], y.dtype).tobytes()
+    name = f"{case.name} on {case.target}"
+    return {"name": name, "samples": samples, "tensors": tensors, "different": different, "emit_cpu_seconds": emitted}
 
 
 def main() -> None:
     """Run the command line."""
     made = options(__doc__ or "", runs=20)
-    made.add_argument("--accel", choices=TARGETS, action="append")
+    made.add_argument("--only", default="", metavar="TEXT", help="cases whose name or target has this")
     given = made.parse_args()
     rows = []
-    for target in given.accel or TARGETS:
-        rows.append(measure(target, given.runs))
-        print(
-            f"{rows[-1]['name']:28}{rows[-1]['images']:>4} images {rows[-1]['tensors']:>6} tensors  {rows[-1]['different']} differ",
-            flush=True,
-        )
+    for case in CASES:
+        if given.only not in f"{case.name} on {case.target}":
+            continue
+        rows.append(measure(case, given.runs))
+        row = rows[-1]
+        print(f"{row['name']:28}{row['samples']:>4} samples {row['tensors']:>6} tensors  {row['different']} differ", flush=True)
     finish("emitted_resnet", rows, given.json)
 
 

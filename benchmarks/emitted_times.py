@@ -1,0 +1,104 @@
+"""How long do an emitted trace and the emitted digits CNN take: writing, compiling, running beside the native tier?
+
+The machine may be busy, so times are processor seconds; the program and the native tier run in turns and the ratio is of the
+smallest of each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from emitted_c import built, images
+from record import ROOT, Row, finish, options
+
+from rewrite_compiler.apps import named
+from rewrite_compiler.compile import Plan, calibrated, compile_model
+from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
+from rewrite_compiler.cosim.run import Engine
+from rewrite_compiler.emit.trace import traces_of
+from rewrite_compiler.ila.trace_write import to_binary, to_json_lines
+
+TARGETS = ("hlscnn", "vta", "flexasr")
+BATCH = 100  # images that the native tier takes at once, which is its fast way
+FEW = 20  # images that it takes one by one, as the program does
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Return the processor seconds of a call, all threads."""
+    started = time.process_time()
+    run()
+    return time.process_time() - started
+
+
+def digits(target: str, runs: int) -> Row:
+    """Compare the program with the native tier on the same images, both after a first run that prepares them."""
+    a = named("digits_cnn")
+    plan: Plan = calibrated(compile_model(a.model, [target]), {"image": images(a.calibration)}, "calibration.npz", "")
+    x = images(a.data)[:BATCH]
+    y = np.zeros((BATCH, 10), np.float32)
+    engine = Engine(plan, reading="native", host="onnxruntime")
+    for _ in range(3):  # the first batches make machine code and a tape of it
+        engine.run({"image": x}, batch=BATCH)
+    with tempfile.TemporaryDirectory() as folder:
+        library, spent = built(plan, Path(folder))
+
+        def program() -> None:
+            for n in range(BATCH):
+                assert not library.infer((ctypes.c_void_p * 1)(x[n].ctypes.data), (ctypes.c_void_p * 1)(y[n].ctypes.data))
+
+        for _ in range(3):
+            engine.run({"image": x[:FEW]}, batch=1)
+        pairs = [
+            (
+                seconds(program) / BATCH,
+                seconds(lambda: engine.run({"image": x}, batch=BATCH)) / BATCH,
+                seconds(lambda: engine.run({"image": x[:FEW]}, batch=1)) / FEW,
+            )
+            for _ in range(runs)
+        ]
+    c, native, single = (min(p[k] for p in pairs) for k in range(3))
+    times = {
+        "c_cpu_seconds_per_image": c, "native_cpu_seconds_per_image": native, "ratio": c / native,
+        "native_one_by_one_cpu_seconds_per_image": single, "ratio_one_by_one": c / single,
+    }  # fmt: skip
+    return {"name": f"digits_cnn on {target}", **spent, **times}
+
+
+def resnet(target: str, runs: int) -> Row:
+    """Time the trace of one inference: recording it, and writing it, in both forms."""
+    models = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models" / "trained"
+    plan = compile_model(models / "resnet20_ts17.onnx", [target])
+    calibration = models / "resnet20_ts17.calibration.toml"
+    plan, _ = with_formats(plan, dataset_for(plan, calibration), calibration)
+    traces_of(plan)  # imports, and what is made once for each model of an accelerator
+    emitted = traces_of(plan)[target]
+    spent = {
+        "record_cpu_seconds": min(seconds(lambda: traces_of(plan)) for _ in range(runs)),
+        "binary_cpu_seconds": min(seconds(lambda: to_binary(emitted.trace, emitted.ila)) for _ in range(runs)),
+        "json_cpu_seconds": min(seconds(lambda: to_json_lines(emitted.trace, emitted.ila)) for _ in range(runs)),
+    }
+    return {"name": f"trace of resnet20_ts17 on {target}", "commands": emitted.trace.commands, **spent}
+
+
+def main() -> None:
+    """Run the command line."""
+    made = options(__doc__ or "", runs=3)
+    made.add_argument("--accel", choices=TARGETS, action="append")
+    given = made.parse_args()
+    rows: list[Row] = []
+    for measure in (digits, resnet):
+        for target in given.accel or TARGETS:
+            rows.append(measure(target, given.runs))
+            row = rows[-1]
+            print(f"{row['name']:34}" + "  ".join(f"{key} {x:.4g}" for key, x in row.items() if isinstance(x, int | float)), flush=True)
+    finish("emitted_times", rows, given.json)
+
+
+if __name__ == "__main__":
+    main()
