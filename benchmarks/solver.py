@@ -7,14 +7,17 @@ product with factors and sums in another order. `integers` are unbounded, `words
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import numpy as np
 from record import Row, finish, options, spread
 
-from rewrite_compiler.lang import Leaf, Step, array, loop, reduce_sum, seq, update, wrap
+from rewrite_compiler.lang import Expr, Leaf, Step, array, loop, reduce_sum, seq, update, wrap
 from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.smt import Symbolic, prove_equal, symbols, within
 from rewrite_compiler.lang.smt_bits import Bits, words
+from rewrite_compiler.lang.step import reads_of, updates_of
 
 SIZES = ((1, 1, 1), (1, 2, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4), (6, 6, 6), (8, 8, 8), (2, 64, 2), (1, 256, 1))
 WORDS_UP_TO = 2  # multiplications an element: more are beyond BUDGET on words
@@ -29,11 +32,11 @@ def program(rows: int, length: int, columns: int, bits: int, kept: int) -> tuple
     acc, part = Leaf((rows, columns), wide, False, "acc"), 2 if length % 2 == 0 else 1
     size = length // part
 
-    def one_pass(p: object) -> Step:
-        def total(t: object, n: object) -> object:
-            return reduce_sum(lambda k: held_x[t, p * size + k] * held_w[n, p * size + k], size)  # type: ignore[operator]
+    def one_pass(p: Expr) -> Step:
+        def total(t: Expr, n: Expr) -> Expr:
+            return reduce_sum(lambda k: held_x[t, p * size + k] * held_w[n, p * size + k], size)
 
-        return update(acc, (rows, columns), lambda t, n: ((t, n), wrap(acc[t, n] + total(t, n), kept)))  # type: ignore[operator]
+        return update(acc, (rows, columns), lambda t, n: ((t, n), wrap(acc[t, n] + total(t, n), kept)))
 
     loads = [update(to, source.shape, lambda i, j, s=source: ((i, j), s[i, j])) for to, source in ((held_x, x), (held_w, w))]
     clear = update(acc, (rows, columns), lambda t, n: ((t, n), 0))
@@ -45,9 +48,9 @@ def proved(size: tuple[int, int, int], bits: int, engine: str, kept: int = 32) -
     rows, length, columns = size
     started = time.thread_time()
     step, x, w, acc = program(*size, bits, kept)
-    fresh = words if engine == "words" else (lambda leaf: symbols(leaf.name, leaf.shape))  # type: ignore[arg-type, return-value]
+    fresh = words if engine == "words" else (lambda leaf: symbols(leaf.name, static_shape(leaf)))
     given = {x: fresh(x), w: fresh(w)}
-    memories = given | {leaf: np.full(leaf.shape, 0, object) for leaf in _others(step, given)}
+    memories = given | {leaf: np.full(static_shape(leaf), 0, object) for leaf in _others(step, given)}
     reading = (Bits if engine == "words" else Symbolic)(memories)
     premises = [c for leaf, data in given.items() for c in within(data, leaf.interval)]
     reading.run(step)
@@ -57,9 +60,7 @@ def proved(size: tuple[int, int, int], bits: int, engine: str, kept: int = 32) -
     return prove_equal(pairs, premises, BUDGET).outcome, built, time.thread_time() - started
 
 
-def _others(step: Step, given: dict[Leaf, object]) -> set[Leaf]:
-    from rewrite_compiler.lang.step import reads_of, updates_of
-
+def _others(step: Step, given: Mapping[Leaf, object]) -> frozenset[Leaf]:
     return reads_of(step).union(u.memory for u in updates_of(step)) - given.keys()
 
 
@@ -76,7 +77,7 @@ def measure(runs: int) -> list[Row]:
     for size, bits, engine, kept in cases():
         found = [proved(size, bits, engine, kept) for _ in range(runs)]
         name = f"{size[0]}, {size[1]}, {size[2]} of {bits} bits, accumulators of {kept}: {engine}"
-        times = {key: spread([f[n] for f in found]) for n, key in ((1, "building_cpu_seconds"), (2, "cpu_seconds"))}
+        times = {"building_cpu_seconds": spread([f[1] for f in found]), "cpu_seconds": spread([f[2] for f in found])}
         rows.append({"name": name, "runs": runs, "outcome": found[0][0], **times})
         print(f"{name:60}{found[0][0]:>12}{times['cpu_seconds']['median']:10.3f} s", flush=True)
         if (found[0][0] == "proved") != (kept >= 18):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,13 +64,20 @@ def _columns(ila: Ila, columns: Mapping[str, Data]) -> tuple[dict[str, Data], in
         shape = (count, *static_shape(leaf))
         kind = np.dtype(storage_dtype(leaf.interval))
         data = np.asarray(columns.get(name, np.zeros(shape, kind)))
-        if data.shape != shape or (data.size and not iv.inside((int(data.min()), int(data.max())), leaf.interval)):
+        if data.shape != shape or not _is_within(data, leaf):
             raise UsageError("F203", f"the column {name} must be {shape} numbers in {leaf.interval[0]}…{leaf.interval[1]}")
         found[name] = np.ascontiguousarray(data, kind)
     unknown = sorted(columns.keys() - found.keys())
     if unknown:
         raise UsageError("F203", f'{ila.name} has no input "{unknown[0]}"', help=f"inputs: {', '.join(ila.inputs)}")
     return found, count
+
+
+def _is_within(data: Data, leaf: Leaf) -> bool:
+    if data.dtype.kind not in "iubf" or data.size == 0:
+        return data.size == 0
+    ends = (np.iinfo(data.dtype).min, np.iinfo(data.dtype).max) if data.dtype.kind in "iu" else (None, None)
+    return iv.inside(ends, leaf.interval) or iv.inside((int(data.min()), int(data.max())), leaf.interval)
 
 
 def _plain(sim: Simulator, made: Decoder, tail: _Tail, at: int) -> int:
@@ -96,8 +103,16 @@ class _Tail:
     def __init__(self, given: Mapping[str, Data], gives: Data) -> None:
         self.given, self.gives, self.count = given, gives, len(gives)
         self.start = max(0, self.count - PIECE)
-        self.last = {name: np.concatenate([x[self.start :], np.zeros((PIECE, *x.shape[1:]), x.dtype)]) for name, x in given.items()}
-        self.answers = np.zeros((2 * PIECE, gives.shape[1]), np.uint8)
+
+    @cached_property
+    def last(self) -> Mapping[str, Data]:
+        """The last rows and as many behind them as a piece has."""
+        return {name: np.concatenate([x[self.start :], np.zeros((PIECE, *x.shape[1:]), x.dtype)]) for name, x in self.given.items()}
+
+    @cached_property
+    def answers(self) -> Data:
+        """What those rows give."""
+        return np.zeros((2 * PIECE, self.gives.shape[1]), np.uint8)
 
     def piece(self, at: int) -> tuple[Mapping[str, Data], Data, int]:
         """Return columns and answers of PIECE rows from `at` on, and how many of them are commands."""
