@@ -77,7 +77,7 @@ def recorded(folder: Path) -> dict[str, dict[str, Callable[[], str]]]:
         for word in json.loads(path.read_text())["instructions_hex"]:
             if device.instruction(int(word, 16)) != 0:
                 return device.message
-        if device.wait() != 0:
+        if encoding == "old" and device.wait() != 0:  # the others do not end in an interrupt
             return device.message
         return "" if np.array_equal(memories["out"], expected) else f"{int((memories['out'] != expected).sum())} values differ"
 
