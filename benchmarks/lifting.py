@@ -262,8 +262,10 @@ class Found:
 class Log:
     """Lines of what was run, on disk; a torn last one is dropped."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seconds: float) -> None:
+        """Read what there is; parts are begun for so many seconds."""
         self.path, self.parts, self.of = path, set[tuple[str, str]](), dict[str, Found]()
+        self.end = time.monotonic() + seconds
         text = path.read_text("utf-8") if path.exists() else ""
         whole = text[: text.rfind("\n") + 1]
         if whole != text:
@@ -278,7 +280,7 @@ class Log:
 
     def run(self, name: str, part: str, work: Callable[[], Found]) -> None:
         """Do a part unless it is done; write what it gave."""
-        if (name, part) in self.parts:
+        if (name, part) in self.parts or time.monotonic() >= self.end:
             return
         started = time.process_time()
         found = work()
@@ -364,8 +366,9 @@ def main() -> int:
     parser.add_argument("--others", type=int, default=60, metavar="N", help="random shapes of operations that Table 3 does not have")
     parser.add_argument("--only", default="", metavar="TEXT", help="operations whose name has it")
     parser.add_argument("--log", type=Path, default=Path("lifting.jsonl"), metavar="FILE", help="go on in this log")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="begin nothing after so long; 0: what the log has")
     given = parser.parse_args()
-    log, targets = Log(given.log), {name: find_target(name) for name in DRAWS}
+    log, targets = Log(given.log, 60 * given.minutes), {name: find_target(name) for name in DRAWS}
     models = {name: t.ila() for name, t in targets.items()}
     names = [*TABLE3, *(n for t, draws in DRAWS.items() for d in draws if (n := f"{t}.{d}") not in TABLE3)]
     rows: list[Row] = []
@@ -376,7 +379,9 @@ def main() -> int:
         for first in range(0, given.runs if name in TABLE3 else given.others, CHUNK):
             log.run(name, f"random {first}", lambda m=m, ila=ila, d=draw, k=first: at_random(m, ila, d, k, CHUNK))  # type: ignore[misc]
         log.run(name, "edges", lambda m=m, ila=ila, d=draw: at_edges(m, ila, d))  # type: ignore[misc]
-        found = log.of[name]
+        found = log.of.get(name)
+        if found is None:
+            continue
         rows.append(row_of(name, found))
         print(f"{name:<26}{', '.join(f'{k} {n}' for k, n in sorted(found.counts.items()))}; {len(found.differing)} differ", flush=True)
     wrong = [x for found in log.of.values() for x in found.differing]
