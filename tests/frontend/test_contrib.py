@@ -78,6 +78,11 @@ def test_the_type_of_a_result_is_known(op: str, operands: list[Any], attributes:
     assert loaded.program.notes == ()
 
 
+def test_what_onnxruntime_calls_simplified_layer_normalization_is_the_norm_by_root_mean_square() -> None:
+    nodes = imported(single("SimplifiedLayerNormalization", [(2, 4), weights(4)], axis=-1)).program.nodes
+    assert [n.op for n in nodes] == ["mul", "reduce_mean", "add", "sqrt", "reciprocal", "mul", "mul"]
+
+
 def test_every_rule_is_tested_but_those_of_operators_that_the_host_lacks() -> None:
     assert set(CONTRIB) - {c[0] for c in (*CASES, *FUSED)} == {"QLinearSoftmax", "SimplifiedLayerNormalization"}
     assert imported(single("SimplifiedLayerNormalization", [(2, 4), (4,)], **DOMAIN)).program.types[-1].shape == (2, 4)

@@ -196,7 +196,7 @@ def test_a_loop_is_kept_whole() -> None:
     loop = node("Loop", ["trips", "", "x"], ["y"], body=body)
     loaded = agrees(model([loop], {"x": X}, [info("y", X)], {"trips": np.asarray(3)}), ops=["opaque"])
     (opaque,) = loaded.program.opaque.values()
-    assert opaque.reason == "no operator of ours expresses Loop"
+    assert opaque.reason == "its steps make no products"
 
 
 def test_calls_in_a_subgraph_are_written_out_in_it() -> None:
