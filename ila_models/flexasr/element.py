@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.lang import Expr, Step, cases, clamp, loop, reduce_sum, select, signed, update, wrap
+from rewrite_compiler.lang import Expr, Step, cases, clamp, loop, maximum, reduce_sum, select, signed, update, wrap
 
 from .buffers import ACT, INPUT, LANES, WEIGHT
 from .numerics import MAX20, SIGMOID, TANH, decoded, encode, fixed, one_minus, relu
@@ -27,7 +27,7 @@ def core_result(m: Ila, pe: Expr, number: Expr, row: Expr, is_first: Expr) -> Ex
 
     Products and sums wrap at 32 bits; the sum is shifted to 14 fraction bits, the bias added, and the result clamped.
     """
-    managers = m.s.pe_num_manager[pe]
+    managers = maximum(m.s.pe_num_manager[pe], 1)  # the specification has no meaning for 0
     output, manager = number // managers, number % managers % 2
     count = m.s.pe_num_input[pe, manager]
     base = m.s.pe_base_input[pe, manager]

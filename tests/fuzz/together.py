@@ -26,6 +26,7 @@ from rewrite_compiler.kept import Kept
 from rewrite_compiler.limits import DEFAULT, Limits
 
 SATURATION = "rewrite_compiler.egraph.saturate"  # the package has a function of that name
+ROUNDING = 2.0**-23  # of values of size one
 COMPILING = "rewrite_compiler.compile.compile"
 
 
@@ -92,7 +93,7 @@ def compiled_in_process(path: Path, accel: Sequence[str], limits: Limits = DEFAU
     told = compared(_run(data, values), found, data, partial(_run, data), values)
     if told != EQUAL or not second:
         return told
-    return compared(evaluated(data, values), found, data, partial(evaluated, data), values)
+    return compared(evaluated(data, values), found, data, partial(evaluated, data), values, ROUNDING)
 
 
 def inputs_of(path: Path) -> dict[str, Any]:
