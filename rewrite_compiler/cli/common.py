@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,6 +69,7 @@ class Parser(argparse.ArgumentParser):
         """Return the arguments, options without a flag as configuration says; `origins` tells where each came from."""
         if list(arguments) == [DESCRIBE]:
             raise Described(self)
+        self._check_names(arguments)
         defaults = {key: action.default for key, action in self.settings.items()}
         for key, action in self.settings.items():
             action.default = [] if isinstance(defaults[key], list) else argparse.SUPPRESS
@@ -77,6 +79,13 @@ class Parser(argparse.ArgumentParser):
         found = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
         origins = {key: setting.origin for key, setting in found.items()}
         return argparse.Namespace(**{**given, **{key: setting.value for key, setting in found.items()}}, origins=origins)
+
+    def _check_names(self, arguments: Sequence[str]) -> None:
+        """Refuse an option that there is not, before anything that is missing."""
+        for word in itertools.takewhile(lambda w: w != "--", arguments):
+            name = word.partition("=")[0]
+            if name.startswith("--") and name not in self._option_string_actions:
+                self.error(f"unrecognized arguments: {name}")
 
     def error(self, message: str) -> NoReturn:
         """Raise the problem instead of printing usage."""
@@ -93,7 +102,7 @@ class Parser(argparse.ArgumentParser):
     def _remedy(self, message: str) -> str:
         listed = f"{self.prog} --help lists the options"
         unknown = re.match(r"unrecognized arguments: (--[^\s=]*)", message)
-        guess = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
+        guess = did_you_mean(unknown[1], [*self._option_string_actions, "--version"]) if unknown else ""
         return " ".join(filter(None, (guess, listed)))
 
     def print_help(self, file: Any = None) -> None:

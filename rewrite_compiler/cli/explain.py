@@ -68,7 +68,9 @@ def _code(text: str) -> dict[str, Any]:
         raise UsageError("F203", "NODE is missing", place=text, help=f"flexmatch explain {text} NODE says where a node of the model went")
     if code not in CODES:
         family = [c for c in CODES if c[0] == code[:1]] or list(CODES)
-        raise UsageError("F203", f'there is no error code "{text}"', help=f"codes: {', '.join(family)}; for a node give MODEL NODE")
+        listed = f"codes: {', '.join(family)}; for a node give MODEL NODE"
+        guess = did_you_mean(code, CODES)
+        raise UsageError("F203", f'there is no error code "{text}"', help=f"{guess} {listed}" if guess else listed)
     means, remedy = CODES[code]
     return {"schema": SCHEMA, "code": code, "means": means, "remedy": remedy}
 

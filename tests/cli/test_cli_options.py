@@ -73,13 +73,21 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "unknown rule to prove": (("prove", "--only", "nope"), f'error[F203]: there is no rule called "nope"{NAMES}'),
     "list of nothing": (
-        ("list", "rules"),
-        'error[F203]: "rules" is one argument too many\n  help: flexmatch list --help lists the options',
+        ("list", "rulez"),
+        'error[F203]: there is nothing called "rulez" to list\n  help: did you mean "rules"?',
     ),
     "nothing to explain": (("explain",), "error[F203]: CODE|MODEL|PLAN is missing\n  help: flexmatch explain --help lists the options"),
     "unknown code": (
         ("explain", "X999"),
         'error[F203]: there is no error code "X999"\n  help: codes: X100; for a node give MODEL NODE',
+    ),
+    "misspelt code": (
+        ("explain", "X10O"),
+        'error[F203]: there is no error code "X10O"\n  help: did you mean "X100"? codes: X100; for a node give MODEL NODE',
+    ),
+    "misspelt option without a model": (
+        ("--versoin",),
+        'error[F203]: there is no option "--versoin"\n  help: did you mean "--version"? flexmatch compile --help lists the options',
     ),
     "model without node": (
         ("explain", "app.onnx"),
