@@ -19,11 +19,12 @@ from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, finished, r
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lay, lift, select, switch
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Device, Limit, Target
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target
 
 from ._hlscnn import conv2d_cost, conv2d_levels, resources
 
 LANES, VECTOR = 8, 16  # 16-bit words and bytes of a vector
+STAGED, ACTS = "staged", "acts"  # what lies in SoC memory on its way to the scratchpads
 INT16 = (-(1 << 15), (1 << 15) - 1)
 MOST_SIZE, MOST_KERNEL, MOST_STRIDE = 1023, 255, 7
 Codes = np.ndarray[Any, Any]
@@ -147,7 +148,7 @@ def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, befo
 
 def commands(
     x: Codes, w: Codes, g: Geometry, revision: model.Revision, start: Codes | None = None, *, is_loaded: bool = False,
-    at: tuple[int, int] = (0, 0),
+    at: tuple[int, int] = (0, 0), stay: Stay = USUAL,
 ) -> list[Command]:  # fmt: skip
     """Return the instructions of one convolution on x [(samples,) channels, rows, cols] and w [filters, channels, …], codes.
 
@@ -155,27 +156,30 @@ def commands(
     `reads` and put in order by `results`. The input lies at row and column `at`, with zeros around it. `start` [filters]
     is what an accumulating convolution finds in its outputs; weights that are `is_loaded` are in SPAD0 already.
     """
-    acts = act_vectors(x, g, at)
+    staged, unified = VECTOR * stay.base(STAGED, _weight_offset(g) // VECTOR), _is_unified(revision)
+    first, moves = VECTOR * stay.base(ACTS if unified else "x"), "x" not in stay.present
     return [
-        ("vir_mem_wr", {"offset": VECTOR * np.arange(acts.shape[-2]), "vector": acts}),
-        *(() if is_loaded else _placed("spad0_data_wr", _weight_offset(g), weight_vectors(w, revision))),
-        *(_fill("spad1_data_wr", 0, g.act_vectors) if _is_unified(revision) else ()),
-        *(() if start is None else _started(start, g, revision)),
-        *_configuration(g, revision),
+        *([_stored(first, act_vectors(x, g, at))] if moves else ()),
+        *(() if is_loaded else _placed("spad0_data_wr", staged, weight_vectors(w, revision), VECTOR * stay.base("w"))),
+        *(_fill("spad1_data_wr", first, g.act_vectors, VECTOR * stay.base("x")) if unified and moves else ()),
+        *(() if start is None else _started(start, g, revision, staged)),
+        *_configuration(g, revision, stay),
         ("accel_conv_trigger", {}),
     ]
 
 
 def _placed(fill: str, offset: int, vectors: Codes, to: int = 0) -> list[Command]:
     """Write vectors to the SoC memory, and fill a scratchpad with them from byte `to` on."""
-    return [
-        ("vir_mem_wr", {"offset": offset + VECTOR * np.arange(len(vectors)), "vector": vectors}),
-        *_fill(fill, offset, len(vectors), to),
-    ]
+    return [_stored(offset, vectors), *_fill(fill, offset, vectors.shape[-2], to)]
 
 
-def _started(start: Codes, g: Geometry, revision: model.Revision) -> list[Command]:
-    """Fill the output vectors with one word a filter."""
+def _stored(offset: int, vectors: Codes) -> Command:
+    """Write vectors to the SoC memory."""
+    return "vir_mem_wr", {"offset": offset + VECTOR * np.arange(vectors.shape[-2]), "vector": vectors}
+
+
+def _started(start: Codes, g: Geometry, revision: model.Revision, staged: int) -> list[Command]:
+    """Fill the output vectors with one word a filter, which lie in SoC memory behind the weights."""
     if revision.grouped_output:
         whole = np.zeros(-(-g.filters // LANES) * LANES, start.dtype)
         whole[: g.filters] = start
@@ -184,7 +188,7 @@ def _started(start: Codes, g: Geometry, revision: model.Revision) -> list[Comman
         words = np.zeros((g.filters, g.rows * g.cols, LANES), start.dtype)
         words[..., (g.filters - 1) % LANES] = start[:, None]
     first = VECTOR * _first_output(g, revision)
-    return _placed("spad1_data_wr", _start_offset(g, revision), _bytes(words.reshape(-1, LANES), 2), first)
+    return _placed("spad1_data_wr", staged + _weight_room(g, revision), _bytes(words.reshape(-1, LANES), 2), first)
 
 
 def reads(g: Geometry, revision: model.Revision) -> Command:
@@ -291,12 +295,12 @@ _HIGH = np.frompyfunc(_high, 1, 1)
 # -- configuration
 
 
-def _configuration(g: Geometry, revision: model.Revision) -> list[Command]:
-    """The registers of one convolution; base addresses as the published driver writes them."""
+def _configuration(g: Geometry, revision: model.Revision, stay: Stay = USUAL) -> list[Command]:
+    """The registers of one convolution; base addresses as the published driver writes them, where nothing else stays."""
     outputs = revision.spad1 + VECTOR * _first_output(g, revision)
     return [
-        ("cfg_wr_conv_act_base", {"base": revision.spad1 if _is_unified(revision) else 0}),
-        ("cfg_wr_conv_weight_base", {"base": SPAD0_BASE}),
+        ("cfg_wr_conv_act_base", {"base": VECTOR * stay.base("x") + (revision.spad1 if _is_unified(revision) else 0)}),
+        ("cfg_wr_conv_weight_base", {"base": SPAD0_BASE + VECTOR * stay.base("w")}),
         ("cfg_wr_conv_output_base", {"base": outputs}),
         ("cfg_wr_conv_input_size", {"channels": g.channels, "rows": g.rows, "cols": g.cols}),
         ("cfg_wr_conv_output_size", {"channels": g.filters, "rows": g.out[0], "cols": g.out[1]}),
@@ -339,7 +343,12 @@ def _weight_offset(g: Geometry) -> int:
 
 def _start_offset(g: Geometry, revision: model.Revision) -> int:
     """Where the words at which outputs start lie in SoC memory: behind the weights."""
-    return _weight_offset(g) + -(-_weight_bytes(g, revision) // VECTOR) * VECTOR
+    return _weight_offset(g) + _weight_room(g, revision)
+
+
+def _weight_room(g: Geometry, revision: model.Revision) -> int:
+    """Bytes of whole vectors of weights."""
+    return -(-_weight_bytes(g, revision) // VECTOR) * VECTOR
 
 
 def _weight_bytes(g: Geometry, revision: model.Revision) -> int:
@@ -464,23 +473,48 @@ def drive_images(
     pads: tuple[int, ...],
     p: Mapping[str, str],
     relu: bool,
+    stay: Stay = USUAL,
 ) -> Codes:
     """Emit the convolutions of a batch: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
     revision = model.REVISIONS[p["revision"]]
     g = _geometry(x.shape[-3:], len(w), (w.shape[2], w.shape[3]), strides, pads)
     parts = passes(g, revision, starts=b is not None)
-    g = replace(g, outputs_at=replace(g, channels=parts[0].stop).act_vectors)
+    g = replace(g, outputs_at=stay.base("y", replace(g, channels=parts[0].stop).act_vectors))
     made = []
     for k in range(x.shape[-4]):
         for n, part in enumerate(parts):
             step = replace(
                 g, channels=part.stop - part.start, accumulate=bool(n) or b is not None, relu=relu and n == len(parts) - 1,
             )  # fmt: skip
-            start, is_loaded = (None if n else b), bool(k) and len(parts) == 1
-            sent = commands(x[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded, at=(pads[0], pads[1]))
+            start, is_loaded = (None if n else b), "w" in stay.present or (bool(k) and len(parts) == 1)
+            sent = commands(x[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded, at=(pads[0], pads[1]), stay=stay)
             _run(device, sent)
-        made.append(_loaded(device, g, revision))
+        made.append(stay.result("y", partial(_loaded, device, g, revision)))
     return made[0][..., None, :, :, :] if len(made) == 1 else np.stack(made, axis=-4)
+
+
+def conv2d_rooms(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str], *,
+    starts: bool,
+) -> Iterator[Room]:  # fmt: skip
+    """Where the tensors of a batch lie: an image and its result stay if one pass takes them, where they are.
+
+    Unified designs read activations from SPAD1, where results lie in the same order, and take base addresses. The others read
+    them from SoC memory, which results reach over the host only, and weights from the start of SPAD0: one layer's at a time.
+    """
+    revision, g = model.REVISIONS[p["revision"]], _geometry((c, i, j), n, (r, s), strides, pads)
+    parts, unified = passes(g, revision, starts=starts), _is_unified(revision)
+    step, outputs = replace(g, channels=parts[0].stop), _output_vectors(g, revision)
+    weights, is_whole = _weight_room(step, revision) // VECTOR, len(parts) == 1
+    taken = weights if unified else revision.spad_bytes // VECTOR
+    yield Room("spad0", taken, "w", lasting=True) if is_whole else Room("spad0", taken, scratch="w")
+    yield Room("soc", weights + (outputs if starts else 0), scratch=STAGED)
+    if unified:
+        yield Room("soc", step.act_vectors, scratch=ACTS)
+    held, form = "spad1" if unified else "soc", (g.blocks, g.rows, g.cols, *(pads if any(pads) else ()))
+    yield Room(held, step.act_vectors, "x", form) if is_whole and b == 1 else Room(held, step.act_vectors, scratch="x")
+    result = (-(-n // LANES), *g.out)
+    yield Room("spad1", outputs, "y", result) if b == 1 else Room("spad1", outputs, scratch="y")
 
 
 def _channels(
@@ -493,7 +527,8 @@ def _channels(
 
 for mapping, has_bias, has_relu in ((conv2d, 0, 0), (conv2d_relu, 0, 1), (conv2d_bias, 1, 0), (conv2d_bias_relu, 1, 1)):
     mapping.limits(partial(conv2d_limits, starts=bool(has_bias)))
+    mapping.residency(partial(conv2d_rooms, starts=bool(has_bias)))
     mapping.numerics(partial(conv2d_result, relu=bool(has_relu)))
-    mapping.driver(partial(drive_images, relu=bool(has_relu)))
+    mapping.driver(partial(drive_images, relu=bool(has_relu)), moves=True)
     mapping.costs(partial(conv2d_cost, split=_channels, starts=bool(has_bias)))
     mapping.levels(conv2d_levels)

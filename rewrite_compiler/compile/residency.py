@@ -71,7 +71,7 @@ class _Device:
         """Return a tensor of a call; one that the tiling divides is scratch."""
         bytes_ = moved.get(room.tensor, 0)
         if not room.tensor:
-            return Piece("", room.memory, room.size, SCRATCH)
+            return Piece(room.scratch, room.memory, room.size, SCRATCH)
         value = tensors[room.tensor]
         if value in self.p.constants:
             return Piece(room.tensor, room.memory, room.size, CONSTANT if room.lasting else SCRATCH, bytes_)

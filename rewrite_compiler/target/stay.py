@@ -13,7 +13,8 @@ class Room:
     """What a tensor of one call takes of a memory, in addressable elements.
 
     Two calls can hand a tensor over where memory and `form` (rows, words a row) agree. A `lasting` tensor is known at
-    compile time and may lie there from one inference to the next. A room without a tensor is scratch from address 0 on.
+    compile time and may lie there from one inference to the next. A room without a tensor is scratch: at the address that
+    `Stay.base` gives for its name `scratch`, without a name from address 0 on.
     """
 
     memory: str
@@ -21,6 +22,7 @@ class Room:
     tensor: str = ""
     form: tuple[int, ...] = ()
     lasting: bool = False
+    scratch: str = ""
 
 
 @dataclass(frozen=True)

@@ -108,3 +108,51 @@ def test_weights_stay_in_the_buffer_of_vta(tmp_path: Path, rows: int) -> None:
     assert len(plan.offloads) == 2
     assert moved == [moved[0]] * 3
     assert [a - b for a, b in zip(moved, stayed, strict=True)] == [0, 2, 2]
+
+
+def branches(path: Path) -> Path:
+    """Two convolutions of one image, and one of their sum."""
+    weights = {"w0": random(9, 5, 3, 3), "w1": random(9, 5, 3, 3), "w2": random(4, 9, 1, 1), "b1": random(9)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["c0", "c1"], ["a"]),
+        helper.make_node("Conv", ["a", "w2"], ["y"]),
+    ]
+    return model(path, nodes, weights, [1, 5, 6, 7], [1, 4, 6, 7])
+
+
+@pytest.mark.parametrize("revision", ["ext8", "orig", "uni16"])
+def test_a_shared_image_stays_on_hlscnn(tmp_path: Path, revision: str) -> None:
+    plan = planned(branches(tmp_path / "branches.onnx"), f"hlscnn:revision={revision}", "offloads")
+    assert [o.mapping.operation for o in plan.offloads] == ["conv2d"] * 3
+    moved, stayed = compared(plan)
+    is_unified = revision == "uni16"  # there activations fill SPAD1, and weights have an address
+    image = 8 * 9 + 3 * is_unified  # base, length and fill
+    weights = sum(n * 8 * blocks * taps // 8 + 3 for n, blocks, taps in ((9, 1, 9), (9, 1, 9), (4, 2, 1))) * is_unified
+    assert [a - b for a, b in zip(moved, stayed, strict=True)] == [image, image + weights, image + weights]
+    resident = [o["resident"] for o in to_json(plan)["offloads"]]
+    assert [r["constants"] for r in resident] == [{"w": 1} if is_unified else {}] * 3
+    assert [r["inputs"] for r in resident] == [[], ["x"], []]
+
+
+@pytest.mark.parametrize("revision", ["ext8", "uni16"])
+def test_a_result_stays_where_hlscnn_reads_it(tmp_path: Path, revision: str) -> None:
+    weights = {"w0": random(9, 5, 3, 3), "w1": random(11, 9, 1, 1), "w2": random(4, 11, 3, 3)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c0"], ["r0"]),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"]),
+        helper.make_node("Conv", ["c1", "w2"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    path = model(tmp_path / "chain.onnx", nodes, weights, [1, 5, 6, 7], [1, 4, 6, 7])
+    plan = planned(path, f"hlscnn:revision={revision}", "offloads")
+    moved, stayed = compared(plan)
+    first, second, last = (o["resident"] for o in to_json(plan)["offloads"])
+    if revision == "uni16":
+        assert (first["outputs"], second["inputs"]) == (["y"], ["x"])
+        assert moved[0] - stayed[0] == 2 * (2 * 6 * 7) + 3
+        assert "(2, 6, 7)" in last["why_not"]["x"]  # zeros around an image are stored with it
+    else:
+        assert moved[0] == stayed[0]
+        assert second["why_not"]["x"] == "conv2d_0 leaves it as (2, 6, 7) in spad1, conv2d_1 takes (2, 6, 7) in soc"
