@@ -179,7 +179,8 @@ class GridTracer(Tracer):
         if e.op != "table" or e.real or not self.found.varies(e):
             return self.found.leaf(e)
         if is_short(e.data):
-            return e.data.function(*e.args)
+            body: Expr = e.data.function(*e.args)
+            return body
         flat: Expr | None = None
         for x, n, d in zip(e.args, e.data.shape, e.data.domains, strict=True):
             place = x - (d[0] or 0)

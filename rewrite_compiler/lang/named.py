@@ -352,8 +352,8 @@ def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value
         and set(value.axes) <= {*store.batch, *reads}
         and (found := placed(store, origin, indices, reads, axes)) is not None
     ):
-        grid, order = axes.union(store.batch, reads), (*store.batch, *reads)
-        data = axes.full(value, grid).transpose([grid.index(a) for a in order])
+        around, all_axes = axes.union(store.batch, reads), (*store.batch, *reads)
+        data = axes.full(value, around).transpose([around.index(a) for a in all_axes])
         tape.assign(found[0], split(data, len(store.batch), found[1]))
         return
     if tape is not None:

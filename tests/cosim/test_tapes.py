@@ -13,7 +13,7 @@ from command import onnx_model, perceptron
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model
-from rewrite_compiler.cosim import Engine
+from rewrite_compiler.cosim import Engine, remote
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang.tape import SCRAMBLED, Arena, Diverged, Tape
 from rewrite_compiler.target import SimulatedDevice, TapedDevice, simulated_device
@@ -141,3 +141,17 @@ def test_what_leaks_out_of_the_tape_refuses_it() -> None:
     tape = Tape(0)
     tape.assign(np.zeros(4), tape.empty((4,), np.float64))
     assert tape.refused == "contents that depend on samples were written to where they do not"
+
+
+def test_workers_of_a_cluster_play_tapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker does not know how many batches it will get: it records the second one, and plays from the third on."""
+    x = {"x": normal(2, 1, 24)}
+    onnx.save(perceptron((24, 8)), tmp_path / "app.onnx")
+    engine = Engine(calibrated(compile_model(tmp_path / "app.onnx", ["flexasr"]), x, "inputs", ""), reading="native")
+    monkeypatch.setattr(remote, "engine_of", lambda job: engine)
+    found, counts = [], []
+    for _ in range(3):
+        found.append(remote.batch_of((slice(0, 2), x), object()))  # type: ignore[arg-type]
+        counts.append(len(engine.tapes.idle))
+    assert counts == [0, 1, 1], list(engine.tapes.refused)
+    assert len({f.outputs["y"].tobytes() for f in found}) == 1
