@@ -301,7 +301,7 @@ def run_layer(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Cod
 
 for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False), (conv2d_bias_relu, True)):
     mapping.limits(conv2d_limits)
-    mapping.driver(partial(drive_conv2d, relu=relu))
+    mapping.driver(partial(drive_conv2d, relu=relu), moves=True)
     mapping.numerics(partial(conv2d_codes, relu=relu))
 
 

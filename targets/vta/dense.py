@@ -146,7 +146,7 @@ def drive_dense(
 for mapping, relu in ((dense, False), (dense_relu, True), (dense_bias, False), (dense_bias_relu, True)):
     mapping.limits(dense_limits)
     mapping.residency(dense_rooms)
-    mapping.driver(partial(drive_dense, relu=relu))
+    mapping.driver(partial(drive_dense, relu=relu), moves=True)
     mapping.numerics(partial(dense_codes, relu=relu))
 
 
