@@ -121,7 +121,7 @@ def attended(site: Site, q: Value, k: Value, v: Value, scale: float, mask: Value
 
 def _packed_attention(site: Site) -> list[Value]:
     """Lower com.microsoft.Attention: one product makes queries, keys and values."""
-    _no_more(site, 3, ("unidirectional", "do_rotary", "qkv_hidden_sizes"))
+    _no_more(site, 3)
     shape, count = site.shape(0), int(site.get("num_heads", 0))
     width = site.shape(1)[-1] // 3
     if len(shape) != 3 or site.shape(1)[-1] % 3:
@@ -137,7 +137,7 @@ def _packed_attention(site: Site) -> list[Value]:
 
 def _multi_head_attention(site: Site) -> list[Value]:
     """Lower com.microsoft.MultiHeadAttention on queries, keys and values of rank 3, each with its bias."""
-    _no_more(site, 4, ("unidirectional",))
+    _no_more(site, 4)
     count = int(site.get("num_heads", 0))
     if [site.rank(n) for n in range(3)] != [3, 3, 3]:
         raise Unsupported("its keys and values are not of rank 3")
@@ -151,14 +151,19 @@ def _multi_head_attention(site: Site) -> list[Value]:
     return [_rows(site, attended(site, q, k, v, scale))]
 
 
-def _no_more(site: Site, operands: int, flags: Sequence[str]) -> None:
+def _no_more(site: Site, operands: int) -> None:
     site.require_float()
     if any(site.has(n) for n in range(operands, len(site.inputs))):
         raise Unsupported("it has a mask or a past")
     if any(site.outputs[1:]):
         raise Unsupported("its past is used")
-    for name in flags:
-        if site.get(name, 0):
+    _plain(site, ("num_heads", "scale", "mask_filter_value"))
+
+
+def _plain(site: Site, known: Sequence[str]) -> None:
+    """Refuse every attribute that is not known to be read, unless it is 0."""
+    for name, value in site.attributes.items():
+        if name not in known and value != 0:
             raise Unsupported(f"it has the attribute {name}")
 
 
@@ -167,9 +172,7 @@ def _attention(site: Site) -> list[Value]:
     site.require_float()
     if any(site.has(n) for n in range(4, len(site.inputs))) or any(site.outputs[1:]):
         raise Unsupported("it has a past")
-    for name in ("is_causal", "softcap", "qk_matmul_output_mode"):
-        if site.get(name, 0):
-            raise Unsupported(f"it has the attribute {name}")
+    _plain(site, ("q_num_heads", "kv_num_heads", "scale"))
     operands = [site.value(n) for n in range(3)]
     counts = [int(site.get(f"{who}_num_heads", 0)) for who in ("q", "kv", "kv")]
     is_flat = site.rank(0) == 3
