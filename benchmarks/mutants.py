@@ -1,17 +1,20 @@
 """Which wrong copies of the shipped rules does the court let pass? Every single change of a list of kinds, survivors by name.
 
-    python benchmarks/mutants.py --json benchmarks/results/mutants.json
+    python benchmarks/mutants.py --log mutants.jsonl --json benchmarks/results/mutants.json
 
-A mutant differs from its rule in one guard that is left out or one operator, operand or attribute of the right side. It is
-judged on drawn instances; what is proved there is judged again at every shape, so that a survivor is one of the whole court.
+A mutant differs from its rule in one guard that is left out or one operator, operand or attribute of the right side. It is judged
+on 4 drawn instances, then on 30, then at every shape, so that a survivor is one of the whole court. What is in the log is not
+judged again.
 """
 
 from __future__ import annotations
 
+import json
+import random
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from record import Row, finish, options
 
@@ -19,10 +22,11 @@ from rewrite_compiler.ops.op import FLOAT, INT, INTS, OPS
 from rewrite_compiler.ops.static import IsConstant, Listed
 from rewrite_compiler.ops.term import Apply, Tensor
 from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.verdict import REFUTED, Proof
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
-COUNT = 30
+COUNTS = (4, 30, None)
 # operators that take the same operands and attributes
 OTHERS = {
     "add": ("sub", "mul"), "sub": ("add",), "mul": ("add", "div"), "max": ("min",), "relu": ("neg", "abs"), "neg": ("relu",),
@@ -45,6 +49,16 @@ def changed(t: Tensor) -> Iterator[tuple[str, Tensor]]:
     for n, operand in enumerate(t.operands):
         for kind, x in changed(operand):
             yield kind, replace(t, operands=(*t.operands[:n], x, *t.operands[n + 1 :]))
+
+
+def negated(t: Tensor) -> Iterator[Tensor]:
+    """Yield a pattern with one negation put in: the types stay what they are."""
+    if not isinstance(t, Apply):
+        return
+    yield Apply(OPS["neg"], (t,), {})
+    for n, operand in enumerate(t.operands):
+        for x in negated(operand) if isinstance(operand, Apply) else [Apply(OPS["neg"], (operand,), {})]:
+            yield replace(t, operands=(*t.operands[:n], x, *t.operands[n + 1 :]))
 
 
 def attributes(t: Apply) -> Iterator[dict[str, object]]:
@@ -72,26 +86,61 @@ def mutants() -> Iterator[tuple[str, Rule]]:
         for k, (left, right) in enumerate(r.pairs):
             for n, (kind, made) in enumerate(changed(right)):
                 yield f"{kind} (equation {k}, change {n})", replace(r, pairs=(*r.pairs[:k], (left, made), *r.pairs[k + 1 :]))
+            for n, made in enumerate(negated(right)):
+                yield f"negation put in (equation {k}, place {n})", replace(r, pairs=(*r.pairs[:k], (left, made), *r.pairs[k + 1 :]))
+
+
+def judged(mutant: Rule) -> Proof:
+    """Return the verdict on a mutant: on a few drawn instances, on more, and at every shape, as long as nothing refutes it."""
+    proof = prove_rule(mutant, count=COUNTS[0])
+    for count in COUNTS[1:]:
+        if proof.verdict == REFUTED:
+            break
+        proof = prove_rule(mutant, count=count)
+    return proof
+
+
+def row(change: str, mutant: Rule) -> Row:
+    """Return the verdict on a mutant as a row; a mutant with sides of different types is refuted by them, code R105."""
+    started = time.process_time()
+    proof = judged(mutant)
+    return {
+        "rule": mutant.name, "change": change, "verdict": proof.verdict, "code": proof.code, "strength": proof.strength,
+        "evidence": proof.evidence, "cpu_seconds": round(time.process_time() - started, 2),
+    }  # fmt: skip
+
+
+def summary_of(rows: Sequence[Row], total: int) -> Row:
+    """Return the counts: how many were judged, had sides of one type, were refuted, or proved at all shapes."""
+    typed = [r for r in rows if r["code"] != "R105"]
+    decided = [r for r in rows if r["verdict"] == REFUTED or str(r["strength"]).startswith("all shapes")]
+    return {
+        "mutants": total, "judged": len(rows), "well_typed": len(typed), "refuted": sum(r["verdict"] == REFUTED for r in rows),
+        "refuted_or_proved_equal": len(decided), "share": round(len(decided) / max(len(rows), 1), 4),
+        "cpu_seconds": round(sum(float(str(r["cpu_seconds"])) for r in rows), 1),
+    }  # fmt: skip
 
 
 def main() -> None:
-    """Judge all mutants."""
-    given = options(__doc__ or "", 1).parse_args()
-    started, counts, rows = time.process_time(), Counter[str](), list[Row]()
-    for change, mutant in mutants():
-        proof = prove_rule(mutant, count=COUNT)
-        if proof.is_proved:
-            proof = prove_rule(mutant)
-        counts[proof.verdict + (f" {proof.code}" if proof.code else "")] += 1
-        if proof.verdict != "refuted":
-            rows.append(
-                {"rule": mutant.name, "change": change, "verdict": proof.verdict, "strength": proof.strength, "evidence": proof.evidence}
-            )
-            print(f"{mutant.name}: {change}: {proof.verdict}: {proof.evidence}", flush=True)
-    seconds = time.process_time() - started
-    summary: Row = {"mutants": sum(counts.values()), **dict(counts), "cpu_seconds": round(seconds, 1)}
+    """Judge all mutants in an order drawn by seed, so that those that are through are a sample of all."""
+    parser = options(__doc__ or "", 1)
+    parser.add_argument("--log", type=Path, help="one line a mutant; what is there is not judged again")
+    given = parser.parse_args()
+    whole = list(mutants())
+    order = random.Random(0).sample(whole, len(whole))
+    logged = map(json.loads, given.log.read_text().splitlines()) if given.log and given.log.exists() else ()
+    known = {(r["rule"], r["change"]): r for r in logged}
+    rows: list[Row] = []
+    for change, mutant in order:
+        found = known.get((mutant.name, change)) or row(change, mutant)
+        rows.append(found)
+        if given.log and (mutant.name, change) not in known:
+            with given.log.open("a") as log:
+                log.write(json.dumps(found) + "\n")
+            print(len(rows), mutant.name, change, found["verdict"], found["cpu_seconds"], flush=True)
+    summary = summary_of(rows, len(whole))
     print(summary)
-    finish("mutants", [summary, *rows], given.json)
+    finish("mutants", [summary, *(r for r in rows if r["verdict"] != REFUTED)], given.json)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ def run(arguments: Sequence[str]) -> int:
     made.add_argument("models", metavar="MODEL.onnx", nargs="+")
     steering(made)
     made.add_argument("--seconds", type=whole_number(1), default=SECONDS, metavar="N", help=f"processor time to spend (default {SECONDS})")
+    made.add_argument("--laws", type=whole_number(1), default=1, metavar="N", help="stop after N laws (default 1)")
     given = options(made, arguments)
     named = accelerators(given)
     if not named:
@@ -26,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     from ..study.learn import learn, learned_document
 
     models = [Path(m) for m in given.models]
-    document = learned_document(learn(models, named, compile_options(given), seconds=given.seconds), given.models)
+    document = learned_document(learn(models, named, compile_options(given), seconds=given.seconds, most=given.laws), given.models)
     emit_json(document, given.json)
     show_raw(given, "\n".join(lines(document)))
     return 0 if document["laws"] else 1
@@ -39,5 +40,5 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         f"{document['judged']} judged, {len(document['laws'])} proved and of use"
     ]
     for law in document["laws"]:
-        found += [f"# {law['verdict']}: {law['strength']} · {law['evidence']} · {law['gain']} more offloads", law["text"]]
+        found += [f"# {law['verdict']}: {law['strength']} · {law['evidence']} · {law['gain']} more offloads, {law['saves']}", law["text"]]
     return found

@@ -182,7 +182,8 @@ changes[].cost.* number | changes[].saved.* number | changes[].saved_nanoseconds
 """ + "".join(f"{place}.{name} count\n" for place in ("base.totals", "changes[].totals") for name in TOTALS)
 LEARN = """
 models[] text | offloads count | fragments count | candidates count | judged count | cpu_seconds number
-laws[].name text | laws[].text text | laws[].verdict text | laws[].strength text | laws[].evidence text | laws[].gain count
+laws[].name text | laws[].text text | laws[].verdict text | laws[].strength text | laws[].evidence text
+laws[].gain count | laws[].saves text
 """
 COMPLETION = "shell text | script text"
 REDUCE = "model.path text | check text | ops_before count | ops_after count | tests count | outcome text | written text"

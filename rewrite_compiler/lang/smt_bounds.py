@@ -8,6 +8,7 @@ import z3
 
 from . import intervals as iv
 from .intervals import Interval
+from .smt_terms import parts_of
 
 KINDS: dict[int, Callable[[Interval, Interval], Interval]] = {
     z3.Z3_OP_ADD: iv.add,
@@ -29,21 +30,21 @@ class Bounds:
 
     def of(self, term: z3.ExprRef) -> Interval:
         """Return an interval that contains the term's value."""
-        work = [term]
+        number = term.get_id()
+        if number in self.found:
+            return self.found[number]
+        work = [parts_of(term)]
         while work:
             here = work[-1]
-            if here.get_id() in self.found:
-                work.pop()
-                continue
-            children = here.children()
-            waiting = [c for c in children if c.get_id() not in self.found]
+            waiting = [p for p in here.parts if p.number not in self.found] if here.number not in self.found else []
             if waiting:
                 work.extend(waiting)
                 continue
             work.pop()
-            self.kept.append(here)
-            self.found[here.get_id()] = self._combine(here, [self.found[c.get_id()] for c in children])
-        return self.found[term.get_id()]
+            if here.number not in self.found:
+                self.kept.append(here.term)
+                self.found[here.number] = self._combine(here.term, [self.found[p.number] for p in here.parts])
+        return self.found[number]
 
     def _combine(self, term: z3.ExprRef, parts: Sequence[Interval]) -> Interval:
         if z3.is_int_value(term):

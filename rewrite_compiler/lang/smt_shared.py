@@ -14,6 +14,7 @@ import z3
 from .intervals import Interval
 from .smt import Value, Verdict, prove_equal, refute, within
 from .smt_bounds import Bounds
+from .smt_terms import parts_of
 
 Pair = tuple[Value, Value]
 Question = tuple[z3.ExprRef, z3.ExprRef, list[z3.BoolRef]]
@@ -67,26 +68,26 @@ class _Asked:
 def _shared(a: z3.ExprRef, b: z3.ExprRef) -> list[z3.ExprRef]:
     """Return the largest integer subterms of b that are subterms of a."""
     known, seen, found = _subterms(a), set[int](), []
-    work = [b]
+    work = [parts_of(b)]
     while work:
         t = work.pop()
-        if t.get_id() in seen:
+        if t.number in seen:
             continue
-        seen.add(t.get_id())
-        if t.get_id() in known and z3.is_int(t) and not z3.is_int_value(t):
-            found.append(t)
+        seen.add(t.number)
+        if t.number in known and z3.is_int(t.term) and not z3.is_int_value(t.term):
+            found.append(t.term)
         else:
-            work.extend(t.children())
+            work.extend(t.parts)
     return found
 
 
-def _subterms(root: z3.ExprRef) -> dict[int, z3.ExprRef]:
-    """Return all subterms by their number; they are held, because z3 gives numbers of terms nobody holds to others."""
-    found: dict[int, z3.ExprRef] = {}
-    work = [root]
+def _subterms(root: z3.ExprRef) -> set[int]:
+    """Return the numbers of all subterms."""
+    found = set[int]()
+    work = [parts_of(root)]
     while work:
         t = work.pop()
-        if t.get_id() not in found:
-            found[t.get_id()] = t
-            work.extend(t.children())
+        if t.number not in found:
+            found.add(t.number)
+            work.extend(t.parts)
     return found

@@ -13,6 +13,7 @@ import z3
 
 from .intervals import Interval
 from .smt import refute, within
+from .smt_terms import Term, parts_of
 
 SECONDS = 5.0
 
@@ -36,46 +37,43 @@ class _Words:
         self.seen: set[int] = set()
         self.word = z3.Int("word")
 
-    def variable(self, root: z3.ExprRef) -> z3.ExprRef | bool | None:
+    def variable(self, root: Term) -> z3.ExprRef | bool | None:
         """Return the one variable below a term."""
         work = [root]
         while work:
             t = work[-1]
-            if t.get_id() in self.only:
-                work.pop()
-                continue
-            children = t.children()
-            waiting = [c for c in children if c.get_id() not in self.only]
+            waiting = [p for p in t.parts if p.number not in self.only] if t.number not in self.only else []
             if waiting:
                 work.extend(waiting)
                 continue
             work.pop()
-            self.held.append(t)
-            self.only[t.get_id()] = self._joined(t, children)
-        return self.only[root.get_id()]
+            if t.number not in self.only:
+                self.held.append(t.term)
+                self.only[t.number] = self._joined(t)
+        return self.only[root.number]
 
-    def _joined(self, t: z3.ExprRef, children: Sequence[z3.ExprRef]) -> z3.ExprRef | bool | None:
-        if z3.is_const(t):
-            return t if t.decl().kind() == z3.Z3_OP_UNINTERPRETED else None
-        parts = [self.only[c.get_id()] for c in children]
-        ones = [p for p in parts if p is not None]
-        if any(p is False for p in ones) or t.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+    def _joined(self, t: Term) -> z3.ExprRef | bool | None:
+        is_free = t.term.decl().kind() == z3.Z3_OP_UNINTERPRETED
+        if not t.parts:
+            return t.term if is_free else None
+        ones = [p for p in (self.only[part.number] for part in t.parts) if p is not None]
+        if is_free or any(p is False for p in ones):
             return False
         return ones[0] if ones and all(p.eq(ones[0]) for p in ones) else None if not ones else False  # type: ignore[union-attr]
 
     def visit(self, root: z3.ExprRef) -> None:
         """Collect the largest subterms that are their variable."""
-        work = [root]
+        work = [parts_of(root)]
         while work:
             t = work.pop()
-            if t.get_id() in self.seen or not t.num_args():
+            if t.number in self.seen or not t.parts:
                 continue
-            self.seen.add(t.get_id())
+            self.seen.add(t.number)
             v = self.variable(t)
-            if isinstance(v, z3.ExprRef) and z3.is_int(t) and self.is_word(t, v):
-                self.pairs.append((t, v))
+            if isinstance(v, z3.ExprRef) and z3.is_int(t.term) and self.is_word(t.term, v):
+                self.pairs.append((t.term, v))
             else:
-                work.extend(t.children())
+                work.extend(t.parts)
 
     def is_word(self, t: z3.ExprRef, v: z3.ExprRef) -> bool:
         """Tell whether a term of one variable is proved to equal it."""

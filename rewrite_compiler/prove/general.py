@@ -34,12 +34,13 @@ from ..ops.static import (
 from ..ops.term import Apply, Variable
 from ..ops.term import Tensor as Pattern
 from ..rewrite.rule import Float, Rule, Str
-from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, key_of, long_division, product
-from .readers import Tensor, Typing, read, variable
+from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product
+from .readers import read
 from .reals import NotProved, Real, Reals, Unmet, integer_atoms
 from .shapes import free_attribute
+from .tensors import Tensor, Typing, variable
 
-RANK = 4  # the largest rank of an operand
+RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
 BRANCHES = 6_000  # of ranks, permutations and cases
 CASES = 3_000  # of permutations and cases at the same ranks
 SPLITS = 6  # digits of one index of the result
@@ -105,31 +106,50 @@ class _Assuming(Typing):
         self.facts.unify(a, b if case == "equal" else as_poly(1)) if case != "second" else self.facts.unify(b, as_poly(1))
         return b if case == "first" else a
 
+    def widened(self, a: Poly, b: Poly) -> None:
+        """Assume that an extent is another one or 1: a case of each."""
+        a, b = self.facts.norm(a), self.facts.norm(b)
+        if a != b and a.number != 1:
+            self.facts.unify(a, self.choices.choose((b, as_poly(1))))
+
 
 def proved_for_all_shapes(rule: Rule) -> str:
     """Return for which ranks a rule is proved at all shapes in words, nothing where it is not."""
+    for rank in RANKS:
+        found = _forms(rule, rank)
+        if found is None:
+            return ""
+        if found:
+            return f"every extent from 1 on, ranks 0…{rank}, {found} forms"
+    return ""
+
+
+def _forms(rule: Rule, rank: int) -> int | None:
+    """Return at how many forms with operands up to a rank a rule is proved, None where it is not."""
     choices, work, found = _Choices(), WORK, 0
     for _ in range(BRANCHES):
-        branch = _Branch(rule, choices, work)
+        branch = _Branch(rule, choices, work, rank)
         try:
             found += branch.holds()
-        except (NotProved, TooMuchWork, RecursionError, IndexError, ZeroDivisionError):
-            return ""
+        except (NotProved, TooMuchWork, RecursionError, IndexError, ZeroDivisionError, KeyError, ValueError):
+            return None
         work = branch.facts.work
         if not choices.advance():
-            return f"every extent from 1 on, ranks 0…{RANK}, {found} forms" if found else ""
-    return ""
+            return found
+    return None
 
 
 class _Branch:
     """One sequence of choices: types the left sides, assumes the guard, compares."""
 
-    def __init__(self, rule: Rule, choices: _Choices, work: int) -> None:
+    def __init__(self, rule: Rule, choices: _Choices, work: int, rank: int) -> None:
         self.rule = rule
+        self.rank = rank
         self.choices = choices
         self.facts = Facts(work=work)
         self.reals = Reals(self.facts)
-        self.tensors: dict[Any, Tensor] = {}
+        self.tensors: dict[Variable, Tensor] = {}
+        self.results: dict[Any, tuple[Tensor, ...]] = {}
         self.values: dict[Any, Any] = {}
 
     def holds(self) -> bool:
@@ -176,20 +196,24 @@ class _Branch:
 
     # -- patterns
 
-    def tensor(self, t: Pattern, typing: Typing) -> Tensor:
-        """Return a pattern as a tensor of unknown shape."""
+    def tensor(self, t: Pattern, typing: Typing, rank: int | None = None) -> Tensor:
+        """Return a pattern as a tensor of unknown shape, of a rank where what reads it takes no other."""
         if isinstance(t, Variable):
             if t not in self.tensors:
-                rank = self.choices.choose(range(RANK, -1, -1), is_rank=True)  # what is not proved mostly shows at large ranks
-                self.tensors[t] = variable(self.reals, t.name, [self.facts.extent((t.name, axis)) for axis in range(rank)])
+                # what is not proved mostly shows at large ranks
+                ranks = range(self.rank, -1, -1) if rank is None else [rank] if rank <= self.rank else []
+                chosen = self.choices.choose(ranks, is_rank=True)
+                self.tensors[t] = variable(self.reals, t.name, [self.facts.extent((t.name, axis)) for axis in range(chosen)])
             return self.tensors[t]
-        if not isinstance(t, Apply) or t.op.outputs != 1:
+        if not isinstance(t, Apply):
             raise NotProved
-        if id(t) not in self.tensors:
-            operands = [self.tensor(x, typing) for x in t.operands]
+        key = (id(t.attributes), tuple(map(id, t.operands)))
+        if key not in self.results:
+            ranks_taken = TAKEN.get(t.op.name, ())
+            operands = [self.tensor(x, typing, r) for x, r in itertools.zip_longest(t.operands, ranks_taken[: len(t.operands)])]
             attributes = {name: self.attribute(t, name, value, operands) for name, value in t.attributes.items()}
-            self.tensors[id(t)] = read(t.op, typing, operands, attributes)
-        return self.tensors[id(t)]
+            self.results[key] = read(t.op, typing, operands, attributes)
+        return self.results[key][t.output]
 
     def attribute(self, t: Apply, name: str, value: Any, operands: Sequence[Tensor]) -> Any:
         """Return the value of an attribute: a number, a symbol, or a list of these."""
@@ -225,7 +249,10 @@ class _Branch:
             found: list[Poly] = self.values[x.name]
             return found
         if isinstance(x, ShapeOf):
-            return list(self.tensor(x.tensor, Typing(self.reals)).shape)
+            try:
+                return list(self.tensor(x.tensor, Typing(self.reals)).shape)
+            except Unmet:  # a term of the right side that is not proved to have a shape
+                raise NotProved from None
         if isinstance(x, Listed):
             return [self.value(e) for e in x.elements]
         if isinstance(x, Part):
@@ -296,7 +323,7 @@ class _Branch:
         except NotProved as left_out:
             if isinstance(left_out, Unmet):
                 raise
-        except IndexError:
+        except (IndexError, ValueError):  # a list is too short, or no permutation: the condition fails
             raise Contradiction from None
 
     def truth(self, e: Expr) -> None:
@@ -330,6 +357,15 @@ def _joined(digits: Sequence[Poly], axis: Sequence[tuple[Poly, Poly]]) -> Poly:
     return found
 
 
+# ranks that operators take operands of alone
+RECURRENT = (3, 2, 2, 1, 2, 2)
+TAKEN: dict[str, tuple[int | None, ...]] = {
+    **dict.fromkeys(("bias_add", "scale", "dequantize"), (None, 1)),
+    **dict.fromkeys(("dense", "integer_dense"), (None, 2)),
+    **dict.fromkeys(("lstm", "gru", "rnn"), RECURRENT),
+    "batch_norm": (None, 1, 1, 1, 1),
+    "gate_sum": (2, 2, 2, 2, 1, 1),
+}
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt"}
 BOUNDS: dict[str, Callable[[Poly, Poly], Poly]] = {
     "le": lambda a, b: b - a,
@@ -355,7 +391,7 @@ def _pads(b: _Branch, key: Any, rank: int) -> list[Poly]:
 
 
 def _target(b: _Branch, key: Any, rank: int) -> list[Poly]:
-    return [b.facts.extent((*key, n)) for n in range(b.choices.choose(range(RANK + 1)))]
+    return [b.facts.extent((*key, n)) for n in range(b.choices.choose(range(b.rank + 1)))]
 
 
 def _permutation(b: _Branch, key: Any, rank: int) -> list[Poly]:
@@ -363,8 +399,7 @@ def _permutation(b: _Branch, key: Any, rank: int) -> list[Poly]:
 
 
 def _subset(b: _Branch, key: Any, rank: int) -> list[Poly]:
-    options = [c for n in range(1, rank + 1) for c in itertools.combinations(range(rank), n)]
-    return [as_poly(n) for n in b.choices.choose(options)]
+    return [as_poly(n) for n in b.choices.choose([c for n in range(rank + 1) for c in itertools.permutations(range(rank), n)])]
 
 
 def _flag(b: _Branch, key: Any, rank: int) -> Poly:
@@ -373,7 +408,7 @@ def _flag(b: _Branch, key: Any, rank: int) -> Poly:
 
 FREE: dict[str, Callable[[_Branch, Any, int], Any]] = {
     "perm": _permutation,
-    "axis": lambda b, key, rank: as_poly(b.choices.choose(range(rank))),
+    "axis": lambda b, key, rank: as_poly(b.choices.choose(range(max(rank, 1)))),
     "axes": _subset,
     "shape": _target,
     "strides": _extents(lambda rank: rank - 2),
@@ -384,5 +419,6 @@ FREE: dict[str, Callable[[_Branch, Any, int], Any]] = {
     "start": lambda b, key, rank: b.facts.amount(key),
     "stop": lambda b, key, rank: b.facts.amount(key),
     "step": lambda b, key, rank: b.facts.extent(key),
-    "keepdims": _flag,
+    **dict.fromkeys(("keepdims", "ceil", "count_include_pad", "linear_before_reset"), _flag),
+    **dict.fromkeys(("zero", "x_zero", "w_zero"), lambda b, key, rank: atom(key)),
 }

@@ -26,6 +26,7 @@ TRIED_WIDE = 25_000  # candidates tried to see whether it does, and candidates t
 GUARDED_WIDE = 200_000  # candidates held against the guard to see whether it does
 QUIET = 40  # draws in a row without a new pair of values after which a set with wide extents is complete
 MOST_WIDE, ELEMENTS_WIDE = 1_000, 60_000  # instances with wide extents that are drawn, and elements of their patterns together
+MOST_COVERED, ELEMENTS_COVERED = 300, 12_000  # the same where a proof at all shapes covers every instance
 ELEMENTS = 400_000  # elements of the patterns of all instances with wide extents, beyond which only some are judged
 SMALLEST = 1_000  # instances that are judged before larger ones are looked for: a false rule mostly shows there
 COMBINATIONS = 5_000  # combinations of operand shapes that are covered
@@ -69,24 +70,32 @@ class Instances:
 
 
 Look = Callable[[Instances], None]
+Covered = Callable[[Instances], bool]
 
 
-def instances_of(rule: Rule, limit: int | None = None, count: int | None = None, look: Look = lambda _: None) -> Instances:
+def instances_of(
+    rule: Rule, limit: int | None = None, count: int | None = None, look: Look = lambda _: None, covered: Covered = lambda _: False
+) -> Instances:
     """Return the instances of a rule: at every shape, or at most `count` of all; `look` sees some before many are searched for.
 
-    Without a limit they are all with extents up to 3 where these are few, else those up to 2 and some that are drawn.
+    Without a limit they are all with extents up to 3 where these are few, else those up to 2 and some that are drawn. Where
+    `covered` says of some that the rule is proved at all shapes, they are these and ones that cover every two values.
     """
     for rank in RANKS:
-        found = _unlimited(rule, rank, count, look) if limit is None else _within(rule, limit, rank, count, look)
+        found = _unlimited(rule, rank, count, look, covered) if limit is None else _within(rule, limit, rank, count, look)
         if found.chosen:
             break
     empty = [i for i in drawn(rule, range(2), found.rank, EMPTY, draws=2) if any(0 in shape for shape in i.operands.values())]
     return replace(found, empty=tuple(_by_size(empty)))
 
 
-def _unlimited(rule: Rule, rank: int, count: int | None, look: Look) -> Instances:
+def _unlimited(rule: Rule, rank: int, count: int | None, look: Look, covered: Covered) -> Instances:
     if count is not None:
         return _within(rule, WIDE - 1, rank, count, look)
+    first = _first(rule, WIDE - 1, rank)
+    if first.chosen and covered(first):
+        wide, is_complete = _wide(rule, rank, MOST_COVERED, ELEMENTS_COVERED)
+        return replace(first, chosen=tuple(_by_size([*first.chosen, *wide])), wide=tuple(wide), has_every_pair=is_complete)
     small = _every(rule, WIDE - 1, rank, TRIED)
     if small:
         look(_smallest(small, rank))
@@ -111,7 +120,13 @@ def _elements(instances: Sequence[Instance]) -> int:
     return sum(i.size for i in instances)
 
 
-def _wide(rule: Rule, rank: int) -> tuple[list[Instance], bool]:
+def _first(rule: Rule, limit: int, rank: int) -> Instances:
+    """Return a few drawn instances."""
+    first = drawn(rule, range(1, limit + 1), rank, FIRST, draws=2)
+    return Instances(tuple(_by_size(first)), f"{len(first)} instances with {{}}, {DRAWN_WORDS}", limit, rank)
+
+
+def _wide(rule: Rule, rank: int, most: int = MOST_WIDE, largest: int = ELEMENTS_WIDE) -> tuple[list[Instance], bool]:
     """Return drawn instances with extents up to 3, each with two values of extents or attributes that no other has together.
 
     The second tells whether draws ceased to show new ones; else candidates, instances or elements reached their bounds.
@@ -120,7 +135,7 @@ def _wide(rule: Rule, rank: int) -> tuple[list[Instance], bool]:
     kept: list[Instance] = []
     tried = elements = 0
     while quiet < QUIET:
-        if tried >= TRIED_WIDE or len(kept) >= MOST_WIDE or elements >= ELEMENTS_WIDE:
+        if tried >= TRIED_WIDE or len(kept) >= most or elements >= largest:
             return kept, False
         search = Search(rule, range(1, WIDE + 1), rank, lambda c: source.sample(c, len(c)), TRIED_FOR_A_PAIR)
         instance = None
@@ -161,8 +176,7 @@ def _chosen(rule: Rule, limit: int, rank: int, count: int | None, look: Look, ev
     if every is not None and len(every) <= wanted:
         return made(every, f"all {len(every)} instances with {{}}")
     if count is None:
-        first = drawn(rule, range(1, limit + 1), rank, FIRST, draws=2)
-        look(made(first, f"{len(first)} instances with {{}}, {DRAWN_WORDS}"))
+        look(_first(rule, limit, rank))
         covering = _covering(rule, limit, rank)
         if covering is not None:
             return made(*covering)

@@ -7,6 +7,7 @@ atom `div`, and p mod n is p − n · (p div n): digits put together again give 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -104,6 +105,11 @@ def atom(key: Any) -> Poly:
     return Poly((((atom_number(key),), 1),))
 
 
+def atom_of(number: int) -> Poly:
+    """Return an atom of which the number is known."""
+    return Poly((((number,), 1),))
+
+
 def product(factors: Iterable[Poly | int]) -> Poly:
     """Return the product of some polynomials."""
     found = as_poly(1)
@@ -141,6 +147,9 @@ class Facts:
     least: dict[int, int] = field(default_factory=dict)
     most: dict[int, Poly] = field(default_factory=dict)
     work: int = WORK
+    forgotten: int = 0
+    answers: dict[tuple[Poly, int], bool] = field(default_factory=dict)  # under what is assumed now
+    state: tuple[int, ...] = ()
 
     def extent(self, key: Any) -> Poly:
         """Return an atom that is at least 1."""
@@ -211,13 +220,17 @@ class Facts:
 
     def _solve(self, gap: Poly) -> bool:
         for m, c in sorted(gap.terms, key=lambda t: (-self.least.get(t[0][0], 0) if t[0] else 0, t)):
-            if len(m) == 1 and abs(c) == 1 and not any(m[0] in n for n, _ in gap.terms if n != m) and m[0] not in self.most:
+            if len(m) == 1 and abs(c) == 1 and self._may_be_solved(m[0]) and not any(m[0] in n for n, _ in gap.terms if n != m):
                 value = (gap - Poly(((m, c),))).times(-c)
                 self.values[m[0]] = value
-                self.assume(value - self.least.get(m[0], 0))
+                self.assume(value - self.least[m[0]])
                 self._renew()
                 return True
         return False
+
+    def _may_be_solved(self, a: int) -> bool:
+        """Tell whether an atom may be replaced by a value: its least value is known, and it is no index."""
+        return a in self.least and a not in self.most
 
     def _renew(self) -> None:
         """Assume all equations of products again: other atoms stand for themselves now."""
@@ -254,6 +267,21 @@ class Facts:
 
     def nonnegative(self, p: Poly, depth: int = DEPTH) -> bool:
         """Tell whether a polynomial is proved not to be negative."""
+        state = (len(self.known), len(self.values), len(self.rewrites), self.forgotten)
+        if state != self.state:
+            self.state = state
+            self.answers.clear()
+        found = self.answers.get((p, depth))
+        if found is None:
+            found = self.answers[p, depth] = self._is_nonnegative(p, depth)
+        return found
+
+    def forget(self, before: int, atoms: frozenset[int]) -> None:
+        """Forget what was assumed of some atoms after the first `before` assumptions."""
+        self.known[before:] = [p for p in self.known[before:] if not p.atoms & atoms]
+        self.forgotten += 1
+
+    def _is_nonnegative(self, p: Poly, depth: int) -> bool:
         self.work -= 1
         if self.work < 0:
             raise TooMuchWork
@@ -284,12 +312,19 @@ class Facts:
 
     def _plainly(self, p: Poly) -> bool:
         """Tell whether no coefficient is negative when every atom is its least value and something more."""
-        for a in p.atoms:
-            if a not in self.least:
-                return False
-            if self.least[a]:
-                p = p.put(a, atom_more(a) + self.least[a])
-        return all(c >= 0 for _, c in p.terms)
+        if not p.atoms <= self.least.keys():
+            return False
+        if all(c >= 0 for _, c in p.terms):
+            return True
+        if sum(c for m, c in p.terms if all(self.least[a] for a in m)) < 0:  # where every atom is its least value
+            return False
+        found: dict[Monomial, int] = {}
+        for m, c in p.terms:
+            kept, ones = [a for a in m if not self.least[a]], [a for a in m if self.least[a]]
+            for some in _parts(tuple(ones)):
+                key = tuple(sorted((*kept, *some)))
+                found[key] = found.get(key, 0) + c
+        return all(c >= 0 for c in found.values())
 
     def divided(self, p: Poly, n: Poly) -> Poly:
         """Return p div n for n ≥ 1: exactly where the remainder is proved to be one, else with an atom for the rest."""
@@ -326,9 +361,9 @@ def place_of(index: Sequence[Poly], shape: Sequence[Poly]) -> Poly:
 
 
 @cache
-def atom_more(a: int) -> Poly:
-    """Return the atom that says how much another is above its least value."""
-    return atom(("more", a))
+def _parts(atoms: Monomial) -> tuple[Monomial, ...]:
+    """Return the products that (1 + a) · (1 + b) · … is the sum of."""
+    return tuple(tuple(itertools.compress(atoms, kept)) for kept in itertools.product((0, 1), repeat=len(atoms)))
 
 
 def _rewritten(m: Monomial, old: Monomial, new: Monomial) -> Monomial:

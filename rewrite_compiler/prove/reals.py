@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from .integers import ZERO, Facts, Poly, atom, atom_number, key_of, long_division, product
+from .integers import ZERO, Facts, Poly, atom, atom_number, atom_of, key_of, long_division, product
 
 Conditions = frozenset[Poly]
 Term = tuple[Conditions, tuple[int, ...]]  # conditions, and the numbers of its atoms in order
@@ -144,15 +144,15 @@ class Reals:
             return self.scaled(operands[0], 1 / Fraction(operands[1].number))
         if function in ("max", "min"):
             members = frozenset().union(*(self._members(function, x) for x in operands))
-            return operands[0] if len(members) == 1 else self.atom(function, members)
+            return operands[0] if len(members) == 1 else self.atom(function, "of", members)
         return self.atom("call", function, *(x.frozen for x in operands))
 
     def _members(self, function: str, x: Real) -> frozenset[Any]:
         """Return the operands of an extremum, those of another one inside it among them."""
         if len(x.terms) == 1:
             ((conditions, atoms), c) = next(iter(x.terms.items()))
-            if not conditions and c == 1 and len(atoms) == 1 and key_of(atoms[0])[0] == function:
-                members: frozenset[Any] = key_of(atoms[0])[1]
+            if not conditions and c == 1 and len(atoms) == 1 and key_of(atoms[0])[:2] == (function, "of"):
+                members: frozenset[Any] = key_of(atoms[0])[2]
                 return members
         return frozenset((x.frozen,))
 
@@ -161,8 +161,7 @@ class Reals:
     def total(self, extents: Sequence[Poly], element: Element) -> Real:
         """Return the sum of element(i, …) over ranges of unknown length."""
         extents = [self.facts.norm(e) for e in extents]
-        variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
-        body = element(*variables)
+        variables, body = self._body(extents, element)
         again = self._split(extents, variables, body, element)
         if again is not None:
             return self.add(*(self.total(e, f) for e, f in again))
@@ -171,8 +170,7 @@ class Reals:
     def extremum(self, kind: str, extents: Sequence[Poly], element: Element) -> Real:
         """Return the largest or smallest element(i, …) over ranges of unknown length."""
         extents = [self.facts.norm(e) for e in extents]
-        variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
-        body = element(*variables)
+        variables, body = self._body(extents, element)
         split = self._digits(extents, variables, body, element)
         if split is not None:
             return self.extremum(kind, *split)
@@ -181,6 +179,17 @@ class Reals:
         if not any(v.atoms for v in variables):
             return body
         return self.atom(kind, "over", self._nameless(*_ranges(extents, variables), body.frozen))
+
+    def _body(self, extents: Sequence[Poly], element: Element) -> tuple[list[Poly], Real]:
+        """Return an element at new indices; what is known of the indices of a range that may be empty is forgotten after it."""
+        before, may_be_empty = len(self.facts.known), not all(self.facts.nonnegative(e - 1) for e in extents)
+        variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
+        body = element(*variables)
+        if may_be_empty:
+            bound = {a for v in variables for a in v.atoms}
+            found = frozenset(a for p in self.facts.known[before:] for a in p.atoms if integer_atoms(atom_of(a)) & bound)
+            self.facts.forget(before, found)
+        return variables, body
 
     def _split(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Real, element: Element) -> Any:
         """Return ranges whose sums add up to a sum, None where there is nothing to split."""
@@ -242,7 +251,7 @@ class Reals:
         if len(variables) > VARIABLES:
             raise NotProved
         found = []
-        height = _height(body)
+        height = height_of(body)
         for order in itertools.permutations(range(len(variables))):
             names = {next(iter(variables[n].atoms)): atom(("bound", height, k)) for k, n in enumerate(order)}
             key = ("range", tuple(extents[n] for n in order), renamed(body, names))
@@ -331,12 +340,12 @@ def _is_number(x: Any) -> bool:
     return type(x) is int
 
 
-def _height(key: Any) -> int:
+def height_of(key: Any) -> int:
     """Return how deep ranges are nested in a key."""
     if isinstance(key, Poly):
         return 0
     if _is_term(key):
-        return max((_height(key_of(a)) for a in key[1]), default=0)
+        return max((height_of(key_of(a)) for a in key[1]), default=0)
     if isinstance(key, tuple) and key and key[0] == "range":
-        return 1 + max((_height(part) for part in key[1:]), default=0)
-    return max((_height(part) for part in key), default=0) if isinstance(key, tuple | frozenset) else 0
+        return 1 + max((height_of(part) for part in key[1:]), default=0)
+    return max((height_of(part) for part in key), default=0) if isinstance(key, tuple | frozenset) else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,15 @@ def _judged(rule: Rule, limit: int | None, timeout: float, count: int | None) ->
     def look(some: Instances) -> None:
         _checked(rule, some, timeout, _failure(rule, some))
 
-    found = instances_of(rule, limit, count, look)
+    general: list[str] = []  # where it holds at all shapes, in words
+
+    def covered(some: Instances) -> bool:
+        with suppress(_Failed):
+            look(some)
+            general.append(proved_for_all_shapes(rule))
+        return any(general)
+
+    found = instances_of(rule, limit, count, look, covered)
     fail = _failure(rule, found)
     if not found.chosen:
         raise fail(UNPROVED, "R103", f"no operands with extents 1…{found.limit} satisfy its left side and guard")
@@ -110,13 +119,12 @@ def _judged(rule: Rule, limit: int | None, timeout: float, count: int | None) ->
     figures, excess = measured(rule, found.chosen)
     if excess is not None:
         raise fail(REFUTED, "R102", excess.sentence, excess.example)
-    strength = _strength(rule, found, sampled=count is not None)
+    strength = _strength(found, next(iter(general), ""))
     return Proof(rule.name, rule.place, PROVED, strength, evidence.sentence, rule.grade, measured=tuple(figures))
 
 
-def _strength(rule: Rule, found: Instances, *, sampled: bool) -> str:
+def _strength(found: Instances, general: str) -> str:
     """Return what a proof holds for in words: `all shapes`, `all shapes up to n` or `tested`, then the instances."""
-    general = "" if sampled else proved_for_all_shapes(rule)
     if general:
         return f"all shapes: {general}; {found.strength}"
     return f"{f'all shapes up to {found.limit}' if found.is_every_shape else 'tested'}: {found.strength}"

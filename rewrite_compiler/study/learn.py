@@ -2,8 +2,8 @@
 
 Fragments are pairs of operators next to each other in the e-graph of a model, and single ones; those that share operators
 with the pattern of a mapping come first. Right sides are terms of a fixed vocabulary (`vocabulary.py`) over the fragment's
-variables that agree with it on small random data. Each is sent to the court; those that are proved and give more offloads
-are returned. Nothing that is not proved is.
+variables that agree with it on small random data. Those that make the programs cheaper (fewer host multiply-accumulates,
+fewer host operators, …) are sent to the court, and what is proved is returned. Nothing that is not proved is.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from ..compile import Options, chosen_targets
-from ..compile.match import match
+from ..compile.match import Matched, match
+from ..compile.objective import LEVELS
 from ..egraph import EGraph, ENode
 from ..egraph.encode import operator_named
 from ..errors import FlexmatchError, UsageError
 from ..frontend.load import load
 from ..ir.program import Data, Program
 from ..lang.expr import var
+from ..limits import Limits
 from ..ops.op import FLOAT, INT, INTS, ShapeError
 from ..ops.static import Condition, IsConstant, Named, as_condition, holds
 from ..ops.term import Apply, Tensor, Variable, subterms
@@ -42,6 +44,7 @@ from .vocabulary import right_sides
 
 SCHEMA = "flexmatch.learn/1"
 SAMPLE = 10  # instances of a fragment on which right sides are compared
+HEARD = 5  # of them, the first ones: a right side that agrees with none is dropped
 CANDIDATES = 20_000  # right sides tried for a fragment
 JUDGED = 12  # right sides of a fragment that are sent to the court
 SECONDS = 600.0  # processor time of a search
@@ -62,11 +65,12 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Learned:
-    """A law that was proved, and how many more offloads it gives."""
+    """A law that was proved, how many more offloads it gives, and what it saves in words."""
 
     rule: Rule
     proof: Proof
     gain: int
+    saves: str
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,10 @@ class Search:
     seconds: float = field(compare=False, default=0.0)
 
 
-def learn(paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS) -> Search:
-    """Return the laws that raise the number of offloads of models; `options.without` are rules to do without."""
-    started = time.process_time()
+def learn(
+    paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS, most: int = 1
+) -> Search:
+    """Return at most so many laws that make the programs of models cheaper; `options.without` are rules to do without."""
     mappings = [m for t in chosen_targets(accel, options.limits) for m in t.mappings.values()]
     shipped = shipped_rules()
     known = {r.name for r in shipped}
@@ -92,24 +97,71 @@ def learn(paths: Sequence[str | Path], accel: Sequence[str], options: Options = 
             raise UsageError("F203", f'there is no mapping or rule called "{name}"', help="`flexmatch list` shows the names")
     rules = [r for r in shipped if r.name not in options.without]
     programs = [load(p, options.shapes, options.limits).program for p in paths]
-    matched = [match(p, rules, mappings, options.limits) for p in programs]
-    base = sum(_offloads(m.program, mappings) for m in matched)
-    fragments = near_misses([m.saturation.graph for m in matched], mappings)
-    found: list[Learned] = []
-    tried = judged = 0
-    for fragment in fragments:
-        if found or time.process_time() - started > seconds:
-            break
-        laws, count = _laws(fragment)
-        tried += count
-        for rule in laws:
-            gain = sum(_offloads(match(p, [*rules, rule], mappings, options.limits).program, mappings) for p in programs) - base
-            if gain > 0:
-                judged += 1
-                found += [Learned(law, proof, gain) for law, proof in [_certified(rule)] if proof.is_proved]
-            if found or time.process_time() - started > seconds:
-                break
-    return Search(base, len(fragments), tried, judged, tuple(found), time.process_time() - started)
+    hunt = Hunt(programs, rules, mappings, options.limits, seconds)
+    laws = tuple(itertools.islice(hunt.laws(), most))
+    return Search(hunt.base, hunt.fragments, hunt.candidates, hunt.judged, laws, time.process_time() - hunt.started)
+
+
+@dataclass
+class Hunt:
+    """A search for laws, one after the other; each is used from then on."""
+
+    programs: Sequence[Program]
+    rules: list[Rule]
+    mappings: Sequence[Mapping]
+    limits: Limits
+    seconds: float
+    started: float = field(default_factory=time.process_time)
+    base: int = 0
+    fragments: int = 0
+    candidates: int = 0
+    judged: int = 0
+
+    def laws(self) -> Iterator[Learned]:
+        """Yield the laws that are proved and make the programs cheaper, as long as there is time."""
+        matched = [match(p, self.rules, self.mappings, self.limits) for p in self.programs]
+        best = Worth.of(matched, self.mappings)
+        self.base = best.offloads
+        fragments = near_misses([m.saturation.graph for m in matched], self.mappings)
+        self.fragments = len(fragments)
+        for fragment in fragments:
+            laws, count = _laws(fragment)
+            self.candidates += count
+            for rule in laws:
+                if time.process_time() - self.started > self.seconds:
+                    return
+                worth = self.now(rule)
+                if worth.cost >= best.cost:
+                    continue
+                self.judged += 1
+                law, proof = _certified(rule)
+                if proof.is_proved:
+                    before, best, self.rules = best, worth, [*self.rules, law]
+                    yield Learned(law, proof, best.offloads - before.offloads, saved(before.cost, best.cost))
+
+    def now(self, *more: Rule) -> Worth:
+        """Return what the programs come to with the rules that there are, and more."""
+        return Worth.of([match(p, [*self.rules, *more], self.mappings, self.limits) for p in self.programs], self.mappings)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Offloads of programs, and what they cost by the levels of the objective `offloads`."""
+
+    offloads: int
+    cost: tuple[int, ...]
+
+    @staticmethod
+    def of(matched: Sequence[Matched], mappings: Sequence[Mapping]) -> Worth:
+        """Return the worth of matched programs."""
+        costs = zip(*(m.extraction.cost for m in matched), strict=True)
+        return Worth(sum(_offloads(m.program, mappings) for m in matched), tuple(map(sum, costs)))
+
+
+def saved(before: Sequence[int], after: Sequence[int]) -> str:
+    """Return the first level of costs that a law lowers, in words."""
+    level, n = next((name, a - b) for name, a, b in zip(LEVELS, before, after, strict=True) if a != b)
+    return f"{n} fewer {level.replace('_', ' ')}"
 
 
 def _certified(rule: Rule) -> tuple[Rule, Proof]:
@@ -127,7 +179,7 @@ def learned_document(found: Search, models: Sequence[str]) -> dict[str, Any]:
     laws = [
         {
             "name": x.rule.name, "text": rule_text(x.rule), "verdict": x.proof.verdict, "strength": x.proof.strength,
-            "evidence": x.proof.evidence, "gain": x.gain,
+            "evidence": x.proof.evidence, "gain": x.gain, "saves": x.saves,
         }
         for x in found.laws
     ]  # fmt: skip
@@ -244,8 +296,10 @@ def _laws(fragment: Fragment) -> tuple[list[Rule], int]:
         tried += 1
         if any(isinstance(x, Apply) and x.op is fragment.left.op and x.operands == fragment.left.operands for x in subterms(right)):
             continue  # a left side inside of its right side only grows
+        if not any(b.agrees(right) for b in bench[:HEARD]):
+            continue
         agree = [b.agrees(right) for b in bench]
-        if sum(agree) * 4 < len(agree) or not agree or _changes_nothing(right, sample):
+        if sum(agree) * 4 < len(agree) or _changes_nothing(right, sample):
             continue
         rule = _guarded(identity, right, [i for i, a in zip(sample, agree, strict=True) if not a], sample)
         found += [rule] if rule is not None else []

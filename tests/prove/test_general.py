@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
 from rewrite_compiler.prove.general import proved_for_all_shapes
 from rewrite_compiler.prove.integers import Contradiction, Facts, Poly, as_poly, atom, atom_number, key_of
-from rewrite_compiler.prove.readers import READERS, Typing, read, variable
-from rewrite_compiler.prove.reals import Reals, _height
+from rewrite_compiler.prove.readers import READERS, read
+from rewrite_compiler.prove.reals import Reals, height_of
+from rewrite_compiler.prove.tensors import Typing, variable
 from rewrite_compiler.rewrite import Int, Ints
 
 Env = Mapping[int, int]
@@ -40,6 +42,17 @@ CASES: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "gate_sum": ([(2, 3), (2, 4), (5, 3), (5, 4), (5,), (5,)], {}),
     "conv": ([(2, 4, 5, 5), (6, 2, 3, 2)], {**WINDOW, "group": 2}),
     "im2col": ([(2, 2, 5, 5)], {**WINDOW, "kernel": (3, 2)}),
+    "max_pool": ([(1, 2, 5, 4)], {**WINDOW, "pads": (0, 0, 0, 0), "kernel": (2, 2), "ceil": 0}),
+    "average_pool": ([(1, 2, 5, 4)], {**WINDOW, "pads": (0, 0, 0, 0), "kernel": (2, 2), "ceil": 0, "count_include_pad": 1}),
+    "batch_norm": ([(2, 3, 2), (3,), (3,), (3,), (3,)], {"epsilon": 0.5}),
+    "layer_norm": ([(2, 3, 2), (3, 2), (3, 2)], {"axis": 1, "epsilon": 0.5}),
+    **dict.fromkeys(("softmax", "log_softmax"), ([(2, 3, 2)], {"axis": 1})),
+    "dequantize": ([(2, 3), (3,)], {"axis": 1, "zero": 2}),
+    "integer_dense": ([(2, 3), (4, 3)], {"x_zero": 2, "w_zero": -1}),
+    "integer_conv": ([(1, 2, 4, 4), (2, 1, 2, 2)], {**WINDOW, "group": 2, "x_zero": 3, "w_zero": 1}),
+    "lstm": ([(5, 2, 1), (8, 1), (8, 2), (16,), (2, 2), (2, 2)], {}),
+    "gru": ([(5, 2, 1), (6, 1), (6, 2), (12,), (2, 2)], {"linear_before_reset": 0}),
+    "rnn": ([(5, 2, 1), (2, 1), (2, 2), (4,), (2, 2)], {"activation": "relu"}),
     **{f"reduce_{kind}": ([(2, 3, 4)], {"axes": (0, 2), "keepdims": 0}) for kind in ("sum", "mean", "max")},
 }
 
@@ -67,14 +80,43 @@ def real_atom(key: Any, env: Env, data: Mapping[str, Any]) -> float:
     if key[0] == "integer":
         return integer(key[1], env)
     if key[0] == "call":
-        assert key[1] == "rdiv"
-        return real(key[2], env, data) / real(key[3], env, data)
+        return CALLS[key[1]](*(real(x, env, data) for x in key[2:]))
+    if key[0] == "fold":
+        return folded(key, env, data)
+    if key[0] == "state":
+        (states,) = key[1].atoms
+        return states_of(env, states)(key[2], integer(key[3], env), integer(key[4], env))
+    if key[1] == "of":
+        return max(real(x, env, data) for x in key[2])
     _, extents, body = key[-1]
-    height, found = _height(body), []
+    height, found = height_of(body), []
     for place in itertools.product(*(range(integer(e, env)) for e in extents)):
         inner = {**env, **{atom_number(("bound", height, k)): i for k, i in enumerate(place)}}
         found.append(real([(body, Fraction(1))] if key[0] == "sum" else body, inner, data))
     return sum(found) if key[0] == "sum" else max(found)
+
+
+CALLS: dict[str, Any] = {
+    "rdiv": lambda a, b: a / b, "call sqrt": math.sqrt, "call exp": math.exp, "call tanh": math.tanh, "call log": math.log,
+}  # fmt: skip
+
+
+def states_of(env: Env, states: int) -> Any:
+    return env[states]
+
+
+def folded(key: Any, env: Env, data: Mapping[str, Any]) -> float:
+    """Return a state after so many steps, each step on the states before it."""
+    _, k, steps, row, column, first, step = key
+
+    @cache
+    def state(n: int, k: int, i: int, j: int) -> float:
+        _, height, _, bodies = step if n else first
+        bound: dict[int, Any] = {atom_number(("bound", height, place)): x for place, x in ((0, n - 1), (1, i), (2, j))}
+        bound[atom_number(("bound", height, 3))] = lambda *at: state(n - 1, *at)
+        return real(bodies[k], {**env, **bound}, data)
+
+    return state(integer(steps, env), k, integer(row, env), integer(column, env))
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -85,22 +127,26 @@ def test_a_reader_agrees_with_the_meaning(name: str) -> None:
     shapes, attributes = CASES[name]
     random = np.random.default_rng(0)
     data = {f"x{n}": random.standard_normal(s) for n, s in enumerate(shapes)}
-    (expected,) = run_op(OPS[name], [*data.values()], attributes, np.float64)
+    if name == "batch_norm":
+        data["x4"] = np.abs(data["x4"])
+    wanted = run_op(OPS[name], [*data.values()], attributes, np.float64)
     reals = Reals(Facts())
     operands = [variable(reals, n, [as_poly(e) for e in x.shape]) for n, x in data.items()]
     symbolic = {k: symbol(v) for k, v in attributes.items()}
-    found = read(OPS[name], Typing(reals), operands, symbolic)
-    assert [n.number for n in found.shape] == list(expected.shape)
-    for place in np.ndindex(expected.shape):
-        index = [as_poly(i) for i in place]
-        assert math.isclose(real(found.at(index).frozen, {}, data), expected[place], rel_tol=1e-9, abs_tol=1e-12)
-        flat = as_poly(int(np.ravel_multi_index(place, expected.shape)) if place else 0)
-        assert math.isclose(real(found.flat(flat).frozen, {}, data), expected[place], rel_tol=1e-9, abs_tol=1e-12)
+    for found, expected in zip(read(OPS[name], Typing(reals), operands, symbolic), wanted, strict=True):
+        assert [n.number for n in found.shape] == list(expected.shape)
+        for place in np.ndindex(expected.shape):
+            index = [as_poly(i) for i in place]
+            assert math.isclose(real(found.at(index).frozen, {}, data), expected[place], rel_tol=1e-9, abs_tol=1e-12)
+            flat = as_poly(int(np.ravel_multi_index(place, expected.shape)) if place else 0)
+            assert math.isclose(real(found.flat(flat).frozen, {}, data), expected[place], rel_tol=1e-9, abs_tol=1e-12)
 
 
 def symbol(value: Any) -> Any:
     if isinstance(value, tuple):
         return [as_poly(n) for n in value]
+    if isinstance(value, str):
+        return value
     return as_poly(value) if isinstance(value, int) else Fraction(value)
 
 
@@ -139,6 +185,47 @@ def test_a_law_of_places_holds_at_all_shapes(law: Rule) -> None:
 
 def test_a_law_with_the_wrong_half_does_not() -> None:
     assert proved_for_all_shapes(wrong_half_of_concat) == ""
+
+
+@rule
+def largest_of_largest(x: Tensor, y: Tensor) -> Law:
+    top = o.reduce_max_(x, axes=(0,), keepdims=0)
+    return o.add(o.relu(top), y), o.add(o.relu(o.neg(top)), y)
+
+
+@rule
+def codes_along_the_wrong_axis(x: Tensor, s: Tensor, zero: Int) -> Law:
+    flat = o.dequantize(o.transpose(x, (1, 0)), s, axis=0, zero=zero)
+    return o.transpose(flat, (1, 0)), o.dequantize(x, s, axis=0, zero=zero)
+
+
+@rule
+def layer_from_zero(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, m: Int, n: Int) -> Law:
+    """The second layer starts from the state of the first, not from the same one."""
+    _, before = o.rnn(o.slice_(s, axis=0, start=0, stop=m), w, r, b, h, activation="tanh")
+    _, after = o.rnn(o.slice_(s, axis=0, start=m, stop=n), w, r, b, before, activation="tanh")
+    _, wrong = o.rnn(o.slice_(s, axis=0, start=m, stop=n), w, r, b, h, activation="tanh")
+    return after, wrong
+
+
+@rule
+def skipped_step(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, m: Int, n: Int) -> Law:
+    _, before = o.rnn(o.slice_(s, axis=0, start=0, stop=m), w, r, b, h, activation="tanh")
+    _, after = o.rnn(o.slice_(s, axis=0, start=m + 1, stop=n), w, r, b, before, activation="tanh")
+    _, whole = o.rnn(o.slice_(s, axis=0, start=0, stop=n), w, r, b, h, activation="tanh")
+    return after, whole
+
+
+@pytest.mark.parametrize("false", [largest_of_largest, codes_along_the_wrong_axis, layer_from_zero, skipped_step], ids=str)
+def test_a_law_that_is_false_for_other_data_does_not(false: Rule) -> None:
+    assert proved_for_all_shapes(false) == ""
+
+
+def test_a_range_that_may_be_empty_says_nothing_of_its_extent() -> None:
+    reals = Reals(Facts())
+    pad, n = reals.facts.amount("pad"), reals.facts.extent("n")
+    reals.total([pad], lambda i: reals.read("x", reals.facts.divided(i, n)))
+    assert not reals.facts.nonnegative(pad - 1)
 
 
 def test_division_is_proved_by_the_size_of_the_remainder() -> None:
