@@ -114,11 +114,11 @@ class _Pass:
         pairs = [multiplier_of(float(np.float32(c.scale.reshape(-1)[0] / scale.reshape(-1)[0]))) for c in (x, z)]
         if self.b.types[x.codes].shape != self.b.types[z.codes].shape or not are_sums(pairs):
             return None
-        bounds = tuple(_code(b, scale, zero, *code_range(to)) for b in (low, high))
+        least, most = (_code(b, scale, zero, *code_range(to)) for b in (low, high))
         multiplier, shift = (tuple(values) for values in zip(*pairs, strict=True))
         made = self.node(
             "quantized_add", [x.codes, z.codes], node, multiplier=multiplier, shift=shift, zeros=(x.zero, z.zero), zero=zero,
-            low=bounds[0], high=bounds[1], to=to,
+            low=least, high=most, to=to,
         )  # fmt: skip
         return replace(made, origins=made.origins | origins | below.origins)
 
