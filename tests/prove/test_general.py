@@ -50,8 +50,8 @@ CASES: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "dequantize": ([(2, 3), (3,)], {"axis": 1, "zero": 2}),
     "integer_dense": ([(2, 3), (4, 3)], {"x_zero": 2, "w_zero": -1}),
     "integer_conv": ([(1, 2, 4, 4), (2, 1, 2, 2)], {**WINDOW, "group": 2, "x_zero": 3, "w_zero": 1}),
-    "lstm": ([(5, 2, 1), (8, 1), (8, 2), (16,), (2, 2), (2, 2)], {}),
-    "gru": ([(5, 2, 1), (6, 1), (6, 2), (12,), (2, 2)], {"linear_before_reset": 0}),
+    "lstm": ([(4, 1, 1), (8, 1), (8, 2), (16,), (1, 2), (1, 2)], {}),
+    "gru": ([(4, 2, 1), (3, 1), (3, 1), (6,), (2, 1)], {"linear_before_reset": 0}),
     "rnn": ([(5, 2, 1), (2, 1), (2, 2), (4,), (2, 2)], {"activation": "relu"}),
     **{f"reduce_{kind}": ([(2, 3, 4)], {"axes": (0, 2), "keepdims": 0}) for kind in ("sum", "mean", "max")},
 }
