@@ -110,7 +110,7 @@ def test_demo_compiles_and_simulates_each_application(app: str, folder: Path) ->
 
 def test_list_names_everything_with_its_place(folder: Path) -> None:
     listed = document("list")
-    assert set(listed) == {"schema", "targets", "mappings", "rules", "apps"}
+    assert set(listed) == {"schema", "targets", "mappings", "formats", "rules", "apps"}
     assert {"flexasr", "hlscnn"} <= {t["name"] for t in listed["targets"]}
     assert all(set(r) == {"name", "about", "at", "grade", "phase"} and r["about"] for r in listed["rules"])
     assert all(":" in row["at"] for key in ("rules", "mappings") for row in listed[key])
