@@ -20,6 +20,11 @@ from ..lang.witness import witness
 from .model import CONTROL, DATA, Ila, Instruction
 
 WIDTH, INDEX, UNDRIVEN, BINDING = "I102", "I103", "I102", "I109"
+DIVISIONS = ("div", "mod", "tdiv", "tmod")
+# operators that have no value for some second operands: what that is, and where it must lie
+UNDEFINED: dict[str, tuple[str, Interval]] = {
+    **dict.fromkeys(DIVISIONS, ("a divisor", (1, None))), **dict.fromkeys(("shl", "shr"), ("the amount of a shift", (0, None))),
+}  # fmt: skip
 UNDRIVEN_HELP = "add the instruction that writes it, give it a reset value, or leave it out"
 
 
@@ -143,10 +148,21 @@ def _terms(place: _Place, e: Expr) -> Iterator[Problem]:
     for x in terms_of(e):
         if x.op == "load":
             yield from _load(inner, x)
+        elif x.op in UNDEFINED:
+            yield from _second(inner, x)
         elif x.op == "reduce":
             for n in x.args[1:]:
                 if read := inner.data_read_by(n.reads):
                     yield place.problem(BINDING, f"the length of a sum must be control, but reads the data {read}")
+
+
+def _second(place: _Place, x: Expr) -> Iterator[Problem]:
+    """Yield a divisor that may be 0, or an amount of a shift that may be negative: no reading has a value there."""
+    what, inside = UNDEFINED[x.op]
+    low, high = x.args[1].interval
+    is_safe = iv.inside((low, high), inside) or (x.op in DIVISIONS and high is not None and high < 0)
+    if not is_safe:
+        yield place.problem(WIDTH, f"{what} takes values in {_range((low, high))}", _advice(x.args[1], inside, "take maximum() with it"))
 
 
 def _load(place: _Place, x: Expr) -> Iterator[Problem]:

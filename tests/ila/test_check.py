@@ -375,3 +375,15 @@ def test_a_memory_of_control_may_be_an_address() -> None:
     add(m, "run", bus.write(0x10), assign(m.s.buffer, 1, m.s.program[3]))
     drive(m, bus)
     assert sentences(check(m)) == ["[I109] run: the address of a write to buffer must be control, but reads the data program"]
+
+
+def test_a_divisor_that_may_be_zero_is_told() -> None:
+    assert one_problem(lambda m: assign(m.s.count, 15 // m.s.mode[()])) == ["[I102] run: a divisor takes values in 0…3"]
+    assert one_problem(lambda m: assign(m.s.count, m.s.count[()] % (m.s.mode[()] + 1))) == []
+    (problem,) = problems_of(lambda m: assign(m.s.count, m.s.count[()] % m.s.mode[()])).problems
+    assert problem.help == "it is 0 where mode is 0; take maximum() with it"
+
+
+def test_an_amount_of_a_shift_that_may_be_negative_is_told() -> None:
+    sentence = "[I102] run: the amount of a shift takes values in -1…2"
+    assert one_problem(lambda m: assign(m.s.count, 1 >> (m.s.mode[()] - 1))) == [sentence]
