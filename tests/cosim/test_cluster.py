@@ -56,9 +56,7 @@ def test_a_sweep_over_sets_of_accelerators_on_workers_has_the_same_rows(address:
     axes = axes_of(["accel=flexasr,flexasr+hlscnn"], targets)
     settings = Settings(samples=8)
     here = sweep(DIGITS / "cnn.onnx", targets, DATA, axes, calibrate=CALIBRATION, settings=settings)
-    there = sweep(
-        DIGITS / "cnn.onnx", targets, DATA, axes, calibrate=CALIBRATION, settings=Settings(samples=8, scheduler=address)
-    )
+    there = sweep(DIGITS / "cnn.onnx", targets, DATA, axes, calibrate=CALIBRATION, settings=Settings(samples=8, scheduler=address))
     assert without_run(there) == without_run(here)
     assert [p["at"] for p in here["points"]] == [{"accel": "flexasr"}, {"accel": "flexasr+hlscnn"}]
     assert here["points"][0]["counts"].keys() == {"flexasr"}
