@@ -148,9 +148,10 @@ class Simulator:
     def execute(self, instruction: Instruction, operands: Mapping[str, Any]) -> Data | None:
         """Execute one instruction on operand values (no sample axis); return what a read gives."""
         self.executed += 1
-        if self.unwritten is not None:
+        given = self._executable(instruction).run_one(operands)
+        if self.unwritten is not None:  # what the model itself refuses is said first
             self.unwritten.see(instruction, operands)
-        return self._executable(instruction).run_one(operands)
+        return given
 
     def block(self, name: str, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
         """Execute `count` commands of one instruction: operands [count(, lanes)], those in `sampled` [count, samples(, lanes)].
@@ -158,9 +159,11 @@ class Simulator:
         A read returns [count, samples, lanes] (samples 1 when nothing it reads depends on them).
         """
         self.executed += count
+        instruction = self.ila.instructions[name]
+        given = self._executable(instruction).run_block(count, operands, sampled)
         if self.unwritten is not None:
-            self.unwritten.see(self.ila.instructions[name], operands)
-        return self._executable(self.ila.instructions[name]).run_block(count, operands, sampled)
+            self.unwritten.see(instruction, operands)
+        return given
 
     def state(self, name: str) -> Data:
         """Return a copy of a state element; a leading sample axis when it depends on samples."""
