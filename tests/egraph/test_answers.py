@@ -12,7 +12,7 @@ from test_saturate import EXPLOSIVE, linear_program
 
 from rewrite_compiler.egraph import saturate_regions
 from rewrite_compiler.limits import DEFAULT
-from rewrite_compiler.rewrite import shipped_rules
+from rewrite_compiler.rewrite.ruleset import shipped_rules
 
 MODULE = importlib.import_module("rewrite_compiler.egraph.saturate")  # the package has a function of that name
 
