@@ -72,7 +72,7 @@ REFUSED = {
     "rule a(x: tensor) { relu(x) = y }": 'there is no variable called "y"',
     "rule a(x: tensor) grade Q { relu(x) = x }": 'grade must be one of E, Z, A, F, not "Q"',
     "rule a(x: tensor) phase soon { relu(x) = x }": "phase must be one of ",
-    "rule a(x: tensor) marks odd { relu(x) = x }": 'mark must be one of any_dtype, ring, spelling, not "odd"',
+    "rule a(x: tensor) marks odd { relu(x) = x }": 'mark must be one of any_dtype, ring, spelling, lowering, not "odd"',
     "rule a(x: tensor) { relu(x) = x where x.__class__ == 1 }": 'a tensor has shape, rank and size; there is no "__class__" here',
     "rule a(x: tensor) { relu(x) = x + 1 }": "a part of the rule has no meaning: unsupported operand type(s) for +: 'Variable' and 'int'",
     "rule a(x: tensor) { relu(x) = 1 }": "both sides of an equation must be tensors",
