@@ -246,7 +246,9 @@ def a_rule_of_mine_changes_the_plan(here: Visitor) -> None:
         plans.append(json.loads(answer.out))
     assert [len(p["host"]) for p in plans] == [1, 0]
     assert "negate-weights" in {r["rule"] for o in plans[1]["offloads"] for r in o["because"]}
-    assert re.search(r"negate-weights +\S+/mine\.py:4 +A +1 offload", flexmatch("show", "plan.json", "--rules", "mine.py", "-v").out)
+    shown = flexmatch("show", "plan.json", "--rules", "mine.py", "-v").out
+    assert re.search(r"^ *rule +written at +grade +offloads *$", shown, re.MULTILINE)
+    assert re.search(r"^ *negate-weights +\S+/mine\.py:4 +A +1 *$", shown, re.MULTILINE)
 
 
 def a_changed_capacity_changes_the_calls(here: Visitor) -> None:
