@@ -26,6 +26,8 @@ NOT_NEEDED |= (
 )
 # A sequence of one step has all of it as its last output: this would make layers of one step again and again.
 NOT_NEEDED |= {(f"state-within-{layer}", 1) for layer in ("lstm", "gru", "rnn")}
+# The laws hold for all operands that broadcast: these keep the rules to the shapes of a norm, few enough that all up to 2 or 3 are judged.
+NOT_NEEDED |= {(name, n) for name in ("scaled-reciprocal", "shift-of-centred-rows") for n in (1, 2)}
 # Without these, slices without elements are among the instances: their terms cannot be written, so nothing is decided.
 SLICED = {("sliced-products-as-gate-sum", 5), ("slice-of-gate-sum", 2), ("sliced-input-of-candidate", 2), ("sliced-state-of-candidate", 2)}
 UNDECIDED = SLICED | {("step-of-batch-first", 1)}
@@ -34,7 +36,7 @@ EQUAL = {(name, n) for name in POOLS for n in (2, 3)} | {(name, n) for name in R
 
 
 # A flag that is not zero is set, whatever it is.
-EQUAL |= {("gru-cell-as-layer", 0)}
+EQUAL |= {("gru-cell-as-layer", 0), ("shift-of-centred-rows", 1)}
 # A slice of one element has one with every step.
 EQUAL |= {(f"state-within-{layer}", 6) for layer in ("lstm", "gru", "rnn")}
 EQUAL |= {(f"step-{form}", 6) for form in ("of-batch-first", "into-batch-first", "without-batch")}
