@@ -51,7 +51,7 @@ def rows_over_root_mean_square_as_layer_norm(x: Tensor, s: Ints, eps: Float) -> 
     e, n, axis = o.full(s, eps), x.shape[-1], x.rank - 1
     both = o.concat(x, o.neg(x), axis=axis)
     norm = o.layer_norm(both, o.full((2 * n,), 1.0), o.full((2 * n,), 0.0), axis=axis, epsilon=eps)
-    return o.mul(x, root(x, e)), o.slice_(norm, axis=axis, start=0, stop=n), Where(e.size == 1, e.rank <= x.rank, x.rank > 1)
+    return o.mul(x, root(x, e)), o.slice_(norm, axis=axis, start=0, stop=n), Where(e.size == 1, e.rank <= x.rank)
 
 
 @rule(grade="A")
