@@ -98,7 +98,7 @@ def compiled_in_process(path: Path, accel: Sequence[str], limits: Limits = DEFAU
 
 
 def not_a_number(data: bytes, values: Mapping[str, Any]) -> bool:
-    """Tell whether a value inside of a model is not finite: what becomes of it in a maximum is left to engines, the host's writes −3.4e38."""
+    """Tell whether a value inside of a model is not finite: what a maximum makes of it is left to engines, the host writes −3.4e38."""
     model = onnx.load_from_string(data)
     known = {o.name for o in model.graph.output}
     inner = {name for n in model.graph.node for name in n.output if name} - known
