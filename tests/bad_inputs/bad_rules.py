@@ -19,7 +19,7 @@ RULES = {
     "syntax": (99, "x = 1\ndef (\n"),
     "exception": (99, "x = 1\n\nx / 0\n"),
     "leaves": (99, "import sys\nsys.exit(7)\n"),
-    "endless_import": (100, "while True:\n    pass\n"),
+    "endless_import": (100, "while True: pass\n"),
     "stubborn_import": (100, "while True:\n    try:\n        while True: pass\n    except BaseException:\n        pass\n"),
     "long_import": (100, "x = 3\ny = pow(x, 10**9)\n"),
     "ends_process": (100, "import os\nos._exit(0)\n"),
