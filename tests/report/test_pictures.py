@@ -34,6 +34,9 @@ def words(svg: str) -> str:
     return "\n".join(line for line in rows.values() if line.strip())
 
 
+pytestmark = pytest.mark.xdist_group("pictures")  # one worker compiles and co-simulates for all of them
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, list[str]]:
     """The script that makes the pictures, a folder in which its commands ran, and what they said."""

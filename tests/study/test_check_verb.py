@@ -257,7 +257,20 @@ def test_a_model_that_cannot_be_read_has_one_problem_or_is_refused() -> None:
 # -- the command
 
 
-def test_the_document_has_every_figure_and_the_seed() -> None:
+def test_the_document_has_every_figure_and_the_seed(toy: Callable[..., str]) -> None:
+    answer = flexmatch("check", toy(), "--groups", "1", "--seed", "3", "--json", "-")
+    assert answer.code == 0
+    document = json.loads(answer.out)
+    assert document["schema"] == "flexmatch.check/1"
+    assert (document["good"], document["seed"], document["kind"], document["golden"]) == (True, 3, "target", None)
+    assert document["ila"]["decodes_disjoint"] is True
+    [dense] = document["mappings"]
+    assert (dense["name"], dense["inputs"], dense["operands"]["x"]) == ("toy.dense", 10, "N(0, 1²)")
+    assert dense["relative_error"]["rounded"] == {"mean": 0.0, "deviation": 0.0, "largest": 0.0}
+    assert 0 < dense["relative_error"]["held"]["mean"] < dense["relative_error"]["drawn"]["mean"] < 0.05
+
+
+def test_the_document_of_a_shipped_target() -> None:
     answer = flexmatch("check", "vta", "--groups", "1", "--seed", "3", "--json", "-")
     assert answer.code == 0
     document = json.loads(answer.out)
