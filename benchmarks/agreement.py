@@ -2,15 +2,20 @@
 
 One control state and one command are run on many samples of the data state: at once by arrays and by machine code, and
 one after the other by the oracle and by the machine code of single samples. All memories the instruction touches are
-compared; where the oracle refuses, every other reading must refuse. With a log, each instruction that is done is a line
-of it, and the next call goes on from there.
+compared; where the oracle refuses, every other reading must refuse. On a large state several commands follow each other,
+each with its own control and operands: what is read is compared after each of them, the memories after the last. With a
+log, each instruction that is done is a line of it, and the next call goes on from there. An instruction with the text of
+one that is done (another revision's, say) is named with that one, and its inputs are not counted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,16 +28,21 @@ from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila, Instruction
 from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
-from rewrite_compiler.lang import Leaf
-from rewrite_compiler.lang.binders import static_shape
+from rewrite_compiler.lang import Expr, Leaf, lift
+from rewrite_compiler.lang.arrays import table_data
+from rewrite_compiler.lang.binders import Table, static_shape
+from rewrite_compiler.lang.loops import terms_of
 from rewrite_compiler.lang.named import storage_dtype
-from rewrite_compiler.lang.step import reads_of, updates_of
+from rewrite_compiler.lang.step import Let, Step, Update, When, children, reads_of, updates_of
+from rewrite_compiler.lang.text import show as shown
+from rewrite_compiler.lang.text import show_array, show_step
 
 Data = np.ndarray[Any, Any]
 State = dict[Leaf, Data]
+Command = tuple[State, dict[str, Data]]  # control and operands
 SMALL, WIDE_NAMES = 4, ("base", "addr", "offset", "index", "slope", "shift", "imm")
 EXTERNAL_WORDS, POOL = 4096, 1 << 16
-LARGE, FEW_SAMPLES = 1 << 20, 10  # elements of a sample's state from which fewer samples share a command
+LARGE, ROUND = 1 << 19, 25  # elements of a sample's state from which so many commands follow each other
 KINDS = ("random", "extreme", "ties", "sparse")
 FULL = ("act_vector",)  # programs: every byte
 INPE, LEAST_PROGRAM = 3, 5  # of FlexASR's activation programs: the instruction that takes a result of the core
@@ -107,19 +117,60 @@ def enable(random: np.random.Generator, control: State) -> None:
         program[taking] = INPE << 4 | program[taking] & 15
 
 
+def place(sim: Simulator, state: State) -> None:
+    """Give memories their contents."""
+    for leaf, contents in state.items():
+        if sim.memories[leaf].data.shape == contents.shape and not sim.memories[leaf].regions:
+            sim.memories[leaf].data[...] = contents
+        else:
+            sim._place(leaf, contents.copy())
+            sim.machine.bind(leaf, sim.memories[leaf])
+    sim.machine.forget(frozenset(state))
+
+
+def text_of(ila: Ila, instruction: Instruction) -> str:
+    """Return all that an instruction is, as text: decode, operands, update, result, the states it touches."""
+    touched = Campaign(ila, instruction, 1, 0).touched
+    parts = [f"{s.name} {s.leaf.shape} {s.leaf.interval} {s.binding} {s.reset}" for s in touched]
+    parts += [f"{n} = {shown(o.term) if isinstance(o.term, Expr) else show_array(o.term)}" for n, o in instruction.operands.items()]
+    parts += [shown(instruction.decode), show_step(instruction.update)]
+    parts += [] if instruction.result is None else [show_array(instruction.result)]
+    parts += [f"{t.name} is {hashlib.sha256(table_data(t).tobytes()).hexdigest()}" for t in tables_of(instruction.update)]
+    numbers: dict[str, int] = {}
+    return re.sub(r"(?<=_)\d+\b", lambda found: str(numbers.setdefault(found[0], len(numbers))), "\n".join(parts))
+
+
+def tables_of(step: Step) -> list[Table]:
+    """Return the tables that a step reads, in the order of their names."""
+    found = {x.data for e in step_terms(step) for x in terms_of(e) if x.op == "table"}
+    return sorted(found, key=lambda t: t.name)
+
+
+def step_terms(step: Step) -> list[Expr]:
+    """Return the terms of a step and its parts."""
+    own: list[Expr] = []
+    if isinstance(step, Update):
+        own = [step.value, *step.address]
+    elif isinstance(step, Let):
+        own = [step.array[tuple(lift(0) for _ in step.array.shape)]]
+    elif isinstance(step, When):
+        own = [step.condition]
+    return own + [e for part in children(step) for e in step_terms(part)]
+
+
 class Campaign:
     """The inputs of one instruction."""
 
-    def __init__(self, ila: Ila, instruction: Instruction, samples: int, seed: int) -> None:
-        """Prepare; `samples` states of data share a control state and a command."""
+    def __init__(self, ila: Ila, instruction: Instruction, samples: int, seed: int, commands: int = ROUND) -> None:
+        """Prepare; `samples` states of data share a control state and a command; on a large state, `commands` follow each other."""
         self.ila, self.instruction, self.samples = ila, instruction, samples
         self.random = np.random.default_rng(seed)
         update = instruction.update
         self.written = {u.memory for u in updates_of(update)}
         result = instruction.result.reads if instruction.result is not None else frozenset()
         self.touched = [s for s in ila.states.values() if s.leaf in self.written.union(reads_of(update), result)]
-        if sum(math.prod(self.shape(s.leaf)) for s in self.touched if s.binding != "control") > LARGE:
-            self.samples = min(samples, FEW_SAMPLES)
+        size = sum(math.prod(self.shape(s.leaf)) for s in self.touched if s.binding != "control")
+        self.commands = commands if size >= LARGE else 1
         self.single = cache(lambda reading: Simulator(ila, reading=reading))
 
     def shape(self, leaf: Leaf) -> tuple[int, ...]:
@@ -134,86 +185,89 @@ class Campaign:
         return tally
 
     def one(self, tally: Tally) -> None:
-        """Compare one control state and one command, on all samples."""
+        """Compare one data state and one command, or several that follow each other, on all samples."""
         kind, is_near = KINDS[int(self.random.integers(len(KINDS)))], bool(self.random.integers(2))
-        control, data = self.state(kind, is_near)
-        operands = {
-            name: random_control(self.random, o.leaf, static_shape(o.leaf), is_near)
-            if not o.leaf.shape
-            else random_words(self.random, o.leaf, static_shape(o.leaf), kind)
-            for name, o in self.instruction.operands.items()
-        }
-        together = {r: self.together(r, control, data, operands, tally) for r in ("arrays", "native")}
+        data = self.data(kind)
+        commands = [(self.control(is_near), self.operands(kind, is_near)) for _ in range(self.commands)]
+        together = {r: self.together(r, data, commands, tally) for r in ("arrays", "native")}
         for n in range(self.samples):
             state = {k: v[n] for k, v in data.items()}
-            wanted = self.alone("oracle", control, state, operands, tally)
-            self.compare(tally, f"native, one sample: sample {n}", wanted, self.alone("native", control, state, operands, tally))
+            wanted = self.alone("oracle", state, commands, tally)
+            self.compare(tally, f"native, one sample: sample {n}", wanted, self.alone("native", state, commands, tally))
             for reading, found in together.items():
                 self.compare(tally, f"{reading}, {self.samples} samples: sample {n}", wanted, found[n])
             tally.refused += isinstance(wanted, str)
-            tally.changed += not isinstance(wanted, str) and self.has_changed({**control, **state}, wanted)
-        tally.inputs += self.samples
+            tally.changed += not isinstance(wanted, str) and self.has_changed({**commands[-1][0], **state}, wanted)
+        tally.inputs += self.samples * self.commands
 
     def has_changed(self, before: State, after: list[Data]) -> bool:
         """Tell whether a memory is not what it was."""
         written = [s.leaf for s in self.touched if s.leaf in self.written]
         return any(not np.array_equal(before[leaf], data) for leaf, data in zip(written, after, strict=False))
 
-    def state(self, kind: str, is_near: bool) -> tuple[State, State]:
-        """Return the control state, and the data state [samples, …]."""
+    def operands(self, kind: str, is_near: bool) -> dict[str, Data]:
+        """Return the operands of one command."""
+        return {
+            name: random_words(self.random, o.leaf, static_shape(o.leaf), kind)
+            if o.leaf.shape
+            else random_control(self.random, o.leaf, static_shape(o.leaf), is_near)
+            for name, o in self.instruction.operands.items()
+        }
+
+    def control(self, is_near: bool) -> State:
+        """Return a control state."""
         control: State = {}
-        data: State = {}
         for s in self.touched:
-            name, shape = s.name, self.shape(s.leaf)
+            name, kind = s.name, storage_dtype(s.leaf.interval)
             if name.endswith("_size") and name.removesuffix("_size") in self.ila.externals:
-                control[s.leaf] = np.array(EXTERNAL_WORDS, storage_dtype(s.leaf.interval))
+                control[s.leaf] = np.array(EXTERNAL_WORDS, kind)
             elif name.endswith("_start") and name.removesuffix("_start") in self.ila.externals:
-                control[s.leaf] = np.array(0, storage_dtype(s.leaf.interval))
+                control[s.leaf] = np.array(0, kind)
             elif s.binding == "control":
-                control[s.leaf] = random_control(self.random, s.leaf, shape, is_near)
-            else:
-                data[s.leaf] = random_words(self.random, s.leaf, (self.samples, *shape), kind)
+                control[s.leaf] = random_control(self.random, s.leaf, self.shape(s.leaf), is_near)
         if self.random.integers(2):
             enable(self.random, control)
-        return control, data
+        return control
 
-    def alone(self, reading: str, control: State, data: State, operands: dict[str, Data], tally: Tally) -> list[Data] | str:
-        """Return what one sample's memories hold afterwards (until the next call) and what is read, or why it is refused."""
+    def data(self, kind: str) -> State:
+        """Return the data state of all samples, [samples, …]."""
+        found = [s.leaf for s in self.touched if s.binding != "control"]
+        return {leaf: random_words(self.random, leaf, (self.samples, *self.shape(leaf)), kind) for leaf in found}
+
+    def alone(self, reading: str, data: State, commands: Sequence[Command], tally: Tally) -> list[Data] | str:
+        """Return what is read and what one sample's memories hold afterwards (until the next call), or why it is refused."""
         sim: Simulator = self.single(reading)
-        for leaf, contents in {**control, **data}.items():
-            if sim.memories[leaf].data.shape == contents.shape:
-                sim.memories[leaf].data[...] = contents
-            else:
-                sim._place(leaf, contents.copy())
-                sim.machine.bind(leaf, sim.memories[leaf])
-        sim.machine.forget(frozenset((*control, *data)))
-        try:
-            result = sim.execute(self.instruction, operands)
-        except SpecError as refusal:
-            return refusal.problem.code
+        place(sim, data)
+        results = []
+        for control, operands in commands:
+            place(sim, control)
+            try:
+                results.append(sim.execute(self.instruction, operands))
+            except SpecError as refusal:
+                return refusal.problem.code
         tally.not_native.update(sim.not_native.values())
         after = [sim.memories[s.leaf].data for s in self.touched if s.leaf in self.written]
-        return [*after, *([] if result is None else [result])]
+        return [*after, *(r for r in results if r is not None)]
 
-    def together(self, reading: str, control: State, data: State, operands: dict[str, Data], tally: Tally) -> list[list[Data] | str]:
+    def together(self, reading: str, data: State, commands: Sequence[Command], tally: Tally) -> list[list[Data] | str]:
         """Return the same for all samples, run at once."""
         sim = Simulator(self.ila, reading=reading, samples=self.samples)
-        for leaf, contents in control.items():
-            sim._place(leaf, contents.copy())
-            sim.machine.bind(leaf, sim.memories[leaf])
         for leaf, contents in data.items():
             sim._place(leaf, contents[0].copy())
             sim.memories[leaf].overlay([0] * (contents.ndim - 1), contents.copy(), (sim.sample_axis,))
             sim.machine.bind(leaf, sim.memories[leaf])
-        try:
-            result = sim.execute(self.instruction, operands)
-        except SpecError as refusal:
-            return [refusal.problem.code] * self.samples
+        results = []
+        for control, operands in commands:
+            place(sim, control)
+            try:
+                results.append(sim.execute(self.instruction, operands))
+            except SpecError as refusal:
+                return [refusal.problem.code] * self.samples
         tally.not_native.update(sim.not_native.values() if reading == "native" else ())
         stores = [sim.memories[s.leaf].full(sim.machine.axes) for s in self.touched if s.leaf in self.written]
         shared = [(s.data, sim.sample_axis in s.batch) for s in stores]
-        if result is not None:
-            shared.append((result, result.ndim > len(static_shape(self.instruction.result))))  # type: ignore[arg-type]
+        lanes = 0 if self.instruction.result is None else len(static_shape(self.instruction.result))
+        shared += [(r, r.ndim > lanes) for r in results if r is not None]
         return [[data[n] if is_sampled else data for data, is_sampled in shared] for n in range(self.samples)]
 
     def compare(self, tally: Tally, reading: str, wanted: list[Data] | str, found: list[Data] | str) -> None:
@@ -240,6 +294,7 @@ def measure(model: str, ila: Ila, name: str, inputs: int, samples: int, seed: in
         "refused_inputs": tally.refused,
         "changing_inputs": tally.changed,
         "samples": campaign.samples,
+        "commands_on_a_state": campaign.commands,
         "compared_elements": tally.elements,
         "mismatches": tally.mismatches,
         "first_mismatch": tally.first,
@@ -256,6 +311,13 @@ def finished(log: Path | None, inputs: int) -> dict[str, Row]:
     return {str(row["name"]): row for row in map(json.loads, lines) if row["wanted_inputs"] >= inputs}
 
 
+def same(name: str, row: Row | None) -> Row | None:
+    """Return the row of an instruction whose text is that of one that is done; its inputs are counted there."""
+    if row is None:
+        return None
+    return {"name": name, "same_text_as": row["name"], "inputs": 0, "refused_inputs": 0, "changing_inputs": 0, "mismatches": 0}
+
+
 def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=1)
@@ -266,14 +328,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7, metavar="N")
     parser.add_argument("--log", type=Path, metavar="FILE", help="go on in this log, a line for each instruction that is done")
     given = parser.parse_args()
-    done, rows = finished(given.log, given.inputs), list[Row]()
+    done, rows, texts = finished(given.log, given.inputs), list[Row](), dict[str, Row]()
     for model in given.model or MODELS:
         ila, found = MODELS[model](), list[Row]()
         for n, name in enumerate(ila.instructions):
             if given.only not in name:
                 continue
-            row = done.get(f"{model}: {name}") or measure(model, ila, name, given.inputs, given.samples, given.seed + n)
-            if given.log is not None and f"{model}: {name}" not in done:
+            key, text = f"{model}: {name}", text_of(ila, ila.instructions[name])
+            row = done.get(key) or same(key, texts.get(text)) or measure(model, ila, name, given.inputs, given.samples, given.seed + n)
+            texts.setdefault(text, row)
+            if given.log is not None and key not in done and "same_text_as" not in row:
                 with given.log.open("a", encoding="utf-8") as log:
                     log.write(json.dumps(row) + "\n")
             found.append(row)
@@ -287,8 +351,9 @@ def main() -> None:
 def show(model: str, rows: list[Row]) -> None:
     """Print a line for a model and one for each instruction on which readings differ."""
     counts = [sum(int(str(r[key])) for r in rows) for key in ("inputs", "mismatches", "refused_inputs", "changing_inputs")]
+    alike = sum("same_text_as" in r for r in rows)
     print(
-        f"{model:24}{len(rows):4} instructions{counts[0]:10} inputs{counts[1]:6} mismatches"
+        f"{model:24}{len(rows):4} instructions, {alike} as others{counts[0]:10} inputs{counts[1]:6} mismatches"
         f"{counts[2]:8} refused{counts[3]:10} changed the state",
         flush=True,
     )

@@ -34,9 +34,9 @@ def agreement() -> Any:
 @pytest.mark.parametrize(("model", "name"), INSTRUCTIONS)
 def test_readings_agree(model: str, name: str, agreement: Any) -> None:
     ila = agreement.MODELS[model]()
-    found = agreement.Campaign(ila, ila.instructions[name], samples=4, seed=11).run(12)
+    found = agreement.Campaign(ila, ila.instructions[name], samples=4, seed=11, commands=3).run(12)
     assert (found.mismatches, found.first) == (0, "")
-    assert 12 <= found.inputs - found.refused < 16
+    assert 12 <= found.inputs - found.refused < 24
 
 
 def test_a_difference_is_seen(agreement: Any, monkeypatch: pytest.MonkeyPatch) -> None:
