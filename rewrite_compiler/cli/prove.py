@@ -106,7 +106,7 @@ def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:
     """Return what else there is to say of a proof: of one that failed why, of others when asked."""
     found = []
     if verbose or p["verdict"] != "proved":
-        found.append(f"    {p['at']}: {p['name']}: {p['verdict']} · {p['strength']} · {p['evidence']}")
+        found.append(f"    {p['at']}: {p['name']}: " + " · ".join(filter(None, (p["verdict"], p["strength"], p["evidence"]))))
     if verbose and (figures := _figures(p)):
         found.append(figures)
     if p["counterexample"]:
