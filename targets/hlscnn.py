@@ -14,6 +14,7 @@ import numpy as np
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
+from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila_models import hlscnn as model
 from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, finished, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
@@ -111,6 +112,13 @@ def passes(g: Geometry, revision: model.Revision, *, starts: bool = False) -> li
         if all(x.holds for x in limits(replace(g, channels=min(each, g.channels)), revision, starts=starts)):
             return [slice(at, min(at + each, g.channels)) for at in range(0, g.channels, each)]
     return []
+
+
+def _too_large(g: Geometry, revision: model.Revision, *, starts: bool) -> SpecError:
+    """Return the refusal of a convolution of which not even one block of channels fits."""
+    least = replace(g, channels=min(g.channels, LANES))
+    limit = next(x for x in limits(least, revision, starts=starts) if not x.holds)
+    return SpecError("I114", f"{limit.what} of a convolution must be at most {limit.most:,}, not {limit.needs:,}")
 
 
 def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, before: Array | None = None) -> Array:
@@ -479,6 +487,8 @@ def drive_images(
     revision = model.REVISIONS[p["revision"]]
     g = _geometry(x.shape[-3:], len(w), (w.shape[2], w.shape[3]), strides, pads)
     parts = passes(g, revision, starts=b is not None)
+    if not parts:
+        raise _too_large(g, revision, starts=b is not None)
     g = replace(g, outputs_at=stay.base("y", replace(g, channels=parts[0].stop).act_vectors))
     made = []
     for k in range(x.shape[-4]):

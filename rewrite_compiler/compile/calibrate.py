@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 
 from ..data import Dataset, samples_for
-from ..errors import InputError, UsageError
+from ..errors import InputError, Problem, UsageError
 from ..ila import Ila
 from ..ir.program import Data, Node, Program, Value
+from ..lang.formats import Format
 from ..limits import DEFAULT, Limits
-from ..target import body_of, inlined, simulated_device
-from .execute import Prepared
+from ..target import FormatFor, body_of, inlined, simulated_device
+from .execute import Prepared, check_finite
 from .host import HostProgram
 from .plan import Calibration, Offload, Plan, tensors_of
 from .ranges import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 from .residency import handed_over
 
 TRIED_SAMPLES = 4
+NOTHING = np.zeros(0)
 MOST_BYTES = 1 << 26  # of the tensors of samples that run at once
 TOLERANCE = 1e-5  # of a batched float run against single runs
 SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
@@ -61,6 +63,24 @@ def calibrated(
     about = f"{METHODS[chosen.usual]}{single}; {SEARCH}"
     calibration = Calibration(source, sha256 or _hash(inputs), samples, about, tuple(tensors))
     return replace(plan, offloads=_joined(plan, offloads), calibration=calibration)
+
+
+def scale_warnings(plan: Plan) -> list[Problem]:
+    """Return which tensors of a calibrated plan are beyond every scale of their format, so that the device saturates them."""
+    if plan.calibration is None:
+        return []
+    offloads, found = {o.id: o for o in plan.offloads}, []
+    for t in plan.calibration.tensors:
+        o, name, size = offloads[t["offload"]], t["tensor"], t["magnitude"]
+        if name in o.mapping.format_choices and _is_beyond(o.mapping.format_choices[name], o.formats[name], size):
+            sentence = f"{name} of {o.id} must be at most {float(o.formats[name].largest):g}, the largest value of its format, not {size:g}"
+            found.append(Problem("C103", sentence, plan.program.names[tensors_of(o)[name]]))
+    return found
+
+
+def _is_beyond(choose: FormatFor, f: Format, size: float) -> bool:
+    """Tell whether a magnitude has no scale: that of half of it is the last one. A format of one scale has none to be outside of."""
+    return size > f.largest and choose(size) == choose(size / 2) != choose(size / 2**40)
 
 
 def _joined(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
@@ -105,6 +125,9 @@ def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, me
     wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
     tried = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
     constants = {v: p.constants[v] for v in wanted if v in p.constants}
+    for o in plan.offloads:
+        for name, v in tensors_of(o).items():
+            check_finite(o, name, constants.get(v, NOTHING))
     seen = _Seen({v: _magnitude(x) for v, x in constants.items()})
     if method.needs_values:
         seen.values = {v: [_some(x, 1)] for v, x in constants.items()}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InputError
 from ..lang.codes import put_values
 from ..lang.formats import Format, Int
 from ..lang.named import Data, storage_dtype
@@ -65,6 +66,8 @@ class Prepared:
     codes: dict[str, Data] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, x in self.constants.items():
+            check_finite(self.offload, name, x)
         self.codes = {n: operand_codes(self.offload.formats[n], x) for n, x in self.constants.items()}
 
     def run(
@@ -85,7 +88,7 @@ class Prepared:
         samples = len(roots[0])
         axes = o.mapping.axes
         totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), result_dtype(o.formats[n])) for n in axes.results}
-        seen = Statistics(range_in=_range(map(_ends, operands.values())))
+        seen = Statistics(range_in=range_of(map(ends_of, operands.values())))
         is_split = any(o.tiling.tile[d] < o.tiling.sizes[d] for d in axes.summed)
         for n, slices in enumerate(o.tiling.slices()):
             results = self.call(device, codes, slices, stays[n] if stays else None)
@@ -93,9 +96,8 @@ class Prepared:
                 observe(codes, slices, results, seen)
             for name, y in results.items():
                 part = _added(totals[name][(slice(None), *(slices[d] for d in axes.of[name]))], o.formats[name], y, is_split)
-                seen.saturated += _saturated(part, o.formats[name])
-                seen.values += part.size
-        seen.range_out = _range(totals.values())
+                note_saturated(seen, part, o.formats[name])
+        seen.range_out = range_of(totals.values())
         return tuple(totals.values()), seen
 
     def call(
@@ -113,6 +115,14 @@ class Prepared:
         return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
 
 
+def check_finite(o: Offload, name: str, x: Data) -> None:
+    """Refuse weights that no format has: NaN and infinities. InputError C102 names the first."""
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        odd = np.argwhere(~np.isfinite(x))
+        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(odd[0])]} at {odd[0].tolist()} ({len(odd)} of {x.size} values)"
+        raise InputError("C102", sentence, place=", ".join(o.nodes), help="correct the weights of the model")
+
+
 def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
     """Add values to a part of a result, which is 0 so far unless a sum is split; return the values alone."""
     if isinstance(f, Int):  # sums wrap as the device's do
@@ -126,6 +136,12 @@ def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
         return part
     put_values(f, codes, total)
     return total
+
+
+def note_saturated(seen: Statistics, part: Data, f: Format) -> None:
+    """Count values, and those at an end of the range."""
+    seen.saturated += _saturated(part, f)
+    seen.values += part.size
 
 
 def _saturated(part: Data, f: Format) -> int:
@@ -162,15 +178,16 @@ def moved_codes(f: Format, x: Data | Moved) -> Data:
     return x.move(operand_codes(f, x.root), int(zero[0]))
 
 
-def _ends(x: Data | Moved) -> Data:
+def ends_of(x: Data | Moved) -> Data:
     """Return an array with the least and the largest element of an operand."""
     if not isinstance(x, Moved) or not x.move.is_onto:
         return looked_at(x)
-    low, high = _range([x.root])
+    low, high = range_of([x.root])
     return np.array([low, high, *([0.0] if x.move.has_zeros else [])])
 
 
-def _range(arrays: object) -> tuple[float, float]:
+def range_of(arrays: object) -> tuple[float, float]:
+    """Return the least and the largest element of several arrays."""
     low, high = np.inf, -np.inf
     for x in arrays:  # type: ignore[attr-defined]
         if x.size:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..compile import Plan, calibrated, calibrated_from, plan_digest
+from ..compile.calibrate import scale_warnings
 from ..compile.exact import HOSTS
 from ..compile.execute import Statistics
 from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
@@ -285,7 +286,7 @@ class _Run:
                 "instructions": sum(b.instructions for b in self.done),
             },
             "compared_samples": min(COMPARED_SAMPLES, data.count),
-            "warnings": [f"{w.code}: {w.sentence}" for w in data.warnings],
+            "warnings": [f"{w.code}: {w.sentence}" for w in (*data.warnings, *scale_warnings(self.plan))],
             "notes": [*plan.notes, *why, *compared],
         }  # fmt: skip
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from ..errors import SpecError, UsageError
 from ..lang.binders import Leaf
-from ..lang.footprint import footprint
+from ..lang.footprint import Footprint, footprint
 from ..lang.memory import Memory
 from ..lang.named import Data, storage_dtype
 from .mmio import split_lanes
 from .model import External, Ila
 from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, unconnected, written_by
 from .simulate import DeviceHang, Simulator
+from .unwritten import Written
 
 WORD = "data"
 IMAGE = "dram"
@@ -42,7 +43,10 @@ class Stream(Simulator):
         """
         super().__init__(ila, reading=reading, strict=strict, samples=samples)
         self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
+        self.watched = frozenset(leaf for leaf in self.written if leaf.shape)
         self.held: tuple[str, ...] = ()  # tokens that earlier runs left
+        self.unwritten = None  # a stream marks what its instructions touch
+        self.filled = Written(ila) if strict else None
         if dram is not None:
             self.give(IMAGE, dram, base)
         for name, contents in (drams or {}).items():
@@ -113,6 +117,8 @@ class Stream(Simulator):
     def check(self, instructions: Iterable[int]) -> None:
         """Refuse a stream as a strict `run` would, on a copy: neither the device nor its external memory changes."""
         twin = Stream(self.ila, reading=self.reading, strict=True)
+        if self.filled is not None or self.executed:  # what was written without strictness is not known
+            twin.filled = None if self.filled is None else self.filled.copy()
         for name, external in self.ila.externals.items():
             base = int(self.memories[external.base].data[()])
             twin.attach(name, self.memories[external.leaf].data.copy(), base)
@@ -148,21 +154,24 @@ class Stream(Simulator):
 
     def _take(self, turn: Turn, races: Races | None) -> None:
         try:
-            if races is not None:
-                self._observe(turn, races)
+            touched = None if races is None and self.filled is None else self._touched(turn)
+            if races is not None and touched is not None:
+                races.observe(turn, touched)
             self.execute(turn.issue.instruction, turn.issue.operands)
+            if self.filled is not None and touched is not None:  # what the model itself refuses is said first
+                self.filled.take(turn.issue.instruction, touched)
         except SpecError as refusal:
             if type(refusal) is not SpecError:
                 raise
             raise refusal.at(str(turn.issue)) from None
 
-    def _observe(self, turn: Turn, races: Races) -> None:
+    def _touched(self, turn: Turn) -> Footprint:
         instruction = turn.issue.instruction
         self._executable(instruction).bind(turn.issue.operands)
-        races.observe(turn, footprint(self.machine, instruction.update, frozenset(races.sizes)))
+        return footprint(self.machine, instruction.update, self.watched)
 
     def _races(self) -> Races:
-        return Races(self.ila, {leaf: self._elements(leaf) for leaf in self.written if leaf.shape})
+        return Races(self.ila, {leaf: self._elements(leaf) for leaf in self.watched})
 
     def _elements(self, leaf: Leaf) -> int:
         return int(np.prod(self.memories[leaf].own))

@@ -1,12 +1,14 @@
 """What was written: strict simulation names the read of a vector that nothing can have written.
 
 A store marks the vectors it names. What an engine writes depends on its configuration, so that after it every vector of its
-memories counts as written: no program is refused that reads only what was written.
+memories counts as written: no program is refused that reads only what was written. Of streams the elements that every
+instruction touches are known; there a store to memory outside of the device is what reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,9 +18,11 @@ import numpy as np
 from ..errors import SpecError
 from ..lang.binders import Comprehension, Leaf
 from ..lang.expr import Expr
+from ..lang.footprint import Footprint
 from ..lang.named import Data
 from ..lang.step import Update, updates_of
 from .model import CONTROL, Ila, Instruction
+from .queues import written_by
 
 CODE = "I104"
 Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
@@ -40,6 +44,10 @@ class Written:
         found = [s.leaf for s in self.ila.states.values() if s.binding != CONTROL and s.leaf.rank and s.leaf not in external]
         self.tracked = frozenset(leaf for leaf in found if all(isinstance(n, int) for n in leaf.shape))
 
+    def copy(self) -> Written:
+        """Return the marks as they are now."""
+        return Written(self.ila, {memory: marked.copy() for memory, marked in self.vectors.items()}, set(self.whole))
+
     def see(self, instruction: Instruction, operands: Mapping[str, Any]) -> None:
         """Take an instruction with the values of its operands (an axis of commands first, or none): refuse, then mark."""
         loads, stores = _effects(instruction)
@@ -50,8 +58,21 @@ class Written:
             if row is None:
                 self.whole.add(memory)
                 continue
-            marked = self.vectors.setdefault(memory, np.zeros(memory.shape[:-1], bool))  # type: ignore[arg-type]
-            marked[_places(row, operands)] = True
+            self._marks(memory)[_places(row, operands)] = True
+
+    def take(self, instruction: Instruction, touched: Footprint) -> None:
+        """Take an instruction of a stream with the elements it touches: refuse one that stores what nothing has written, then mark."""
+        if not written_by(instruction).isdisjoint(e.leaf for e in self.ila.externals.values()):
+            for memory in self.tracked & touched.reads.keys():
+                places = _rows(memory, touched.reads[memory])
+                marked = self.vectors.get(memory)
+                if marked is None or not np.all(marked[places]):
+                    raise _unwritten(instruction.name, memory, marked, places)
+        for memory in self.tracked & touched.writes.keys():
+            self._marks(memory)[_rows(memory, touched.writes[memory])] = True
+
+    def _marks(self, memory: Leaf) -> Data:
+        return self.vectors.setdefault(memory, np.zeros(memory.shape[:-1], bool))  # type: ignore[arg-type]
 
     def _check(self, name: str, loads: Effects, operands: Mapping[str, Any]) -> None:
         for memory, row in loads:
@@ -61,8 +82,20 @@ class Written:
             places = None if row is None else _places(row, operands)
             if marked is not None and (places is None or np.all(marked[places])):
                 continue
-            which = "" if places is None else f" vector {_first(marked, places)} of"
-            raise SpecError(CODE, f"{name} reads{which} {memory.name}, which nothing has written")
+            raise _unwritten(name, memory, marked, places)
+
+
+def _unwritten(name: str, memory: Leaf, marked: Data | None, places: tuple[Data, ...] | None) -> SpecError:
+    which = "" if places is None else f" vector {_first(marked, places)} of"
+    return SpecError(CODE, f"{name} reads{which} {memory.name}, which nothing has written")
+
+
+def _rows(memory: Leaf, numbers: Sequence[Data]) -> tuple[Data, ...]:
+    """Return the vectors in which elements lie, given by their numbers; those outside of the memory are not among them."""
+    shape = tuple(int(n) for n in memory.shape)  # type: ignore[arg-type]
+    every = np.unique(np.concatenate(numbers))
+    inside = every[(every >= 0) & (every < math.prod(shape))]
+    return tuple(np.unravel_index(inside, shape)[:-1])
 
 
 def _first(marked: Data | None, places: tuple[Data, ...]) -> str:

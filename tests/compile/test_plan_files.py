@@ -16,6 +16,7 @@ import pytest
 from small_models import SPELLINGS, node, written
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model, is_plan, plan_files, read_plan, to_json
+from rewrite_compiler.compile.calibrate import scale_warnings
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.target import load_target
 
@@ -189,6 +190,29 @@ def layer_of(folder: Path, scale: float) -> Plan:
     model = written(folder / "layer.onnx", [node("Gemm", "x w b", "y", transB=1)], (2, 8), ["y"], w=np.eye(8, dtype=np.float32) * scale,
                     b=np.zeros(8, np.float32))  # fmt: skip
     return compile_model(model, ["flexasr"])
+
+
+@pytest.mark.parametrize(("bad", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path, bad: float, shown: str) -> None:
+    w = np.eye(8, dtype=np.float32)
+    w[1, 2] = w[3, 4] = bad
+    model = written(tmp_path / "layer.onnx", [node("Gemm", "x w b", "y", transB=1)], (2, 8), ["y"], w=w, b=np.zeros(8, np.float32))
+    with pytest.raises(FlexmatchError) as caught:
+        calibrated(compile_model(model, ["flexasr"]), {"x": np.ones((1, 2, 8), np.float32)}, "memory")
+    assert caught.value.problem.code == "C102"
+    assert caught.value.problem.sentence == f"constant w of linear_0 must be finite, not {shown} at [1, 2] (2 of 64 values)"
+
+
+def test_a_tensor_beyond_every_scale_is_told(tmp_path: Path) -> None:
+    plan = layer_of(tmp_path, 32.0)
+    made = calibrated(plan, {"x": np.full((1, 2, 8), 0.5, np.float32)}, "memory")
+    sentence = "w of linear_0 must be at most 31, the largest value of its format, not 32"
+    assert [(w.code, w.sentence) for w in scale_warnings(made)] == [("C103", sentence)]
+    assert not scale_warnings(plan)
+    for scale in (31.5, 1e-9):  # the last binade ends at 32; what is too small becomes 0
+        assert not scale_warnings(calibrated(layer_of(tmp_path, scale), {"x": np.full((1, 2, 8), 0.5, np.float32)}, "memory"))
+    fixed = compile_model(tmp_path / "layer.onnx", ["vta"])  # any scale
+    assert not scale_warnings(calibrated(fixed, {"x": np.full((1, 2, 8), 1e9, np.float32)}, "memory"))
 
 
 def test_the_bias_follows_the_largest_magnitude(tmp_path: Path) -> None:

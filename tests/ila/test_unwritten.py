@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila.simulate import READINGS, Simulator
-from rewrite_compiler.ila_models import flexasr, hlscnn
+from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 
 FLEXASR, HLSCNN = flexasr.build(), hlscnn.build()
 
@@ -53,3 +55,38 @@ def test_a_read_of_a_scratchpad_that_was_never_filled() -> None:
     sim = Simulator(HLSCNN, strict=True)
     assert refused(sim, "spad1_data_rd", offset=32) == "spad1_data_rd reads spad1, which nothing has written"
     assert Simulator(HLSCNN).issue("spad1_data_rd", offset=32) == 0
+
+
+ROWS = {"y_size": 1, "x_size": 1}
+
+
+def instructions(m: Ila, *rows: tuple[str, dict[str, int]]) -> list[int]:
+    return [assemble(m.instructions[name], **fields)["data"] for name, fields in rows]
+
+
+@pytest.mark.parametrize(("behaviour", "buffer"), [("fsim", "acc"), ("hls", "out"), ("ila", "out")])
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_store_of_an_unwritten_vector(behaviour: str, buffer: str, reading: str) -> None:
+    m = vta.build(behaviour=behaviour)
+    reset = "gemm", {"reset": 1, "uop_end": 1, "iter_out": 3, "iter_in": 1, "dst_factor_out": 1, "push_next": 1}
+    store = "store", {**ROWS, "x_size": 4, "pop_prev": 1}
+    with pytest.raises(SpecError) as refusal:
+        m.simulator(dram=bytearray(4096), reading=reading, strict=True).run(instructions(m, reset, store))
+    problem = refusal.value.problem
+    assert (problem.code, problem.place) == ("I104", "instruction 1 (store)")
+    assert problem.sentence == f"store reads vector 3, 0 of {buffer}, which nothing has written"
+    m.simulator(dram=bytearray(4096), reading=reading, strict=True).run(instructions(m, reset, ("store", {**store[1], "x_size": 3})))
+    m.simulator(dram=bytearray(4096), reading=reading).run(instructions(m, reset, store))
+
+
+def test_a_check_of_a_stream_knows_what_was_written_before() -> None:
+    m = vta.build()
+    device = m.simulator(dram=bytearray(4096), strict=True)
+    store = instructions(m, ("store", ROWS))
+    with pytest.raises(SpecError, match="store reads vector 0, 0 of acc, which nothing has written"):
+        device.check(store)
+    device.run(instructions(m, ("load_acc", ROWS)))
+    device.check(store)
+    loose = m.simulator(dram=bytearray(4096))
+    loose.run(instructions(m, ("load_acc", ROWS)))
+    loose.check(store)

@@ -364,7 +364,9 @@ GEMM = {"uop_end": 1, "iter_out": 1, "iter_in": 1}
 
 
 def ran(*rows: tuple[str, dict[str, int]], strict: bool = True) -> None:
-    build().simulator(dram=bytearray(IMAGE), strict=strict).run(stream(*rows))
+    vta = build().simulator(dram=bytearray(IMAGE), strict=strict)
+    vta.run(stream(("load_acc", {"y_size": 1, "x_size": 4})))  # what is stored was written
+    vta.run(stream(*rows))
 
 
 def test_deadlock_names_both_instructions() -> None:

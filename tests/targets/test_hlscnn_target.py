@@ -16,6 +16,7 @@ from vectors import arrays, traces
 
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import cosimulate
+from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila_models.hlscnn import REVISIONS
@@ -285,3 +286,20 @@ def test_a_layer_with_bias_and_relu_is_one_offload(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=random.normal(0, 1, (4, 3, 4, 7, 7)).astype(np.float32))
     report = cosimulate(plan, tmp_path / "x.npz", calibrate=tmp_path / "x.npz")
     assert all(o["relative_error"] < 0.02 for o in report.document["offloads"])
+
+
+@pytest.mark.parametrize(
+    ("filters", "kernel", "size", "sentence"),
+    [
+        (2048, 1, 1, "filters of a convolution must be at most 2,047, not 2,048"),
+        (1, 256, 256, "kernel size of a convolution must be at most 255, not 256"),
+        (1, 1, 1024, "rows or columns of a convolution must be at most 1,023, not 1,024"),
+    ],
+)
+def test_a_driver_without_its_guard_names_the_limit(filters: int, kernel: int, size: int, sentence: str) -> None:
+    m, w = target.configured({}).mappings["conv2d"], np.zeros((filters, 1, kernel, kernel), np.int64)
+    chosen = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
+    operands = {"x": np.zeros((1, 1, size, size), np.int64), "w": w}
+    with pytest.raises(SpecError) as refusal:
+        m.run_driver(None, operands, chosen, {"strides": (1, 1), "pads": (0, 0, 0, 0)})
+    assert (refusal.value.problem.code, refusal.value.problem.sentence) == ("I114", sentence)

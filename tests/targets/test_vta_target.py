@@ -283,7 +283,6 @@ def tampered(change: Change) -> Operation:
 
 # wrong driver → what it sends instead
 WRONG: dict[str, Change] = {
-    "one row too few": lambda name, f: {**f, "iter_out": max(f["iter_out"] - 1, 1)} if name == "gemm" else f,
     "columns on top of each other": put("gemm", {"push_next": 1}, dst_factor_in=0),
     "the same input block for every micro-op": lambda name, f: {**f, "uop_end": 1} if name == "gemm" else f,
     "weights of the first column only": put("gemm", wgt_factor_in=0),
@@ -299,6 +298,13 @@ def test_a_wrong_driver_is_refuted_with_codes(name: str) -> None:
     assert (proof.verdict, proof.code) == ("refuted", "I105"), proof
     assert proof.counterexample is not None
     assert proof.counterexample.left != proof.counterexample.right
+
+
+def test_a_driver_that_stores_what_nothing_has_written_is_named() -> None:
+    one_row_too_few = tampered(lambda name, f: {**f, "iter_out": max(f["iter_out"] - 1, 1)} if name == "gemm" else f)
+    proof = prove_mapping(one_row_too_few, MODEL)
+    assert (proof.verdict, proof.code) == ("unproved", "I104")
+    assert proof.evidence == "store reads vector 6, 0 of acc, which nothing has written"
 
 
 @pytest.mark.parametrize("name", ["a shift by seven", "a shift to the left", "all bytes in one plane"])
