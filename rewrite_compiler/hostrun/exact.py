@@ -1,23 +1,28 @@
 """The exact host: operators by their own meaning in single precision, sums in the order of their indices, on any machine.
 
-Every operation rounds to float32; nothing is contracted or reordered. Generated C does the same, so both give the same bits.
+Every operation rounds to float32; nothing is contracted or reordered. Operators run as machine code, printed from the code that
+generated C is printed from; where there is none, numpy evaluates the same terms. All three give the same bits.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, SpecError
 from ..ir.program import Data, Node, Program, Value
 from ..lang.arrays import table_data
 from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf
 from ..lang.expr import Expr
 from ..lang.functions import DEFINED, definition
 from ..ops.op import LAYOUT, Op
+
+if TYPE_CHECKING:
+    from ..lang.native_single import NativeArray
 
 REAL = (None, None)
 INDICES = (-(1 << 40), 1 << 40)  # int64 in every reading; an index beyond is outside of every tensor
@@ -50,15 +55,46 @@ def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
     label = p.opaque_of(node).label if node.op == "opaque" else node.op
     if node.operator is None or not has_form(node.operator, [str(x.dtype) for x in operands]):
         raise InputError("F161", f"{label} has no exact form", place=place)
-    leaves = [leaf_of(x.shape, str(x.dtype), f"x{n}") for n, x in enumerate(operands)]
-    meaning = node.operator.meaning(*leaves, **dict(node.attributes))
-    memories = dict(zip(leaves, operands, strict=True))
+    kinds = tuple((x.shape, str(x.dtype)) for x in operands)
+    leaves, arrays = _meaning(node.operator, tuple(node.attributes), kinds)
+    memories = {leaf: np.ascontiguousarray(x) for leaf, x in zip(leaves, operands, strict=True)}
+    compiled = _compiled(arrays)
+    try:
+        if compiled is not None:
+            return [c.elements(memories) for c in compiled]
+    except SpecError as stopped:
+        raise InputError("F162", f"{label} stopped: {stopped.problem.sentence}", place=place) from None
+    return by_numpy(arrays, memories, f"{label} has no exact form", place)
+
+
+def by_numpy(arrays: Sequence[Array], memories: Mapping[Leaf, Data], refused: str = "", place: str = "") -> list[Data]:
+    """Return the elements of arrays by numpy, in the same order as machine code; `refused` begins a refusal."""
     with np.errstate(all="ignore"):
-        return [_array(a, memories, f"{label} has no exact form", place) for a in (meaning if isinstance(meaning, tuple) else (meaning,))]
+        return [_Evaluator(memories, refused, place).array(a, {}) for a in arrays]
 
 
-def _array(a: Array, memories: Mapping[Leaf, Data], refused: str, place: str) -> Data:
-    return _Evaluator(memories, refused, place).array(a, {})
+Kinds = tuple[tuple[tuple[int, ...], str], ...]  # shape and type of operands
+
+
+@lru_cache(maxsize=4096)
+def _meaning(operator: Op, attributes: tuple[tuple[str, Any], ...], kinds: Kinds) -> tuple[tuple[Leaf, ...], tuple[Array, ...]]:
+    """Return the meaning of an operator, made once for operands of the same kinds."""
+    leaves = tuple(leaf_of(shape, dtype, f"x{n}") for n, (shape, dtype) in enumerate(kinds))
+    meaning = operator.meaning(*leaves, **dict(attributes))
+    return leaves, meaning if isinstance(meaning, tuple) else (meaning,)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(arrays: tuple[Array, ...]) -> tuple[NativeArray, ...] | None:
+    """Return arrays as machine code; None where there is none."""
+    try:
+        from ..lang.native_single import NativeArray
+    except ImportError:
+        return None
+    try:
+        return tuple(NativeArray(a) for a in arrays)
+    except SpecError:
+        return None
 
 
 class _Evaluator:
@@ -68,6 +104,7 @@ class _Evaluator:
         self.memories, self.refused, self.place = dict(memories), refused, place
         self.known: dict[Expr, Any] | None = None  # inside of a definition
         self.folds: dict[Fold, tuple[list[Data], list[Data]]] = {}
+        self.arrays: dict[Array, Data] = {}  # whole ones that no step of a fold changes
 
     def array(self, a: Array, env: Mapping[Expr, Index]) -> Data:
         """Return all elements of an array."""
@@ -139,6 +176,11 @@ class _Evaluator:
             return data[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, data.shape, strict=True))]
         if not isinstance(e.data, Comprehension):
             raise InputError("F161", self.refused, place=self.place)
+        if e.data.variables and not e.data.free:
+            if e.data not in self.arrays:
+                self.arrays[e.data] = self.array(e.data, {})
+            data = self.arrays[e.data]
+            return data[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, data.shape, strict=True))]
         return self.value(e.data.body, {**env, **dict(zip(e.data.variables, indices, strict=True))})
 
     def entry(self, e: Expr, env: Mapping[Expr, Index]) -> Any:

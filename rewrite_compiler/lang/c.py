@@ -11,17 +11,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import SpecError
 from . import intervals as iv
-from .binders import Leaf, Table, array, entries_of
+from .binders import Leaf, Table, entries_of
 from .c_trim import trimmed
 from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from .loops import lower_array
 from .named import Data, storage_dtype
+
+if TYPE_CHECKING:
+    from .real_code import Straight
 
 WORD = iv.of_width(64, True)
 ON_STACK = 1 << 10
@@ -56,20 +59,15 @@ class Tables:
 
     def function_of(self, function: str) -> str:
         """Return the name of a real function in single precision, printing its definition when it is new."""
-        from .functions import DEFINED, parameters
+        from .functions import DEFINED
+        from .real_code import straight
 
         if function not in DEFINED:
             raise NoC(f"{function} has no C form")
         name = f"fm_{function}"
         if function not in self.functions:
             self.functions.add(function)
-            given = {Leaf((), (None, None), True, x): x for x in parameters(function)}
-            body = array(lambda: DEFINED[function](*(x[()] for x in given)), ())
-            made = print_c(lower_array(body), f"{name}_term", self, Style("float", True, False))
-            order = ", ".join(f"&{given.get(leaf, 'result')}" for leaf in made.memories)
-            lines = f"    float result = 0;\n    {name}_term(s, {order});\n    return result;\n"
-            head = f"static float {name}(fm_scratch *s, {', '.join(f'float {x}' for x in given.values())})"
-            self.texts.append(f"{made.text}\n{head}\n{{\n{lines}}}\n")
+            self.texts.append(_real_function(name, straight(function), self))
         return name
 
     def _printed(self, table: Table) -> str:
@@ -185,6 +183,15 @@ def _integer(n: int) -> str:
     if n == -(1 << 63):
         return "INT64_MIN"
     return f"{n}" if abs(n) < 1 << 31 else f"INT64_C({n})" if n < 1 << 63 else f"UINT64_C({n})"
+
+
+def _real_function(name: str, code: Straight, tables: Tables) -> str:
+    """Print a real function in single precision."""
+    printer = _Printer(Routine({}, code.tables, list(code.body)), tables, Style("float", True, False), 1)
+    printer.block(code.body, 1)
+    result = printer.value(code.result)
+    head = f"static float {name}({', '.join(f'float {x}' for x in code.operands)})"
+    return "\n".join([head, "{", *printer.lines, f"    return {result};", "}", ""])
 
 
 class _Printer:
@@ -383,7 +390,7 @@ def _called(p: _Printer, t: Tree, a: list[str]) -> str:
         return f"{'sqrtf' if p.real == 'float' else 'sqrt'}({a[0]})"
     if p.real != "float":
         raise NoC(f"{t.data} has no C form")
-    return f"{p.shared.function_of(t.data)}(s, {', '.join(a)})"
+    return f"{p.shared.function_of(t.data)}({', '.join(a)})"
 
 
 def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:

@@ -23,6 +23,7 @@ from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Stat
 from .loops import lower_step
 from .named import Data, storage_dtype
 from .native_jit import compiled
+from .native_ops import declared
 from .python import diagnostic
 from .step import Step
 
@@ -57,12 +58,15 @@ class NativeFunction:
         No memory in `apart` shares storage with one that is not.
         """
         routine = lower_step(step, strict=strict)
+        self._prepare(routine, Printer(routine, apart))
+
+    def _prepare(self, routine: Routine, printer: Printer) -> None:
+        """Compile what a printer has printed."""
         self.memories: tuple[Leaf, ...] = tuple(routine.memories.values())
-        self.kinds = [np.dtype(storage_dtype(leaf.interval)) for leaf in self.memories]
+        self.kinds = [element_kind(leaf) for leaf in self.memories]
         self.sizes = [_static_size(leaf) for leaf in self.memories]
-        printer = _Printer(routine, apart)
         self.raises = printer.raises
-        self.tables = [_table(t) for t in routine.tables.values()]
+        self.tables = [table_entries(t) for t in routine.tables.values()]
         self._engine, address = compiled(str(printer.module))
         self._run = CALL(address)
         self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
@@ -104,30 +108,55 @@ class _Array:
     is_apart: bool = False
 
 
-class _Printer:
+class Printer:
     """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
 
     def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset()) -> None:
-        self.module = ir.Module("step")
-        domain = self.module.add_metadata(["memories"])
-        self.scope = self.module.add_metadata([self.module.add_metadata(["apart", domain])]) if apart else None
+        """Print `routine`; no memory in `apart` shares storage with one that is not."""
+        module = ir.Module("step")
         pointers = ir.PointerType(ir.IntType(8).as_pointer())
-        function = ir.Function(self.module, ir.FunctionType(WORD, [pointers, WORD.as_pointer(), WORD.as_pointer()]), "run")
-        self.function, self.entry = function, function.append_basic_block("entry")
-        self.b = ir.IRBuilder(function.append_basic_block("body"))
+        domain = module.add_metadata(["memories"])
+        scope = module.add_metadata([module.add_metadata(["apart", domain])]) if apart else None
+        self.open(ir.Function(module, ir.FunctionType(WORD, [pointers, WORD.as_pointer(), WORD.as_pointer()]), "run"), scope)
+        for n, (name, kind, static) in enumerate(_parameters(self, routine)):
+            self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in apart)
+        self.block(routine.body)
+        self.close(ir.Constant(WORD, 0))
+
+    def open(self, function: ir.Function, scope: Any = None) -> None:
+        """Start a function, with no names known in it; `scope` is that of the memories that share no storage with the others."""
+        self.module, self.function, self.entry = function.module, function, function.append_basic_block("entry")
+        self.scope, self.b = scope, ir.IRBuilder(function.append_basic_block("body"))
         self.start = ir.IRBuilder(self.entry)
         self.names: dict[str, ir.Value] = {}
         self.slots: dict[str, ir.Value] = {}
         self.arrays: dict[str, _Array] = {}
         self.raises: list[Raise] = []
         self.allocated: list[list[ir.Value]] = [[]]
-        self.malloc = ir.Function(self.module, ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]), "malloc")
-        self.free = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()]), "free")
-        for n, (name, kind, static) in enumerate(_parameters(routine)):
-            self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in apart)
-        self.block(routine.body)
-        self.b.ret(ir.Constant(WORD, 0))
-        self.start.branch(function.blocks[1])
+        self.malloc = declared(self.module, "malloc", ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]))
+        self.free = declared(self.module, "free", ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()]))
+
+    def close(self, answer: ir.Value) -> None:
+        """End the function with its answer."""
+        self.b.ret(answer)
+        self.start.branch(self.function.blocks[1])
+
+    def within(self, interval: iv.Interval, real: bool, what: str) -> None:
+        """Refuse a value that a machine word may not hold."""
+        if real:
+            raise NotNative(f"{what} is a real number")
+        if not iv.inside(interval, WORD_RANGE):
+            raise NotNative(f"{what} takes values in {interval}, more than a word of 64 bits holds")
+
+    def scalar(self, real: bool) -> ir.Type:
+        """Return the type of a scalar."""
+        return WORD
+
+    def operator(self, t: Tree, a: list[ir.Value]) -> ir.Value:
+        """Return the value of an operator on values."""
+        if t.op not in OPERATORS:
+            raise NotNative(f"{t.op} has no machine code")
+        return OPERATORS[t.op](self, t, a)
 
     def _parameter(self, n: int, name: str, kind: Any, static: int | None, *, is_apart: bool) -> None:
         places, lengths, _ = self.function.args
@@ -136,9 +165,14 @@ class _Printer:
         size = self.start.load(self.start.gep(lengths, [at]))
         self.arrays[name] = _Array(self.start.bitcast(raw, _element(kind).as_pointer()), kind, size, static, is_apart)
 
+    def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
+        """Know an array of `count` elements at a place of the function."""
+        self.arrays[name] = _Array(base, kind, ir.Constant(WORD, count), count)
+
     # -- statements
 
     def block(self, statements: Sequence[Statement]) -> None:
+        """Print statements, and free their arrays after them."""
         self.allocated.append([])
         for s in statements:
             STATEMENTS[type(s)](self, s)
@@ -146,19 +180,23 @@ class _Printer:
             self.b.call(self.free, [pointer])
 
     def bind(self, s: Bind) -> None:
+        """Print a value with a name."""
         self.names[s.name] = self.value(s.value)
 
     def mutable(self, s: Mutable) -> None:
-        _within(s.interval, s.real, s.name)
-        self.slots[s.name] = self.start.alloca(WORD)
+        """Print a place on the stack."""
+        self.within(s.interval, s.real, s.name)
+        self.slots[s.name] = self.start.alloca(self.scalar(s.real))
         self.b.store(self.value(s.value), self.slots[s.name])
 
     def assign(self, s: Assign) -> None:
+        """Print a new value of such a place."""
         self.b.store(self.value(s.value), self.slots[s.name])
 
     def allocate(self, s: Allocate) -> None:
-        _within(s.interval, s.real, s.name)
-        kind = np.dtype(storage_dtype(s.interval))
+        """Print a local array: on the stack when it is small."""
+        self.within(s.interval, s.real, s.name)
+        kind = element_kind(s)
         size = self.value(s.size)
         if s.size.op == "const" and int(s.size.data) <= ON_STACK:
             base = self.start.alloca(_element(kind), max(1, int(s.size.data)))
@@ -170,10 +208,11 @@ class _Printer:
         self.arrays[s.name] = _Array(self.b.bitcast(raw, _element(kind).as_pointer()), kind, size, None)
 
     def store(self, s: Store) -> None:
+        """Print a store of an element."""
         a = self.arrays[s.array]
         value = self.value(s.value)
         place = self.place(a, s.index)
-        self._told(a, self.b.store(value if _element(a.kind) == WORD else self.b.trunc(value, _element(a.kind)), place))
+        self._told(a, self.b.store(value if _element(a.kind) == value.type else self.b.trunc(value, _element(a.kind)), place))
 
     def _told(self, a: _Array, access: ir.Instruction) -> ir.Instruction:
         """Note of a load or store which memories it cannot touch."""
@@ -182,6 +221,7 @@ class _Printer:
         return access
 
     def loop(self, s: For) -> None:
+        """Print a loop."""
         extent, before = self.value(s.extent), self.b.block
         head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
         self.b.branch(head)
@@ -197,6 +237,7 @@ class _Printer:
         self.b.position_at_end(after)
 
     def choose(self, s: If) -> None:
+        """Print a branch."""
         with self.b.if_else(self.condition(s.condition)) as (then, otherwise):
             with then:
                 self.block(s.then)
@@ -204,6 +245,7 @@ class _Printer:
                 self.block(s.otherwise)
 
     def fail(self, s: Raise) -> None:
+        """Print a diagnostic: its values are stored, and its number is the answer."""
         self.raises.append(s)
         for n, (_, value) in enumerate(s.values):
             self.b.store(self.value(value), self.b.gep(self.function.args[2], [ir.Constant(WORD, n)]))
@@ -220,36 +262,39 @@ class _Printer:
     # -- expressions
 
     def value(self, t: Tree) -> ir.Value:
-        _within(t.interval, t.real, t.op)
+        """Return the value of a tree."""
+        self.within(t.interval, t.real, t.op)
         if t.op == "const":
-            return ir.Constant(WORD, int(t.data))
+            return ir.Constant(self.scalar(t.real), float(t.data) if t.real else int(t.data))
         if t.op == "name":
             return self.b.load(self.slots[t.data]) if t.data in self.slots else self.names[t.data]
         if t.op == "load":
             return self.load(t)
         if t.op == "select":
             return self.select(t)
-        if t.op not in OPERATORS:
-            raise NotNative(f"{t.op} has no machine code")
-        return OPERATORS[t.op](self, t, [self.value(a) for a in t.args])
+        return self.operator(t, [self.value(a) for a in t.args])
 
     def condition(self, t: Tree) -> ir.Value:
+        """Return whether a tree is not 0."""
         return self.b.icmp_signed("!=", self.value(t), ir.Constant(WORD, 0))
 
     def load(self, t: Tree) -> ir.Value:
+        """Return an element, as wide as a scalar."""
         a = self.arrays[t.data]
         word = self._told(a, self.b.load(self.place(a, t.args[0])))
-        if word.type == WORD:
+        if word.type == self.scalar(t.real):
             return word
         return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
 
     def place(self, a: _Array, index: Tree) -> ir.Value:
+        """Return the place of an element, checked where its interval does not prove that it is inside."""
         at = self.value(index)
         if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):
             self.fail_if(self.b.icmp_unsigned(">=", at, a.size), OUTSIDE)
         return self.b.gep(a.base, [at])
 
     def select(self, t: Tree) -> ir.Value:
+        """Return a choice; branches that may trap are printed as branches."""
         condition = self.condition(t.args[0])
         if not any(_may_trap(x) for x in t.args[1:]):
             return self.b.select(condition, self.value(t.args[1]), self.value(t.args[2]))
@@ -258,20 +303,25 @@ class _Printer:
             for branch, x in zip(branches, t.args[1:], strict=True):
                 with branch:
                     ends.append((self.value(x), self.b.block))
-        chosen = self.b.phi(WORD)
+        chosen = self.b.phi(self.scalar(t.real))
         for value, block in ends:
             chosen.add_incoming(value, block)
         return chosen
 
 
-def _parameters(routine: Routine) -> Iterator[tuple[str, Any, int | None]]:
+def _parameters(p: Printer, routine: Routine) -> Iterator[tuple[str, Any, int | None]]:
     for name, leaf in routine.memories.items():
-        _within(leaf.interval, leaf.real, leaf.name)
-        yield name, np.dtype(storage_dtype(leaf.interval)), _static_size(leaf)
+        p.within(leaf.interval, leaf.real, leaf.name)
+        yield name, element_kind(leaf), _static_size(leaf)
     for name, t in routine.tables.items():
         if t.body.real:
             raise NotNative(f"table {t.name} holds reals")
-        yield name, _table(t).dtype, math.prod(t.shape)
+        yield name, table_entries(t).dtype, math.prod(t.shape)
+
+
+def element_kind(a: Leaf | Allocate) -> Any:
+    """Return how the elements of an array are stored; reals are in single precision."""
+    return np.dtype(np.float32) if a.real else np.dtype(storage_dtype(a.interval))
 
 
 def _static_size(leaf: Leaf) -> int | None:
@@ -281,21 +331,15 @@ def _static_size(leaf: Leaf) -> int | None:
     return size if len(known) == len(leaf.shape) and size < STATIC else None
 
 
-def _table(t: Any) -> Data:
+def table_entries(t: Any) -> Data:
+    """Return the entries of a table in row-major order."""
     from .arrays import table_data
 
     return np.ascontiguousarray(table_data(t))
 
 
-def _within(interval: iv.Interval, real: bool, what: str) -> None:
-    if real:
-        raise NotNative(f"{what} is a real number")
-    if not iv.inside(interval, WORD_RANGE):
-        raise NotNative(f"{what} takes values in {interval}, more than a word of 64 bits holds")
-
-
-def _element(kind: Any) -> ir.IntType:
-    return ir.IntType(8 * kind.itemsize)
+def _element(kind: Any) -> ir.Type:
+    return ir.FloatType() if kind.kind == "f" else ir.IntType(8 * kind.itemsize)
 
 
 def _may_trap(t: Tree) -> bool:
@@ -309,13 +353,13 @@ def _constant(n: int) -> ir.Constant:
     return ir.Constant(WORD, n)
 
 
-def _nonzero(p: _Printer, t: Tree, y: ir.Value) -> None:
+def _nonzero(p: Printer, t: Tree, y: ir.Value) -> None:
     low, high = t.args[1].interval
     if (low or 0) <= 0 <= (high or 0):
         p.fail_if(p.b.icmp_signed("==", y, _constant(0)), DIVISION)
 
 
-def _divided(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _divided(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     x, y = a
     known = t.args[1].data if t.args[1].op == "const" else 0
     if t.op in ("div", "mod") and known > 0 and known & known - 1 == 0:
@@ -331,7 +375,7 @@ def _divided(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(below, p.b.add(rest, y), rest)
 
 
-def _shifted(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _shifted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     x, n = a
     low, high = t.args[1].interval
     if low is None or low < 0:
@@ -344,15 +388,15 @@ def _shifted(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(is_long, _constant(0), p.b.shl(x, p.b.and_(n, _constant(63))))
 
 
-def _compared(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _compared(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.zext(p.b.icmp_signed(COMPARE[t.op], *a), WORD)
 
 
-def _extreme(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extreme(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(p.b.icmp_signed("<" if t.op == "min" else ">", *a), *a)
 
 
-def _wrapped(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _wrapped(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     bits, is_signed = t.data
     if not is_signed:
         return p.b.and_(a[0], _constant((1 << bits) - 1))
@@ -360,7 +404,7 @@ def _wrapped(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.ashr(p.b.shl(a[0], rest), rest) if bits < 64 else a[0]
 
 
-def _extracted(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extracted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     low, width = t.data
     if low > 63:
         return _constant(0)
@@ -368,11 +412,11 @@ def _extracted(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.and_(shifted, _constant((1 << min(width, 63)) - 1))
 
 
-def _leading_zeros(p: _Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _leading_zeros(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.add(p.b.ctlz(a[0], ir.Constant(BIT, 0)), _constant(t.data - 64))
 
 
-OPERATORS: dict[str, Callable[[_Printer, Tree, list[ir.Value]], ir.Value]] = {
+OPERATORS: dict[str, Callable[[Printer, Tree, list[ir.Value]], ir.Value]] = {
     "add": lambda p, t, a: p.b.add(*a),
     "sub": lambda p, t, a: p.b.sub(*a),
     "mul": lambda p, t, a: p.b.mul(*a),
@@ -389,13 +433,13 @@ OPERATORS: dict[str, Callable[[_Printer, Tree, list[ir.Value]], ir.Value]] = {
     "extract": _extracted,
     "clz": _leading_zeros,
 }
-STATEMENTS: dict[type, Callable[[_Printer, Any], None]] = {
-    Bind: _Printer.bind,
-    Mutable: _Printer.mutable,
-    Assign: _Printer.assign,
-    Allocate: _Printer.allocate,
-    Store: _Printer.store,
-    For: _Printer.loop,
-    If: _Printer.choose,
-    Raise: _Printer.fail,
+STATEMENTS: dict[type, Callable[[Printer, Any], None]] = {
+    Bind: Printer.bind,
+    Mutable: Printer.mutable,
+    Assign: Printer.assign,
+    Allocate: Printer.allocate,
+    Store: Printer.store,
+    For: Printer.loop,
+    If: Printer.choose,
+    Raise: Printer.fail,
 }

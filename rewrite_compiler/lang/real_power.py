@@ -33,9 +33,11 @@ def power(x: Expr, y: Expr) -> Expr:
     is_whole, is_odd = _parity(y)
     is_negative = is_odd & ((x < 0) | ((x == 0) & (1 / x < 0)))
     signed = select(is_negative, -found, found)
-    answer = select((x < 0) & ~is_end & ~is_whole, zero / zero, signed)
+    nothing = size - size  # no compiler knows that it is 0, so its quotient is made where the code runs, with that sign
+    answer = select((x < 0) & ~is_end & ~is_whole, nothing / nothing, signed)
     is_one = (x == 1) | (y == 0)
-    return select(is_one, const(Fraction(1)), select((x != x) | (y != y), x + y, answer))
+    nan = select(x != x, x, y)  # not x + y: which of two payloads a sum keeps is up to the compiler
+    return select(is_one, const(Fraction(1)), select((x != x) | (y != y), nan, answer))
 
 
 def _parity(y: Expr) -> tuple[Expr, Expr]:

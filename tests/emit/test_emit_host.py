@@ -15,7 +15,14 @@ from onnx import TensorProto, helper, numpy_helper
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.emit.c_program import program_files
 from rewrite_compiler.hostrun import exact
+from rewrite_compiler.hostrun.exact import leaf_of
+from rewrite_compiler.lang.binders import array
+from rewrite_compiler.lang.c import Style, Tables, print_c
+from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME
+from rewrite_compiler.lang.expr import call
 from rewrite_compiler.lang.functions import DEFINED
+from rewrite_compiler.lang.loops import lower_array
+from rewrite_compiler.lang.native_single import NativeArray
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, 3.4e38, 88.72, -87.3, -103.9, 0.5], np.float32)
 MEANT = {
@@ -23,6 +30,12 @@ MEANT = {
 }  # fmt: skip
 ENDS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-45, 3.4e38, 0.5, -0.5, 2, -3, 1 + 2**-23, 1 - 2**-24, 16777216, -16777215]
 RNG = np.random.default_rng(9)
+
+
+def every_exponent() -> np.ndarray:
+    """Return numbers of both signs and all 256 exponents, each with the smallest, the largest and three other fractions."""
+    fractions = np.array([0, 1, (1 << 23) - 1, *RNG.integers(0, 1 << 23, 3)], np.uint32)
+    return (np.arange(512, dtype=np.uint32)[:, None] << 23 | fractions).reshape(-1).view(np.float32)
 
 
 def wide_values(count: int) -> np.ndarray:
@@ -33,7 +46,7 @@ def wide_values(count: int) -> np.ndarray:
 
 def operands_of(name: str) -> list[np.ndarray]:
     """Return operands of a real function; of powers also those whose results are of all magnitudes, and all pairs of ends."""
-    x = wide_values(4000)
+    x = np.concatenate([wide_values(4000), every_exponent()])
     if name != "pow":
         return [x]
     ends = np.array(ENDS, np.float32)
@@ -59,6 +72,31 @@ def test_real_functions_are_within_three_units_of_the_last_place(name: str) -> N
     assert np.array_equal(np.isinf(found), np.isinf(rounded))
     zero = (found == 0) != (rounded == 0)
     assert np.max(np.abs(np.where(zero, found, 0) - np.where(zero, rounded, 0))) <= np.finfo(np.float32).tiny
+
+
+def read_thrice(folder: Path, name: str, x: list[np.ndarray]) -> list[bytes]:
+    """Return the bytes of a function's values in machine code, by numpy and in C."""
+    leaves = [leaf_of(v.shape, "float32", f"x{k}") for k, v in enumerate(x)]
+    whole = array(lambda i: call(name, *(leaf[i] for leaf in leaves)), x[0].shape)
+    memories = dict(zip(leaves, x, strict=True))
+    tables, found = Tables(), np.zeros_like(x[0])
+    made = print_c(lower_array(whole), "values", tables, Style("float", True, False))
+    text = "".join([PRELUDE, RUNTIME, *tables.texts, tables.filling, made.text])
+    pointers = ", ".join(f"p[{k}]" for k in range(len(made.memories)))
+    text += f"int run(float **p) {{ fm_scratch s = {{0}}; fm_fill_tables(); return values(&s, {pointers}); }}\n"
+    library = ctypes.CDLL(str(compiled({"t.c": text.encode()}, folder, "-O1")))
+    places = (ctypes.c_void_p * len(made.memories))(*(memories.get(leaf, found).ctypes.data for leaf in made.memories))
+    assert library.run(places) == 0
+    return [NativeArray(whole).elements(memories).tobytes(), exact.by_numpy([whole], memories)[0].tobytes(), found.tobytes()]
+
+
+@needs_gcc
+@pytest.mark.parametrize("name", [*sorted(DEFINED), "sqrt"])
+def test_real_functions_have_one_result_in_machine_code_numpy_and_c(name: str, tmp_path: Path) -> None:
+    """On random numbers, those where functions end, and every exponent; what is no number has the same bits too."""
+    native, numpy, c = read_thrice(tmp_path, name, operands_of(name))
+    assert native == numpy
+    assert c == numpy
 
 
 def lstm() -> list[onnx.NodeProto]:
@@ -98,7 +136,17 @@ def test_a_program_of_host_operators_has_the_bits_of_the_exact_host(name: str, t
     plan = compile_model(tmp_path / "m.onnx", ["hlscnn"])
     assert plan.offloads == ()
     p = plan.program
-    expected = exact.run(p, {v: given[p.names[v]] for v in p.inputs})[p.outputs[0]]
+    values = {**p.constants, **{v: given[p.names[v]] for v in p.inputs}}
+    for node in p.nodes:
+        operands = [values[v] for v in node.inputs]
+        made = exact.run_node(p, node, operands)
+        leaves = [leaf_of(x.shape, str(x.dtype), "x") for x in operands]
+        meaning = node.operator.meaning(*leaves, **dict(node.attributes))
+        arrays = meaning if isinstance(meaning, tuple) else (meaning,)
+        by_numpy = exact.by_numpy(arrays, dict(zip(leaves, operands, strict=True)))
+        assert [x.tobytes() for x in made] == [x.tobytes() for x in by_numpy]
+        values.update(zip(node.outputs, made, strict=True))
+    expected = values[p.outputs[0]]
     library = ctypes.CDLL(str(compiled(program_files(plan), tmp_path / "c", "-O0")))
     found = np.zeros_like(expected)
     inputs = (ctypes.c_void_p * len(p.inputs))(*(given[p.names[v]].ctypes.data for v in p.inputs))
