@@ -26,6 +26,7 @@ MODELS = (
     "resmlp_cifar.ts17",
     "lstm_wlm.ts17",
     "transformer_explicit.ts17",
+    "tv_resnet50.ts17",
 )
 TARGETS = ("flexasr", "hlscnn", "vta")
 

@@ -30,7 +30,10 @@ ABSENT = 0  # state of a class that is not built; state n is its option n - 1
 
 @dataclass(frozen=True)
 class _Factor:
-    """What a joint choice of some classes costs; `classes` in order of elimination, the next first."""
+    """What a joint choice of some classes costs; `classes` in order of elimination, the next first.
+
+    Costs are words, the first decides: the first axis of a table is that of its words, or of one that stands for all.
+    """
 
     classes: tuple[ClassId, ...]
     costs: Table
@@ -71,11 +74,11 @@ def _cheapest(options: Candidates, unary: Mapping[ClassId, Table], needs: Needs,
     place = {c: n for n, c in enumerate((*order, *hubs))}
     factors = [*(_Factor((c,), unary[c]) for c in place), *_pairs(options, needs, place)]
     factors += [_exclusion(cycle, unary, needs, place) for cycle in sorted(excluded)]
-    best: tuple[int, dict[ClassId, int]] | None = None
+    best: tuple[list[int], dict[ClassId, int]] | None = None
     for states in itertools.product(*(range(sizes[c]) for c in hubs)):
         given = dict(zip(hubs, states, strict=True))
         cost, state = _states(order, [_given(f, given) for f in factors])
-        if cost < NEVER and (best is None or cost < best[0]):
+        if cost[0] < NEVER and (best is None or cost < best[0]):
             best = cost, {**state, **given}
     return best[1] if best is not None else None
 
@@ -88,20 +91,32 @@ def _given(factor: _Factor, states: Mapping[ClassId, int]) -> _Factor:
 
 
 def _unary(options: Candidates, roots: frozenset[ClassId], first: int) -> dict[ClassId, Table] | None:
-    """Return the cost of each state of each class as one number; None where the levels do not fit into one."""
+    """Return the cost of each state of each class in words; None where a level does not fit into one."""
     levels = range(first, len(next(iter(options.values()))[0].cost))
     units = {k: math.gcd(*(o.cost[k] for found in options.values() for o in found)) or 1 for k in levels}
-    weight, weights = 1, {}
-    for k in reversed(levels):
-        weights[k] = weight
-        weight *= 1 + sum(max(o.cost[k] for o in found) // units[k] for found in options.values())
-    if weight >= NEVER:
+    most = {k: 1 + sum(max(o.cost[k] for o in found) // units[k] for found in options.values()) for k in levels}
+    if any(n >= NEVER for n in most.values()):
         return None
+    words = _words(most)
     made = {}
     for c, found in options.items():
-        costs = [sum(o.cost[k] // units[k] * weights[k] for k in levels) for o in found]
-        made[c] = np.array([NEVER if c in roots else 0, *costs], np.int64)
+        absent = NEVER if c in roots else 0
+        costs = [[absent, *(sum(o.cost[k] // units[k] * weight for k, weight in word.items()) for o in found)] for word in words]
+        made[c] = np.array(costs, np.int64)
     return made
+
+
+def _words(most: Mapping[int, int]) -> list[dict[int, int]]:
+    """Return the weight of each level in its word: as many levels share one as its sums leave below NEVER; the first word decides."""
+    words: list[dict[int, int]] = [{}]
+    weight = 1
+    for k in sorted(most, reverse=True):
+        if weight * most[k] >= NEVER:
+            words.append({})
+            weight = 1
+        words[-1][k] = weight
+        weight *= most[k]
+    return words[::-1]
 
 
 def _needs(options: Candidates) -> Needs:
@@ -158,30 +173,42 @@ def _order(neighbours: Mapping[ClassId, set[ClassId]], states: Mapping[ClassId, 
     return order
 
 
-def _states(order: Sequence[ClassId], factors: Sequence[_Factor]) -> tuple[int, dict[ClassId, int]]:
-    """Return the least cost, NEVER where there is no choice, and the cheapest state of each class."""
+def _states(order: Sequence[ClassId], factors: Sequence[_Factor]) -> tuple[list[int], dict[ClassId, int]]:
+    """Return the words of the least cost, NEVER where there is no choice, and the cheapest state of each class."""
     place = {c: n for n, c in enumerate(order)}
     waiting: dict[ClassId, list[_Factor]] = {c: [] for c in order}
-    total = 0
+    total: Table = np.zeros(1, np.int64)
     for f in factors:
         if f.classes:
             waiting[f.classes[0]].append(f)
         else:
-            total += int(f.costs)
+            total = np.minimum(total + f.costs, NEVER)
     best: list[tuple[ClassId, tuple[ClassId, ...], Table]] = []
     for c in order:
         joined = _joined(waiting.pop(c), place)
         rest = joined.classes[1:]
-        best.append((c, rest, joined.costs.argmin(axis=0)))
-        costs = joined.costs.min(axis=0)
+        chosen = _least(joined.costs)
+        best.append((c, rest, chosen))
+        costs = np.take_along_axis(joined.costs, chosen[None, None], axis=1)[:, 0]
         if rest:
             waiting[rest[0]].append(_Factor(rest, costs))
         else:
-            total += int(costs)
+            total = np.minimum(total + costs, NEVER)
     state: dict[ClassId, int] = {}
     for c, rest, chosen in reversed(best):
         state[c] = int(chosen[tuple(state[d] for d in rest)])
-    return total, state
+    return [int(n) for n in total], state
+
+
+def _least(costs: Table) -> Table:
+    """Return which state of the next class costs least, by the words one after the other."""
+    if len(costs) == 1:
+        return np.asarray(costs[0].argmin(axis=0))
+    is_least = np.ones(costs.shape[1:], bool)
+    for word in costs:
+        left = np.where(is_least, word, 2 * NEVER)
+        is_least = left == left.min(axis=0)
+    return np.asarray(is_least.argmax(axis=0))
 
 
 def _pairs(options: Candidates, needs: Needs, place: Mapping[ClassId, int]) -> Iterator[_Factor]:
@@ -192,16 +219,16 @@ def _pairs(options: Candidates, needs: Needs, place: Mapping[ClassId, int]) -> I
         table[rows, ABSENT] = NEVER
         for back in needs.get((d, c), ()):
             table[rows, back] = NEVER
-        yield _Factor((c, d), table) if place[c] < place[d] else _Factor((d, c), table.T)
+        yield _Factor((c, d), table[None]) if place[c] < place[d] else _Factor((d, c), table.T[None])
 
 
 def _exclusion(cycle: Cycle, unary: Mapping[ClassId, Table], needs: Needs, place: Mapping[ClassId, int]) -> _Factor:
     """Return that not every class of a cycle may need the next one."""
     following = dict(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
     classes = tuple(sorted(cycle, key=place.__getitem__))
-    table = np.zeros([len(unary[c]) for c in classes], np.int64)
+    table = np.zeros([unary[c].shape[1] for c in classes], np.int64)
     table[np.ix_(*(sorted(needs[c, following[c]]) for c in classes))] = NEVER
-    return _Factor(classes, table)
+    return _Factor(classes, table[None])
 
 
 def _joined(factors: Sequence[_Factor], place: Mapping[ClassId, int]) -> _Factor:
@@ -209,8 +236,8 @@ def _joined(factors: Sequence[_Factor], place: Mapping[ClassId, int]) -> _Factor
     classes = tuple(sorted({c for f in factors for c in f.classes}, key=place.__getitem__))
     total: Table | None = None
     for f in factors:
-        sizes = dict(zip(f.classes, f.costs.shape, strict=True))
-        here = f.costs.reshape([sizes.get(c, 1) for c in classes])
+        sizes = dict(zip(f.classes, f.costs.shape[1:], strict=True))
+        here = f.costs.reshape([len(f.costs), *(sizes.get(c, 1) for c in classes)])
         total = here if total is None else np.minimum(total + here, NEVER)
     assert total is not None
     return _Factor(classes, total)

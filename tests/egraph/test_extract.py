@@ -99,6 +99,22 @@ def test_four_levels_of_very_different_size_stay_exact(first: int) -> None:
         assert (extraction and extraction.cost) == best, seed
 
 
+def huge(r: random.Random) -> int:
+    """Levels whose product no machine word holds."""
+    return r.choice((0, 1, r.randrange(10**8, 10**9), r.randrange(10**14, 10**15)))
+
+
+def test_elimination_finds_the_optimum_of_levels_that_need_several_words() -> None:
+    for seed in range(150):
+        graph, roots = random_graph(seed, 4, huge)
+        options = prune.candidates(graph, roots, cost_of(graph))
+        if any(r not in options for r in roots):
+            continue
+        choice = eliminated(options, roots, 0)
+        assert choice is not None, seed
+        assert total(graph, {c: o.node for c, o in choice.items()}, roots, 4) == cheapest(graph, roots, 4), seed
+
+
 def test_pruning_keeps_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [random_graph(seed) for seed in range(1000, 1100)]
     pruned = [found(*g) for g in graphs]
