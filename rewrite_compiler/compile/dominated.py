@@ -9,20 +9,56 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 from ..egraph import EGraph, ENode
 from ..egraph.graph import ClassId
 from ..egraph.prune import CostOf
+from ..target import Mapping as Operation
 from .places import RESULT, Key, Placed
 
 DEPTH = 6  # operators one above the other that the other way may have
 Memo = dict[tuple[ClassId, int], float]
 
 
+class Bounds(Protocol):
+    """What offloads cost at least."""
+
+    devices: Mapping[str, Operation]
+
+    def __call__(self, c: ClassId, node: ENode) -> tuple[int, ...] | None:
+        """Return the cost of an e-node, None for one that must not be chosen."""
+
+    def placed(self) -> Mapping[int, Placed]:
+        """Return the offloads that could find an operand on the device or leave their result there, by e-node."""
+
+
 def without_dominated(graph: EGraph, cost_of: CostOf, devices: AbstractSet[str], placed: Mapping[int, Placed]) -> CostOf:
     """Return costs under which no dominated offload can be chosen."""
+    worse = _worse(graph, cost_of, devices, placed, cost_of)
+
+    def cost(c: ClassId, n: ENode) -> tuple[int, ...] | None:
+        return None if id(n) in worse else cost_of(c, n)
+
+    return cost
+
+
+def hopeless(graph: EGraph, bounds: Bounds, cost_of: CostOf) -> set[int]:
+    """Return the offloads that are dominated by the host alone, however they are tiled: `bounds` are what they cost at least."""
+    devices = bounds.devices.keys()
+
+    def host(c: ClassId, n: ENode) -> tuple[int, ...] | None:
+        return None if n.op in devices else cost_of(c, n)
+
+    return _worse(graph, bounds, devices, bounds.placed(), host, moves=2)  # costs are rounded tile by tile
+
+
+def _worse(
+    graph: EGraph, cost_of: CostOf, devices: AbstractSet[str], placed: Mapping[int, Placed], others: CostOf, moves: int = 1
+) -> set[int]:
+    """Return the offloads that cost more than a way among `others`, and so many times what moving can cost for that one."""
     loads, stores = _most(placed)
-    trees = _Trees(graph, cost_of)
+    trees = _Trees(graph, others)
     worse = set[int]()
     for c, found in graph.classes.items():
         for n in found.nodes:
@@ -31,13 +67,9 @@ def without_dominated(graph: EGraph, cost_of: CostOf, devices: AbstractSet[str],
                 continue
             one = placed.get(id(n))
             least, moved = (whole[0], 0) if one is None else (min(one.spent.values()), _moved(one, loads, stores))
-            if least - moved > trees.cheapest(c, frozenset(n.children), DEPTH, {}):
+            if least - moves * moved > trees.cheapest(c, frozenset(n.children), DEPTH, {}):
                 worse.add(id(n))
-
-    def cost(c: ClassId, n: ENode) -> tuple[int, ...] | None:
-        return None if id(n) in worse else cost_of(c, n)
-
-    return cost
+    return worse
 
 
 def _most(placed: Mapping[int, Placed]) -> tuple[dict[Key, int], dict[Key, int]]:

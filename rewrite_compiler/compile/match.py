@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -35,10 +36,10 @@ from ..limits import Limits
 from ..ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ..rewrite.rule import Rule
 from ..target import Mapping, body_of
-from .dominated import without_dominated
+from .dominated import hopeless, without_dominated
 from .objective import OFFLOADS, Objective
 from .pins import NO_PINS, Pins
-from .places import RESULT, Placed, Places, key_of
+from .places import RESULT, Key, Placed, Places, key_of
 
 FREE = (0, 0, 0, 0, 0)
 Case = tuple[str, tuple[TensorType, ...], tuple[tuple[str, AttributeValue], ...]]  # an operation on operand types with attributes
@@ -105,6 +106,7 @@ def _extracted(
     allowed = pins.restricted(costs, graph, devices)
     if not objective.is_placed:
         return devices, costs, extract(graph, roots, allowed, limits.extraction_seconds)
+    costs.hopeless = hopeless(graph, Undivided(graph, devices, objective), allowed)
     placed = costs.placed()
     places = Places(graph, without_dominated(graph, allowed, devices.keys(), placed), placed)
     found = extract(places.whole(), roots, places.cost, limits.extraction_seconds)
@@ -145,12 +147,13 @@ class Costs:
         self.graph, self.devices, self.objective = graph, devices, objective
         self.fitted: dict[Case, Tiling | Refusal] = {}
         self.known: dict[tuple[int, int], tuple[int, ...] | None] = {}  # by class and id of an e-node
+        self.hopeless: AbstractSet[int] = frozenset()  # e-nodes that are never chosen: nobody looks for their tilings
 
     def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost, None for an e-node that must not be chosen: an operation that does not fit or that is constant."""
         at = c, id(node)
         if at not in self.known:
-            self.known[at] = self.cost(c, node)
+            self.known[at] = None if id(node) in self.hopeless else self.cost(c, node)
         return self.known[at]
 
     def cost(self, c: int, node: ENode) -> tuple[int, ...] | None:
@@ -177,22 +180,19 @@ class Costs:
 
     def priced(self, node: ENode) -> tuple[Tiling, Price]:
         """Return how a device operation that fits is tiled, and what it costs."""
-        m, attributes = self.devices[node.op], self.attributes(node)
-        types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
-        fit = fitting(m, types, attributes, self.fitted, self.objective)
+        m, fit = self.devices[node.op], self.fit(node)
         assert isinstance(fit, Tiling)
-        found = price(m, fit, attributes, self.objective.resources[m.target], self.objective.host)
+        found = price(m, fit, self.attributes(node), self.objective.resources[m.target], self.objective.host)
         assert found is not None
         return fit, found
 
     def energy(self, node: ENode) -> int:
         """Return the femtojoules of a device operation: of its accesses and of its multiply-accumulates."""
         m, attributes = self.devices[node.op], self.attributes(node)
-        types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
-        fit, resources = fitting(m, types, attributes, self.fitted, self.objective), self.objective.resources[m.target]
+        fit, resources = self.fit(node), self.objective.resources[m.target]
         assert isinstance(fit, Tiling)
         assert resources is not None
-        return femtojoules(m, fit, attributes, resources, total_macs(body_of(m, types, attributes)))
+        return femtojoules(m, fit, attributes, resources, total_macs(body_of(m, self.types(node), attributes)))
 
     def paid(self, p: Price) -> int:
         """Return the nanoseconds or bytes of a price."""
@@ -207,10 +207,9 @@ class Costs:
     def place(self, node: ENode) -> Placed | None:
         """Return the rooms of a device operation; None when it says nothing of them or each is divided by the tiling."""
         m, (fit, found) = self.devices[node.op], self.priced(node)
-        rooms = {r.tensor: key_of(m.target, r) for r in m.rooms(fit.tile, self.attributes(node)) or ()}
+        rooms = self.rooms(m, fit, self.attributes(node))
         names = {v.name: k for k, v in enumerate(m.operands) if not self.graph.classes[node.children[k]].fixed}
-        operands = {k: rooms[t] for t, k in names.items() if t in rooms and all(fit.tile[d] == fit.sizes[d] for d in m.axes.of[t])}
-        result = rooms.get(m.axes.result) if fit.calls == 1 else None
+        operands, result = {k: rooms[t] for t, k in names.items() if t in rooms}, rooms.get(m.axes.result)
         if not operands and result is None:
             return None
         moved = {**{k: found.cost.moved[t] for t, k in names.items() if k in operands}}
@@ -218,6 +217,11 @@ class Costs:
             moved[RESULT] = found.cost.moved[m.axes.result]
         held = (frozenset(x) for count in range(len(moved) + 1) for x in combinations(moved, count))
         return Placed(operands, result, fit.calls, {h: self.paid(found.without(sum(moved[k] for k in h))) for h in held})
+
+    def rooms(self, m: Mapping, fit: Tiling, attributes: MappingOf[str, AttributeValue]) -> dict[str, Key]:
+        """Return the room of each tensor that the tiling does not divide."""
+        rooms = (r for r in m.rooms(fit.tile, attributes) or () if r.tensor)
+        return {r.tensor: key_of(m.target, r) for r in rooms if all(fit.tile[d] == fit.sizes[d] for d in _dimensions(m, fit, r.tensor))}
 
     def attributes(self, node: ENode) -> dict[str, AttributeValue]:
         """Return the static variables of a device operation's pattern."""
@@ -239,9 +243,16 @@ class Costs:
 
     def device_cost(self, node: ENode) -> tuple[int, ...] | None:
         """Return the cost of a device operation, None when it does not fit."""
-        m, types = self.devices[node.op], [self.graph.classes[child].type for child in node.children]
-        fit = fitting(m, [t for t in types if t is not None], self.attributes(node), self.fitted, self.objective)
+        fit = self.fit(node)
         return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0, 0)
+
+    def fit(self, node: ENode) -> Tiling | Refusal:
+        """Return how a device operation fits its device."""
+        return fitting(self.devices[node.op], self.types(node), self.attributes(node), self.fitted, self.objective)
+
+    def types(self, node: ENode) -> list[TensorType]:
+        """Return the types of an e-node's operands."""
+        return [t for child in node.children if (t := self.graph.classes[child].type) is not None]
 
     def host_cost(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost of a host operator, None for a stage of a larger form."""
@@ -261,6 +272,34 @@ class Costs:
         return (macs, 1, 0, 0, 1)
 
 
+class Undivided(Costs):
+    """What device operations cost at least: in one call, however large; splitting never saves anything."""
+
+    def fit(self, node: ENode) -> Tiling | Refusal:
+        """Return the tiling into one call where the smallest tile fits."""
+        m, attributes = self.devices[node.op], self.attributes(node)
+        sizes = sizes_of(m, self.types(node), attributes)
+        try:
+            violated = m.violated(m.unit_sizes(sizes), attributes)
+        except SpecError as error:
+            return Refusal(error.problem.sentence)
+        return Tiling(sizes, sizes) if violated is None else Refusal(violated)
+
+    def rooms(self, m: Mapping, fit: Tiling, attributes: MappingOf[str, AttributeValue]) -> dict[str, Key]:
+        """Return the room of each tensor that some tiling need not divide: the smallest tile of all else with it."""
+        units, found = m.unit_sizes(fit.sizes), dict[str, Key]()
+        for tensor in m.axes.of:
+            tile = {**units, **{d: fit.sizes[d] for d in _dimensions(m, fit, tensor)}}
+            rooms = (m.rooms(tile, attributes) if m.violated(tile, attributes) is None else None) or ()
+            found.update((tensor, key_of(m.target, r)) for r in rooms if r.tensor == tensor)
+        return found
+
+
+def _dimensions(m: Mapping, fit: Tiling, tensor: str) -> Iterable[str]:
+    """Return the dimensions that must be whole for a tensor to be that: its own, of a result all."""
+    return fit.sizes if tensor in m.axes.results else m.axes.of[tensor]
+
+
 def fitting(
     m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal],
     objective: Objective = OFFLOADS,
@@ -268,11 +307,15 @@ def fitting(
     """Return how an operation on operands of these types fits its device, each case computed once."""
     key = case_of(m, types, attributes)
     if key not in known:
-        body = body_of(m, types, attributes)
-        results = dict(zip(m.axes.results, (body.types[v].shape for v in body.outputs), strict=True))
-        sizes = m.axes.sizes({**m.shapes_of([t.shape for t in types]), **results})
-        known[key] = _tiled(m, sizes, attributes, objective)
+        known[key] = _tiled(m, sizes_of(m, types, attributes), attributes, objective)
     return known[key]
+
+
+def sizes_of(m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> dict[str, int]:
+    """Return the size of every dimension of an operation on operands of these types."""
+    body = body_of(m, types, attributes)
+    results = dict(zip(m.axes.results, (body.types[v].shape for v in body.outputs), strict=True))
+    return m.axes.sizes({**m.shapes_of([t.shape for t in types]), **results})
 
 
 def _tiled(m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, AttributeValue], objective: Objective) -> Tiling | Refusal:

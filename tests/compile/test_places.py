@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
-from rewrite_compiler.compile.dominated import without_dominated
+import pytest
+
+from rewrite_compiler.apps import named
+from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.compile.dominated import hopeless, without_dominated
 from rewrite_compiler.compile.places import RESULT, Key, Placed, Places
 from rewrite_compiler.egraph import EClass, EGraph, ENode, extract
 from rewrite_compiler.egraph.prune import CostOf
 from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.target import find_target
 
 TYPE = TensorType((4, 16), "float32")
 INSTANCES = 320
 KEYS: tuple[Key, ...] = (("a", "large", 4, (4, 1)), ("b", "large", 4, (4, 1)))
+ANY = find_target("vta").mappings["dense"]  # bounds name a mapping for every device operation
 MOVE = 7  # what a tensor costs on its way to a device or back
 
 
@@ -34,7 +42,7 @@ class Instance:
     def node(self, draw: random.Random, c: int) -> ENode:
         kind = draw.choice(("host", "device", "device", "device", "reshape"))
         count = 1 if kind == "reshape" else min(draw.randint(1, 2), c)
-        given = ("o_reshape", ((4, 16),)) if kind == "reshape" else (f"n{c}", ())
+        given = ("o_reshape", ((4, 16),)) if kind == "reshape" else (f"{kind}{c}", ())
         made = ENode(given[0], tuple(draw.sample(range(c), count)), given[1], -1, frozenset())
         self.costs[id(made)] = 0 if kind == "reshape" else draw.randint(5, 40)
         if kind == "device":
@@ -110,6 +118,24 @@ def pruned(instance: Instance) -> CostOf:
     return without_dominated(instance.graph, plain(instance), names, instance.placed)
 
 
+class Bounds:
+    """What offloads cost at least: most of what they cost."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.devices = {n.op: ANY for nodes in instance.classes.values() for n in nodes if n.op.startswith("device")}
+
+    def __call__(self, c: int, node: ENode) -> tuple[int, ...]:
+        return (self.instance.costs[id(node)] - self.cut(id(node)),)
+
+    def cut(self, node: int) -> int:
+        return self.instance.costs[node] // 8
+
+    def placed(self) -> dict[int, Placed]:
+        lower = {n: {h: spent - self.cut(n) for h, spent in one.spent.items()} for n, one in self.instance.placed.items()}
+        return {n: replace(one, spent=lower[n]) for n, one in self.instance.placed.items()}
+
+
 def joint(instance: Instance, cost_of: CostOf) -> tuple[int, int, bool]:
     """The cost of the integer program, its bound, and whether the choice builds the output in the original e-graph."""
     places = Places(instance.graph, cost_of, instance.placed)
@@ -138,3 +164,31 @@ def test_nothing_dominated_is_in_a_cheapest_program() -> None:
         left_out += any(cost_of(c, n) is None for c, nodes in instance.classes.items() for n in nodes)
         assert joint(instance, cost_of)[0] == joint(instance, plain(instance))[0], seed
     assert left_out > INSTANCES // 8
+
+
+def test_nothing_hopeless_is_in_a_cheapest_program() -> None:
+    left_out = 0
+    for seed in range(INSTANCES):
+        instance = Instance(seed)
+        never = hopeless(instance.graph, Bounds(instance), plain(instance))
+        left_out += bool(never)
+        found = joint(instance, lambda c, n, i=instance, never=never: None if id(n) in never else (i.costs[id(n)],))[0]  # type: ignore[misc]
+        assert found == joint(instance, plain(instance))[0], seed
+    assert left_out > INSTANCES // 12
+
+
+def test_bounds_of_a_target_are_what_its_tilings_cost_or_less() -> None:
+    """The same plans with and without them, by time and by bytes."""
+    for objective in ("cycles", "bytes"):
+        plan, whole = (compiled(objective, look=look) for look in (True, False))
+        assert plan.extraction["cost"] == whole.extraction["cost"]
+        assert [o.mapping.name for o in plan.offloads] == [o.mapping.name for o in whole.offloads]
+
+
+def compiled(objective: str, *, look: bool) -> Plan:
+    """Compile the digits CNN for all targets; without a `look` at bounds every tiling is searched."""
+    options = Options(shapes={"image": (1, 1, 8, 8)}, objective=objective)
+    with pytest.MonkeyPatch.context() as patch:
+        if not look:
+            patch.setattr(importlib.import_module("rewrite_compiler.compile.match"), "hopeless", lambda *_: frozenset())
+        return compile_model(named("digits_cnn").model, ["flexasr", "hlscnn", "vta"], options)
