@@ -234,10 +234,8 @@ class Campaign:
         found = [s.leaf for s in self.touched if s.binding != "control"]
         return {leaf: random_words(self.random, leaf, (self.samples, *self.shape(leaf)), kind) for leaf in found}
 
-    def alone(self, reading: str, data: State, commands: Sequence[Command], tally: Tally) -> list[Data] | str:
-        """Return what is read and what one sample's memories hold afterwards (until the next call), or why it is refused."""
-        sim: Simulator = self.single(reading)
-        place(sim, data)
+    def executed(self, sim: Simulator, commands: Sequence[Command]) -> list[Data] | str:
+        """Run commands one after the other; return what they give, or why one is refused."""
         results = []
         for control, operands in commands:
             place(sim, control)
@@ -245,9 +243,18 @@ class Campaign:
                 results.append(sim.execute(self.instruction, operands))
             except SpecError as refusal:
                 return refusal.problem.code
+        return [r for r in results if r is not None]
+
+    def alone(self, reading: str, data: State, commands: Sequence[Command], tally: Tally) -> list[Data] | str:
+        """Return what is read and what one sample's memories hold afterwards (until the next call), or why it is refused."""
+        sim: Simulator = self.single(reading)
+        place(sim, data)
+        results = self.executed(sim, commands)
+        if isinstance(results, str):
+            return results
         tally.not_native.update(sim.not_native.values())
         after = [sim.memories[s.leaf].data for s in self.touched if s.leaf in self.written]
-        return [*after, *(r for r in results if r is not None)]
+        return [*after, *results]
 
     def together(self, reading: str, data: State, commands: Sequence[Command], tally: Tally) -> list[list[Data] | str]:
         """Return the same for all samples, run at once."""
@@ -256,18 +263,14 @@ class Campaign:
             sim._place(leaf, contents[0].copy())
             sim.memories[leaf].overlay([0] * (contents.ndim - 1), contents.copy(), (sim.sample_axis,))
             sim.machine.bind(leaf, sim.memories[leaf])
-        results = []
-        for control, operands in commands:
-            place(sim, control)
-            try:
-                results.append(sim.execute(self.instruction, operands))
-            except SpecError as refusal:
-                return [refusal.problem.code] * self.samples
+        results = self.executed(sim, commands)
+        if isinstance(results, str):
+            return [results] * self.samples
         tally.not_native.update(sim.not_native.values() if reading == "native" else ())
         stores = [sim.memories[s.leaf].full(sim.machine.axes) for s in self.touched if s.leaf in self.written]
         shared = [(s.data, sim.sample_axis in s.batch) for s in stores]
         lanes = 0 if self.instruction.result is None else len(static_shape(self.instruction.result))
-        shared += [(r, r.ndim > lanes) for r in results if r is not None]
+        shared += [(r, r.ndim > lanes) for r in results]
         return [[data[n] if is_sampled else data for data, is_sampled in shared] for n in range(self.samples)]
 
     def compare(self, tally: Tally, reading: str, wanted: list[Data] | str, found: list[Data] | str) -> None:

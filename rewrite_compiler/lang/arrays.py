@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
+MONOIDS = ("sum", "max", "min")
 PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
 _tables: dict[Table, Data] = {}
 
@@ -258,9 +259,13 @@ class Evaluator:
 
     def _fold(self, f: Fold, history: bool) -> list[Store]:
         """Return the accumulators after the last step, or those after every step."""
+        from .float_folds import in_floats
+
         compiled = None if self.kernels is None or history else self.kernels.fold(self, f)
         if compiled is not None:
             return compiled
+        if not history and (done := in_floats(self, f)) is not None:
+            return [done]
         current = [self.store_of(first) for first in f.initial]
         kept: list[list[Store]] = []
         with ahead_of(self, f):
@@ -378,7 +383,7 @@ class Evaluator:
     def wrap(self, e: Expr) -> Named:
         """Return a value modulo 2^n; a sum of products in words of 32 bits where n is at most 32."""
         total = e.args[0]
-        if self.kernels is None or total.op != "reduce" or e.data[0] > 32 or total in self.scope.terms:
+        if self.kernels is None or e.data[0] > 32 or not _is_of_products(total) or total in self.scope.terms:
             return ELEMENTWISE["wrap"](self, e)
         self.modular, before = True, self.modular
         try:
@@ -441,6 +446,10 @@ class Evaluator:
     def _reduced(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
         if len(variables) > 1 and self._grid(factors) > GRID_ELEMENTS:
             return self._slowly(e, monoid, factors, variables, extents)
+        if self.kernels is not None and len(factors) == 1 and monoid in MONOIDS:
+            compiled = self.kernels.reduced(self, monoid, factors[0], variables, math.prod(extents))
+            if compiled is not None:
+                return compiled
         total: Named | None = None
         for f in factors:
             x = self._spread(self.value(f))
@@ -555,6 +564,11 @@ def evaluate(array: Array, operands: Mapping[Leaf, Data], real: Any = np.float64
 
 def _is_uniform(data: Data) -> bool:
     return bool(data.size and (data == data.flat[0]).all())
+
+
+def _is_of_products(e: Expr) -> bool:
+    """Tell whether a term is a sum of products of two factors."""
+    return e.op == "reduce" and e.data[0] == "sum" and len([f for f in _factors(e.args[0]) if not f.free.isdisjoint(e.data[1])]) == 2
 
 
 def _factors(e: Expr) -> list[Expr]:

@@ -67,7 +67,7 @@ class FoldTrace(Trace):
             return chosen
         if e.op == "reduce" and e.data[0] == "sum" and len(e.data[1]) == 1:
             return self._dot(e)
-        if e.op == "mul" and all(x.op == "load" for x in e.args):
+        if e.op == "mul" and self.accumulator not in e.reads and all(x.op == "load" for x in e.args):
             return self._site(e, e.args, 0, -1)
         if is_operator(e):
             return None
@@ -93,7 +93,8 @@ class FoldTrace(Trace):
 
     def _dot(self, e: Expr) -> Op:
         (variable,), body, lanes = e.data[1], e.args[0], self.ev.number(e.args[1])
-        if body.op != "mul" or any(x.op != "load" for x in body.args) or lanes % 2 or not 0 < lanes <= MOST_LANES:
+        is_product = body.op == "mul" and self.accumulator not in e.reads and all(x.op == "load" for x in body.args)
+        if not is_product or not self.is_block(lanes):
             raise TooWide
         with self.ev.inner(axes=[(variable, lanes)]):
             return self._site(e, body.args, lanes, axis_of(variable))
@@ -102,14 +103,28 @@ class FoldTrace(Trace):
         name = "dot" if lanes else "product"
         if e in self.placed:
             return Op(name, (), self.placed[e], bits_of(e))
-        if any(not iv.inside(f.interval, INT16) for f in factors):
-            raise TooWide
-        if max(lanes, 1) * math.prod(_magnitude(f) for f in factors) >= 1 << 31:
-            raise TooWide  # a sum of pairs could wrap
+        self.refuse_wide(factors, lanes)
         first, second = (self._factor(f) for f in factors)
         self.placed[e] = len(self.sites)
         self.sites.append(Site((first, second), lanes, lane))
         return Op(name, (), self.placed[e], bits_of(e))
+
+    def is_block(self, lanes: int) -> bool:
+        """Tell whether so many products are one step."""
+        return lanes % 2 == 0 and 0 < lanes <= MOST_LANES
+
+    def refuse_wide(self, factors: Sequence[Expr], lanes: int) -> None:
+        """Raise TooWide where a sum of products of two factors does not fit the words of the kernel."""
+        if any(not iv.inside(f.interval, INT16) for f in factors):
+            raise TooWide
+        if max(lanes, 1) * math.prod(map(magnitude, factors)) >= 1 << 31:
+            raise TooWide  # a sum of pairs could wrap
+
+    def words(self, window: Store) -> Store:
+        """Return contents in the type of the kernel's factors; larger ones are converted where they are packed."""
+        if window.data.dtype == np.int16 or window.data.size >= 1 << 26:
+            return window
+        return Store(_as_int16(window, self.ev.axes), window.batch)
 
     def _factor(self, e: Expr) -> Factor:
         ev = self.ev
@@ -122,8 +137,7 @@ class FoldTrace(Trace):
         if any(low < 0 or high >= n for (low, high), n in zip(box, store.own, strict=True)):
             raise TooWide
         window, origin = store.window([b[0] for b in box], [b[1] for b in box], ev.axes)
-        if window.data.dtype != np.int16 and window.data.size < 1 << 26:
-            window = Store(_as_int16(window, ev.axes), window.batch)
+        window = self.words(window)
         view, names = strided(window, origin, indices, ev.axes)
         strides = {a: s // view.itemsize for a, s, n in zip(names, view.strides, view.shape, strict=True)}
         return Factor(view, strides)
@@ -134,7 +148,8 @@ def _as_int16(store: Store, axes: Axes) -> Data:
     return np.ascontiguousarray(store.data, np.int16) if tape is None else tape.copied(store.data, np.int16)
 
 
-def _magnitude(e: Expr) -> int:
+def magnitude(e: Expr) -> int:
+    """Return the largest magnitude of a bounded term."""
     low, high = e.interval
     return max(abs(low or 0), abs(high or 0))
 
@@ -163,8 +178,11 @@ def innermost(f: Fold) -> tuple[list[Fold], Expr] | None:
         folds.append(inner)
 
 
-def folded(ev: Evaluator, f: Fold) -> Store | None:
-    """Return the accumulator of a fold after its last step; None when it is not a blocked fold."""
+def folded(ev: Evaluator, f: Fold, made: type[Blocked] | None = None, traced: type[FoldTrace] = FoldTrace) -> Store | None:
+    """Return the accumulator of a fold after its last step; None when it is not a blocked fold.
+
+    `made` computes it, machine code where it is not given; `traced` decides what its steps may be.
+    """
     nest = innermost(f)
     if nest is None:
         return None
@@ -181,14 +199,14 @@ def folded(ev: Evaluator, f: Fold) -> Store | None:
             return None
         first = ev.whole(start.body)
         with ev.inner(axes=loops):
-            trace = FoldTrace(ev, accumulator=folds[-1].accumulators[0], loops=tuple(axis_of(v) for v, _ in loops))
+            trace = traced(ev, accumulator=folds[-1].accumulators[0], loops=tuple(axis_of(v) for v, _ in loops))
             codes = [_code(trace, step)]
             if trace.has_last:
                 trace.is_last = True
                 codes.append(_code(trace, step))
             if not trace.sites:
                 return None
-            run = _Blocked(ev, [(axis_of(v), n) for v, n in loops], trace, codes, first)
+            run = (made or Blocked)(ev, [(axis_of(v), n) for v, n in loops], trace, codes, first)
             found = run.result(np.dtype(storage_dtype(f.accumulators[0].interval)))
     except (TooWide, SpecError):
         return None
@@ -203,7 +221,7 @@ def _code(trace: FoldTrace, step: Expr) -> Code:
     return tuple(tracer.code)
 
 
-class _Blocked:
+class Blocked:
     """One call of a kernel."""
 
     def __init__(self, ev: Evaluator, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named) -> None:
@@ -229,6 +247,7 @@ class _Blocked:
         return self.ev.axes.union(tuple(a)), self.ev.axes.union(tuple(b))
 
     def result(self, kind: np.dtype[np.generic]) -> Named:
+        """Return the accumulator after the last step, stored in `kind`."""
         from .native_fold import FORMS, ROWS, Kernel, best_form, run_fold
 
         form = best_form()

@@ -1,0 +1,124 @@
+"""Folds in floats give what the same folds give element by element, for factors at the ends of their ranges too."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sat, select, shift_right
+from rewrite_compiler.lang import float_folds as floats
+from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.arrays import Evaluator, evaluate
+from rewrite_compiler.lang.kernels import Kernels
+from rewrite_compiler.lang.named import Store
+
+ROWS, STEPS, LANES, COLUMNS = 96, 5, 8, 9
+INT16 = iv.of_width(16, True)
+Step = Callable[[Expr, Expr, Expr], Expr]  # lanes, total, number of the step
+Random = np.random.Generator
+
+
+def folded(bits: tuple[int, int], step: Step, initial: int = 0) -> tuple[Array, Leaf, Leaf]:
+    """Return a fold of sums of products of a row and a column."""
+    x = Leaf((ROWS, STEPS, LANES), iv.of_width(bits[0], True), False, "x")
+    w = Leaf((COLUMNS, STEPS, LANES), iv.of_width(bits[1], True), False, "w")
+
+    def body(i: Expr, j: Expr, k: Expr, total: Expr) -> Expr:
+        return step(reduce_sum(lambda c: x[i, k, c] * w[j, k, c], LANES), total, k)
+
+    return array(lambda i, j: fold(STEPS, initial, lambda k, total: body(i, j, k, total), INT16), (ROWS, COLUMNS)), x, w
+
+
+def rounded(lanes: Expr, total: Expr, _: Expr) -> Expr:
+    return sat(total + sat(shift_right(lanes, 6, "half_up"), 16), 16)
+
+
+STEPPED: dict[str, Step] = {
+    "rounded": rounded,
+    "floored": lambda lanes, total, _: sat(total + sat(lanes >> 9, 16), 16),
+    "clamped without a shift": lambda lanes, total, _: sat(total - sat(lanes - 7, 16), 16),
+    "not clamped": lambda lanes, total, _: sat(total + (lanes >> 12), 16),
+    "used twice": lambda lanes, total, _: sat(total + sat(lanes >> 4, 16) - sat(lanes + 9, 16), 16),
+    "another last step": lambda lanes, total, k: sat(total + sat(lanes >> 6, 16) + select(k == STEPS - 1, 5, 0), 16),
+    "an operator without a pass": lambda lanes, total, _: sat(total + sat(lanes ^ 3, 16), 16),
+}
+
+
+def contents(random: Random, leaf: Leaf, kind: str) -> np.ndarray:
+    low, high = leaf.interval
+    if kind == "random":
+        return random.integers(low, high, leaf.shape, endpoint=True)
+    if kind == "ends":
+        return random.choice(np.array([low, high]), leaf.shape)
+    return random.choice(np.array([0, 1, -1, 32, 31, -32, -33]), leaf.shape)
+
+
+@pytest.mark.parametrize("step", STEPPED)
+def test_folds_in_floats_are_the_folds(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(len(step))
+    for bits, kind, initial in itertools.product(((8, 8), (16, 8), (16, 16)), ("random", "ends", "ties"), (0, 3)):
+        term, x, w = folded(bits, STEPPED[step], initial)
+        given = {leaf: contents(random, leaf, kind) for leaf in (x, w)}
+        found = evaluate(term, given)
+        with monkeypatch.context() as patch:
+            patch.setattr(floats, "in_floats", lambda ev, f: None)
+            assert (evaluate(term, given) == found).all(), (bits, kind, initial)
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "step", "expected"),
+    [
+        ((8, 8), "random", "rounded", ("float32", 0)),
+        ((16, 8), "ends", "rounded", ("float32", 1)),  # eight products reach 2^25, four of them 2^24
+        ((16, 8), "ends", "not clamped", ("float64", 0)),
+        ((16, 8), "ends", "used twice", ("float64", 0)),
+        ((16, 16), "ends", "rounded", ("float64", 0)),
+        ((16, 16), "ties", "rounded", ("float32", 0)),  # what the factors hold decides
+    ],
+)
+def test_the_type_is_the_narrowest_that_is_exact(
+    bits: tuple[int, int], kind: str, step: str, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+    choose = floats._Floats._type
+
+    def kept(self: floats._Floats) -> tuple[type, frozenset[int]]:
+        kind, halved = choose(self)
+        seen.append((np.dtype(kind).name, len(halved)))
+        return kind, halved
+
+    monkeypatch.setattr(floats._Floats, "_type", kept)
+    term, x, w = folded(bits, STEPPED[step])
+    random = np.random.default_rng(1)
+    evaluate(term, {leaf: contents(random, leaf, kind) for leaf in (x, w)})
+    assert seen == [expected]
+
+
+def test_a_sum_beyond_24_bits_is_not_added_in_one_float() -> None:
+    """2^24 and 1 in one sum of float32 would lose the 1, which decides how the rest is rounded."""
+    term, x, w = folded((16, 8), rounded)
+    a, b = np.zeros(x.shape, np.int16), np.zeros(w.shape, np.int8)
+    a[:, 0], b[:, 0] = [-32768] * 4 + [32767] * 4, [-128] * 4 + [-128] * 4  # 2^24 − (2^24 − 512)
+    a[:, 1, 0], b[:, 1, 0] = 31, 1
+    assert (evaluate(term, {x: a, w: b}) == 8).all()
+    a[:, 1, 0] = 32
+    assert (evaluate(term, {x: a, w: b}) == 9).all()
+
+
+def test_a_product_with_the_accumulator_is_no_factor() -> None:
+    x = Leaf((ROWS, STEPS), iv.of_width(8, True), False, "x")
+    w = Leaf((COLUMNS, STEPS), iv.of_width(8, True), False, "w")
+    term = array(lambda i, j: fold(STEPS, 1, lambda k, total: sat(total * x[i, k] + x[i, k] * w[j, k], 16), INT16), (ROWS, COLUMNS))
+    random = np.random.default_rng(5)
+    given = {leaf: contents(random, leaf, "random") for leaf in (x, w)}
+    total = np.ones((ROWS, COLUMNS), np.int64)
+    for k in range(STEPS):
+        a, b = given[x][:, k], given[w][:, k]
+        total = np.clip(total * a[:, None] + np.outer(a, b), -32768, 32767)
+    assert (evaluate(term, given) == total).all()
+    evaluator = Evaluator({leaf: Store(data) for leaf, data in given.items()})
+    evaluator.kernels = Kernels()
+    assert (evaluator.store_of(term).data == total).all()
