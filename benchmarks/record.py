@@ -73,7 +73,7 @@ def document(name: str, rows: list[Row]) -> dict[str, object]:
     versions = {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
     command = ["python", f"benchmarks/{name}.py", *sys.argv[1:]]
     return {
-        "schema": "flexmatch.bench/1",
+        "schema": "flexmatch.record/1",
         "benchmark": name,
         "command": command,
         "commit": commit(),

@@ -20,7 +20,7 @@ from rewrite_compiler.errors import BUDGET, DONE, INTERNAL, INTERRUPTED, NO, REF
 from rewrite_compiler.limits import Limits
 
 REFERENCE = ROOT / "docs" / "reference"
-STEERED = ("advise", "compile", "cosim", "diff", "emit", "explain", "learn", "reduce", "repair", "show", "sweep")
+STEERED = ("advise", "bench", "compile", "cosim", "diff", "emit", "explain", "learn", "reduce", "repair", "show", "sweep")
 # objects whose keys are names of the run, by the path of the object; what they hold is described once
 NAMED = {
     "counts": "TARGET", "counts.TARGET": "OPERATION", "lowered_counts": "TARGET", "lowered_counts.TARGET": "OPERATION",

@@ -48,6 +48,7 @@ CODES = {
     "F213": ("Fewer offloads than required were found", "ask flexmatch explain MODEL NODE why a node was not sent"),
     "F214": ("The problem that reduce looks for is not there", "run the command that showed it again, and give reduce the same options"),
     "F216": ("A node cannot run in the place that --on gives it", "ask flexmatch explain MODEL NODE what is missing, or pin it elsewhere"),
+    "F217": ("Something became slower than is allowed", "run it again on a quiet machine; flexmatch bench -v lists the rules"),
     "F220": ("A plan cannot be used", "compile the model again"),
     "F230": ("A loop nest is not legal", "correct the part of the problem or of the mapping that the sentence names"),
     "R100": ("A rule file cannot be imported", "correct the file at the line that the sentence names"),

@@ -200,6 +200,21 @@ proposals[].parameters[].target text | proposals[].parameters[].parameter text |
 proposals[].search object | proposals[].verify? object
 front[] text | chosen? text
 """
+SECONDS = "".join(f"{{0}}.{kind}.{figure} number\n" for kind in ("cpu_seconds", "wall_seconds") for figure in ("low", "median", "high"))
+BENCH = (
+    """
+model.path text | model.sha256 text | model.ops count | model.opset count | runs count | offloads count
+targets[].name text | targets[].parameters.* text | targets[].sha256 text
+egraph.rounds count | egraph.e_nodes count | egraph.e_classes count
+rules[].rule text | rules[].at text | rules[].matches count | rules[].offloads count
+run.phases[].name text | run.simulators[].name text | run.simulators[].tier text
+run.simulators[].samples count | run.simulators[].batch count | run.simulators[].threads count | run.simulators[].instructions count
+run.simulators[].reference_cpu_seconds?.low number | run.simulators[].reference_cpu_seconds?.median number
+run.simulators[].reference_cpu_seconds?.high number
+"""
+    + SECONDS.format("run.phases[]")
+    + SECONDS.format("run.simulators[]")
+)
 SWEEP = """
 model.path text | model.sha256 text | metric text | lower_is_better flag | samples count | data.source text | data.sha256 text
 over[].name text | over[].values[] text | reference.value? number
@@ -215,6 +230,7 @@ ROWS: Mapping[str, str] = {
     "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
+    "bench": BENCH,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -16,12 +18,23 @@ from typing import Any
 
 from ..kept import Kept, hash_of, private_folder
 
+_COMPUTED: ContextVar[bool] = ContextVar("computed", default=False)
 PACKAGES = ("egraph", "ops", "ir")  # what the child process is made of
 
 
 def answers() -> Kept:
     """Return the user's kept answers."""
-    return Kept(private_folder("saturation"))
+    return Kept(None if _COMPUTED.get() else private_folder("saturation"))
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Let saturation be computed and not found, and nothing be kept, in this thread."""
+    token = _COMPUTED.set(True)
+    try:
+        yield
+    finally:
+        _COMPUTED.reset(token)
 
 
 def key_of(request: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ def test_a_record_names_what_was_measured_and_where(tmp_path: Path) -> None:
     run(f"import pathlib; record.finish('startup', [{{'name': 'a', 'wall_seconds': 1.5}}], pathlib.Path({str(file)!r})); print(1)")
     record = json.loads(file.read_text("utf-8"))
     assert list(record) == ["schema", "benchmark", "command", "commit", "machine", "versions", "rows"]
-    assert record["schema"] == "flexmatch.bench/1"
+    assert record["schema"] == "flexmatch.record/1"
     assert record["rows"] == [{"name": "a", "wall_seconds": 1.5}]
     assert record["machine"]["processor"]
     assert {"python", "numpy", "onnx"} <= record["versions"].keys()

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "ila": ("show", "ila", "hlscnn"),
     "diff": ("diff", "vta", "vta:log_wgt_buffer=12", "app.onnx"),
     "advise": ("advise", "app.onnx", "--accel", "flexasr"),
+    "bench": ("bench", "app.onnx", "--accel", "flexasr", "--runs", "1", "--data", "test.npz", "--samples", "2", "--tier", "arrays"),
     "schema": ("schema", "plan"),
     "completion": ("completion", "fish"),
 }

@@ -1,0 +1,146 @@
+"""bench: what the phases of a compilation and a co-simulation take, measured several times; and which became slower."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..compile import Options, Plan, chosen_targets, compile_model
+from ..compile.court import admitted
+from ..compile.match import chosen, saturated
+from ..compile.objective import objective_for, priced
+from ..cosim import Settings, cosimulate
+from ..cosim.cosimulate import dataset_for, with_formats
+from ..egraph import prepare
+from ..egraph.answers import nothing_kept
+from ..errors import InputError
+from ..frontend.load import load
+from ..rewrite.ruleset import shipped_rules
+
+SCHEMA = "flexmatch.bench/1"
+RUNS = 5
+DEFAULT = Options()
+COMPARED = ("phases", "simulators")
+Made = TypeVar("Made")
+Document = dict[str, Any]
+
+
+@dataclass
+class Phase:
+    """One phase: seconds of the processor, those of a child that saturates with them, and of the clock, one of each a run."""
+
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+    def timed(self, work: Callable[[], Made], of_child: Callable[[Made], float] = lambda _: 0.0) -> Made:
+        """Return what the work returns, and note what it took."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        made = work()
+        self.wall.append(time.perf_counter() - wall)
+        self.cpu.append(time.process_time() - cpu + of_child(made))
+        return made
+
+    def document(self, name: str) -> Document:
+        """Return the phase as JSON."""
+        return {"name": name, "cpu_seconds": spread(self.cpu), "wall_seconds": spread(self.wall)}
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return the median of figures, and the least and the largest."""
+    low, high = min(values), max(values)
+    return {name: round(x, 6) for name, x in (("low", low), ("median", statistics.median(values)), ("high", high))}
+
+
+def bench(
+    model: str | Path, accel: Sequence[str], options: Options = DEFAULT, *, runs: int = RUNS, data: str | Path | None = None,
+    calibrate: str | Path | None = None, settings: Settings | None = None, progress: Callable[[str, int], None] = lambda *_: None,
+) -> Document:  # fmt: skip
+    """Return what reading, saturating, extracting, planning and, with data, simulating a model take, as JSON.
+
+    Saturation is computed in every run; planning is the whole command when what saturation found is kept.
+    """
+    phases = {name: Phase() for name in ("read", "saturate", "extract", "plan")}
+    for n in range(runs):
+        progress("compile", n)
+        plan = _compiled(model, accel, options, phases)
+    simulators = []
+    for tier in () if data is None else _tiers(settings):
+        simulators.append(_simulated(plan, Path(str(data)), calibrate, replace(settings or Settings(), tier=tier), runs, progress))
+    return {
+        "schema": SCHEMA, "model": dict(plan.model), "runs": runs,
+        "targets": [{"name": t.name, "parameters": dict(t.values), "sha256": t.sha256} for t in plan.targets],
+        "egraph": {key: plan.egraph[key] for key in ("rounds", "e_nodes", "e_classes")}, "offloads": len(plan.offloads),
+        "rules": [{**row, "offloads": _enabled(plan, row["rule"])} for row in plan.egraph["fired"]],
+        "run": {"phases": [phase.document(name) for name, phase in phases.items()], "simulators": simulators},
+    }  # fmt: skip
+
+
+def _compiled(model: str | Path, accel: Sequence[str], options: Options, phases: Mapping[str, Phase]) -> Plan:
+    """Return the plan, and note what each phase took."""
+    targets = chosen_targets(accel, options.limits)
+    prepare()
+    loaded = phases["read"].timed(lambda: load(model, options.shapes, options.limits))
+    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits)
+    rules = [r for r in court.rules if r.name not in options.without]
+    objective = objective_for(options.objective, targets, options.host)
+    mappings, _ = priced([m for t in targets for m in t.mappings.values()], objective)
+    with nothing_kept():
+        found = phases["saturate"].timed(lambda: saturated(loaded.program, rules, mappings, options.limits), lambda s: s.seconds)
+    phases["extract"].timed(lambda: chosen(loaded.program, found, rules, mappings, options.limits, objective))
+    compile_model(model, accel, options)  # keeps what saturation finds
+    return phases["plan"].timed(lambda: compile_model(model, accel, options))
+
+
+def _tiers(settings: Settings | None) -> tuple[str, ...]:
+    """Return the tiers to measure: both fast ones, or the one that is asked for."""
+    return ("native", "arrays") if settings is None or settings.tier == "auto" else (settings.tier,)
+
+
+def _simulated(
+    plan: Plan, data: Path, calibrate: str | Path | None, settings: Settings, runs: int, progress: Callable[[str, int], None]
+) -> Document:
+    """Return what a sample takes on the simulators of one tier, beside the same samples in float32 on the host."""
+    ready, samples = with_formats(plan, dataset_for(plan, data), calibrate)
+    ours, hosts, walls, document = [], [], [], {}
+    for n in range(runs):
+        progress(settings.tier, n)
+        document = dict(cosimulate(ready, samples, settings=settings).document)
+        run = document["run"]
+        ours.append(run["cpu_seconds_per_sample"])
+        walls.append(run["wall_seconds"] / document["samples"])
+        hosts.append(run["reference_cpu_seconds_per_sample"])
+    known = [h for h in hosts if h is not None]
+    return {
+        "name": settings.tier, "tier": document["simulator"]["tier"], "samples": document["samples"], "batch": run["batch"],
+        "threads": run["threads"], "instructions": document["simulator"]["instructions"], "cpu_seconds": spread(ours),
+        "wall_seconds": spread(walls), "reference_cpu_seconds": spread(known) if known else None,
+    }  # fmt: skip
+
+
+def _enabled(plan: Plan, rule: str) -> int:
+    """Return how many offloads have a rule in the chain that leads to them."""
+    return sum(any(step.rule == rule for step in o.because) for o in plan.offloads)
+
+
+def slower(document: Mapping[str, Any], before: Mapping[str, Any], most: float) -> list[Document]:
+    """Return the phases and simulators whose median of processor seconds is more than `most` times that of an earlier document.
+
+    InputError F103 when that is no document of bench, or one of another model.
+    """
+    if before.get("schema") != SCHEMA or before.get("model", {}).get("sha256") != document["model"]["sha256"]:
+        raise InputError("F103", "what --against names must be a document of flexmatch bench for the same model")
+    found = []
+    for name, now in medians(document).items():
+        then = medians(before).get(name)
+        if then and now > most * then:
+            found.append({"name": name, "before": then, "now": now, "factor": round(now / then, 2)})
+    return found
+
+
+def medians(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return the median of processor seconds of each phase, and of a sample on each tier."""
+    return {row["name"]: row["cpu_seconds"]["median"] for part in COMPARED for row in document["run"][part]}
