@@ -266,3 +266,63 @@ def gru_state(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, linear: Int
 def rnn_state(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, last: Int) -> Law:
     """last output of a recurrent layer on the first n steps = output n of the layer on all, where that is known"""
     return within(lambda *x: o.rnn(*x, activation=f), s, (w, r, b), (h,), last)
+
+
+# -- layers that continue each other backwards: from the last step of a sequence on, as a layer on the reversed sequence
+
+
+def back(s: Tensor, first: object, last: object) -> Tensor:
+    """Return steps first … last of a sequence, the last one first."""
+    made: Tensor = o.reverse(rows(s, first, last), axis=0)
+    return made
+
+
+def backwards(s: Tensor, first: Expr, middle: Expr, last: Expr) -> tuple[Tensor, Tensor, Tensor]:
+    """Return step first … middle, the steps from the last one back to it, and both."""
+    return rows(s, first, middle), back(s, middle, last), back(s, first, last)
+
+
+@rule(phase="fold", grade="E")
+def continue_lstm_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, c: Tensor, first: Int, middle: Int, last: Int) -> Law:
+    """an LSTM on step m from the states of one on n … m + 1 = one on n … m"""
+    return *continued(o.lstm, *backwards(s, first, middle, last), (w, r, b), (h, c)), Where(middle == first + 1)
+
+
+@rule(phase="fold", grade="E")
+def continue_gru_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, linear: Int, first: Int, middle: Int, last: Int) -> Law:
+    """a GRU on step m from the state of one on n … m + 1 = one on n … m"""
+    law = continued(lambda *x: o.gru(*x, linear_before_reset=linear), *backwards(s, first, middle, last), (w, r, b), (h,))
+    return *law, Where(middle == first + 1)
+
+
+@rule(phase="fold", grade="E")
+def continue_rnn_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, first: Int, middle: Int, last: Int) -> Law:
+    """a recurrent layer on step m from the state of one on n … m + 1 = one on n … m"""
+    law = continued(lambda *x: o.rnn(*x, activation=f), *backwards(s, first, middle, last), (w, r, b), (h,))
+    return *law, Where(middle == first + 1)
+
+
+def within_backwards(layer: Layer, s: Tensor, weights: tuple[Tensor, ...], states: tuple[Tensor, ...], first: Expr, last: Expr) -> Law:
+    """Return the law that the last state of a layer on the last steps, backwards, is one of all states of the layer on all of them."""
+    _, part, *_ = layer(back(s, first, last), *weights, *states)
+    every, end, *_ = layer(o.reverse(s, axis=0), *weights, *states)
+    state = o.reshape(rows(o.reverse(every, axis=0), first, first + 1), part.shape)
+    return (part, state), (end, end), Where(last == s.shape[0], first < last, s.shape[0] > 1)
+
+
+@rule(name="state-within-lstm-backwards", grade="E")
+def lstm_state_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, c: Tensor, first: Int, last: Int) -> Law:
+    """last output of an LSTM on steps n … m, backwards = its output at step m where it is known on all"""
+    return within_backwards(o.lstm, s, (w, r, b), (h, c), first, last)
+
+
+@rule(name="state-within-gru-backwards", grade="E")
+def gru_state_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, linear: Int, first: Int, last: Int) -> Law:
+    """last output of a GRU on steps n … m, backwards = its output at step m where it is known on all"""
+    return within_backwards(lambda *x: o.gru(*x, linear_before_reset=linear), s, (w, r, b), (h,), first, last)
+
+
+@rule(name="state-within-rnn-backwards", grade="E")
+def rnn_state_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, first: Int, last: Int) -> Law:
+    """last output of a recurrent layer on steps n … m, backwards = its output at step m where it is known on all"""
+    return within_backwards(lambda *x: o.rnn(*x, activation=f), s, (w, r, b), (h,), first, last)

@@ -1,4 +1,4 @@
-"""Slices: of everything, of neighbours put together, of one step under a reshape."""
+"""Slices: of everything, of neighbours put together, of one step under a reshape, of what is reversed."""
 
 from rewrite_compiler import Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
@@ -58,3 +58,52 @@ def next_step_into_batch_first(x: Tensor, first: Int, middle: Int, last: Int) ->
     turned = o.transpose(x, (1, 0, 2))
     left, right = o.slice_(turned, axis=1, start=first, stop=middle), o.slice_(x, axis=0, start=middle, stop=last)
     return o.concat(left, right, axis=1), o.slice_(turned, axis=1, start=first, stop=last), Where(x.shape[1] == 1)
+
+
+# -- sequences backwards
+
+
+@rule(grade="E", marks=ANY)
+def drop_reverses(x: Tensor, axis: Int) -> Law:
+    """reverse(reverse(x)) = x"""
+    return o.reverse(o.reverse(x, axis=axis), axis=axis), x
+
+
+@rule(grade="E", marks=ANY)
+def reverse_past_transpose(x: Tensor, p: Ints, axis: Int) -> Law:
+    """reverse(transpose(x, p), a) = transpose(reverse(x, p[a]), p)"""
+    return o.reverse(o.transpose(x, p), axis=axis), o.transpose(o.reverse(x, axis=p[axis]), p)
+
+
+@rule(grade="E", marks=ANY)
+def step_of_reverse(x: Tensor, axis: Int, first: Int, last: Int) -> Law:
+    """slice(reverse(x), a, t, t + 1) = slice(x, a, n − t − 1, n − t) for n steps"""
+    extent = x.shape[axis]
+    left = o.slice_(o.reverse(x, axis=axis), axis=axis, start=first, stop=last)
+    return left, o.slice_(x, axis=axis, start=extent - last, stop=extent - first), Where(last == first + 1)
+
+
+@rule(grade="E", marks=ANY)
+def last_step_reversed(x: Tensor, first: Int, last: Int) -> Law:
+    """slice(x, 0, n − 1, n) = its reverse: where a sequence that runs backwards begins"""
+    y = o.slice_(x, axis=0, start=first, stop=last)
+    return y, o.reverse(y, axis=0), Where(x.rank == 3, last == x.shape[0], last == first + 1, first > 0)
+
+
+# -- two sequences side by side
+
+
+@rule(grade="E", marks=ANY)
+def concat_of_slices(x: Tensor, y: Tensor, axis: Int, along: Int, first: Int, last: Int) -> Law:
+    """concat(slice(x, a, l, m), slice(y, a, l, m), b) = slice(concat(x, y, b), a, l, m)"""
+    left = o.concat(*(o.slice_(v, axis=axis, start=first, stop=last) for v in (x, y)), axis=along)
+    right = o.slice_(o.concat(x, y, axis=along), axis=axis, start=first, stop=last)
+    return left, right, Where(axis != along, x.shape[axis] == y.shape[axis], first < last)
+
+
+@rule(grade="E", marks=ANY)
+def concat_of_reshapes(x: Tensor, y: Tensor, s: Ints, t: Ints, along: Int) -> Law:
+    """concat(reshape(x, s), reshape(y, t), last) = reshape(concat(x, y, last)) when the last axes are kept"""
+    z = o.concat(o.reshape(x, s), o.reshape(y, t), axis=along)
+    kept = Where(along == s.length - 1, s[-1] == x.shape[-1], x.shape[:-1] == y.shape[:-1])
+    return z, o.reshape(o.concat(x, y, axis=x.rank - 1), z.shape), kept

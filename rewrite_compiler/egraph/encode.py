@@ -1,4 +1,4 @@
-"""A program as egglog commands: one for each term and one for each fact about it.
+"""A program as rows of tables, one for each term and one for each fact about it, and commands for what no table holds.
 
 Values keep their numbers: `(at 7)` is the class of value 7. Tuples of multi-output operators and the inner links of a
 variadic operator get numbers above the program's own.
@@ -15,28 +15,35 @@ import numpy as np
 from ..ir.program import Data, Node, Program
 from ..ir.types import TensorType, result_types
 from ..ops import OPS, Op
-from ..ops.op import FLOAT, INT, INTS, AttributeValue
+from ..ops.op import FLOAT, INTS, AttributeValue
+from .bulk import NONE, Item, Row, cell
 from .schema import literal, op_constructor, quoted
 
 LARGEST_UNIFORM = 1 << 14  # elements of a constant that is looked at
 
 
-def program_commands(p: Program) -> list[str]:
-    """Return the commands that load a program into an e-graph with the schema."""
-    return list(_Encoder(p).commands())
+def program_items(p: Program) -> list[Item]:
+    """Return the rows and commands that load a program into an e-graph with the schema."""
+    return list(_Encoder(p).items())
 
 
-def fact_commands(number: int, t: TensorType, fixed: bool) -> Iterator[str]:
+def fact_rows(number: int, t: TensorType, fixed: bool) -> Iterator[Row]:
     """Yield what is known of a class: shape, size, element type, constness where it does not follow from operands."""
-    yield f"(Known (at {number}) {literal(t.shape, INTS)} {literal(t.size, INT)} {quoted(t.dtype)})"
+    yield ["Known", number, list(t.shape), t.size, t.dtype]
     if fixed:
-        yield f"(Fixed (at {number}))"
+        yield ["Fixed", number]
 
 
 def term(op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue]) -> str:
     """Return the arguments of an operator's constructor as text."""
     literals = [literal(v, a.kind) for v, a in zip(attributes, op.attributes, strict=True)]
-    return " ".join([*(f"(at {v})" for v in operands), *literals])
+    return " ".join([*(f"(V {v})" for v in operands), *literals])
+
+
+def term_row(number: int, op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue], origin: int = NONE) -> Row:
+    """Return the row of a class that is an operator's result, or its tuple of results."""
+    cells = [cell(v, a.kind) for v, a in zip(attributes, op.attributes, strict=True)]
+    return [op_constructor(op).name, number, *operands, *cells, origin]
 
 
 def id_set(origins: Iterable[int]) -> str:
@@ -51,22 +58,22 @@ class _Encoder:
         self.fresh = itertools.count(len(p.types))
         self.fixed = set(p.constants)
 
-    def commands(self) -> Iterator[str]:
+    def items(self) -> Iterator[Item]:
         for v in self.p.inputs:
-            yield f'(set (at {v}) (Input "{v}"))'
+            yield ["Input", v]
             yield from self.facts(v)
         for v, data in self.p.constants.items():
-            yield f'(set (at {v}) (Constant "{v}"))'
+            yield ["Constant", v]
             yield from self.facts(v)
             if (value := uniform(data)) is not None:
-                yield f"(union (at {v}) ({op_constructor(OPS['full']).name} {literal(data.shape, INTS)} {literal(value, FLOAT)}))"
+                yield f"(union (V {v}) ({op_constructor(OPS['full']).name} {literal(data.shape, INTS)} {literal(value, FLOAT)}))"
         for node in self.p.nodes:
             yield from self.opaque(node) if node.operator is None else self.known(node, node.operator)
 
-    def facts(self, v: int) -> Iterator[str]:
-        yield from fact_commands(v, self.p.types[v], v in self.fixed)
+    def facts(self, v: int) -> Iterator[Row]:
+        yield from fact_rows(v, self.p.types[v], v in self.fixed)
 
-    def known(self, node: Node, op: Op) -> Iterator[str]:
+    def known(self, node: Node, op: Op) -> Iterator[Item]:
         operands = node.inputs
         if op.variadic and len(operands) > len(op.operands):
             links = [next(self.fresh) for _ in operands[1:-1]]
@@ -75,36 +82,36 @@ class _Encoder:
         if all(v in self.fixed for v in node.inputs):
             self.fixed.update(node.outputs)
         attributes = [v for _, v in node.attributes]
-        arguments = term(op, operands, attributes)
-        made = op_constructor(op)
-        yield from self.results(node, f"({made.name} {arguments})")
-        if made.is_work:
-            yield f"(set (f_{made.name} {arguments}) {id_set(node.origins)})"
+        number = node.outputs[0] if len(node.outputs) == 1 else next(self.fresh)
+        is_work = op_constructor(op).is_work
+        one = next(iter(node.origins)) if is_work and len(node.origins) == 1 else NONE
+        yield term_row(number, op, operands, attributes, one)
+        if is_work and one == NONE:
+            yield f"(set (f_{op_constructor(op).name} {term(op, operands, attributes)}) {id_set(node.origins)})"
+        yield from self.results(node, number)
 
-    def chain(self, node: Node, op: Op, links: Sequence[int]) -> Iterator[str]:
+    def chain(self, node: Node, op: Op, links: Sequence[int]) -> Iterator[Row]:
         """Link all operands but the last, two by two from the left."""
         here, attributes, fixed = node.inputs[0], dict(node.attributes), all(v in self.fixed for v in node.inputs)
         t = self.p.types[here]
         for v, number in zip(node.inputs[1:-1], links, strict=True):
-            yield f"(set (at {number}) ({op_constructor(op).name} {term(op, (here, v), list(attributes.values()))}))"
+            yield term_row(number, op, (here, v), list(attributes.values()))
             t = result_types(op, [t, self.p.types[v]], attributes)[0]
-            yield from fact_commands(number, t, fixed)
+            yield from fact_rows(number, t, fixed)
             here = number
 
-    def opaque(self, node: Node) -> Iterator[str]:
-        operands = " ".join(f"(at {v})" for v in node.inputs)
+    def opaque(self, node: Node) -> Iterator[Item]:
+        operands, number = " ".join(f"(V {v})" for v in node.inputs), next(self.fresh)
         arguments = f"{quoted(opaque_key(node))} {f'(vec-of {operands})' if operands else '(vec-empty)'}"
-        yield from self.results(node, f"(Opaque {arguments})", always_tuple=True)
+        yield f"(union (V {number}) (Opaque {arguments}))"
+        yield f"(set (at {number}) (V {number}))"
         yield f"(set (f_Opaque {arguments}) {id_set(node.origins)})"
+        yield from self.results(node, number)
 
-    def results(self, node: Node, made: str, *, always_tuple: bool = False) -> Iterator[str]:
-        if len(node.outputs) == 1 and not always_tuple:
-            yield f"(set (at {node.outputs[0]}) {made})"
-        else:
-            whole = next(self.fresh)
-            yield f"(set (at {whole}) {made})"
-            for n, v in enumerate(node.outputs):
-                yield f"(set (at {v}) (Result (at {whole}) {n}))"
+    def results(self, node: Node, whole: int) -> Iterator[Row]:
+        if whole != node.outputs[0]:
+            results: list[Row] = [["Result", v, whole, n] for n, v in enumerate(node.outputs)]
+            yield from results
         for v in node.outputs:
             yield from self.facts(v)
 

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .bulk import PRELUDE, Item, Loader, loader_text
 from .facts import Facts
 from .graph import EGraph
 from .reader import LEAVES, Reader
-from .schema import Constructor, constructors, schema_text
+from .schema import Constructor, operators, schema_text
 
 FACTS = "(run-schedule (saturate (run facts)))"
 
@@ -36,20 +37,21 @@ def load_bindings() -> Any:
 
 
 class Engine:
-    """An e-graph under construction."""
+    """An e-graph under construction; `core` are the constructors of operators that can occur, all when it is None."""
 
-    def __init__(self, devices: Sequence[Constructor], rules: Iterable[str], commands: Iterable[str]) -> None:
-        self.egglog = load_bindings().EGraph()
-        self.constructors = constructors(devices)
+    def __init__(
+        self, devices: Sequence[Constructor], rules: Iterable[str], items: Iterable[Item], core: Iterable[str] | None = None
+    ) -> None:  # fmt: skip
+        self.loader = Loader(load_bindings())
+        self.egglog, self.run = self.loader.egglog, self.loader.run
+        known = operators(core)
+        self.constructors = {c.name: c for c in (*known, *devices)}
         self.matches: Counter[str] = Counter()  # of each rule, by its name
-        self.run(schema_text(devices))
+        self.run(schema_text(known, devices), PRELUDE, *map(loader_text, known))
         self.run(*rules)
-        self.run(*commands, FACTS)
+        self.loader.load(items)
+        self.run(FACTS)
         self.next_number = 1 + max((self.egglog.value_to_i64(r.inputs[0]) for r in self.rows("at")), default=-1)
-
-    def run(self, *texts: str) -> list[Any]:
-        """Run commands; each text is parsed by itself, because every span keeps the whole text it was parsed from."""
-        return list(self.egglog.run_program(*(command for text in texts for command in self.egglog.parse_program(text))))
 
     def rows(self, table: str) -> list[Any]:
         """Return the rows of one table."""
@@ -74,7 +76,8 @@ class Engine:
     def type_new_classes(self) -> None:
         """Give facts to the classes that rules have made."""
         facts = Facts(self.reader(), self.next_number)
-        self.run(*facts.commands(), FACTS)
+        self.loader.load(facts.rows())
+        self.run(FACTS)
         self.next_number = facts.next_number
 
     @property

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import BudgetError
+from .bound import within_bound
 from .eliminate import eliminated
 from .graph import ClassId, EGraph, ENode
-from .prune import Candidate, Candidates, Cost, CostOf, candidates, components
+from .prune import Candidate, Candidates, Cost, CostOf, candidates, components, pruned
 from .settle import Key, key_of, settled
 from .split import Part, parts
 
@@ -47,10 +48,10 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     has no choice at all.
     """
     constants = constant_choices(graph, cost_of)
-    options = candidates(graph, roots, cost_of, frozenset(constants))
-    if any(r not in options and r not in constants for r in roots):
-        raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
     moving = [r for r in roots if r not in constants]
+    options = pruned(within_bound(candidates(graph, cost_of, frozenset(constants)), moving), moving)
+    if any(r not in options for r in moving):
+        raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
     choice, bound, status = _solved(options, moving, time.monotonic() + seconds, {})
     whole = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
     used = reached({**constants, **whole}, roots)

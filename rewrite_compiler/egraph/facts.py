@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..ir.types import TensorType, result_types
-from .encode import fact_commands, operator_named, term
+from .bulk import Row as Loaded
+from .encode import fact_rows, operator_named, term_row
 from .reader import Reader
 
 Row = tuple[str, list[Any], Any]  # constructor, arguments, class
@@ -25,8 +26,8 @@ class Facts:
         self.types: dict[Any, TensorType] = {}
         self.several: dict[Any, Row] = {}  # the results of an operator together → its row
 
-    def commands(self) -> Iterator[str]:
-        """Yield the commands that name and type every class that its operands determine, operands first."""
+    def rows(self) -> Iterator[Loaded]:
+        """Yield the rows that name and type every class that its operands determine, operands first."""
         waiting = list(self.pending())
         while waiting:
             left = []
@@ -59,8 +60,8 @@ class Facts:
         """Tell whether a class has a type, or a number where it stands for several results."""
         return value in self.number_of if value in self.several else value in self.shapes or value in self.types
 
-    def found(self, row: Row) -> list[str]:
-        """Return the commands for one class, none while its operands are not known."""
+    def found(self, row: Row) -> list[Loaded]:
+        """Return the rows for one class, none while its operands are not known."""
         name, inputs, value = row
         children = inputs[:1] if name == "Result" else inputs[: self.made[name].operands]
         if not all(self.is_known(c) and c in self.number_of for c in children):
@@ -68,11 +69,11 @@ class Facts:
         made = self.type_of(row)
         if made is None and value not in self.several:
             return []
-        commands = [] if value in self.number_of else [f"(set (at {self.number(value)}) {self.text(row)})"]
+        rows = [] if value in self.number_of else [self.named(row)]
         if made is not None:
             self.types[value] = made
-            commands.extend(fact_commands(self.number_of[value], made, fixed=False))
-        return commands
+            rows.extend(fact_rows(self.number_of[value], made, fixed=False))
+        return rows
 
     def number(self, value: Any) -> int:
         """Return the number of a class, a new one if it has none."""
@@ -88,14 +89,15 @@ class Facts:
             self.types[value] = TensorType(self.reader.ints(self.shapes[value]), kind)
         return self.types[value]
 
-    def text(self, row: Row) -> str:
-        """Return a term that names the class of a row."""
-        name, inputs, _ = row
+    def named(self, row: Row) -> Loaded:
+        """Return the row that gives the class of a term a number."""
+        name, inputs, value = row
         if name == "Result":
-            return f"(Result (at {self.number_of[inputs[0]]}) {self.reader.egglog.value_to_i64(inputs[1])})"
+            return ["Result", self.number(value), self.number_of[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])]
         op, made = operator_named(name), self.made[name]
         assert op is not None
-        return f"({name} {term(op, [self.number_of[c] for c in inputs[: made.operands]], list(self.attributes(row).values()))})"
+        operands = [self.number_of[c] for c in inputs[: made.operands]]
+        return term_row(self.number(value), op, operands, list(self.attributes(row).values()))
 
     def attributes(self, row: Row) -> Mapping[str, Any]:
         """Return the attributes of a row by name."""

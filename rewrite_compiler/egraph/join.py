@@ -103,8 +103,8 @@ class _Representative:
             made = self.value(TensorType(move.shape, t.dtype))
             self.inputs.append(made)
             op = OPS["transpose" if move.op == TRANSPOSE else "reshape"]
-            self.commands.append(f"(union (at {v}) ({move.op} {term(op, (made,), (move.back,))}))")
-            self.commands.append(f"(union (at {made}) ({move.op} {term(op, (v,), (move.there,))}))")
+            self.commands.append(f"(union (V {v}) ({move.op} {term(op, (made,), (move.back,))}))")
+            self.commands.append(f"(union (V {made}) ({move.op} {term(op, (v,), (move.there,))}))")
             yield made
             v = made
 

@@ -24,16 +24,13 @@ class Candidate:
 Candidates = dict[ClassId, list[Candidate]]
 
 
-def candidates(graph: EGraph, roots: Iterable[ClassId], cost_of: CostOf, given: frozenset[ClassId] = frozenset()) -> Candidates:
-    """Return what is worth choosing below the roots; a cost of None removes an e-node.
-
-    Classes in `given` are there anyway. A root that cannot be built is absent.
-    """
+def candidates(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId] = frozenset()) -> Candidates:
+    """Return what may be chosen; a cost of None removes an e-node, and classes in `given` are there anyway."""
     found: Candidates = {}
     for c, e_class in graph.classes.items():
         costed = [(n, cost_of(c, n)) for n in e_class.nodes if c not in given and c not in n.children]
         found[c] = [Candidate(n, frozenset(n.children) - given, cost) for n, cost in costed if cost is not None]
-    return pruned(found, tuple(roots))
+    return found
 
 
 def pruned(found: Candidates, roots: Sequence[ClassId]) -> Candidates:

@@ -21,7 +21,7 @@ LONG = 16
 STARTS = {"conv", "dense", "matmul", "layer_norm", "lstm", "gru", "rnn", "max_pool", "average_pool"}
 FOLDS = {"bias_add", "scale", "batch_norm", "relu", "clip", "sigmoid", "tanh", "erf", "neg", "exp", "sqrt", "reciprocal", "abs"}
 WITH_CONSTANT = {"add", "mul", "sub", "div"}
-STEPS = {"slice", "gather"}  # take steps of a sequence
+STEPS = {"slice", "gather", "reverse"}  # take steps of a sequence
 Shape = Hashable
 
 

@@ -18,10 +18,11 @@ from ..kept import Kept
 from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule
 from .answers import answers, key_of
-from .encode import program_commands
+from .encode import program_items
 from .graph import EGraph, from_json
 from .join import joined, representatives
 from .regions import regions_of
+from .relevant import present, relevant
 from .rules import rule_text
 from .schema import Constructor
 
@@ -85,11 +86,13 @@ def saturate(
     `more` are commands to run once the program is loaded, `kept` answers of earlier calls.
     BudgetError F210 when the child ended before its first checkpoint.
     """
+    texts, core = relevant([*(rule_text(r, n) for n, r in enumerate(rules)), *(m.text for m in mappings)], present(p))
     request = {
-        "rules": [*(rule_text(r, n) for n, r in enumerate(rules)), *(m.text for m in mappings)],
+        "rules": texts,
+        "operators": sorted(core),
         "devices": [[m.constructor.name, m.constructor.operands, m.constructor.attributes] for m in mappings],
         "phases": [*sorted({r.phase for r in rules}), "map"],
-        "commands": [*program_commands(p), *more],
+        "items": [*program_items(p), *more],
         "limits": asdict(limits),
         "parent": os.getpid(),
     }

@@ -77,18 +77,17 @@ def op_constructor(op: Op) -> Constructor:
     return Constructor(f"o_{op.name}", len(op.operands), tuple(a.kind for a in op.attributes), op.kind != LAYOUT)
 
 
-def constructors(devices: Iterable[Constructor] = ()) -> dict[str, Constructor]:
-    """Return every constructor by its name: core operators, then device operations."""
-    found = {c.name: c for c in (op_constructor(op) for op in OPS.values())}
-    found.update({c.name: c for c in devices})
-    return found
+def operators(names: Iterable[str] | None = None) -> list[Constructor]:
+    """Return the constructors of core operators, or of those among them that are named."""
+    known = (op_constructor(op) for op in OPS.values())
+    wanted = None if names is None else set(names)
+    return [c for c in known if wanted is None or c.name in wanted]
 
 
-def schema_text(devices: Sequence[Constructor] = ()) -> str:
-    """Return the whole schema."""
+def schema_text(core: Sequence[Constructor], devices: Sequence[Constructor] = ()) -> str:
+    """Return the schema of an e-graph of core operators and device operations."""
     reals = [f'(rule ((Known x s n "{t}")) ((Real x)) :ruleset facts :name "real-{t}")' for t in FLOATS]
-    fixed = [op_constructor(op).fixed_rule for op in OPS.values()]
-    return PRELUDE + "\n".join([*(c.text for c in constructors(devices).values()), *reals, *fixed])
+    return PRELUDE + "\n".join([*(c.text for c in (*core, *devices)), *reals, *(c.fixed_rule for c in core)])
 
 
 def quoted(text: str) -> str:

@@ -58,7 +58,7 @@ class Schedule:
     def __init__(self, request: dict[str, Any]) -> None:
         self.started = time.process_time()
         devices = [Constructor(name, operands, tuple(kinds), True) for name, operands, kinds in request["devices"]]
-        self.engine = Engine(devices, request["rules"], request["commands"])
+        self.engine = Engine(devices, request["rules"], request["items"], request["operators"])
         self.limits = request["limits"]
         self.phases = request["phases"]
         self.rounds = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ _MOVES: dict[str, Callable[..., Data]] = {
     "reshape": lambda x, shape: x.reshape(shape),
     "transpose": lambda x, perm: x.transpose(perm),
     "slice": lambda x, axis, start, stop, step=1: x[(slice(None),) * axis + (slice(start, stop, step),)],
+    "reverse": lambda x, axis: x[(slice(None),) * axis + (slice(None, None, -1),)],
 }
 
 
@@ -179,12 +181,19 @@ class Site:
         return v if list(perm) == list(range(len(perm))) else self.apply("transpose", v, perm=tuple(int(p) for p in perm))
 
     def picked(self, v: Value, places: Sequence[int], axis: int) -> Value:
-        """Return the slices of a value at known places of an axis."""
+        """Return the slices of a value at known places of an axis; neighbours in order, either way, without a table of places."""
+        run = _neighbours(places)
+        if run is not None:
+            x = v if run.stop - run.start == self.type(v).shape[axis] else self._part(v, axis, run)
+            return x if run.step > 0 else self.apply("reverse", x, axis=axis)
         indices, data = np.asarray(places, np.int64), self.context.data(v)
         if data is None:
             return self.apply("gather", v, self.constant(indices, "places"), axis=axis)
         self.context.spend(data.nbytes)
         return self.constant(np.take(data, indices, axis=axis), "picked")
+
+    def _part(self, v: Value, axis: int, run: slice) -> Value:
+        return self.apply("slice", v, axis=axis, start=run.start, stop=run.stop, step=1)
 
     def constant(self, data: Data, what: str) -> Value:
         """Add a constant that this node needs."""
@@ -199,3 +208,11 @@ class Site:
     def number(self, x: float, like: Value, what: str) -> Value:
         """Add a scalar constant of the element type of a value."""
         return self.constant(np.asarray(x, self.type(like).dtype), what)
+
+
+def _neighbours(places: Sequence[int]) -> slice | None:
+    """Return first place, end and direction of two or more places that follow each other; None for others."""
+    steps = {b - a for a, b in itertools.pairwise(places)}
+    if steps not in ({1}, {-1}) or min(places) < 0:
+        return None
+    return slice(min(places), max(places) + 1, steps.pop())

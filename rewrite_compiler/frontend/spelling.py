@@ -156,6 +156,12 @@ def _slice(task: Task) -> None:
     task.emit("Slice", task.x, *(task.ints([int(task[k])]) for k in ("start", "stop", "axis", "step")))
 
 
+def _reverse(task: Task) -> None:
+    """Spell it as a slice by steps of −1 from the last element to before the first."""
+    axis = int(task["axis"])
+    task.emit("Slice", task.x, *(task.ints([n]) for n in (-1, -1 - task.result.shape[axis], axis, -1)))
+
+
 def _pad(task: Task) -> None:
     task.emit("Pad", task.x, task.ints(task["pads"]), task.number("fill", task["value"], task.result.dtype))
 
@@ -347,6 +353,7 @@ SPELLING: dict[str, Speller] = {
     "reshape": _reshape,
     "slice": _slice,
     "pad": _pad,
+    "reverse": _reverse,
     "expand": _expand,
     "im2col": _im2col,
     "max_pool": partial(_pool, "MaxPool"),

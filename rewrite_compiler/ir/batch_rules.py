@@ -267,6 +267,7 @@ RULES: dict[str, Rule] = {
     "pad": _pad,
     "expand": _expand,
     "gather": _gather,
+    "reverse": _along_one,
     **dict.fromkeys(("quantize", "dequantize", "requantize"), _scaled),
     "quantized_add": elementwise,
     "integer_conv": partial(_leading_axes, 1),

@@ -2,7 +2,7 @@
 
 from .conv import conv, im2col
 from .elementwise import abs_, add, clip, div, erf, exp, log, max_, min_, mul, neg, pow_, reciprocal, relu, sigmoid, sqrt, sub, tanh
-from .layout import concat, expand, gather, pad, reshape, slice_, transpose
+from .layout import concat, expand, gather, pad, reshape, reverse, slice_, transpose
 from .linear import bias_add, dense, full, matmul, scale
 from .norm import batch_norm, layer_norm, log_softmax, softmax
 from .op import OPS, Attribute, Op, ShapeError, op
@@ -68,6 +68,7 @@ __all__ = [
     "relu",
     "requantize",
     "reshape",
+    "reverse",
     "rnn",
     "scale",
     "sigmoid",

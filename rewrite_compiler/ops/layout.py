@@ -87,6 +87,21 @@ def slice_(x: Array, *, axis: int, start: int, stop: int, step: int) -> Array:
     return array(lambda *i: x[(*i[:axis], i[axis] * step + start, *i[axis + 1 :])], shape)
 
 
+def _reverse_shape(x: Shape, *, axis: int) -> Shape:
+    if not 0 <= axis < len(x):
+        raise ShapeError(f"Axis of reverse must be in 0…{len(x) - 1}, not {axis}")
+    return x
+
+
+@op("reverse", "x", _reverse_shape, attributes="axis:int", kind=LAYOUT)
+def reverse(x: Array, *, axis: int) -> Array:
+    """X with the elements of one axis in the opposite order."""
+    if x.shape[axis] == 0:
+        return x
+    last = x.shape[axis] - 1
+    return array(lambda *i: x[(*i[:axis], last - i[axis], *i[axis + 1 :])], x.shape)
+
+
 def _concat_shape(*operands: Shape, axis: int) -> Shape:
     first = operands[0]
     if not 0 <= axis < len(first):

@@ -107,6 +107,11 @@ def _slice(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     return indexed(t, shape, lambda i: x.at([*i[:axis], i[axis] * step + start, *i[axis + 1 :]]))
 
 
+def _reverse(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
+    (x,), axis = operands, axis_of(a, operands[0])
+    return indexed(t, x.shape, lambda i: x.at([*i[:axis], x.shape[axis] - 1 - i[axis], *i[axis + 1 :]]))
+
+
 def _concat(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     axis = axis_of(a, operands[0])
     first = operands[0].shape
@@ -212,6 +217,7 @@ READERS: dict[str, Reader] = {
     "reduce_min": _reduction("min"),
     "reduce_sum": _reduction("sum"),
     "reshape": _reshape,
+    "reverse": _reverse,
     "scale": _vector("mul"),
     "slice": _slice,
     "transpose": _transpose,

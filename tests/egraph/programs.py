@@ -33,6 +33,7 @@ CASES: dict[str, tuple[Sequence[tuple[int, ...]], Attributes]] = {
     "pad": ([(2, 3)], {"pads": (0, 1, 2, 0), "value": -1.5}),
     "expand": ([(1, 3)], {"shape": (4, 3)}),
     "gather": ([(5, 3), (2,)], {"axis": 0}),
+    "reverse": ([(5, 3)], {"axis": 0}),
     "dense": ([(2, 3), (4, 3)], {}),
     "matmul": ([(2, 3, 4), (4, 5)], {}),
     "bias_add": ([(2, 3), (3,)], {"axis": 1}),

@@ -9,7 +9,7 @@ import pytest
 from in_process import engine_of, extracted, saturated
 from programs import CASES, constant, opaque, program_of
 
-from rewrite_compiler.egraph.encode import opaque_key, program_commands
+from rewrite_compiler.egraph.encode import opaque_key, program_items
 from rewrite_compiler.egraph.graph import PROGRAM, from_json, to_json
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Program, Source, renumbered
@@ -127,7 +127,7 @@ def test_names_do_not_matter() -> None:
     for first in range(len(NAMES)):
         turned = [*NAMES[first:], *NAMES[:first]]
         p = named(turned)
-        assert program_commands(p) == program_commands(plain)
+        assert program_items(p) == program_items(plain)
         back, _ = extracted(p, saturated(p))
         assert [back.names[v] for v in back.inputs] == [turned[1]]
         assert [back.names[v] for v in back.outputs] == [turned[7]]

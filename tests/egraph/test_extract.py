@@ -11,10 +11,11 @@ import pytest
 from small_graphs import acyclic_choices, cheapest, cost_of, random_graph, total
 
 from rewrite_compiler.egraph import EClass, EGraph, ENode, extract, prune
+from rewrite_compiler.egraph.bound import within_bound
 from rewrite_compiler.egraph.eliminate import eliminated
 from rewrite_compiler.egraph.extract import Extraction, _Problem, cheapest_trees
 from rewrite_compiler.egraph.graph import PROGRAM
-from rewrite_compiler.egraph.prune import Candidate, Candidates, CostOf
+from rewrite_compiler.egraph.prune import Candidate, Candidates
 from rewrite_compiler.egraph.split import Part, needed_classes, parts
 from rewrite_compiler.errors import BudgetError
 from rewrite_compiler.ir.types import TensorType
@@ -31,11 +32,14 @@ def found(graph: EGraph, roots: tuple[int, ...]) -> Extraction | None:
     return None
 
 
-def unpruned(graph: EGraph, roots: Iterable[int], price: CostOf, given: frozenset[int] = frozenset()) -> Candidates:
+def unpruned(options: Candidates, roots: Iterable[int]) -> Candidates:
     """Every candidate below the roots that can be built at all."""
-    costed = {c: [(n, price(c, n)) for n in e.nodes if c not in given and c not in n.children] for c, e in graph.classes.items()}
-    made = {c: [Candidate(n, frozenset(n.children) - given, k) for n, k in pairs if k is not None] for c, pairs in costed.items()}
-    return prune._reachable(prune._buildable(made), tuple(roots))
+    return prune._reachable(prune._buildable(options), tuple(roots))
+
+
+def unbounded(options: Candidates, roots: Iterable[int]) -> Candidates:
+    """Every candidate, whatever it costs."""
+    return options
 
 
 @pytest.mark.parametrize("first", range(0, 800, 100))
@@ -57,7 +61,9 @@ def test_the_optimum_is_that_of_trying_every_choice(first: int) -> None:
 @pytest.fixture
 def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every choice to the integer program."""
-    monkeypatch.setattr(importlib.import_module("rewrite_compiler.egraph.extract"), "eliminated", lambda *_: None)
+    module = importlib.import_module("rewrite_compiler.egraph.extract")
+    monkeypatch.setattr(module, "eliminated", lambda *_: None)
+    monkeypatch.setattr(module, "within_bound", unbounded)
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
@@ -75,7 +81,7 @@ def test_elimination_of_everything_at_once_finds_the_optimum() -> None:
     answered = 0
     for seed in range(400):
         graph, roots = random_graph(seed)
-        options = prune.candidates(graph, roots, cost_of(graph))
+        options = prune.pruned(prune.candidates(graph, cost_of(graph)), roots)
         if any(r not in options for r in roots):
             continue
         choice, best = eliminated(options, roots, 0), cheapest(graph, roots, 2)
@@ -107,7 +113,7 @@ def huge(r: random.Random) -> int:
 def test_elimination_finds_the_optimum_of_levels_that_need_several_words() -> None:
     for seed in range(150):
         graph, roots = random_graph(seed, 4, huge)
-        options = prune.candidates(graph, roots, cost_of(graph))
+        options = prune.pruned(prune.candidates(graph, cost_of(graph)), roots)
         if any(r not in options for r in roots):
             continue
         choice = eliminated(options, roots, 0)
@@ -119,7 +125,8 @@ def test_pruning_keeps_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [random_graph(seed) for seed in range(1000, 1100)]
     pruned = [found(*g) for g in graphs]
     module = importlib.import_module("rewrite_compiler.egraph.extract")
-    monkeypatch.setattr(module, "candidates", unpruned)
+    monkeypatch.setattr(module, "within_bound", unbounded)
+    monkeypatch.setattr(module, "pruned", unpruned)
     monkeypatch.setattr(module, "parts", lambda options, roots: [Part(options, tuple(roots))])
     whole = [found(*g) for g in graphs]
     assert [x and x.cost for x in pruned] == [x and x.cost for x in whole]
@@ -128,11 +135,13 @@ def test_pruning_keeps_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pruning_leaves_fewer_candidates() -> None:
     graphs = [random_graph(seed) for seed in range(100)]
     counts = [
-        (sum(map(len, prune.candidates(g, roots, cost_of(g)).values())), sum(map(len, unpruned(g, roots, cost_of(g)).values())))
+        [sum(map(len, left(prune.candidates(g, cost_of(g)), roots).values())) for left in (prune.pruned, within_bound, unbounded)]
         for g, roots in graphs
     ]
-    assert all(small <= large for small, large in counts)
-    assert sum(small for small, _ in counts) < sum(large for _, large in counts)
+    assert all(small <= large and bounded <= large for small, bounded, large in counts)
+    small, bounded, large = map(sum, zip(*counts, strict=True))
+    assert small < large
+    assert bounded < large
 
 
 @pytest.mark.usefixtures("solver_alone")
@@ -193,7 +202,7 @@ def test_parts_share_nothing_but_what_is_built_anyway() -> None:
     counts = []
     for seed in range(300):
         graph, roots = random_graph(seed)
-        options = prune.candidates(graph, roots, cost_of(graph))
+        options = prune.pruned(prune.candidates(graph, cost_of(graph)), roots)
         if any(r not in options for r in roots):
             continue
         made = parts(options, roots)

@@ -57,6 +57,7 @@ CASES: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("concat", [(2, 3), (2, 1), (2, 2)], {"axis": 1}),
     ("pad", [(2, 3)], {"pads": (0, 1, 2, 0), "value": -1.5}),
     ("expand", [(3, 1)], {"shape": (2, 3, 4)}),
+    ("reverse", [(2, 3, 4)], {"axis": 1}),
     ("batch_norm", [(2, 3, 4), (3,), (3,), (3,), (3,)], {"epsilon": 1e-5}),
     ("layer_norm", [(2, 3, 4), (3, 4), (3, 4)], {"axis": 1, "epsilon": 1e-5}),
     ("softmax", [(2, 3, 4)], {"axis": 1}),

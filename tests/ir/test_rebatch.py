@@ -111,6 +111,7 @@ def one_operand(draw: st.DrawFn, name: str) -> Any:
         "slice": {"axis": axis, "start": draw(st.sampled_from([0, start])), "stop": x[axis], "step": draw(st.integers(1, 2))},
         "pad": {"pads": tuple(draw(st.sampled_from([pads, [0] * len(pads)]))), "value": 0.5},
         "softmax": {"axis": axis},
+        "reverse": {"axis": axis},
         "log_softmax": {"axis": axis},
         "expand": {"shape": (*draw(shapes(0, 1)), *(n if n > 1 else draw(st.integers(1, 2)) for n in x))},
         "reshape": {"shape": draw(regroupings(x))},
@@ -183,7 +184,8 @@ def recurrent(draw: st.DrawFn, name: str) -> Any:
 OPERATIONS: dict[str, Any] = {
     **dict.fromkeys(("add", "sub", "mul", "max", "min"), binary),
     **dict.fromkeys(
-        ("relu", "clip", "transpose", "slice", "pad", "softmax", "log_softmax", "expand", "reshape", "layer_norm", *REDUCTIONS), one_operand
+        ("relu", "clip", "transpose", "slice", "pad", "softmax", "log_softmax", "expand", "reshape", "reverse", "layer_norm", *REDUCTIONS),
+        one_operand,
     ),
     **dict.fromkeys(("dense", "matmul", "bias_add", "scale"), linear),
     **dict.fromkeys(("conv", "batch_norm", "max_pool", "average_pool", "im2col"), windowed),

@@ -193,6 +193,7 @@ def test_other_movement() -> None:
     assert np.array_equal(apply("pad", x, pads=(1, 0, 0, 2), value=7.0), np.pad(x, [(1, 0), (0, 2)], constant_values=7))
     assert np.array_equal(apply("expand", x[:, :1], shape=(3, 2, 4)), np.broadcast_to(x[:, :1], (3, 2, 4)))
     assert np.array_equal(apply("gather", x, np.asarray([[2, -1], [0, -3]]), axis=1), np.take(x, [[2, 2], [0, 0]], axis=1))
+    assert np.array_equal(apply("reverse", x, axis=1), x[:, ::-1])
     assert apply("full", shape=(2, 2), value=0.75).tolist() == [[0.75, 0.75]] * 2
     assert apply("clip", normal(9), low=-0.1, high=0.1).max() <= 0.1
     assert np.array_equal(apply("clip", x, low=1.0, high=float("inf")), np.maximum(x, 1))
@@ -264,6 +265,7 @@ EMPTY: dict[str, tuple[list[Array], dict[str, Any]]] = {
     "concat": ([NOTHING, NOTHING], {"axis": 1}),
     "slice": ([COLUMNS], {"axis": 0, "start": 2, "stop": 2, "step": 1}),
     "reshape": ([NOTHING], {"shape": (4, 0)}),
+    "reverse": ([NOTHING], {"axis": 1}),
     "transpose": ([NOTHING], {"perm": (1, 0)}),
     "gather": ([COLUMNS, np.zeros(0, np.int64)], {"axis": 0}),
     "dense": ([NOTHING, COLUMNS], {}),

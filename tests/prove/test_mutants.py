@@ -26,11 +26,14 @@ NOT_NEEDED |= (
 )
 # A sequence of one step has all of it as its last output: this would make layers of one step again and again.
 NOT_NEEDED |= {(f"state-within-{layer}", 1) for layer in ("lstm", "gru", "rnn")}
+NOT_NEEDED |= {(f"state-within-{layer}-backwards", 2) for layer in ("lstm", "gru", "rnn")}
+# One step is its own reverse wherever it is: these keep the rule to the last step of a sequence.
+NOT_NEEDED |= {("last-step-reversed", n) for n in (0, 1, 3)}
 # The laws hold for all operands that broadcast: these keep the rules to the shapes of a norm, few enough that all up to 2 or 3 are judged.
 NOT_NEEDED |= {(name, n) for name in ("scaled-reciprocal", "shift-of-centred-rows") for n in (1, 2)}
 # Without these, slices without elements are among the instances: their terms cannot be written, so nothing is decided.
 SLICED = {("sliced-products-as-gate-sum", 5), ("slice-of-gate-sum", 2), ("sliced-input-of-candidate", 2), ("sliced-state-of-candidate", 2)}
-UNDECIDED = SLICED | {("step-of-batch-first", 1)}
+UNDECIDED = SLICED | {("step-of-batch-first", 1), ("concat-of-slices", 2)}
 # `keepdims` of a reduction under a reshape: the reshape gives the same elements with and without the axis of length 1.
 EQUAL = {(name, n) for name in POOLS for n in (2, 3)} | {(name, n) for name in REDUCTIONS for n in (0, 1)}
 
@@ -38,10 +41,11 @@ EQUAL = {(name, n) for name in POOLS for n in (2, 3)} | {(name, n) for name in R
 # A flag that is not zero is set, whatever it is.
 EQUAL |= {("gru-cell-as-layer", 0), ("shift-of-centred-rows", 1)}
 # A slice of one element has one with every step.
-EQUAL |= {(f"state-within-{layer}", 6) for layer in ("lstm", "gru", "rnn")}
+EQUAL |= {(f"state-within-{layer}{way}", 6) for layer in ("lstm", "gru", "rnn") for way in ("", "-backwards")}
+EQUAL |= {("step-of-reverse", 6), ("last-step-reversed", 8)}
 EQUAL |= {(f"step-{form}", 6) for form in ("of-batch-first", "into-batch-first", "without-batch")}
-# False from an extent of 4 on, which no instance has: the strength is that of the instances, never all shapes.
-BEYOND = {("scale-half-of-layer-norm", 0)}
+# False from an extent of 4 or 3 on, which no instance has: the strength is that of the instances, never all shapes.
+BEYOND = {("scale-half-of-layer-norm", 0), ("last-step-reversed", 2)}
 MOST = 24  # mutants of one rule; of more, an even choice
 
 

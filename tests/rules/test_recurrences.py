@@ -56,6 +56,23 @@ def test_a_spelling_is_one_offload(cell: str, batch_first: bool, tmp_path: Path)
     agree(source, chosen)
 
 
+@pytest.mark.parametrize(("cell", "batch_first"), [("separate", False), ("four products", True), ("gru", True), ("rnn", False)])
+def test_a_sequence_may_run_backwards(cell: str, batch_first: bool, tmp_path: Path) -> None:
+    source, chosen = matched(u.bidirectional(cell, 4, batch_first=batch_first), tmp_path)
+    assert offloads(chosen) == {f"flexasr.{u.CELLS[cell][0]}": 1}
+    assert {n.op for n in chosen.nodes} - MAPPINGS.keys() <= {"reshape", "transpose", "reverse"}
+    agree(source, chosen)
+
+
+@pytest.mark.parametrize(("cell", "join"), [("separate", "steps"), ("state first", "whole"), ("gru", "whole"), ("rnn", "steps")])
+def test_both_ways_are_an_offload_each(cell: str, join: str, tmp_path: Path) -> None:
+    """Outputs joined at every step or as a whole."""
+    source, chosen = matched(u.bidirectional(cell, 4, join=join), tmp_path)
+    assert offloads(chosen) == {f"flexasr.{u.CELLS[cell][0]}": 2}
+    assert {n.op for n in chosen.nodes} - MAPPINGS.keys() <= {"reshape", "transpose", "reverse", "concat"}
+    agree(source, chosen)
+
+
 def test_a_sequence_may_be_one_step(tmp_path: Path) -> None:
     source, chosen = matched(u.unrolled("separate", 1), tmp_path)
     assert offloads(chosen) == {"flexasr.lstm": 1}
@@ -116,14 +133,14 @@ def test_swapped_gates_are_another_cell(tmp_path: Path) -> None:
 
 
 def test_a_step_in_another_place_ends_the_sequence(tmp_path: Path) -> None:
-    """x0, x2, x1: no slice continues the one before."""
+    """x0, x2, x1 of four: no slice continues the one before, nor begins at the end."""
     g = u.Graph()
     run_cell = u.lstm_separate(g)
     states: tuple[str, ...] = ("s0", "s1")
     for t in (0, 2, 1):
         states = run_cell(g, u.step_of(g, "x", t, batch_first=False), states)
     shape = (1, u.HIDDEN)
-    source, chosen = matched(u.model_of(g, {"x": (3, 1, u.INPUTS), "s0": shape, "s1": shape}, states), tmp_path)
+    source, chosen = matched(u.model_of(g, {"x": (4, 1, u.INPUTS), "s0": shape, "s1": shape}, states), tmp_path)
     assert offloads(chosen) == {"flexasr.lstm": 3}
     agree(source, chosen)
 

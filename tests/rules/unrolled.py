@@ -156,6 +156,31 @@ def unrolled(cell: str, steps: int, *, batch: int = 1, batch_first: bool = False
     return model_of(g, {"x": shape, **dict.fromkeys(inputs, (batch, HIDDEN))}, outputs)
 
 
+def bidirectional(cell: str, steps: int, *, join: str = "", batch_first: bool = False) -> Any:
+    """Return the model of a recurrence that runs backwards (`join` empty) or both ways, the outputs joined step by step or as a whole.
+
+    Backwards alone, the outputs are collected in the order in which they are computed, as `go_backwards` of Keras does.
+    """
+    kind, make = CELLS[cell]
+    g, axis, count = Graph(), int(batch_first), 2 if kind == "lstm" else 1
+    states: list[str] = []
+    outputs: list[dict[int, str]] = []
+    for way in (1, -1) if join else (-1,):
+        run, state = make(g), [f"s{len(states) + n}" for n in range(count)]
+        states += state
+        outputs.append({})
+        for t in range(steps)[::way]:
+            state = list(run(g, step_of(g, "x", t, batch_first), state))
+            outputs[-1][t] = g("Unsqueeze", state[0], g.ints(axis))
+    if join == "steps":
+        whole = [g("Concat", *(g("Concat", *(d[t] for d in outputs), axis=2) for t in range(steps)), axis=axis)]
+    else:
+        stacked = [g("Concat", *(d[t] for t in (sorted(d) if join else d)), axis=axis) for d in outputs]
+        whole = [g("Concat", *stacked, axis=2)] if join else stacked
+    shape = (1, steps, INPUTS) if batch_first else (steps, 1, INPUTS)
+    return model_of(g, {"x": shape, **dict.fromkeys(states, (1, HIDDEN))}, [*whole, *state])
+
+
 def model_of(g: Graph, inputs: dict[str, tuple[int, ...]], outputs: Sequence[str]) -> Any:
     """Return the graph as a model of float32 inputs and outputs."""
     given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]

@@ -164,6 +164,8 @@ def _split(site: Site) -> list[Value]:
 
 def _equal_parts(site: Site, extent: int) -> tuple[int, ...]:
     count = int(site.get("num_outputs", len(site.outputs)))
+    if count != len(site.outputs):
+        raise ShapeError(f"num_outputs of Split must be its {len(site.outputs)} results, not {count}")
     if not 1 <= count <= extent:
         raise ShapeError(f"num_outputs of Split must be 1 to the {extent} elements of its axis, not {count}")
     size = -(-extent // count)
@@ -247,10 +249,24 @@ def _gather(site: Site) -> list[Value]:
     if indices is not None and indices.size and (indices.min() < -shape[axis] or indices.max() >= shape[axis]):
         raise out_of_range(indices, shape[axis], site)
     if indices is None or indices.size != 1:
-        return [site.apply("gather", x, site.value(1), axis=axis)]
+        places = None if indices is None or indices.ndim != 1 else [int(n) % shape[axis] for n in indices]
+        return [site.apply("gather", x, site.value(1), axis=axis) if places is None else site.picked(x, places, axis)]
     place = int(indices.reshape(-1)[0]) % shape[axis]
     one = site.apply("slice", x, axis=axis, start=place, stop=place + 1, step=1)
     return [site.reshape(one, (*shape[:axis], *indices.shape, *shape[axis + 1 :]))]
+
+
+def _reverse_sequence(site: Site) -> list[Value]:
+    site.require_native()
+    x, shape, lengths = site.value(0), site.shape(0), site.data(1)
+    time, batch = int(site.get("time_axis", 0)), int(site.get("batch_axis", 1))
+    if {time, batch} != {0, 1} or len(shape) <= 1:
+        raise ShapeError(f"time_axis and batch_axis of ReverseSequence must be 0 and 1 in any order, not {time} and {batch}")
+    if lengths is None or lengths.shape != (shape[batch],):
+        raise Unsupported("its sequence_lens are not known")
+    if any(int(n) != shape[time] for n in lengths):
+        raise Unsupported("it reverses some sequences in part")
+    return [site.picked(x, range(shape[time] - 1, -1, -1), time)]
 
 
 def _constant_of_shape(site: Site) -> list[Value]:
@@ -312,6 +328,7 @@ TABLE: dict[str, Lowering] = {
     "Pad": _pad,
     "Expand": _expand,
     "Gather": _gather,
+    "ReverseSequence": _reverse_sequence,
     "ConstantOfShape": _constant_of_shape,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,

@@ -1,0 +1,35 @@
+"""Which rules can ever match: those whose operators the program has, or other such rules make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ..ir.program import Program
+from ..ops import OPS
+from .schema import op_constructor
+
+OPERATOR = re.compile(r"\((o_\w+) ")
+ALWAYS = ("full", "reshape", "transpose")  # of uniform constants and of layouts between regions
+
+
+def present(p: Program) -> set[str]:
+    """Return the constructors that a program is loaded as."""
+    found = {n.operator for n in p.nodes if n.operator is not None}
+    return {op_constructor(op).name for op in (*found, *(OPS[name] for name in ALWAYS))}
+
+
+def relevant(texts: Sequence[str], core: Iterable[str]) -> tuple[list[str], set[str]]:
+    """Return the rules among some texts that can match where a program has some operators, and all operators there can be."""
+    there, waiting, used = set(core), dict(enumerate(map(_read_and_made, texts))), set[int]()
+    while new := [n for n, (read, _) in waiting.items() if read <= there]:
+        for n in new:
+            there |= waiting.pop(n)[1]
+            used.add(n)
+    return [text for n, text in enumerate(texts) if n in used], there
+
+
+def _read_and_made(text: str) -> tuple[set[str], set[str]]:
+    """Return the operators in the query of a rule and in its actions."""
+    query, _, actions = text.partition("\n (")
+    return set(OPERATOR.findall(query)), set(OPERATOR.findall(actions))
