@@ -46,7 +46,8 @@ def _number(text: str, key: str, what: str) -> int:
 def read_region(region: Region, needed: int, folder: Path, what: str) -> bytes:
     """Return the bytes of a region; nothing outside the folder is opened and nothing is read before its size is known."""
     parts = PurePosixPath(region.location).parts
-    if not parts or region.location.startswith("/") or "\\" in region.location or ".." in parts or "\0" in region.location:
+    slashes = region.location.startswith("/") or region.location.endswith("/")
+    if not parts or slashes or "\\" in region.location or ".." in parts or "\0" in region.location:
         raise InputError("F150", f'external data of {what} must lie in the folder of the model, not at "{region.location}"')
     if region.length is not None and region.length != needed:
         raise InputError("F151", f"external data of {what} must have {needed} bytes, not {region.length}")

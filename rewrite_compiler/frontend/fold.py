@@ -16,6 +16,7 @@ from ..ops.op import ShapeError
 from .context import Unsupported
 from .site import Site
 
+EXACT = 2.0**53  # integers up to here are float64 as they stand
 Fold = Callable[[Site, Sequence[Data]], Sequence[Data]]
 
 
@@ -27,13 +28,40 @@ def _elementwise(function: Callable[..., Any]) -> Fold:
     return fold
 
 
+def check_quotient(site: Site, a: Data | None, b: Data | None) -> None:
+    """Refuse a division of integers that has no result; onnxruntime's process ends at the smallest integer by -1."""
+    if b is None or b.dtype.kind not in "iu":
+        return
+    if not b.all():
+        raise ShapeError(f"{site.op} must not divide integers by a constant 0")
+    if a is not None and a.dtype.kind == "i" and _meet(a == np.iinfo(a.dtype).min, b == -1):
+        raise ShapeError(f"{site.op} must not divide the smallest {a.dtype} by -1: no {a.dtype} is the result")
+
+
+def _meet(a: Data, b: Data) -> bool:
+    """Tell whether two conditions hold at one place; operands that do not broadcast get their sentence elsewhere."""
+    try:
+        return bool(np.any(a & b))
+    except ValueError:
+        return False
+
+
 def _quotient(a: Data, b: Data) -> Data:
     if not np.issubdtype(a.dtype, np.integer):
         return a / b
-    if not np.all(b):
-        raise ShapeError("Div must not divide integers by a constant 0")
     down = a // b
     return np.asarray(down + ((down < 0) & (down * b != a))).astype(a.dtype)
+
+
+def _divided(site: Site, x: Sequence[Data]) -> Sequence[Data]:
+    check_quotient(site, *x)
+    return _same_type(_quotient)(site, x)
+
+
+def _power(site: Site, x: Sequence[Data]) -> Sequence[Data]:
+    if x[0].dtype.kind in "iu" and np.any(np.abs(np.power(*(a.astype(np.float64) for a in x))) > EXACT):
+        raise Unsupported("its power of integers is beyond 2⁵³, where hosts differ")
+    return _same_type(np.power)(site, x)
 
 
 def _same_type(function: Callable[..., Any]) -> Fold:
@@ -54,8 +82,7 @@ def _variadic(function: Callable[[Data, Data], Data]) -> Fold:
 
 
 def _modulo(site: Site, x: Sequence[Data]) -> Sequence[Data]:
-    if np.issubdtype(x[0].dtype, np.integer) and not np.all(x[1]):
-        raise ShapeError("Mod must not divide integers by a constant 0")
+    check_quotient(site, *x)
     function = np.fmod if site.flag("fmod") else np.mod
     return _same_type(function)(site, x)
 
@@ -227,9 +254,9 @@ FOLDS: dict[str, Fold] = {
     "Add": _same_type(np.add),
     "Sub": _same_type(np.subtract),
     "Mul": _same_type(np.multiply),
-    "Div": _same_type(_quotient),
+    "Div": _divided,
     "Mod": _modulo,
-    "Pow": _same_type(np.power),
+    "Pow": _power,
     "Neg": _same_type(np.negative),
     "Abs": _same_type(np.absolute),
     "Sign": _same_type(np.sign),

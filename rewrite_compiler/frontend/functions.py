@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
-from .attributes import subgraphs
+from .attributes import NAMES, subgraphs
 from .header import own_domain
 from .opaque import renamed
 from .upgrade import Upgrader
@@ -48,6 +48,9 @@ def _bound(a: Any, given: Mapping[str, Any]) -> Any:
         return a
     bound = type(a)()
     bound.CopyFrom(given[a.ref_attr_name])
+    if a.type and bound.type != a.type:
+        kinds = NAMES.get(a.type, str(a.type)), NAMES.get(bound.type, str(bound.type))
+        raise InputError("F130", f'attribute "{a.ref_attr_name}" of a function must be {kinds[0]}, not {kinds[1]}')
     bound.name = a.name
     return bound
 

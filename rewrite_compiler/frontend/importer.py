@@ -23,7 +23,7 @@ from .scope import Body, Scope
 from .shapes import inferred
 from .signature import check_types, signature_of
 from .site import Site
-from .unroll import UNROLLED
+from .unroll import UNROLLED, check_scan
 from .upgrade import BY_VERSION, Upgrader, schema_of
 
 # source operators that never leave an operation, with the reason
@@ -155,6 +155,8 @@ class Importer:
 
     def _steps(self, site: Site, body: Body) -> Sequence[Value | None]:
         """Return the results of a Scan or Loop written out; whatever cannot be written out stays as it is."""
+        if site.op == "Scan":
+            check_scan(site)
         opaque = dict(self.context.builder.opaque)
         try:
             return UNROLLED[site.op](site, body, self.lower, self.define_initializers)

@@ -72,7 +72,7 @@ def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> 
             raise InputError("F131", f"operand {n} of {op} must be of type {bound[parameter]}, as those before it, not {dtype}")
 
 
-def check_node(node: Any, imports: dict[str, int], is_function: bool, place: str) -> None:
+def check_node(node: Any, imports: dict[str, int], function: Any, place: str) -> None:
     """Refuse a node that its operator's definition does not allow; operators without a definition pass."""
     domain = own_domain(node.domain)
     if not node.op_type:
@@ -80,15 +80,24 @@ def check_node(node: Any, imports: dict[str, int], is_function: bool, place: str
     if domain not in imports:
         name = domain or "ai.onnx"
         raise InputError("F111", f'{node.op_type} is of the domain "{name}", whose operator set is not imported', place=place)
-    signature = None if is_function else signature_of(node.op_type, domain, imports[domain])
+    if function is not None:
+        _check_call(node, function, place)
+        return
+    signature = signature_of(node.op_type, domain, imports[domain])
     if signature is None:
-        if domain == "" and not is_function and schema_of(node.op_type, domain, newest()) is not None:
+        if domain == "" and schema_of(node.op_type, domain, newest()) is not None:
             raise InputError("F111", f"{node.op_type} is not yet part of operator set {imports[domain]}", place=place)
         return
     if signature.deprecated and node.op_type not in BY_VERSION:
         raise InputError("F111", f"{node.op_type} is no longer part of operator set {imports[domain]}", place=place)
     _check_attributes(node, signature, place)
     _check_operands(node, signature, place)
+
+
+def _check_call(node: Any, function: Any, place: str) -> None:
+    for what, given, most in (("operands", node.input, function.input), ("results", node.output, function.output)):
+        if len(given) > len(most):
+            raise InputError("F131", f'function "{function.name}" has {len(most)} {what}, not {len(given)}', place=place)
 
 
 def _check_attributes(node: Any, signature: Signature, place: str) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InputError
 from ..limits import Limits
 from .attributes import subgraphs
-from .functions import key_of_call
+from .functions import Key, key_of_call
 from .header import imports_of, own_domain
 from .opaque import captured
-from .signature import check_node
+from .signature import check_node, schema_of
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Check:
 
     place: str
     limits: Limits
-    functions: set[tuple[str, str, str]]
+    functions: Mapping[Key, Any]
     nodes: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -32,7 +32,7 @@ class Check:
 
 def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
     """Return the order in which the nodes of the model can be computed, and notes; InputError names the first fault."""
-    check = Check(place, limits, {function_key(f) for f in model.functions})
+    check = Check(place, limits, {function_key(f): f for f in model.functions})
     _check_functions(model, check)
     imports = imports_of(model.opset_import, "the model", place)
     if not model.graph.output:
@@ -57,7 +57,7 @@ def drop_absent_ends(model: Any) -> bool:
     return found
 
 
-def function_key(f: Any) -> tuple[str, str, str]:
+def function_key(f: Any) -> Key:
     """Return what calls a function: domain, name, overload."""
     return own_domain(f.domain), f.name, f.overload
 
@@ -73,22 +73,41 @@ def _check_functions(model: Any, check: Check) -> None:
         keys = [function_key(f) for f in model.functions]
         twice = next(k for k in keys if keys.count(k) > 1)
         raise InputError("F121", f'function "{twice[1]}" of domain "{twice[0]}" is defined twice', place=check.place)
-    _check_recursion(model, check)
+    calls = {function_key(f): [k for n in _all_nodes(f.node) if (k := key_of_call(n)) in check.functions] for f in model.functions}
+    _check_size(model, calls, _check_recursion(calls, check), check)
     for f in model.functions:
+        _check_name(f, check)
         imports = imports_of(f.opset_import, f'function "{f.name}"', check.place)
         _check_body(f.node, [*f.input], [], [*f.output], imports, set(), 1, check)
 
 
-def _check_recursion(model: Any, check: Check) -> None:
-    calls = {function_key(f): [k for n in _all_nodes(f.node) if (k := key_of_call(n)) in check.functions] for f in model.functions}
-    done: set[tuple[str, str, str]] = set()
+def _check_name(f: Any, check: Check) -> None:
+    version = imports_of(f.opset_import, f'function "{f.name}"', check.place).get("", 1)
+    if own_domain(f.domain) == "" and schema_of(f.name, "", version) is not None:  # which of the two is meant differs from tool to tool
+        raise InputError("F121", f'function "{f.name}" has the name of an operator of ai.onnx', place=check.place, help="rename it")
+
+
+def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[Key], check: Check) -> None:
+    """Refuse functions that would be too many nodes when written out, before they are; `order` has what is called first."""
+    sizes: dict[Key, int] = {}
+    for key in order:
+        sizes[key] = len(check.functions[key].node) + sum(sizes[k] for k in calls[key])
+    called = [k for n in _all_nodes(model.graph.node) if (k := key_of_call(n)) in sizes]
+    if len(model.graph.node) + sum(sizes[k] for k in called) > check.limits.nodes:
+        sentence = f"the model must have at most {check.limits.nodes} nodes with its functions expanded"
+        raise InputError("F105", sentence, place=check.place, help="raise --limits nodes=")
+
+
+def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterable[Key]:
+    """Return the functions, those that are called first; InputError names a circle."""
+    done: dict[Key, None] = {}
     for start in calls:
         path = [start]
         work = [iter(calls[start])]
         while work:
             following = next((k for k in work[-1] if k not in done), None)
             if following is None:
-                done.add(path.pop())
+                done[path.pop()] = None
                 work.pop()
             elif following in path:
                 loop = " → ".join(k[1] for k in (*path[path.index(following) :], following))
@@ -96,6 +115,7 @@ def _check_recursion(model: Any, check: Check) -> None:
             else:
                 path.append(following)
                 work.append(iter(calls[following]))
+    return done
 
 
 def _all_nodes(nodes: Iterable[Any]) -> Iterable[Any]:
@@ -133,7 +153,7 @@ def _check_body(
         raise InputError("F123", sentence, place=check.place, help="put an Identity node between" if outside else "")
     visible = given | outer | producer.keys()
     for number, node in enumerate(nodes):
-        check_node(node, imports, key_of_call(node) in check.functions, check.node_place(node, number))
+        check_node(node, imports, check.functions.get(key_of_call(node)), check.node_place(node, number))
         for graph in subgraphs(node):
             _check_graph(graph, imports, visible, depth + 1, check)
     return _order(nodes, producer, given | outer, check)

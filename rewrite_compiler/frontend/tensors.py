@@ -96,6 +96,8 @@ def to_array(tensor: Any, what: str, limits: Limits, folder: Path) -> tuple[Data
 def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path) -> bytes | None:
     """Return the raw bytes of a tensor, or None when its elements are in a typed field; one payload only."""
     filled = [name for name, read in _PAYLOADS.items() if len(read(tensor))]
+    if tensor.HasField("segment"):
+        raise InputError("F140", f"{what} is a segment of a tensor, which a model must not hold")
     if tensor.HasField("raw_data"):
         filled.append("raw_data")
     if tensor.data_location == EXTERNAL:
@@ -119,6 +121,19 @@ def _check_typed(tensor: Any, dims: tuple[int, ...], dtype: str, what: str) -> N
     count, given = _typed_count(dims, dtype), len(_PAYLOADS[field](tensor))
     if count != given:
         raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {count} elements in {field}, not {given}")
+    if field == "int32_data" and dtype != "int32" and count:
+        _check_range(np.asarray(tensor.int32_data), dtype, what)
+
+
+def _check_range(data: Data, dtype: str, what: str) -> None:
+    """Refuse elements that the narrow type does not have; other types are bit patterns of their bytes."""
+    bounds = np.iinfo(dtype) if dtype in ("int8", "int16") else None
+    low, high = (bounds.min, bounds.max) if bounds else (0, 1 if dtype == "bool" else (1 << min(_bits(dtype), 16)) - 1)
+    if _bits(dtype) < 8:
+        low, high = 0, 255
+    odd = data[(data < low) | (data > high)]
+    if odd.size:
+        raise InputError("F140", f"Elements of {what} ({dtype}) must be in {low}…{high}, not {odd[0]}")
 
 
 def _typed_count(dims: tuple[int, ...], dtype: str) -> int:
@@ -151,6 +166,8 @@ def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data
     flat = np.ravel_multi_index(tuple(places.T), shape, mode="clip") if places.ndim == 2 and places.shape[1] == len(shape) else places
     if values.ndim != 1 or flat.shape != values.shape or not _inside(places, shape):
         raise InputError("F140", f"{what} must have one index inside {list(shape)} for each of its {values.size} values")
+    if np.any(np.diff(flat) <= 0):
+        raise InputError("F140", f"Indices of {what} must be in ascending order, each once")
     dense = np.zeros(math.prod(shape), values.dtype)
     dense[flat] = values
     return dense.reshape(shape), dtype

@@ -70,6 +70,15 @@ def _by_step(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
     return fixed, moving
 
 
+def check_scan(site: Site) -> None:
+    """Refuse a Scan whose operands are not the states and sequences of its body."""
+    count, operands, wanted = int(site.get("num_scan_inputs", 0)), len(site.inputs), len(site.attributes["body"].input)
+    if site.version >= 9 and not 1 <= count <= operands:
+        raise ShapeError(f"num_scan_inputs of Scan must be 1 to its {operands} operands, not {count}")
+    if site.version >= 9 and operands != wanted:
+        raise ShapeError(f"Scan must have an operand for each of the {wanted} inputs of its body, not {operands}")
+
+
 def scanned(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
     """Return the results of a Scan: last states, then what the steps gave one after the other."""
     graph, sequences = site.attributes["body"], int(site.get("num_scan_inputs", 0))

@@ -74,6 +74,8 @@ def random_tensor(t: TensorType, random: np.random.Generator) -> Data:
     """Return one reproducible tensor."""
     if t.is_float:
         return random.standard_normal(t.shape).astype(t.dtype if t.dtype in ("float64", "float16") else np.float32)
+    if t.dtype == "string":
+        return np.asarray(random.choice(np.asarray(("", "a", "two words"), object), t.shape), object)
     if t.dtype == "bool":
         return random.integers(0, 2, t.shape).astype(bool)
     return random.integers(0, 2, t.shape).astype(t.dtype)

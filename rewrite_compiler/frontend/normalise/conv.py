@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...ir.program import Value
+from ...ir.types import TensorType
 from ...ops.op import ShapeError
 from ..context import Unsupported
 from ..site import Site
@@ -68,11 +69,12 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
     def lower(site: Site) -> list[Value]:
         if op != "max_pool" or site.type(site.value(0)).dtype not in BYTES:
             site.require_float()
-        if len(site.outputs) > 1 and site.outputs[1]:
-            raise Unsupported("its indices are used")
         kernel = tuple(site.get("kernel_shape", ()))
         flags = {"ceil": site.flag("ceil_mode")} | {name: site.flag(name) for name in extra}
         places = window(site, kernel)
+        _check_padded(site, places["pads"])
+        if len(site.outputs) > 1 and site.outputs[1]:
+            raise Unsupported("its indices are used")
         if any(p >= k for p, k in zip(places["pads"], kernel * 2, strict=True)):
             raise ShapeError(f"Pads of {site.op} must be smaller than its kernel {kernel}, not {places['pads']}")
         y = site.apply(op, site.value(0), kernel=kernel, **places, **flags)
@@ -82,13 +84,21 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
     return lower
 
 
+def _check_padded(site: Site, pads: Sequence[int]) -> None:
+    """Refuse padding over the size of a tensor: a window may be as large, and the host steps through it without an end."""
+    x = site.type(site.value(0))
+    extents = (max(0, n + before + after) for n, before, after in zip(x.shape[2:], pads, pads[len(pads) // 2 :], strict=False))
+    site.context.check(TensorType((*x.shape[:2], *extents), x.dtype), f"{site.name}/padded")
+
+
 def _check_inside(site: Site, kernel: Sequence[int], places: Mapping[str, Sequence[int]], extents: Sequence[int]) -> None:
     """Let the host run a pooling with a window that lies wholly in the padding."""
     strides, pads, dilations = places["strides"], places["pads"], places["dilations"]
     for axis, (n, k, count) in enumerate(zip(site.shape(0)[2:], kernel, extents, strict=True)):
-        starts = np.arange(count)[:, None] * strides[axis] - pads[axis]
-        taps = starts + np.arange(k)[None, :] * dilations[axis]
-        if not ((taps >= 0) & (taps < n)).any(axis=1).all():
+        starts = np.arange(count) * strides[axis] - pads[axis]
+        skipped = np.minimum(np.maximum(0, -(starts // dilations[axis])), k)  # taps before the first element
+        first = starts + np.minimum(skipped, k - 1) * dilations[axis]
+        if not ((skipped < k) & (first < n)).all():
             raise Unsupported("a window lies wholly in its padding")
 
 

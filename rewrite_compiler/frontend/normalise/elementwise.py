@@ -10,6 +10,7 @@ import numpy as np
 from ...ir.program import Value
 from ...ops.op import ShapeError
 from ..context import Unsupported
+from ..fold import check_quotient
 from ..site import Site
 from .table import Lowering
 
@@ -66,14 +67,8 @@ def _pow(site: Site) -> list[Value]:
     return [site.apply("mul", x, x) if power == 2.0 else site.apply("sqrt", x)]
 
 
-def _check_divisor(site: Site) -> None:
-    divisor = site.data(1)
-    if divisor is not None and divisor.dtype.kind in "iu" and not divisor.all():
-        raise ShapeError(f"{site.op} must not divide integers by a constant 0")
-
-
 def _div(site: Site) -> list[Value]:
-    _check_divisor(site)
+    check_quotient(site, site.data(0), site.data(1))
     dividend = site.data(0)
     if dividend is not None and dividend.size == 1 and dividend.ndim <= site.rank(1) and float(dividend.reshape(-1)[0]) == 1:
         site.require_float()
@@ -90,7 +85,7 @@ def _is_root(site: Site, v: Value) -> bool:
 
 
 def _mod(site: Site) -> list[Value]:
-    _check_divisor(site)
+    check_quotient(site, site.data(0), site.data(1))
     raise Unsupported("no operator of ours expresses Mod")
 
 
@@ -134,6 +129,9 @@ def _leaky_relu(site: Site) -> list[Value]:
 
 
 def _two_slopes(site: Site, x: Value, slope: Value) -> Value:
+    known = site.context.data(slope)
+    if known is not None and not np.isfinite(known).all():  # 0 times it is NaN
+        raise Unsupported("its slope is not finite")
     below = site.apply("clip", x, low=float("-inf"), high=0.0)
     return site.apply("add", site.apply("relu", x), site.apply("mul", below, slope))
 
