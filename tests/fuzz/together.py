@@ -19,7 +19,6 @@ from onnx import compose, helper
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.document import plan_onnx
 from rewrite_compiler.egraph.worker import Schedule
-from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
 from rewrite_compiler.kept import Kept
@@ -84,14 +83,14 @@ def compiled_in_process(path: Path, accel: Sequence[str], limits: Limits = DEFAU
     try:
         with in_process():
             plan = compile_model(path, accel, Options(limits=limits))
-        found = list(_run(plan_onnx(plan), inputs_of(path)).values())
+        values = inputs_of(plan)
+        found = list(_run(plan_onnx(plan), values).values())
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         return Finding(f"{type(error).__name__}: {error}", data)
     if not accounts(plan):
         return Finding("a node is in no account, or in two", data)
-    values = inputs_of(path)
     host = _run(data, values)
     told = compared(host, found, data, partial(_run, data), values)
     if told == EQUAL and second:
@@ -112,9 +111,9 @@ def not_a_number(data: bytes, values: Mapping[str, Any]) -> bool:
     return any(x.dtype.kind == "f" and not np.isfinite(x).all() for x in found)
 
 
-def inputs_of(path: Path) -> dict[str, Any]:
+def inputs_of(plan: Plan) -> dict[str, Any]:
     """Return the same random inputs each time."""
-    program, random = load(path).program, np.random.default_rng(0)
+    program, random = plan.source, np.random.default_rng(0)
     return {program.names[v]: random_tensor(program.types[v], random) for v in program.inputs}
 
 
