@@ -2,10 +2,13 @@
 
 Every row is one design on one application. "as designed" is the first design with its own host conversion; the other rows
 change one thing: how the host rounds weights (no bit of hardware), how formats are calibrated, or the revision of the design.
+With `--json FILE` it goes on where it ended: rows that the file has are not run again.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +19,7 @@ from record import ROOT, Row, finish, options
 import rewrite_compiler as flexmatch
 from rewrite_compiler.compile import Options, Plan
 from rewrite_compiler.cosim import Settings
+from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.study.trials import with_formats_of
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models"
@@ -45,6 +49,7 @@ class Design:
     nearest: bool = False
     method: str = ""
     paper_seconds: float | None = None
+    paper: float | None = None  # the paper's figure on the accelerator: perplexity, or the share of images
 
 
 RESNET = Application(
@@ -61,30 +66,54 @@ IMAGENET = Application(
 WLM = Application("LSTM-WLM", "wlm/wlm_h128_lstm_dyn18.onnx", "wlm/wlm_h128_lstm_dyn18.toml", "", 100)
 
 AS_DESIGNED, TUNED = "as designed", "formats by least squared error"
-HLSCNN = (
-    Design("HLSCNN", AS_DESIGNED, ("hlscnn:revision=ext8",), paper_seconds=423),
-    Design("HLSCNN", "weights rounded to nearest, 8 bits", ("hlscnn:revision=ext8",), nearest=True),
-    Design("HLSCNN", "16-bit weights (the paper's repair)", ("hlscnn:revision=ext16",), paper_seconds=423),
-)
-BOTH = (
-    Design("FlexASR + HLSCNN", AS_DESIGNED, ("flexasr", "hlscnn:revision=ext8")),
-    Design("FlexASR + HLSCNN", "weights rounded to nearest, 8 bits", ("flexasr", "hlscnn:revision=ext8"), nearest=True),
-    Design("FlexASR + HLSCNN", "16-bit weights (the paper's repair)", ("flexasr", "hlscnn:revision=ext16")),
-)
-FLEXASR = (
-    Design("FlexASR, classifier only", AS_DESIGNED, ("flexasr",), exact=True, paper_seconds=11.6),
-    Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)),
-    Design("FlexASR, all layers", TUNED, ("flexasr",), method="mse"),
-)
-VTA = (Design("VTA", AS_DESIGNED, ("vta",), paper_seconds=1215), Design("VTA", TUNED, ("vta",), method="mse"))
+NEAREST_8, BITS_16 = "weights rounded to nearest, 8 bits", "16-bit weights (the paper's repair)"
+EXT8, EXT16 = "hlscnn:revision=ext8", "hlscnn:revision=ext16"
+
+
+def repaired(platform: str, others: tuple[str, ...], seconds: float, before: float, after: float) -> tuple[Design, ...]:
+    """Return HLSCNN's rows: the first design, the host's rounding, the revision; with what the paper has for the first and last."""
+    return (
+        Design(platform, AS_DESIGNED, (*others, EXT8), paper_seconds=seconds, paper=before),
+        Design(platform, NEAREST_8, (*others, EXT8), nearest=True),
+        Design(platform, BITS_16, (*others, EXT16), paper_seconds=seconds, paper=after),
+    )
+
+
+def both(seconds: float, before: float, after: float) -> tuple[Design, ...]:
+    """Return the rows of both accelerators together."""
+    return repaired("FlexASR + HLSCNN", ("flexasr",), seconds, before, after)
+
+
+def flexasr(seconds: float, on_device: float) -> tuple[Design, ...]:
+    """Return FlexASR's rows: the paper's, with the classifier alone, and every layer that it takes."""
+    return (
+        Design("FlexASR, classifier only", AS_DESIGNED, ("flexasr",), exact=True, paper_seconds=seconds, paper=on_device),
+        Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)),
+        Design("FlexASR, all layers", TUNED, ("flexasr",), method="mse"),
+    )
+
+
+def vta(seconds: float, on_device: float) -> tuple[Design, ...]:
+    """Return VTA's rows."""
+    return (
+        Design("VTA", AS_DESIGNED, ("vta",), paper_seconds=seconds, paper=on_device),
+        Design("VTA", TUNED, ("vta",), method="mse"),
+    )
+
+
+HLSCNN = repaired("HLSCNN", (), 423, 0.2975, 0.921)
+FLEXASR = flexasr(11.6, 0.915)
+VTA = vta(1215, 0.894)
 WLM_DESIGNS = (
-    Design("FlexASR", AS_DESIGNED, ("flexasr",), paper_seconds=22.4),
+    Design("FlexASR", AS_DESIGNED, ("flexasr",), paper_seconds=22.4, paper=121.97),
     Design("FlexASR", TUNED, ("flexasr",), method="mse"),
 )
 TABLE: Sequence[tuple[Application, tuple[Design, ...]]] = (
-    (WLM, WLM_DESIGNS), (RESNET, (*FLEXASR, *HLSCNN, *BOTH)), (MOBILENET, (*VTA, *FLEXASR[1:], *HLSCNN, *BOTH)),
-    (IMAGENET, (*HLSCNN, VTA[0])),
-)  # fmt: skip
+    (WLM, WLM_DESIGNS),
+    (RESNET, (*FLEXASR, *HLSCNN, *both(426, 0.2915, 0.9185))),
+    (MOBILENET, (*VTA, *flexasr(18.1, 0.923), *repaired("HLSCNN", (), 1233, 0.1035, 0.915), *both(1261, 0.1035, 0.912))),
+    (IMAGENET, (vta(903, 0.7055)[0], *repaired("HLSCNN", (), 2794, 0.001, 0.6885))),
+)
 
 
 def planned(app: Application, design: Design) -> Plan:
@@ -122,15 +151,34 @@ def measured(app: Application, design: Design, samples: int, threads: int, tier:
         "cpu_seconds_per_sample": run["cpu_seconds_per_sample"],
         "reference_cpu_seconds_per_sample": run["reference_cpu_seconds_per_sample"], "wall_seconds": run["wall_seconds"],
         "batch": run["batch"], "threads": run["threads"], "tier": document["simulator"]["tier"],
-        "paper_seconds_per_sample": design.paper_seconds,
+        "paper_seconds_per_sample": design.paper_seconds, "paper_accelerated": design.paper,
     }  # fmt: skip
 
 
 def line(row: Row) -> str:
     """Return one row of the table."""
-    paper = "" if row["paper_seconds_per_sample"] is None else f"{row['paper_seconds_per_sample']:g} s"
-    figures = f"{row['metric']:>11}{row['reference']:>10.4f}{row['accelerated']:>10.4f}{row['difference']:>+10.4f}"
-    return f"{row['application']:<14}{row['platform']:<26}{row['tuning']:<38}{figures}{row['cpu_seconds_per_sample']:>11.4f} s{paper:>10}"
+    if "failed" in row:
+        return f"{row['application']:<22}{row['platform']:<26}{row['tuning']:<38}{row['failed']}"
+    time = "" if row["paper_seconds_per_sample"] is None else f"{row['paper_seconds_per_sample']:g} s"
+    paper = "" if row["paper_accelerated"] is None else f"{row['paper_accelerated']:g}"
+    figures = f"{row['metric']:>11}{row['reference']:>10.4f}{row['accelerated']:>10.4f}{row['difference']:>+10.4f}{paper:>9}"
+    return f"{row['application']:<22}{row['platform']:<26}{row['tuning']:<38}{figures}{row['cpu_seconds_per_sample']:>11.4f} s{time:>9}"
+
+
+def kept(path: Path | None) -> list[Row]:
+    """Return the rows that a record has already, those that failed aside."""
+    if path is None or not path.exists():
+        return []
+    return [row for row in json.loads(path.read_text("utf-8"))["rows"] if "failed" not in row]
+
+
+def tried(app: Application, design: Design, given: argparse.Namespace) -> Row:
+    """Return a row; one that cannot be run says why."""
+    try:
+        return measured(app, design, given.samples, given.threads, given.tier)
+    except FlexmatchError as error:
+        named = {"application": app.name, "platform": design.platform, "tuning": design.tuning}
+        return {**named, "failed": error.problem.sentence}
 
 
 def main() -> None:
@@ -143,16 +191,20 @@ def main() -> None:
     given = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
-    rows = []
-    heads = {"application": 14, "platform": 26, "tuning": 38}
-    figures = {"metric": 11, "float32": 10, "device": 10, "change": 10, "CPU/sample": 13, "paper": 10}
+    rows = kept(given.json)
+    known = {(row["application"], row["platform"], row["tuning"]): row for row in rows}
+    heads = {"application": 22, "platform": 26, "tuning": 38}
+    figures = {"metric": 11, "float32": 10, "device": 10, "change": 10, "paper": 9, "CPU/sample": 13, "paper's": 9}
     print("".join(f"{t:<{n}}" for t, n in heads.items()) + "".join(f"{t:>{n}}" for t, n in figures.items()))
     for app, designs in TABLE:
         for design in designs:
-            if given.only in f"{app.name} {design.platform} {design.tuning}":
-                rows.append(measured(app, design, given.samples, given.threads, given.tier))
-                print(line(rows[-1]), flush=True)
-    finish("table4", rows, given.json)
+            key = app.name, design.platform, design.tuning
+            if given.only not in " ".join(key):
+                continue
+            if key not in known:
+                rows.append(tried(app, design, given))
+                finish("table4", rows, given.json)
+            print(line(known.get(key) or rows[-1]), flush=True)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,8 @@ class Prepared:
                 observe(codes, slices, results, seen)
             for name, y in results.items():
                 part = _added(totals[name][(slice(None), *(slices[d] for d in axes.of[name]))], o.formats[name], y, is_split)
-                note_saturated(seen, part, o.formats[name])
+                seen.saturated += saturated(part, o.formats[name])
+                seen.values += part.size
         seen.range_out = range_of(totals.values())
         return tuple(totals.values()), seen
 
@@ -138,18 +139,12 @@ def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
     return total
 
 
-def note_saturated(seen: Statistics, part: Data, f: Format) -> None:
-    """Count values, and those at an end of the range."""
-    seen.saturated += _saturated(part, f)
-    seen.values += part.size
-
-
-def _saturated(part: Data, f: Format) -> int:
+def saturated(part: Data, f: Format) -> int:
     """Return how many values are at an end of the range; a model's own integers end where the model says."""
     largest = np.float32(f.largest)
     if isinstance(f, Int) or not part.size or max(part.max(), -part.min()) < largest:
         return 0
-    return int(np.count_nonzero(np.abs(part) >= largest))
+    return int(np.count_nonzero(part >= largest)) + int(np.count_nonzero(part <= -largest))
 
 
 def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..compile.execute import Prepared, Statistics, moved_codes
+from ..compile.moves import Moved
 from ..ila import Ila
-from ..lang.tape import Tape
+from ..lang.named import Data
+from ..lang.tape import Diverged, Tape
 from ..target import TapedDevice, simulated_device
+from .provenance import NoShortcut
+from .shortcut import Scratch, Shortcut, shortcut
 
 Group = dict[str, TapedDevice]  # by target: what one batch runs on
 
@@ -20,6 +25,9 @@ class Tapes:
     ilas: Mapping[str, Ila]
     idle: dict[int, list[Group]] = field(default_factory=dict)
     refused: dict[str, None] = field(default_factory=dict)
+    shortening: set[int] = field(default_factory=set)  # devices for which shortcuts are looked for
+    moving: dict[str, str] = field(default_factory=dict)  # offloads without a shortcut, and why
+    known: dict[tuple[str, int], Shortcut] = field(default_factory=dict)  # by offload and batch size
     expected: int = 0  # batches: a single one is not worth a tape
 
     @property
@@ -33,9 +41,46 @@ class Tapes:
         if not idle or self.refused:
             return None
         found = idle.pop()
-        for device in found.values():
-            device.rewind()
+        self.rewind(found)
         return found
+
+    def rewind(self, group: Group) -> None:
+        """Play from the start on."""
+        for device in group.values():
+            device.rewind()
+
+    def run(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved]) -> tuple[tuple[Data, ...], Statistics]:
+        """Run an offload on a tape: by its shortcut where there is one."""
+        name = prepared.offload.id
+        if id(device) in self.shortening:
+            self._shorten(prepared, device, operands)
+        if name not in device.shortcuts:
+            return prepared.run(device, operands)
+        found: Shortcut = device.shortcuts[name]
+        device.at += found.events
+        return found.run(prepared, operands)
+
+    def _shorten(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved]) -> None:
+        """Give the device a shortcut through an offload, if there is one."""
+        start, name = device.at, prepared.offload.id
+        scratch = next((s.scratch for s in device.shortcuts.values()), None) or Scratch()
+        samples = min(len(x.root if isinstance(x, Moved) else x) for x in operands.values())
+        known = self.known.get((name, samples))
+        if known is not None:
+            device.shortcuts[name] = known.on(device, scratch)
+        elif name not in self.moving:
+            self._find(prepared, device, operands, scratch)
+            if name in device.shortcuts:
+                self.known[name, samples] = device.shortcuts[name]
+        device.at = start
+
+    def _find(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved], scratch: Scratch) -> None:
+        name = prepared.offload.id
+        codes = {n: moved_codes(prepared.offload.formats[n], x) for n, x in operands.items()}
+        try:
+            device.shortcuts[name] = shortcut(prepared, device, codes, scratch)
+        except (NoShortcut, Diverged) as why:
+            self.moving[name] = str(why)
 
     def recording(self, target: str, samples: int) -> TapedDevice:
         """Return a device that records."""

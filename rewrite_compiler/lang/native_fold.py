@@ -8,6 +8,7 @@ B is packed in tiles of as many columns as a vector has lanes. Pairs of 16-bit f
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from .native_grid import element_type
 from .native_jit import compiled, host
 from .native_ops import Words, declared, resized
 from .straight import Code, Op
+from .tape import Ran, Span
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -201,7 +203,29 @@ def run_fold(
     given = np.array(numbers, np.int64)
     run(*pointers, b.ctypes.data, start.ctypes.data if start is not None else None, out.ctypes.data, given.ctypes.data)
     if tape is not None:
-        pointers = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in a)) for n in range(3)]
-        tape.keep(pointers)
-        first = None if start is None else tape.address(start)
-        tape.calls.append(partial(run, *pointers, tape.address(b), first, tape.address(out), tape.address(given)))
+        _record(tape, kernel, run, a, b, start, out, given)
+
+
+def _record(tape: Tape, kernel: Kernel, run: Any, a: list[tuple[Any, Any, Any]], b: Any, start: Any, out: Any, given: Any) -> None:
+    """Record a call; its arrays are the result, B, the start values where there are some, and each table's."""
+    ends = [int(rows.max()) + int(steps.max()) for _, rows, steps in a]
+    reads = [Span(tape.steady(b), 0, b.size), *([] if start is None else [Span(tape.steady(start), 0, start.size)])]
+    for n, (data, _, _) in enumerate(a):
+        low, high = _reach(kernel, n)
+        reads.append(Span(tape.steady(data), low, ends[n] + high))
+    offsets = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in a)) for n in (1, 2)]
+    numbers = tape.address(given)
+
+    def bind(places: Sequence[int]) -> Any:
+        result, columns, *rest = places
+        first = None if start is None else rest.pop(0)
+        return partial(run, (ctypes.c_void_p * len(rest))(*rest), *offsets, columns, first, result, numbers)
+
+    same = (*(x.tobytes() for _, rows, steps in a for x in (rows, steps)), given.tobytes())
+    tape.calls.append(Ran(tape.steady(out), reads, bind, None, (kernel, same)))
+
+
+def _reach(kernel: Kernel, table: int) -> tuple[int, int]:
+    """Return from where to before where code reads a table, from the elements at its offsets on."""
+    found = [op for op in (*kernel.code, *kernel.last) if op.name in ("dot", "product") and op.data[0] == table]
+    return min(op.data[1] for op in found), max(op.data[1] + max(2 * (op.data[3] if len(op.data) > 3 else 0), 1) for op in found)

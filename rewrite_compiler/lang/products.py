@@ -45,7 +45,7 @@ def product(a: Named, b: Named, over: Sequence[Axis], axes: Axes) -> Named | Non
     shared = [v for v in a.axes if v in b.axes]
     batch, summed = (tuple(v for v in shared if (v in over) is inner) for inner in (False, True))
     rows, columns = (tuple(v for v in x.axes if v not in shared) for x in (a, b))
-    if not set(over) <= set(shared) or not summed:
+    if not {v for v in over if axes.extent[v] > 1} <= set(shared) or not summed:
         return None
     count, m, n, k = (math.prod(axes.shape(x)) for x in (batch, rows, columns, summed))
     if count * m * n * k < LEAST_WORK or count > MOST_BATCHES:

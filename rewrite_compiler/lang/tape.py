@@ -7,6 +7,7 @@ places of its operands: playing the calls does for other samples what was done f
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -61,7 +62,10 @@ class Arena:
 
     def block_of(self, data: Data) -> Data | None:
         """Return the block in which an array lies."""
-        place = data.ctypes.data
+        return self.block_at(data.ctypes.data)
+
+    def block_at(self, place: int) -> Data | None:
+        """Return the block in which an address lies."""
         at = bisect_right(self._starts, place) - 1
         return self._sorted[at] if at >= 0 and place < self._starts[at] + len(self._sorted[at]) else None
 
@@ -118,7 +122,7 @@ class Tape:
         """Copy contents, now and whenever the tape is played."""
         np.copyto(target, source, casting="unsafe")
         if self.owns(target):
-            self.calls.append(_Copy(self.steady(target), self.steady(np.asarray(source))))
+            self.calls.append(Copied(self.steady(target), self.steady(np.asarray(source))))
         elif self.owns(source):
             self.refuse("contents that depend on samples were written to where they do not")
 
@@ -160,12 +164,44 @@ class Tape:
         self._kept.extend(values)
 
 
-class _Copy:
+class Span:
+    """Elements of one array that a call touches, as they lie in memory, and how many bytes behind the first one it is given."""
+
+    def __init__(self, data: Data, low: int, high: int) -> None:
+        """Take the elements from `low` to before `high` of an array, counted from its first one."""
+        self.dtype, self.count = data.dtype, high - low
+        self.address, self.offset = data.ctypes.data + low * data.itemsize, -low * data.itemsize
+        self.data = data  # is kept
+
+    @property
+    def flat(self) -> Data:
+        """The elements, one after the other."""
+        whole = (ctypes.c_uint8 * (self.count * self.dtype.itemsize)).from_address(self.address)
+        return np.frombuffer(whole, self.dtype)
+
+
+class Ran:
+    """A call of machine code: what it writes, what it reads, and how to call it on elements that lie elsewhere."""
+
+    def __init__(self, out: Data, reads: Sequence[Span], bind: Callable[[Sequence[int]], Call], code: Any, key: Any) -> None:
+        """`bind` takes the addresses of the result and of what is read; calls of one `key` compute the same from the same."""
+        self.out, self.reads, self.bind, self.code, self.key = out, tuple(reads), bind, code, key
+        self.run = bind([out.ctypes.data, *(r.address + r.offset for r in reads)])
+
+    def __call__(self) -> None:
+        """Compute the result from what lies there now."""
+        self.run()
+
+
+class Copied:
+    """A copy of contents, into another layout or type of integers."""
+
     def __init__(self, target: Data, source: Data) -> None:
         self.target, self.source = target, source
         self.run = _copying(target, source)
 
     def __call__(self) -> None:
+        """Copy what lies there now."""
         self.run()
 
 

@@ -38,6 +38,8 @@ class TapedDevice:
     is_recording: bool = True
     sent: int = 0
     unsupported: Mapping[str, str] = field(default_factory=dict)
+    step: Callable[[Call], None] | None = None  # what is done with each call in place of playing it
+    shortcuts: dict[str, Any] = field(default_factory=dict)  # by offload: its calls without the moves between
     ranks: dict[str, dict[str, int]] = field(default_factory=dict)  # of the operands of instructions that were sent as rows
 
     @property
@@ -137,7 +139,10 @@ class TapedDevice:
                 raise Diverged
             np.copyto(slot, x)
         for call in event.calls:
-            call()
+            if self.step is None:
+                call()
+            else:
+                self.step(call)
         return event.result
 
 

@@ -161,6 +161,11 @@ def store_timesteps(device: Device, x: Codes, inputs: int, base: int = 0) -> Non
 
 
 def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Codes:
-    """Load `count` vectors of every timestep; return [(samples,) t, lanes]."""
-    y = device.load("gb_core_load_large", index=large_index(timesteps, count, base).reshape(-1))
+    """Load `count` vectors of every timestep; return [(samples,) t, lanes].
+
+    The last, incomplete block of timesteps is loaded by itself: addresses before it follow a regular order.
+    """
+    index, whole = large_index(timesteps, count, base), timesteps // BLOCK * BLOCK
+    parts = [device.load("gb_core_load_large", index=rows.reshape(-1)) for rows in (index[:whole], index[whole:]) if len(rows)]
+    y = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-2)
     return y.reshape(*y.shape[:-2], timesteps, count * LANES)
