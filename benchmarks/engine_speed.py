@@ -1,7 +1,8 @@
 """How long do the engines take in machine code, and an LSTM beside onnxruntime's in float32?
 
-Drivers run on simulators with samples; only the commands that start an engine are timed, of VTA the whole stream. Times are
-processor seconds of one thread; those of onnxruntime are of the same process, in turns.
+A driver runs on the native tier with samples, as co-simulation runs its first batch; then the calls of machine code that
+it makes are played, as for every later batch. Timed are the commands that start an engine (of VTA the ALU's), and all of
+them. Times are processor seconds of one thread; those of onnxruntime are of the same process, in turns.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import math
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from record import Row, finish, options, spread
 
-from rewrite_compiler.target import find_target, simulated_device
+from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.lang.tape import Call, Tape
+from rewrite_compiler.target import TapedDevice, find_target, simulated_device
 
 SAMPLES, SEED = 64, 1
 # engine → target, mapping, sizes, elements by the operand that has them
@@ -33,31 +38,28 @@ ENGINES: dict[str, tuple[str, str, dict[str, Any], str]] = {
 }
 
 
-class Timed:
-    """A device that counts the seconds of what starts an engine."""
+@dataclass
+class Recorded:
+    """One batch of a driver on the native tier, its calls of machine code by the instruction that they belong to."""
 
-    def __init__(self, device: Any) -> None:
-        self.device, self.seconds = device, 0.0
+    device: TapedDevice
+    calls: list[tuple[str, Call]]
+    first: float  # processor seconds of the batch that was recorded: Python, compilation and the work itself
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what the device does; starts are timed."""
-        found = getattr(self.device, name)
-        streams = hasattr(self.device, "attach")
-        if name != ("wait" if streams else "issue"):
-            return found
-
-        def timed(*given: Any, **operands: Any) -> Any:
+    def seconds(self) -> tuple[float, float]:
+        """Play a batch; return the processor seconds of the instructions that start an engine, and of all."""
+        engine = whole = 0.0
+        for name, call in self.calls:
             started = time.thread_time()
-            result = found(*given, **operands)
-            if streams or given[0].endswith("_start"):
-                self.seconds += time.thread_time() - started
-            return result
+            call()
+            spent = time.thread_time() - started
+            whole += spent
+            engine += spent if name.startswith("alu_") or name.endswith("_start") else 0.0
+        return engine, whole
 
-        return timed
 
-
-def once(target: str, name: str, sizes: dict[str, Any], samples: int) -> float:
-    """Return the seconds of the engine for all samples."""
+def recorded(target: str, name: str, sizes: dict[str, Any], samples: int) -> Recorded:
+    """Run a driver on random codes as co-simulation runs its first batch."""
     configured = find_target(target)
     m, random = configured.mappings[name], np.random.default_rng(SEED)
     formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
@@ -68,10 +70,28 @@ def once(target: str, name: str, sizes: dict[str, Any], samples: int) -> float:
         low, high = (int(n or 0) for n in formats[v.name].codes)
         shape = tuple(sizes[d] for d in m.axes.of[v.name])
         lead = (samples,) if v.name in ("x", "z", "q", "e") else ()
-        codes[v.name] = random.integers(low, high + 1, (*lead, *shape))
-    device = Timed(simulated_device(configured.ila(), reading="native", samples=samples))
-    m.run_driver(device, codes, formats, {n: sizes[n] for n, _ in m.statics})
-    return device.seconds
+        codes[v.name] = random.integers(low, high + 1, (*lead, *shape)).astype(storage_dtype((low, high)))
+    device = simulated_device(configured.ila(), reading="native", samples=samples)
+    tape = device.sim.machine.axes.tape = Tape(device.sim.sample_axis)
+    calls: list[tuple[str, Call]] = []
+    sim = device.sim
+
+    def watched(run: Callable[..., Any], name_of: Callable[[Any], str]) -> Callable[..., Any]:
+        def watch(instruction: Any, *given: Any) -> Any:
+            before = len(tape.calls)
+            found = run(instruction, *given)
+            calls.extend((name_of(instruction), call) for call in tape.calls[before:])
+            return found
+
+        return watch
+
+    vars(sim)["execute"], vars(sim)["block"] = watched(sim.execute, lambda i: str(i.name)), watched(sim.block, str)
+    taped = TapedDevice(device, tape)
+    started = time.thread_time()
+    m.run_driver(taped, codes, formats, {n: sizes[n] for n, _ in m.statics})
+    if tape.refused:
+        raise SystemExit(f"{target}.{name} cannot be played: {tape.refused}")
+    return Recorded(taped, calls, time.thread_time() - started)
 
 
 def host_lstm(samples: int) -> float:
@@ -107,10 +127,14 @@ def main() -> None:
         m = find_target(target).mappings[name]
         own = next((v.name for v in m.operands if v.name == counted), m.operands[0].name)
         elements = SAMPLES * math.prod(sizes[d] for d in m.axes.of[own])
-        once(target, name, sizes, SAMPLES)  # compiles
-        seconds = spread([once(target, name, sizes, SAMPLES) for _ in range(given.runs)])
-        row: Row = {"engine": engine, "sizes": str(sizes), "samples": SAMPLES, "cpu_seconds": seconds, "elements": elements}
-        text = f"{1e9 * seconds['median'] / elements:>8.2f} ns an element"
+        made = recorded(target, name, sizes, SAMPLES)
+        played = [made.seconds() for _ in range(1 + given.runs)][1:]
+        seconds, whole = (spread([x[n] for x in played]) for n in (0, 1))
+        row: Row = {
+            "engine": engine, "sizes": str(sizes), "samples": SAMPLES, "elements": elements, "cpu_seconds": seconds,
+            "all_commands_cpu_seconds": whole, "first_batch_cpu_seconds": made.first, "calls": len(made.calls),
+        }  # fmt: skip
+        text = f"{1e9 * seconds['median'] / elements:>8.2f} ns an element, all commands {1e9 * whole['median'] / elements:.2f}"
         if engine.startswith("LSTM"):
             host = spread([host_lstm(SAMPLES) for _ in range(given.runs)])
             row |= {"host_cpu_seconds": host, "ratio": seconds["median"] / host["median"]}

@@ -11,7 +11,6 @@ from rewrite_compiler.lang import (
     Step,
     array,
     assign,
-    fold,
     let,
     lift,
     loop,
@@ -32,7 +31,6 @@ from .config import GB_BASE
 from .numerics import INVSQRT, MAXIMUM, MEAN, SUM, encode, fixed
 
 GAMMA, BETA = 5, 6  # small-buffer managers, hard-wired
-WORD24 = (-(1 << 23), (1 << 23) - 1)
 
 
 def declare_engines(m: Ila, bus: Bus) -> None:
@@ -87,10 +85,7 @@ def _layer_norm(m: Ila, t: Expr) -> Step:
         return fixed(s.large[_element(m, "layer_norm", t, v), j], bias)
 
     def total(term: Callable[[Expr], Expr]) -> Expr:
-        def add(v: Expr, acc: Expr) -> Expr:
-            return signed(acc + signed(reduce_sum(lambda j: term(x(v, j)), LANES), 20), 24)
-
-        return fold(count, 0, add, WORD24)
+        return signed(reduce_sum(lambda v: signed(reduce_sum(lambda j: term(x(v, j)), LANES), 20), count), 24)
 
     size = maximum(16 * count, 1)
     sums = array(lambda k: select(k == 0, total(lambda a: a), total(lambda a: signed((a * a) >> 14, 20))), 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import SpecError
+from . import intervals as iv
 from .binders import Fold, Leaf, Table
 from .bytewise import byte_stored, word_loaded
 from .expr import Expr, wrap
 from .loops import terms_of
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
-from .tape import Ran, Span
 
 if TYPE_CHECKING:
     from .arrays import Evaluator
     from .native_grid import Shape
-    from .tape import Tape
 
 LEAST_ELEMENTS = 1 << 9  # below, a call costs more than numpy's own
 UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: a choice that is the same everywhere costs nothing
 UNROLLED, NEAR = 8, 16
+SHORT = 64  # a reduction of so many steps is compiled for its length
 MOST_INLINED = 40  # operators of a table's function that are faster than a read of its entry
 Strides = dict[Axis, int]
 
@@ -286,62 +286,83 @@ class Kernels:
         self.products += found is not None
         return found
 
+    def reduced(self, ev: Evaluator, monoid: str, body: Expr, variables: Sequence[Expr], count: int) -> Named | None:
+        """Return a sum, maximum or minimum of a term over bound variables; None when numpy has to compute it."""
+        bound = iv.maximum(body.interval, iv.neg(body.interval))[1]
+        if body.op in ("const", "var") or body.real or bound is None or bound * count >= 1 << 63:
+            return None
+        tracer = GridTracer(ev)
+        try:
+            if not tracer.found.varies(body) or self._is_small(ev, body):
+                return None
+            last = tracer.trace(body)
+        except (TooWide, SpecError):
+            return None
+        found, over = tracer.found, [axis_of(v) for v in variables]
+        runs = all(o.strides.get(over[-1], 0) in (0, 1) for o in found.operands)
+        if not runs or not set(over) <= found.axes or last != len(tracer.code) - 1:
+            return None
+        self.grids += 1
+        order = [*(a for a in ev.axes.union(tuple(found.axes)) if a not in over), *over]
+        kind = np.dtype(np.int32 if bound * count < 1 << 31 else np.int64)
+        return _run(found, tuple(tracer.code), order, kind, over, monoid)
+
     def _is_small(self, ev: Evaluator, e: Expr) -> bool:
         is_recorded = ev.axes.taping(*(ev.batch_of(leaf) for leaf in e.reads)) is not None
         return not is_recorded and ev.elements(e.free, e.reads) < LEAST_ELEMENTS
 
 
-def _run(found: Trace, code: tuple[Op, ...], order: list[Axis], kind: np.dtype[np.generic]) -> Named:
-    """Compute the grid into a new array with its axes in `order`."""
+def _run(
+    found: Trace, code: tuple[Op, ...], order: list[Axis], kind: np.dtype[np.generic], over: Sequence[Axis] = (), monoid: str = ""
+) -> Named:  # fmt: skip
+    """Compute the grid into a new array with its axes in `order`; those of `over`, the last ones, are reduced by a monoid."""
     extent = found.ev.axes.extent
-    shape = tuple(extent[a] for a in order)
+    kept = [a for a in order if a not in over]
+    shape = tuple(extent[a] for a in kept)
     tape = found.ev.axes.taping(order)
     out = np.empty(shape, kind) if tape is None else tape.empty(shape, kind)
-    result = Operand(out, {a: s // out.itemsize for a, s in zip(order, out.strides, strict=True)})
-    run, given = launched(code, [result, *found.operands], found.tables, found.scalars, order, extent)
+    result = Operand(out, {a: s // out.itemsize for a, s in zip(kept, out.strides, strict=True)})
+    run, given = launched(code, [result, *found.operands], found.tables, found.scalars, order, extent, monoid)
     tables = [t.ctypes.data for t in found.tables]
     run(out.ctypes.data, *(o.data.ctypes.data for o in found.operands), *tables, given.ctypes.data)
     if tape is not None:
         tape.keep(*found.tables)
-        rest = (*tables, tape.address(given))
-        reads = [_span(tape, o, order, extent, _deltas(code, n)) for n, o in enumerate(found.operands)]
-        key = (code, rest[:-1], given.tobytes())
-        tape.calls.append(Ran(tape.steady(out), reads, lambda places: partial(run, *places, *rest), code, key))
-    return found.ev.axes.ordered(out, order)
-
-
-def _deltas(code: Iterable[Op], number: int) -> list[int]:
-    """Return how far from an operand's first element code reads it."""
-    return [op.data[1] for op in code if op.name == "array" and op.data[0] == number] or [0]
-
-
-def _span(tape: Tape, o: Operand, order: Sequence[Axis], extent: Mapping[Axis, int], deltas: Sequence[int]) -> Span:
-    """Return the elements of an operand that a loop nest reads."""
-    far = [o.strides.get(a, 0) * (extent[a] - 1) for a in order]
-    low, high = sum(min(f, 0) for f in far) + min(deltas), sum(max(f, 0) for f in far) + max(deltas)
-    return Span(tape.steady(o.data), low, high + 1)
+        arguments = (tape.address(out), *(tape.address(o.data) for o in found.operands), *tables, tape.address(given))
+        tape.calls.append(partial(run, *arguments))
+    return found.ev.axes.ordered(out, kept)
 
 
 def launched(
     code: tuple[Op, ...], sides: Sequence[Operand], tables: Sequence[Data], scalars: Sequence[int], order: Sequence[Axis],
-    extent: Mapping[Axis, int],
+    extent: Mapping[Axis, int], monoid: str = "",
 ) -> tuple[Any, Data]:  # fmt: skip
-    """Return the function for a result and operands that lie along the axes of `order`, and the numbers it is given last."""
+    """Return the function for a result and operands that lie along the axes of `order`, and the numbers it is given last.
+
+    With a monoid, the last axes, along which the result does not move, are reduced.
+    """
     from .native_grid import ANY_STRIDE, Shape, Side, grid_function
 
     loops = _merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
     unroll, steps = 1, [0] * len(sides)
-    if len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
+    if not monoid and len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
         unroll, steps = loops.pop()
     kinds = []
     for n, o in enumerate(sides):
         inner = loops[-1][1][n] if loops else 0
         is_fixed = o.start is not None and unroll > 1 and not any(s[n] for _, s in loops)
         kinds.append(Side(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
-    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), tuple(t.dtype.str for t in tables), len(loops), unroll)
+    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), tuple(t.dtype.str for t in tables), len(loops), unroll, *_reduction(loops, monoid))
     numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops] + list(scalars)
     _, run = grid_function(key)
     return run, np.array(numbers or [0], np.int64)
+
+
+def _reduction(loops: Sequence[tuple[int, list[int]]], monoid: str) -> tuple[str, int, int]:
+    """Return the monoid, how many of the innermost loops it reduces, and the length of the last one where it is short."""
+    if not monoid:
+        return "", 0, 0
+    outer = max((n + 1 for n, (_, strides) in enumerate(loops) if strides[0]), default=0)
+    return monoid, len(loops) - outer, loops[-1][0] if loops and loops[-1][0] <= SHORT else 0
 
 
 def _loop_order(axes: tuple[Axis, ...], order: Sequence[Axis]) -> list[Axis]:

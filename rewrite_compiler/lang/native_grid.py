@@ -7,6 +7,7 @@ are contiguous along the innermost loop. Loops are left to LLVM to vectorise.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,8 @@ from .straight import REAL, Code, Op
 
 WORD = ir.IntType(64)
 ANY_STRIDE = 1 << 40
+# monoid → its identity in words of so many bits
+IDENTITY: dict[str, Callable[[int], int]] = {"sum": lambda n: 0, "max": lambda n: -(1 << n - 1), "min": lambda n: (1 << n - 1) - 1}
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Shape:
-    """Everything that the code of a grid depends on."""
+    """Everything that the code of a grid depends on. A `monoid` reduces the `reduced` innermost loops, the last of a `length` if known."""
 
     code: Code
     out: Side
@@ -42,6 +45,9 @@ class Shape:
     tables: tuple[str, ...]
     loops: int
     unroll: int = 1
+    monoid: str = ""
+    reduced: int = 0
+    length: int = 0
 
 
 @lru_cache(maxsize=4096)
@@ -80,16 +86,22 @@ class _Grid:
                 self.strides[k][-1] = ir.Constant(WORD, s.inner)
         first = loops + loops * len(sides)
         self.scalars = [self.number(first + n) for n in range(sum(op.name == "scalar" for op in shape.code))]
-        self.nest(0, [ir.Constant(WORD, 0)] * len(sides))
+        if loops and shape.length:
+            self.extents[-1] = ir.Constant(WORD, shape.length)
+        start = [ir.Constant(WORD, 0)] * len(sides)
+        if shape.monoid:
+            self.total = self.b.alloca(element_type(shape.out.kind))
+            self.nest(0, start, loops - shape.reduced, self.reduction)
+        else:
+            self.nest(0, start, loops, self.elements)
         self.b.ret_void()
 
     def number(self, n: int) -> ir.Value:
         return self.b.load(self.b.gep(self.numbers, [ir.Constant(WORD, n)]))
 
-    def nest(self, level: int, places: list[ir.Value]) -> None:
-        if level == self.shape.loops:
-            for u in range(self.shape.unroll):
-                self.element(places, u)
+    def nest(self, level: int, places: list[ir.Value], end: int, inner: Callable[[list[ir.Value]], None]) -> None:
+        if level == end:
+            inner(places)
             return
         before = self.b.block
         head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
@@ -99,18 +111,43 @@ class _Grid:
         counter.add_incoming(ir.Constant(WORD, 0), before)
         self.b.cbranch(self.b.icmp_signed("<", counter, self.extents[level]), body, after)
         self.b.position_at_end(body)
-        self.nest(level + 1, [self.b.add(p, self.b.mul(counter, s[level])) for p, s in zip(places, self.strides, strict=True)])
+        self.nest(level + 1, [self.b.add(p, self.b.mul(counter, s[level])) for p, s in zip(places, self.strides, strict=True)], end, inner)
         counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1), flags=("nsw",)), self.b.block)
         self.b.branch(head)
         self.b.position_at_end(after)
 
-    def element(self, places: list[ir.Value], u: int) -> None:
+    def reduction(self, places: list[ir.Value]) -> None:
+        """Emit the loops that a monoid reduces, and the store of its total."""
+        kind = self.total.type.pointee
+        self.b.store(ir.Constant(kind, IDENTITY[self.shape.monoid](kind.width)), self.total)
+        self.nest(self.shape.loops - self.shape.reduced, places, self.shape.loops, self.added)
+        self.b.store(self.b.load(self.total), self.b.gep(self.function.args[0], [places[0]]))
+
+    def added(self, places: list[ir.Value]) -> None:
+        """Emit one step of a reduction."""
+        total, x = self.b.load(self.total), resized(self.b, self.value(places, 0), self.total.type.pointee)
+        if self.shape.monoid == "sum":
+            self.b.store(self.b.add(total, x), self.total)
+        else:
+            is_new = self.b.icmp_signed(">" if self.shape.monoid == "max" else "<", x, total)
+            self.b.store(self.b.select(is_new, x, total), self.total)
+
+    def elements(self, places: list[ir.Value]) -> None:
+        """Emit the elements of the unrolled loop."""
+        for u in range(self.shape.unroll):
+            self.element(places, u)
+
+    def value(self, places: list[ir.Value], u: int) -> ir.Value:
+        """Emit the code of one element."""
         values: list[ir.Value] = []
         for op in self.shape.code:
             values.append(self.operand(op, values, places, u))
+        return values[-1]
+
+    def element(self, places: list[ir.Value], u: int) -> None:
+        last = self.value(places, u)
         kind = element_type(self.shape.out.kind)
         at = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
-        last = values[-1]
         narrow = self.b.fptrunc(last, kind) if isinstance(kind, ir.FloatType) else resized(self.b, last, kind)
         self.b.store(narrow, self.b.gep(self.function.args[0], [at]))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .arrays import NotUniform
-from .binders import Comprehension, FoldResult, Leaf
+from .binders import Array, Comprehension, FoldResult, Leaf
 from .expr import Expr, lift
 from .loops import loads_of, terms_of
 from .memory import samples_of
@@ -62,6 +62,7 @@ class _Trace:
     nest: tuple[tuple[Axis, int], ...] = ()  # inner loops around the statement, each directly in the one before
     entry: int = 0  # statements before the nest
     body: Step | None = None  # what the innermost of them repeats
+    locals: frozenset[Leaf] = frozenset()  # arrays of an iteration's own
     is_loose: bool = False  # inside an inner loop next to other statements of a nest: the moment is not tracked
 
 
@@ -91,7 +92,7 @@ def _simple(machine: Machine, loop: Loop) -> Analysis | None:
     with machine.along(loop.variable):
         extents = [machine.evaluator.number(n) for n in u.extents]
         with machine.evaluator.inner(axes=list(zip(u.variables, extents, strict=True))):
-            _check_lengths(machine, u)
+            _check_lengths(machine, u.value)
             known = [machine.evaluator.affine(a) for a in u.address]
             runs = [None if i is None else dense(i, machine.axes) for i in known]
     machine.forget(frozenset(machine.memories))
@@ -129,10 +130,28 @@ def _follow_updates(machine: Machine, updates: Sequence[Update], trace: _Trace) 
 
 
 def _follow_let(machine: Machine, step: Let, trace: _Trace) -> None:
-    if not step.array.reads.isdisjoint(trace.written):
-        raise NotUniform("a local depends on what the loop writes")
-    machine.bind(step.local, machine.evaluator.store_of(step.array))
+    if step.array.reads.isdisjoint(trace.written):
+        machine.bind(step.local, machine.evaluator.store_of(step.array))
+        _follow(machine, step.body, trace)
+        return
+    _read_array(machine, step.array, trace)
+    before = trace.written
+    trace.written, trace.locals = before | {step.local}, trace.locals | {step.local}  # its contents are data: no control may read them
     _follow(machine, step.body, trace)
+    trace.written = before
+
+
+def _read_array(machine: Machine, a: Array, trace: _Trace) -> None:
+    """Note what an array that depends on the written memories reads of them."""
+    element = a[(0,) * a.rank]
+    loads, extents = loads_and_binders(element)
+    if any(not n.reads.isdisjoint(trace.written) for n in extents.values()):
+        raise NotUniform("the length of a local depends on what the loop writes")
+    _check_lengths(machine, element)
+    for load in loads:
+        if load.data in trace.written - trace.locals:
+            _note_read(machine, load, extents, trace)
+    trace.order += 1
 
 
 def _inner(machine: Machine, step: Loop, trace: _Trace) -> None:
@@ -182,19 +201,19 @@ def _read(machine: Machine, u: Update, trace: _Trace) -> None:
         raise NotUniform("an address depends on what the loop writes")
     if _own_lengths(u.value):
         with machine._grid(u):
-            _check_lengths(machine, u)
+            _check_lengths(machine, u.value)
     if u.value.reads.isdisjoint(trace.written):
         return
     loads, extents = loads_and_binders(u.value)
     with machine._grid(u):
         for load in loads:
-            if load.data in trace.written:
+            if load.data in trace.written - trace.locals:
                 _note_read(machine, load, extents, trace)
 
 
-def _check_lengths(machine: Machine, u: Update) -> None:
+def _check_lengths(machine: Machine, value: Expr) -> None:
     """NotUniform when a reduction of the value would be longer in one iteration than in another."""
-    for extent in _own_lengths(u.value):
+    for extent in _own_lengths(value):
         machine.evaluator.number(extent)
 
 
@@ -220,6 +239,8 @@ def loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
 
 
 def _note_read(machine: Machine, load: Expr, extents: dict[Expr, Expr], trace: _Trace) -> None:
+    if any(not i.reads.isdisjoint(trace.written) for i in load.args):
+        raise NotUniform("an index depends on what the loop writes")
     inner = [(v, machine.evaluator.number(extents[v])) for i in load.args for v in i.free if v in extents]
     with machine.evaluator.inner(axes=inner):
         access = _access(machine, load.data, load.args, trace, is_write=False)

@@ -30,6 +30,7 @@ from rewrite_compiler.lang import (
     native_fold,
     native_jit,
     products,
+    reduce,
     reduce_sum,
     sat,
     select,
@@ -41,7 +42,9 @@ from rewrite_compiler.lang.binders import index_variable
 from rewrite_compiler.lang.expr import wrap
 from rewrite_compiler.lang.kernels import Kernels
 from rewrite_compiler.lang.machine import Machine
+from rewrite_compiler.lang.memory import Memory
 from rewrite_compiler.lang.named import Store, axis_of, storage_dtype
+from rewrite_compiler.lang.tape import Tape
 
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 INT8, INT16 = iv.of_width(8, True), iv.of_width(16, True)
@@ -254,3 +257,49 @@ def test_without_machine_code_numpy_runs_and_says_so(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(native_jit, "host", broken)
     assert kernels.loaded_kernels() == "machine code cannot be made here: no such library"
+
+
+@pytest.mark.parametrize("monoid", ["sum", "max", "min"])
+@pytest.mark.parametrize("shape", [(3, 5, 16), (70, 2, 3), (1, 9, 100), (4, 1, 1)])
+def test_reductions_of_terms(monoid: str, shape: tuple[int, int, int]) -> None:
+    """Over one or two axes, the last of a length that is compiled in or is not; nested ones; totals beyond 32 bits."""
+    n, rows, columns = shape
+    x = Leaf(shape, INT16, False, "x")
+    data = np.random.default_rng(n).integers(-(1 << 15), 1 << 15, shape).astype(np.int16)
+
+    def term(i: Expr, j: Expr, k: Expr) -> Expr:
+        return wrap((x[i, j, k] * x[i, j, k] >> 3) - 7 * x[i, j, k], 30)
+
+    whole = np.vectorize(lambda v: ((v * v >> 3) - 7 * v + (1 << 29)) % (1 << 30) - (1 << 29))(data.astype(np.int64))
+    operation = {"sum": np.sum, "max": np.max, "min": np.min}[monoid]
+    ev = Evaluator({x: Store(data)})
+    ev.kernels = Kernels()
+    both = ev.store_of(array(lambda i: reduce(monoid, lambda j, k: term(i, j, k), (rows, columns)), n)).data
+    last = ev.store_of(array(lambda i, j: wrap(reduce(monoid, lambda k: term(i, j, k), columns), 20), (n, rows))).data
+    nested = array(lambda i: reduce(monoid, lambda j: wrap(reduce(monoid, lambda k: term(i, j, k), columns), 20), rows), n)
+    wrapped = (operation(whole, 2) + (1 << 19)) % (1 << 20) - (1 << 19)
+    assert np.array_equal(both, operation(whole, (1, 2)))
+    assert np.array_equal(last, wrapped)
+    assert np.array_equal(ev.store_of(nested).data, operation(wrapped, 1))
+    assert ev.kernels.grids >= 3 or data.size < 1 << 3
+
+
+def test_reductions_with_samples_are_played() -> None:
+    """A recorded reduction is computed again from other contents."""
+    x = Leaf((6, 16), INT16, False, "x")
+    machine = Machine({x: Memory(np.zeros((6, 16), np.int16))}, kernels=Kernels())
+    sample = axis_of(index_variable("sample", 5))
+    machine.axes.add(sample, 5)
+    tape = machine.axes.tape = Tape(sample)
+    random = np.random.default_rng(1)
+    first, second = (random.integers(-99, 99, (5, 6, 16)).astype(np.int16) for _ in range(2))
+    slot = tape.copied(first)
+    assert machine.memories[x].overlay([0, 0], slot, (sample,))  # type: ignore[attr-defined]
+    found = machine.evaluator.value(reduce("max", lambda i: wrap(reduce_sum(lambda j: x[i, j] * 3 + 1, 16), 9), 6))
+    for data in (first, second):
+        slot[...] = data
+        for call in tape.calls[1:]:
+            call()
+        sums = (data.astype(np.int64) * 3 + 1).sum(2)
+        assert np.array_equal(found.data, ((sums + 256) % 512 - 256).max(1))
+    assert not tape.refused

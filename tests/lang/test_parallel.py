@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from rewrite_compiler.lang import Expr, Leaf, Step, leaf, loop, seq, update, updates, wrap
+from rewrite_compiler.lang import Expr, Leaf, Step, array, leaf, let, loop, reduce_sum, seq, update, updates, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.machine import Machine
 from rewrite_compiler.lang.memory import Memory
@@ -42,6 +42,9 @@ def statement(dice: random.Random, variables: list[Expr]) -> Step:
     target, first, second = (dice.choice((A, B)) for _ in range(3))
     if dice.random() < 0.25:
         return updates(LANES, lambda o: [(A, (to, o), wrap(B[one, o] + A[to, o], 8)), (B, (two, o), wrap(A[one, o] * 3, 8))])
+    if dice.random() < 0.3:
+        local = array(lambda o: wrap(first[one, o] * 3 - second[two, LANES - 1 - o], 8), LANES)
+        return let(local, lambda t: update(target, LANES, lambda o: ((to, o), wrap(t[LANES - 1 - o] + second[to, o], 8))), "t")
     return update(target, LANES, lambda o: ((to, o), wrap(first[one, o] * 3 + second[two, LANES - 1 - o] + 1, 8)))
 
 
@@ -129,3 +132,34 @@ def test_an_inner_loop_of_another_length_in_each_pass_around_it() -> None:
 
     run, expected, _ = run_both(loop(4, lambda x: loop(2, lambda p: through_buffer(x, p))), seed=3)
     assert run == expected
+
+
+def test_a_local_of_each_iteration_runs_at_once() -> None:
+    """Each row is replaced by itself less its sum, as a normalisation does."""
+
+    def row(x: Expr) -> Step:
+        total = array(lambda: reduce_sum(lambda o: A[x, o], LANES), ())
+        return let(total, lambda t: update(A, LANES, lambda o: ((x, o), wrap(A[x, o] - t[()], 8))), "t")
+
+    in_order, at_once, vectorised = run_both(loop(N, row), 1)
+    assert in_order == at_once
+    assert vectorised == 1
+
+
+def test_a_local_that_reads_the_row_before_runs_in_order() -> None:
+    def row(x: Expr) -> Step:
+        before = array(lambda o: A[x, o], LANES)
+        return let(before, lambda t: update(A, LANES, lambda o: ((x + 1, o), wrap(A[x + 1, o] - t[o], 8))), "t")
+
+    in_order, at_once, vectorised = run_both(loop(N - 1, row), 2)
+    assert in_order == at_once
+    assert vectorised == 0
+
+
+def test_an_index_that_the_loop_writes_runs_in_order() -> None:
+    def row(x: Expr) -> Step:
+        return let(array(lambda: A[x, 0] % N, ()), lambda t: update(A, LANES, lambda o: ((t[()], o), wrap(A[x, o] + 1, 8))), "t")
+
+    in_order, at_once, vectorised = run_both(loop(N, row), 3)
+    assert in_order == at_once
+    assert vectorised == 0
