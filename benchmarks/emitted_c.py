@@ -18,7 +18,7 @@ from rewrite_compiler.emit.c_program import program_files
 from rewrite_compiler.emit.device import device_files
 
 CASES = (("digits_cnn", "flexasr"), ("digits_cnn", "hlscnn"), ("digits_cnn", "vta"), ("digits_mlp", "flexasr"), ("digits_mlp", "vta"))
-FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-c")
+FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c")
 
 
 def images(path: Path) -> np.ndarray:

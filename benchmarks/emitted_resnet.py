@@ -41,7 +41,7 @@ CASES = (
     Case("wlm_h128", *WLM, "flexasr"),
 )
 VALUE = re.compile(rb"\nstatic (float|int64_t) v(?=\d)")
-FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC")
+FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC")
 
 
 def built(plan: Plan, folder: Path) -> ctypes.CDLL:

@@ -131,7 +131,7 @@ def print_c(routine: Routine, name: str, tables: Tables, style: Style | None = N
     for n, leaf in kept.memories.items():
         used = n in printer.used
         const = "" if n in printer.written else "const "
-        parameters.append(f"{const}{c_type(leaf.interval, leaf.real, style.real)} *{n}")
+        parameters.append(f"{const}{c_type(leaf.interval, leaf.real, style.real)} *{'' if const else 'restrict '}{n}")
         printer.lines += [] if used else [f"    (void){n};"]
         if static_size(leaf) is None:
             parameters.append(f"int64_t {n}_size")
@@ -215,6 +215,7 @@ class _Printer:
         self.sized: set[str] = set()
         self.written: set[str] = set()
         self.allocates = False
+        self.checks = 0  # values that may set a trap
 
     def line(self, text: str, depth: int) -> None:
         self.lines.append("    " * depth + text)
@@ -270,9 +271,11 @@ class _Printer:
     def loop(self, s: For, depth: int) -> None:
         end = f"{s.name}_end"
         self.line(f"for (int64_t {s.name} = 0, {end} = {self.value(s.extent)}; {s.name} < {end}; ++{s.name}) {{", depth)
+        before = self.checks
         self.block(s.body, depth + 1)
         self.line("}", depth)
-        self.line("if (s->trap) return s->trap;", depth)
+        if self.checks > before:
+            self.line("if (s->trap) return s->trap;", depth)
 
     def choose(self, s: If, depth: int) -> None:
         then, otherwise, test = s.then, s.otherwise, self.value(s.condition)
@@ -306,6 +309,7 @@ class _Printer:
         if size is not None and iv.inside(index.interval, (0, size - 1)):
             return f"{name}[{at}]"
         self.sized.add(array)
+        self.checks += 1
         return f"{name}[fm_at(s, {at}, {self.sizes[array]})]"
 
     def value(self, t: Tree) -> str:
@@ -341,9 +345,12 @@ def _compared(sign: str) -> Callable[[_Printer, Tree, list[str]], str]:
     return lambda p, t, a: f"(int64_t)({a[0]} {sign} {a[1]})"
 
 
-def _divisor(t: Tree, y: str) -> str:
+def _divisor(p: _Printer, t: Tree, y: str) -> str:
     low, high = t.args[1].interval
-    return y if (low or 0) > 0 or (high is not None and high < 0) else f"fm_divisor(s, {y})"
+    if (low or 0) > 0 or (high is not None and high < 0):
+        return y
+    p.checks += 1
+    return f"fm_divisor(s, {y})"
 
 
 def _power(t: Tree) -> int:
@@ -356,12 +363,14 @@ def _floor_divided(p: _Printer, t: Tree, a: list[str]) -> str:
     k = _power(t)
     if k >= 0:
         return f"fm_shr({a[0]}, {k})" if t.op == "div" else f"(int64_t)((uint64_t){a[0]} & UINT64_C({(1 << k) - 1}))"
-    return f"fm_{t.op}({a[0]}, {_divisor(t, a[1])})"
+    return f"fm_{t.op}({a[0]}, {_divisor(p, t, a[1])})"
 
 
 def _shifted(p: _Printer, t: Tree, a: list[str]) -> str:
     low = t.args[1].interval[0]
-    amount = a[1] if low is not None and low >= 0 else f"fm_amount(s, {a[1]})"
+    is_known = low is not None and low >= 0
+    p.checks += not is_known
+    amount = a[1] if is_known else f"fm_amount(s, {a[1]})"
     return f"fm_{t.op}({a[0]}, {amount})"
 
 
@@ -406,8 +415,8 @@ FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
     "not": lambda p, t, a: f"(1 - {a[0]})",
     "select": lambda p, t, a: f"({a[0]} ? {a[1]} : {a[2]})",
     "div": _floor_divided, "mod": _floor_divided,
-    "tdiv": lambda p, t, a: f"({a[0]} / {_divisor(t, a[1])})",
-    "tmod": lambda p, t, a: f"({a[0]} % {_divisor(t, a[1])})",
+    "tdiv": lambda p, t, a: f"({a[0]} / {_divisor(p, t, a[1])})",
+    "tmod": lambda p, t, a: f"({a[0]} % {_divisor(p, t, a[1])})",
     "shl": _shifted, "shr": _shifted, "min": _extreme, "max": _extreme, "wrap": _wrapped, "extract": _extracted,
     "clz": lambda p, t, a: f"fm_clz({a[0]}, {t.data})",
     "real": lambda p, t, a: f"({p.real}){a[0]}",
