@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,12 @@ from .expr import Expr, wrap
 from .loops import terms_of
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
+from .tape import Ran, Span
 
 if TYPE_CHECKING:
     from .arrays import Evaluator
     from .native_grid import Shape
+    from .tape import Tape
 
 LEAST_ELEMENTS = 1 << 9  # below, a call costs more than numpy's own
 UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: a choice that is the same everywhere costs nothing
@@ -327,9 +329,23 @@ def _run(
     run(out.ctypes.data, *(o.data.ctypes.data for o in found.operands), *tables, given.ctypes.data)
     if tape is not None:
         tape.keep(*found.tables)
-        arguments = (tape.address(out), *(tape.address(o.data) for o in found.operands), *tables, tape.address(given))
-        tape.calls.append(partial(run, *arguments))
+        rest = (*tables, tape.address(given))
+        reads = [_span(tape, o, order, extent, _deltas(code, n)) for n, o in enumerate(found.operands)]
+        key = (code, monoid, rest[:-1], given.tobytes())
+        tape.calls.append(Ran(tape.steady(out), reads, lambda places: partial(run, *places, *rest), None if monoid else code, key))
     return found.ev.axes.ordered(out, kept)
+
+
+def _deltas(code: Iterable[Op], number: int) -> list[int]:
+    """Return how far from an operand's first element code reads it."""
+    return [op.data[1] for op in code if op.name == "array" and op.data[0] == number] or [0]
+
+
+def _span(tape: Tape, o: Operand, order: Sequence[Axis], extent: Mapping[Axis, int], deltas: Sequence[int]) -> Span:
+    """Return the elements of an operand that a loop nest reads."""
+    far = [o.strides.get(a, 0) * (extent[a] - 1) for a in order]
+    low, high = sum(min(f, 0) for f in far) + min(deltas), sum(max(f, 0) for f in far) + max(deltas)
+    return Span(tape.steady(o.data), low, high + 1)
 
 
 def launched(
