@@ -50,7 +50,7 @@ formats[].tensor text | formats[].target text | formats[].format text | formats[
 egraph.regions count | egraph.forms count
 egraph.rounds count | egraph.e_nodes count | egraph.e_classes count | egraph.stop.reason text | egraph.stop.detail text
 egraph.growth[] count | egraph.rules count
-egraph.fired[].rule text | egraph.fired[].at text | egraph.fired[].matches count
+egraph.fired[].rule text | egraph.fired[].at text | egraph.fired[].matches count | egraph.fired[].new_nodes count
 extraction.objective text | extraction.cost.* number | extraction.bound.* number | extraction.gap? number | extraction.status text
 residency.*.bytes count | residency.*.saved_bytes count | residency.*.saved.* count | residency.*.bound_bytes count
 residency.*.operands count | residency.*.made_on_device count | residency.*.stay_on_device count
@@ -189,6 +189,19 @@ COMPLETION = "shell text | script text"
 REDUCE = "model.path text | check text | ops_before count | ops_after count | tests count | outcome text | written text"
 SCHEMA = "name text | definition object"
 
+E_CLASS = """
+{0}.e_class count | {0}.type text | {0}.known flag | {0}.values[] text | {0}.e_nodes[].op text | {0}.e_nodes[].operands[] count
+{0}.e_nodes[].attributes[] any | {0}.e_nodes[].rule text | {0}.e_nodes[].at text | {0}.e_nodes[].chosen flag
+"""
+EGRAPH = (
+    """
+model.path text | model.sha256 text | targets[].name text | targets[].parameters.* text | targets[].sha256 text
+around text | e_class count | steps count | rounds count | stop.reason text | stop.detail text | e_classes count | e_nodes count
+shown[].distance count | cut[].beside count
+"""
+    + E_CLASS.format("shown[]")
+    + E_CLASS.format("cut[]")
+)
 REPAIR = """
 model.sha256 text | targets[] text | metric text | lower_is_better flag | within text
 samples.search count | samples.verify count | reference.search number | reference.verify number
@@ -230,7 +243,7 @@ ROWS: Mapping[str, str] = {
     "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
-    "bench": BENCH,
+    "bench": BENCH, "egraph": EGRAPH,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

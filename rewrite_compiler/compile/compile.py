@@ -29,11 +29,12 @@ from .accounting import account
 from .calibrate import calibrated_from
 from .court import admitted
 from .lowered import lowered_in
-from .match import Matched, case_of, constructor_of, match, offloads_as_written, spelling_rules
+from .match import Matched, case_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
 from .pins import HOST, Pins, pins_of, require_pins, unmet
 from .plan import Offload, Plan, Reason
 from .residency import residencies
+from .statistics import egraph_document, held_back, rule_seconds
 from .why import HostReasons
 
 
@@ -66,10 +67,8 @@ def compile_model(
     prepare(2)  # one for the plan, one for the exact counts
     model = load(path, options.shapes, options.limits)
     loaded = time.perf_counter()
-    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits)
-    rules = tuple(r for r in court.rules if r.name not in options.without)
-    objective = objective_for(options.objective, targets, options.host)
-    mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
+    space = searched(targets, options)
+    rules, mappings, objective = space.rules, space.mappings, space.objective
     used = spelling_rules(rules) if options.exact else rules
     pins = pins_of(options.on, model.program, targets)
     with ThreadPoolExecutor(1) as pool:
@@ -79,8 +78,27 @@ def compile_model(
     plan = _plan(model, targets, used, mappings, matched, exact, options, objective)
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}, "egraph_kept": matched.saturation.is_kept}
-    plan = replace(plan, run=run, notes=(*plan.notes, *court.notes, *unpriced))
+    run["rule_seconds"] = rule_seconds(matched.saturation, used, mappings)
+    plan = replace(plan, run=run, notes=(*plan.notes, *space.notes))
     return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a compilation may use: rules and mappings, what decides between programs, and what there is to say about them."""
+
+    rules: tuple[Rule, ...]
+    mappings: Sequence[Mapping]
+    objective: Objective
+    notes: tuple[str, ...] = ()
+
+
+def searched(targets: Sequence[Target], options: Options) -> Searched:
+    """Return what a compilation may use; rule files are judged first."""
+    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits)
+    objective = objective_for(options.objective, targets, options.host)
+    mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
+    return Searched(tuple(r for r in court.rules if r.name not in options.without), mappings, objective, (*court.notes, *unpriced))
 
 
 def _pinned(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins) -> Matched:
@@ -150,8 +168,8 @@ def _plan(
         counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if not more)),
         lowered_counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if more)),
         exact_counts=_counts(targets, exact),
-        egraph=_egraph(matched.saturation, rules, mappings), extraction=_extraction(matched, objective),
-        settings=_settings(options), limited=_limited(matched, rules), notes=tuple(model.program.notes),
+        egraph=egraph_document(matched.saturation, rules, mappings), extraction=_extraction(matched, objective),
+        settings=_settings(options), limited=_limited(matched, rules), notes=(*model.program.notes, *held_back(matched.saturation, rules)),
         residency=residencies(matched.program, offloads, objective.resources),
     )  # fmt: skip
 
@@ -222,17 +240,6 @@ def _counts(targets: Sequence[Target], found: Iterable[Mapping]) -> dict[str, di
     for m in found:
         counts[m.target][m.operation] = counts[m.target].get(m.operation, 0) + 1
     return counts
-
-
-def _egraph(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, Any]:
-    known = [(r.name, r.name, r.place) for r in rules] + [(m.name, constructor_of(m).name, m.rule.place) for m in mappings]
-    return {
-        "regions": s.regions, "forms": s.forms, "rounds": s.rounds,
-        "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
-        "rules": len(known),
-        "fired": [{"rule": name, "at": short_place(at), "matches": s.matches[key]} for name, key, at in known if s.matches.get(key)],
-        "stop": {"reason": s.reason, "detail": s.detail},
-    }  # fmt: skip
 
 
 def _extraction(matched: Matched, objective: Objective) -> dict[str, Any]:

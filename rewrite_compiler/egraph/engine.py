@@ -18,6 +18,7 @@ from .graph import EGraph
 from .reader import LEAVES, Reader
 from .schema import Constructor, operators, schema_text
 
+MILLISECONDS = 1000  # egglog tells them as microseconds
 FACTS = "(run-schedule (saturate (run facts)))"
 
 
@@ -47,6 +48,7 @@ class Engine:
         known = operators(core)
         self.constructors = {c.name: c for c in (*known, *devices)}
         self.matches: Counter[str] = Counter()  # of each rule, by its name
+        self.seconds: Counter[str] = Counter()  # that each rule took to match and to act, by its name
         self.run(schema_text(known, devices), PRELUDE, *map(loader_text, known))
         self.run(*rules)
         self.loader.load(items)
@@ -71,6 +73,8 @@ class Engine:
         reports = [report for r in answers if (report := getattr(r, "report", None)) is not None]
         for report in reports:
             self.matches.update({name: n for name, n in report.num_matches_per_rule.items() if n})
+            for name, time in report.search_and_apply_time_per_rule.items():
+                self.seconds[name] += MILLISECONDS * time.total_seconds()
         return any(report.updated for report in reports)
 
     def type_new_classes(self) -> None:

@@ -8,8 +8,10 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from ..errors import BudgetError
@@ -17,6 +19,7 @@ from ..ir.program import Program
 from ..kept import Kept
 from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule
+from ..rewrite.ruleset import every_rule
 from .answers import answers, key_of
 from .encode import program_items
 from .graph import EGraph, from_json
@@ -57,9 +60,13 @@ class Saturation:
     detail: str = ""
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)
+    made: Mapping[int, int] = field(default_factory=dict)  # e-nodes by the birth of each, in the forms
+    held: Mapping[str, int] = field(default_factory=dict)  # rounds for which added rules were held back, by name
+    grown: Mapping[str, int] = field(default_factory=dict)  # e-nodes that came in the rounds of added rules, by name
     regions: int = 1
     forms: int = 1  # of regions: each was saturated once
     seconds: float = field(default=0.0, compare=False)  # of the child's processor, without its imports
+    rule_seconds: Mapping[str, float] = field(default_factory=dict, compare=False)  # as `matches`
     is_kept: bool = field(default=False, compare=False)  # the answer to an equal request was kept
 
 
@@ -86,10 +93,12 @@ def saturate(
     `more` are commands to run once the program is loaded, `kept` answers of earlier calls.
     BudgetError F210 when the child ended before its first checkpoint.
     """
-    texts, core = relevant([*(rule_text(r, n) for n, r in enumerate(rules)), *(m.text for m in mappings)], present(p))
+    added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r not in shipped()}
+    texts, core = relevant([*(_text(r, n, added) for n, r in enumerate(rules)), *(m.text for m in mappings)], present(p))
     request = {
         "rules": texts,
         "operators": sorted(core),
+        "added": {ruleset: r.name for ruleset, r in added.items()},
         "devices": [[m.constructor.name, m.constructor.operands, m.constructor.attributes] for m in mappings],
         "phases": [*sorted({r.phase for r in rules}), "map"],
         "items": [*program_items(p), *more],
@@ -110,15 +119,30 @@ def saturate(
     for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
         again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
         if again.graph is not None:
-            return Saturation(
-                again.graph, rounds, answer.reason, answer.detail, answer.growth or again.growth, again.matches, seconds=again.seconds
-            )
+            known = replace(_saturation(again), rounds=rounds, reason=answer.reason, detail=answer.detail)
+            return replace(known, growth=answer.growth or again.growth)
     raise Unsaturated("in its mapping phase", again)
+
+
+def _text(r: Rule, n: int, added: Mapping[str, Rule]) -> str:
+    """Return the text of a rule, one that was added in a ruleset of its own."""
+    text, own = rule_text(r, n), f"added{n}"
+    return text.replace(f":ruleset {r.phase} ", f":ruleset {own} ") if own in added else text
+
+
+@cache
+def shipped() -> frozenset[Rule]:
+    """Return the shipped rules; others were added by a user."""
+    return frozenset(every_rule())
 
 
 def _saturation(answer: _Answer) -> Saturation:
     assert answer.graph is not None
-    return Saturation(answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, seconds=answer.seconds)
+    made = Counter(n.birth for c in answer.graph.classes.values() for n in c.nodes)
+    return Saturation(
+        answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, made, answer.held, answer.grown,
+        seconds=answer.seconds, rule_seconds=answer.rule_seconds,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,6 +155,9 @@ class _Answer:
     matches: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     line: str = ""  # as the child wrote it
+    rule_seconds: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
+    grown: Mapping[str, int] = field(default_factory=dict)
 
 
 class Unsaturated(BudgetError):
@@ -212,7 +239,11 @@ def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _An
 def _answer(last: dict[str, Any]) -> _Answer:
     """Return what a line with the e-graph says."""
     stop, growth = last["stop"], tuple(last.get("growth", ()))
-    return _Answer(from_json(last["graph"]), last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"])
+    graph = from_json(last["graph"])
+    return _Answer(
+        graph, last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"],
+        rule_seconds=last["rule_seconds"], held=last["held"], grown=last["grown"],
+    )  # fmt: skip
 
 
 def _cause(err: str, code: int) -> str:

@@ -16,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+from .backoff import Added
 from .engine import Engine
 from .graph import to_json
 from .schema import Constructor
@@ -58,7 +59,8 @@ class Schedule:
     def __init__(self, request: dict[str, Any]) -> None:
         self.started = time.process_time()
         devices = [Constructor(name, operands, tuple(kinds), True) for name, operands, kinds in request["devices"]]
-        self.engine = Engine(devices, request["rules"], request["items"], request["operators"])
+        self.added = Added(request["added"])
+        self.engine = Engine(devices, [*self.added.rulesets, *request["rules"]], request["items"], request["operators"])
         self.limits = request["limits"]
         self.phases = request["phases"]
         self.rounds = 0
@@ -73,14 +75,21 @@ class Schedule:
             if phase in self.phases:
                 self.engine.round(phase)
         graph, matches = to_json(self.engine.snapshot()), dict(sorted(self.engine.matches.items()))
-        self.send({"graph": graph, "matches": matches, "seconds": time.process_time() - self.started})
+        taken = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
+        spent = {
+            "seconds": time.process_time() - self.started,
+            "rule_seconds": taken,
+            "held": self.added.rounds_held(),
+            "grown": self.added.made(),
+        }
+        self.send({"graph": graph, "matches": matches, **spent})
 
     def saturate(self) -> None:
         """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
         before = now = self.engine.e_nodes
         self.growth.append(now)
         self.send({})
-        while not (reason := self.reason_to_stop(before, now)) and self.engine.round("ir"):
+        while not (reason := self.reason_to_stop(before, now)) and (self.round() or self.added.released()):
             self.fold()
             self.rounds += 1
             before, now = now, self.engine.e_nodes
@@ -88,6 +97,16 @@ class Schedule:
             self.send({})
         if reason:
             self.stop = {"reason": reason[0], "detail": reason[1]}
+
+    def round(self) -> bool:
+        """Run one round of the shipped rules, then each added one that is not held back; tell whether anything changed."""
+        changed = self.engine.round("ir")
+        for name in self.added.ready():
+            before = self.engine.e_nodes
+            if self.engine.round(name):
+                changed = True
+            self.added.grew(name, self.engine.e_nodes - before)
+        return changed
 
     def fold(self) -> None:
         """Run the fold rules until nothing changes or there are too many e-nodes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import printable
@@ -36,7 +36,7 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
 
 def _every(document: Mapping[str, Any]) -> list[str]:
     """Return a plan's offloads and the rules behind them as tables, each after an empty line and before one."""
-    found = [offload_grid(document["offloads"]), rule_grid(document["offloads"])]
+    found = [offload_grid(document["offloads"]), rule_grid(document)]
     return [line for lines in found if lines for line in ("", *lines)] + ([""] if any(found) else [])
 
 
@@ -122,10 +122,23 @@ def reason_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
     return [f"{n} {op}: {why}" for (op, why), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
 
 
-def rule_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table of the rules behind offloads: name, place, grade, and how many offloads each enabled."""
-    rows = [(*named, f"{n:,}") for named, n in rule_table(offloads).items()]
-    return grid(("rule", "written at", "grade", "offloads"), rows, ("offloads",))
+def rule_grid(document: Mapping[str, Any]) -> list[str]:
+    """Return a table of the rules that matched: name, place, grade of those behind offloads, matches, new e-nodes, seconds, offloads."""
+    behind = {name: (grade, n) for (name, _, grade), n in rule_table(document["offloads"]).items()}
+    seconds = document.get("run", {}).get("rule_seconds", {})
+    rows = [_rule_row(f, *behind.get(f["rule"], ("–", 0)), seconds.get(f["rule"])) for f in document["egraph"].get("fired", ())]
+    figures = ("matches", "new nodes", "seconds", "offloads")
+    return grid(("rule", "written at", "grade", *figures), sorted(rows, key=_enabled_first), figures)
+
+
+def _rule_row(fired: Mapping[str, Any], grade: str, offloads: int, seconds: float | None) -> tuple[str, ...]:
+    made = fired.get("new_nodes")
+    counts = (f"{fired['matches']:,}", "–" if made is None else f"{made:,}", "–" if seconds is None else f"{seconds:.3f}", f"{offloads:,}")
+    return (fired["rule"], fired["at"], grade, *counts)
+
+
+def _enabled_first(row: Sequence[str]) -> tuple[int, int, str]:
+    return (-int(row[-1].replace(",", "")), -int(row[3].replace(",", "")), row[0])
 
 
 def rule_table(offloads: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], int]:

@@ -45,7 +45,11 @@ PLAN: dict[str, Any] = {
     "absorbed": [{"node": "t", "by": "linear_0"}],
     "egraph": {
         "rounds": 1, "e_nodes": 1234, "e_classes": 99, "growth": [800, 1200], "rules": 70,
-        "fired": [{"rule": "flexasr.linear", "at": "flexasr/linear.py:24", "matches": 9}], "stop": {"reason": "saturated", "detail": ""},
+        "fired": [
+            {"rule": "conv2d-as-dense-of-windows", "at": "rules/convolution.py:14", "matches": 2, "new_nodes": 6},
+            {"rule": "flexasr.linear", "at": "flexasr/linear.py:24", "matches": 9, "new_nodes": 3},
+        ],
+        "stop": {"reason": "saturated", "detail": ""},
     },
     "extraction": {"cost": {"host_macs": 144_000}, "status": "optimal", "gap": 0.0}, "limited": [], "notes": ["dimension 0 was set to 1"],
 }  # fmt: skip
@@ -80,13 +84,14 @@ def test_a_plan_in_the_terminal() -> None:
 
 
 def test_the_rules_of_a_plan_and_how_many_offloads_they_enabled() -> None:
-    assert rule_grid(PLAN["offloads"]) == [
-        "  rule                         written at                grade   offloads",
-        "  ───────────────────────────────────────────────────────────────────────",
-        "  flexasr.linear               flexasr/linear.py:24      E              3",
-        "  conv2d-as-dense-of-windows   rules/convolution.py:14   A              2",
+    assert rule_grid(PLAN) == [
+        "  rule                     written at               grade   matches   new nodes   seconds   offloads",
+        "  ──────────────────────────────────────────────────────────────────────────────────────────────────",
+        "  flexasr.linear           flexasr/linear.py:24     E             9           3         –          3",
+        "  conv2d-as-dense-of-win   rules/convolution.py:1   A             2           6         –          2",
+        "  dows                     4",
     ]
-    assert rule_grid([]) == []
+    assert rule_grid({**PLAN, "egraph": {}}) == []
     assert [line for line in plan_lines(PLAN, verbose=True) if line.split()[:1] == ["rule"]]
     assert not [line for line in plan_lines(PLAN) if line.split()[:1] == ["rule"]]
 

@@ -1,0 +1,68 @@
+"""Back-off: a rule of a user that makes many e-nodes in one round is held back for some rounds, each time for longer.
+
+So the other rules come to their end before it fills the e-graph. It is delayed and not cured: when nothing else is left to do,
+what is held back goes on, until the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MOST = 300  # e-nodes of one round; doubled each time
+LENGTH = 5  # rounds that a rule is held back for; doubled each time
+
+
+@dataclass
+class _State:
+    left: int = 0  # rounds for which it is still held back
+    times: int = 0
+    rounds: int = 0  # that it was held back in all
+    made: int = 0  # e-nodes by which the e-graph grew in its rounds
+
+
+class Added:
+    """The rules that were added to the shipped ones, by their rulesets."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names  # ruleset → rule
+        self.states = {ruleset: _State() for ruleset in names}
+
+    @property
+    def rulesets(self) -> list[str]:
+        """Declarations of the rulesets, one a rule."""
+        return [f"(ruleset {name})" for name in self.names]
+
+    def ready(self) -> list[str]:
+        """Return the rulesets that may run in this round."""
+        found = []
+        for name, state in self.states.items():
+            if state.left:
+                state.left -= 1
+                state.rounds += 1
+            else:
+                found.append(name)
+        return found
+
+    def grew(self, ruleset: str, e_nodes: int) -> None:
+        """Hold a rule back that has made too many e-nodes."""
+        state = self.states[ruleset]
+        state.made += e_nodes
+        if e_nodes > MOST << state.times:
+            state.left = LENGTH << state.times
+            state.times += 1
+
+    def released(self) -> bool:
+        """Let go on what is held back; tell whether anything was."""
+        held = [state for state in self.states.values() if state.left]
+        for state in held:
+            state.left = 0
+        return bool(held)
+
+    def made(self) -> dict[str, int]:
+        """Return by how many e-nodes the rounds of each rule made the e-graph grow."""
+        return {self.names[ruleset]: state.made for ruleset, state in self.states.items()}
+
+    def rounds_held(self) -> dict[str, int]:
+        """Return for how many rounds each rule was held back, by its name."""
+        return {self.names[ruleset]: state.rounds for ruleset, state in self.states.items() if state.rounds}

@@ -1,0 +1,40 @@
+"""Back-off: an added rule that explodes waits for the others, goes on when they are done, and is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from test_lint import SHIPPED, associate_freely, bias_as_sum, zero_bias_at_once
+
+from rewrite_compiler.egraph import saturate
+from rewrite_compiler.egraph.backoff import LENGTH, MOST, Added
+from rewrite_compiler.egraph.lint import TRIAL, small_program
+
+
+def test_a_rule_is_held_back_for_longer_each_time() -> None:
+    added = Added({"added7": "mine", "added8": "other"})
+    assert added.rulesets == ["(ruleset added7)", "(ruleset added8)"]
+    added.grew("added7", MOST)
+    assert added.ready() == ["added7", "added8"]
+    added.grew("added7", MOST + 1)
+    assert [added.ready() for _ in range(LENGTH)] == [["added8"]] * LENGTH
+    added.grew("added7", MOST + 1)  # twice as many may come now
+    assert added.ready() == ["added7", "added8"]
+    added.grew("added7", 2 * MOST + 1)
+    assert [added.ready() for _ in range(2)] == [["added8"]] * 2
+    assert added.released()
+    assert not added.released()
+    assert added.ready() == ["added7", "added8"]
+    assert added.rounds_held() == {"mine": LENGTH + 2}
+
+
+def test_the_shipped_rules_come_to_their_end_beside_rules_that_explode() -> None:
+    limits = replace(TRIAL, e_nodes=10_000)
+    found = saturate(small_program(), [*SHIPPED, zero_bias_at_once, bias_as_sum, associate_freely], [], limits)
+    assert found.reason in ("e_nodes", "rounds")
+    assert found.held == {"associate-freely": 2}
+    assert found.grown["associate-freely"] > MOST
+    assert found.grown.keys() == {"zero-bias-at-once", "bias-as-sum", "associate-freely"}
+    assert sum(found.made.values()) == found.graph.e_nodes
+    assert all(s >= 0 for s in found.rule_seconds.values())
+    assert found.rule_seconds.keys() == found.matches.keys()
