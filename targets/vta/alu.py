@@ -20,7 +20,7 @@ from rewrite_compiler.rewrite import Float
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 from rewrite_compiler.target import Mapping as Operation
 
-from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target, to_bytes
+from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, no_rooms, target, to_bytes
 from .results import Region, fetch_words, grid, planes, store_bytes
 
 RANKS = {2: "a b", 4: "a b c d"}  # matrices and images
@@ -211,6 +211,7 @@ def _register(kind: Kind, rank: int, dims: str) -> None:
     made.driver(partial(_drive, rank=rank, steps=kind.steps, result_bytes=kind.result_bytes))
     made.numerics(_codes(kind.element))
     made.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
+    made.residency(no_rooms)
 
 
 def accumulator_of(x: Fixed, z: Fixed) -> Fixed:

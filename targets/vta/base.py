@@ -143,6 +143,11 @@ def micro_ops(words: Iterable[int]) -> Codes:
     return np.array(list(words), "<u4").view(np.uint8)
 
 
+def no_rooms() -> tuple[()]:
+    """Return that a call leaves alone what others keep: inputs, accumulators and micro-ops are loaded anew by every call."""
+    return ()
+
+
 def buffer_limits(c: Config, rows: int, inner: int, columns: int) -> Iterator[Limit]:
     """Capacities of a product of so many elements along rows, inner dimension and columns that stays on chip (section 9)."""
     for what, needs, sort in (

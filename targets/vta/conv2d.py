@@ -18,7 +18,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, select, signed
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Limit, StreamedDevice
+from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice
 
 from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target, to_bytes
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
@@ -30,7 +30,8 @@ MOST_PAD = 15
 class Layer:
     """One convolution in elements, on a design; `pads` are top, left, bottom, right, and rows and columns those without them.
 
-    `groups` are convolutions of so many channels and filters each, one after the other along both.
+    `groups` are convolutions of so many channels and filters each, one after the other along both. Weights lie in their buffer
+    from element `weights_at` on; they may be there already where one pass takes all of them.
     """
 
     design: Config
@@ -45,6 +46,8 @@ class Layer:
     has_bias: bool = False
     relu: bool = False
     groups: int = 1
+    weights_at: int = 0
+    has_weights: bool = False
 
     @property
     def parts(self) -> int:
@@ -94,13 +97,24 @@ class Layer:
         """Blocks of channels of each pass."""
         return _parts(self.channels, self.cut[1])
 
+    @property
+    def keeps_weights(self) -> bool:
+        """Tell whether all weights lie in their buffer until the layer ends."""
+        return len(self.passes) == 1 and self.groups == 1
+
+    def loads_weights(self, part: int, band: range) -> bool:
+        """Tell whether a band loads weights: where one pass takes them, the first band of each group of channels does."""
+        if len(self.passes) > 1:
+            return True
+        return not self.has_weights and not band.start and (self.groups > 1 or not part)
+
     def uops(self, band: int, blocks: int) -> list[int]:
         """Return the micro-ops of a pass over `blocks` blocks for `band` rows of results: filters, blocks, kernel rows, columns."""
         rows, cols = self.kernel
         height, area = self.rows_for(band), band * self.out[1]
         return [
             self.design.micro_op(
-                n * area, (k * height + i) * self.width + j, ((n * blocks + k) * rows + i) * cols + j
+                n * area, (k * height + i) * self.width + j, self.weights_at + ((n * blocks + k) * rows + i) * cols + j
             )
             for n in range(self.filters) for k in range(blocks) for i in range(rows) for j in range(cols)
         ]  # fmt: skip
@@ -276,13 +290,27 @@ def conv2d_codes(
     return array(element, (batch, filters, *out))
 
 
+def conv2d_rooms(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]
+) -> Iterator[Room]:
+    """Where weights lie; sums leave in 32 bits and inputs come in 8, so that nothing else can stay."""
+    yield weight_room(layer((b, c, i, j), n, (r, s), strides, pads, p))
+
+
+def weight_room(m: Layer) -> Room:
+    """Return the room of a layer's weights: of all of them, which can stay, or of those of a pass."""
+    size = m.filters * m.cut[1] * m.taps
+    return Room("wgt", size, "w", lasting=True) if m.keeps_weights else Room("wgt", size, scratch="w")
+
+
 def drive_conv2d(
     device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, relu: bool = False,
-    strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str],
+    strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str], stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
     x, pads = device_pads(x, pads, p)
-    m = _known(replace(layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p), has_bias=b is not None, relu=relu))
+    whole = layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p)
+    m = _known(replace(whole, has_bias=b is not None, relu=relu, weights_at=stay.base("w"), has_weights="w" in stay.present))
     c = m.design
     return run_layer(device, m, x, to_bytes(_flat(blocked(w, c.block, c.block), 0)), b)[..., : len(w), :, :]
 
@@ -301,6 +329,7 @@ def run_layer(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Cod
 
 for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False), (conv2d_bias_relu, True)):
     mapping.limits(conv2d_limits)
+    mapping.residency(conv2d_rooms)
     mapping.driver(partial(drive_conv2d, relu=relu), moves=True)
     mapping.numerics(partial(conv2d_codes, relu=relu))
 
@@ -376,14 +405,15 @@ def _region(m: Layer, part: int, band: range) -> Region:
 
 
 def _load(device: StreamedDevice, m: Layer, part: int, band: range, blocks: range) -> None:
-    """Load the micro-ops of a pass, its weights, and the rows of its channels with the zeros around them."""
+    """Load the micro-ops of a pass, its weights if they are not there, and the rows of its channels with the zeros around them."""
     c, count = m.design, len(blocks)
     device.issue("load_uop", dram_base=_program(m, band, blocks), y_size=1, x_size=len(m.programs[len(band), count]))
-    group = m.first("wgt", c.scalars("wgt")) + part % m.groups * m.filters * m.channels * m.taps
-    device.issue(
-        "load_wgt", dram_base=group + blocks.start * m.taps, y_size=m.filters, x_size=count * m.taps,
-        x_stride=m.channels * m.taps,
-    )  # fmt: skip
+    if m.loads_weights(part, band):
+        group = m.first("wgt", c.scalars("wgt")) + part % m.groups * m.filters * m.channels * m.taps
+        device.issue(
+            "load_wgt", sram_base=m.weights_at, dram_base=group + blocks.start * m.taps, y_size=m.filters, x_size=count * m.taps,
+            x_stride=m.channels * m.taps,
+        )  # fmt: skip
     top, left, _, right = m.pads
     begin = band.start * m.strides[0] - top
     end = begin + m.rows_for(len(band))

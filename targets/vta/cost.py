@@ -36,14 +36,16 @@ def conv2d_cost(
     b: int, n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str],
     resources: Resources, *, bias: bool, relu: bool,
 ) -> Cost:  # fmt: skip
-    """One convolution: every band of rows loads its part of the image and all weights, in passes over the channels."""
+    """One convolution: every band of rows loads its part of the image, in passes over the channels; several load all weights again."""
     return layer_cost(convolution.layer((b, c, i, j), n, (r, s), strides, pads, p), resources, bias=bias, relu=relu)
 
 
 def layer_cost(m: convolution.Layer, resources: Resources, *, bias: bool, relu: bool) -> Cost:
     """A layer: each of its parts loads what its bands and passes need."""
     found = [_pass(m, band, count, is_first, is_last, bias, relu) for band, count, is_first, is_last in _passes(m)]
-    moved = {name: m.parts * sum(one[name] for one in found) for name in ("x", "w", "y", "commands", *(["b"] if bias else []))}
+    moved = {name: m.parts * sum(one[name] for one in found) for name in ("x", "y", "commands", *(["b"] if bias else []))}
+    loads = _weight_loads(m)
+    moved |= {"w": sum(loads) * m.design.scalars("wgt"), "commands": moved["commands"] + len(loads) * INSTRUCTION_BYTES}
     steps = m.parts * sum(one["steps"] for one in found)
     return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
 
@@ -59,17 +61,24 @@ def _passes(m: convolution.Layer) -> Iterator[tuple[range, int, bool, bool]]:
             yield band, len(blocks), blocks.start == 0, blocks.stop == m.channels
 
 
+def _weight_loads(m: convolution.Layer) -> list[int]:
+    """Return the elements of every load of weights."""
+    passes = list(_passes(m))
+    is_single = all(is_first and is_last for *_, is_first, is_last in passes)
+    times = 1 if is_single and m.groups == 1 else m.parts
+    return [m.filters * count * m.taps for _, count, *_ in (passes[:1] if is_single else passes)] * times
+
+
 def _pass(m: convolution.Layer, band: range, count: int, is_first: bool, is_last: bool, bias: bool, relu: bool) -> dict[str, int]:
-    """Return the bytes and steps of one pass."""
+    """Return the bytes and steps of one pass, weights apart."""
     c, area = m.design, m.filters * len(band) * m.out[1]
     uops, stores = m.filters * count * m.taps, planes(m.design)
     begin = band.start * m.strides[0] - m.pads[0]
     inside = max(min(begin + m.rows_for(len(band)), m.rows), 0) - max(begin, 0)
     starts = m.filters if bias else 1
-    instructions = 4 + count + starts * is_first + (relu + 2 * stores - 1) * is_last
+    instructions = 3 + count + starts * is_first + (relu + 2 * stores - 1) * is_last
     return {
         "x": count * max(inside, 0) * m.cols * c.scalars("inp"),
-        "w": uops * c.scalars("wgt"),
         "b": is_first * bias * area * c.scalars("acc") * stores,
         "y": is_last * stores * area * c.scalars("acc"),
         "commands": uops * UOP_BYTES + instructions * INSTRUCTION_BYTES,
@@ -83,18 +92,18 @@ def conv2d_levels(
 ) -> Levels:  # fmt: skip
     """One convolution: as a product, with what every band and pass loads."""
     m = convolution.layer((b, c, i, j), n, (r, s), strides, pads, p)
-    x_in = w_in = products = reads = writes = 0
+    x_in = products = reads = writes = 0
     word = {sort: m.design.scalars(sort) * m.design.width(sort) // BYTE for sort in ("inp", "wgt", "acc")}
     for band, count, is_first, is_last in _passes(m):
         one, area = _pass(m, band, count, is_first, is_last, bias, relu), m.filters * len(band) * m.out[1]
         resets = area * is_first * (not bias)  # written without being read
-        x_in, w_in = x_in + one["x"], w_in + one["w"]
+        x_in += one["x"]
         products += area * count * m.taps
         reads += one["steps"] - resets + is_last * planes(m.design) * area
         writes += one["steps"] + is_first * bias * area
     return {
         "inp": {"x": (m.images * products * word["inp"], m.images * x_in)},
-        "wgt": {"w": (m.images * products * word["wgt"], m.images * w_in)},
+        "wgt": {"w": (m.images * products * word["wgt"], sum(_weight_loads(m)) * word["wgt"])},
         "acc": {"y": (m.images * reads * word["acc"], m.images * writes * word["acc"])},
     }
 

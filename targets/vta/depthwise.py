@@ -17,7 +17,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Array, Expr, array, reduce_sum, signed
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import USUAL, Cost, Limit, Resources, Room, Stay, StreamedDevice
 
 from .alu import function
 from .base import Codes, elements, target, to_bytes
@@ -45,6 +45,11 @@ def depthwise_limits(
     return conv2d_limits(1, i, j, r, s, strides, pads, p)
 
 
+def depthwise_rooms(r: int, s: int) -> Iterator[Room]:
+    """Where the weights of one block of channels lie, while it runs."""
+    yield Room("wgt", r * s, scratch="w")
+
+
 def codes(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
     """Products of codes less their zero point, zeros around them, summed by channel in 32 bits that wrap from the bias on."""
     padded, kernel = surrounded(less(x, x_zero), pads), tuple(int(n) for n in w.shape[2:])  # type: ignore[arg-type]
@@ -58,13 +63,13 @@ def codes(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: t
 
 def drive(
     device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...],
-    p: Mapping[str, str], offset: int,
+    p: Mapping[str, str], offset: int, stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → sums [(samples,) b, c, u, v]."""
     image, pads = with_zero_points(wide(x) - offset, pads, x_zero - offset)
     image, pads = device_pads(image, pads, p)
     begin = start(wide(w), b, offset, x_zero)
-    m = replace(_layer(image.shape[-4:], w.shape[2:], strides, pads, p), has_bias=begin is not None)
+    m = replace(_layer(image.shape[-4:], w.shape[2:], strides, pads, p), has_bias=begin is not None, weights_at=stay.base("w"))
     return run_layer(device, m, image, to_bytes(_diagonals(wide(w)[:, 0], m.design.block)), begin)[..., : len(w), :, :]
 
 
@@ -116,6 +121,7 @@ def _declare(dtype: str) -> None:
             axes=axes, formats={}, derived=formats(dtype, bias=has_bias), whole=WHOLE, operation="depthwise", trials=TRIALS
         )(f)  # fmt: skip
         made.limits(depthwise_limits)
+        made.residency(depthwise_rooms)
         made.driver(partial(drive, offset=OFFSET[dtype]))
         made.numerics(codes)
         made.costs(partial(cost, bias=has_bias, offset=OFFSET[dtype]))

@@ -23,7 +23,7 @@ from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 
 from .alu import INSTRUCTION_BYTES, function
-from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, target, to_bytes
+from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
 from .conv2d import blocked, surrounded, unblocked_images, windows, with_codes
 from .quantised import wide
 from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
@@ -191,6 +191,7 @@ def _declare(dtype: str) -> None:
     made.driver(partial(drive, least=LEAST[dtype]))
     made.numerics(partial(codes, least=LEAST[dtype]))
     made.costs(cost)
+    made.residency(no_rooms)
 
 
 for _dtype in LEAST:

@@ -6,7 +6,7 @@ zero point leave out is a number for each output, (offset − zero) · Σ w, at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -17,16 +17,16 @@ from rewrite_compiler.lang import Array, array
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import StreamedDevice
+from rewrite_compiler.target import USUAL, Room, Stay, StreamedDevice
 
 from .alu import function
 from .base import Codes, target
 from .conv2d import AXES as IMAGES
 from .conv2d import BIASED as BIASED_IMAGES
-from .conv2d import TRIALS, WHOLE, conv2d_codes, conv2d_limits, drive_conv2d, with_codes
+from .conv2d import TRIALS, WHOLE, conv2d_codes, conv2d_limits, conv2d_rooms, drive_conv2d, with_codes
 from .dense import AXES as MATRICES
 from .dense import BIASED as BIASED_MATRICES
-from .dense import dense_codes, dense_limits, drive_dense
+from .dense import dense_codes, dense_limits, dense_rooms, drive_dense
 
 OFFSET = {"int8": 0, "uint8": 128}  # what is taken from a code to make a signed byte of it
 BYTE, SUM = Integers(8), Integers(32)
@@ -63,11 +63,12 @@ def dense_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int) -> Ar
 
 
 def drive_dense_sums(
-    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, p: Mapping[str, str], offset: int
+    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, p: Mapping[str, str], offset: int,
+    stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one product of codes: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n]."""
     weights = wide(w)
-    return drive_dense(device, wide(x) - offset, weights, start(weights, b, offset, x_zero), p=p)
+    return drive_dense(device, wide(x) - offset, weights, start(weights, b, offset, x_zero), p=p, stay=stay)
 
 
 def conv2d_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
@@ -82,12 +83,22 @@ def with_zero_points(x: Codes, pads: tuple[int, ...], zero: int) -> tuple[Codes,
 
 def drive_conv2d_sums(
     device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...],
-    p: Mapping[str, str], offset: int,
+    p: Mapping[str, str], offset: int, stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes; zero points around the image are the host's where the device's zeros are none."""
     weights = wide(w)
     image, pads = with_zero_points(wide(x) - offset, pads, x_zero - offset)
-    return drive_conv2d(device, image, weights, start(weights, b, offset, x_zero), strides=strides, pads=pads, p=p)
+    return drive_conv2d(device, image, weights, start(weights, b, offset, x_zero), strides=strides, pads=pads, p=p, stay=stay)
+
+
+def conv2d_sums_rooms(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...],
+    p: Mapping[str, str], *, offset: int,
+) -> Iterator[Room]:  # fmt: skip
+    """Where weights lie; zero points around the image are part of it."""
+    if x_zero != offset:
+        i, j, pads = i + pads[0] + pads[2], j + pads[1] + pads[3], (0, 0, 0, 0)
+    return conv2d_rooms(b, n, c, i, j, r, s, strides, pads, p)
 
 
 def _declare(dtype: str) -> None:
@@ -118,6 +129,7 @@ def _declare(dtype: str) -> None:
         own = formats(dtype, bias="b:" in axes)
         made = target.accelerates(axes=axes, formats={}, derived=own, units={"k": 16, "n": 16}, operation="dense", trials=trials)(product)
         made.limits(dense_limits)
+        made.residency(dense_rooms)
         made.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
         made.numerics(dense_sums)
     layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77), strict=True)]
@@ -128,6 +140,7 @@ def _declare(dtype: str) -> None:
             axes=axes, formats={}, derived=own, units={"n": 16}, whole=WHOLE, operation="conv2d", trials=layers
         )(layer)  # fmt: skip
         made.limits(conv2d_limits)
+        made.residency(partial(conv2d_sums_rooms, offset=OFFSET[dtype]))
         made.driver(partial(drive_conv2d_sums, offset=OFFSET[dtype]))
         made.numerics(conv2d_sums)
 

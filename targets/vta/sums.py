@@ -25,7 +25,7 @@ from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication
-from .base import UOP_BYTES, Codes, config, elements, micro_ops, target, to_bytes
+from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
 from .requantise import SHIFT, Step, copied
 from .results import Region, fetch_words, grid, planes, store_bytes, unsigned
 
@@ -216,6 +216,7 @@ def _declare(dtype: str, rank: int) -> None:
     made.driver(partial(drive, rank=rank, signed=is_signed))
     made.numerics(codes)
     made.costs(partial(cost, rank=rank))
+    made.residency(no_rooms)
 
 
 for _dtype, _rank in itertools.product(("int8", "uint8"), RANKS):

@@ -110,9 +110,10 @@ def test_weights_stay_in_the_buffer_of_vta(tmp_path: Path, rows: int) -> None:
     assert [a - b for a, b in zip(moved, stayed, strict=True)] == [0, 2, 2]
 
 
-def branches(path: Path) -> Path:
+def branches(path: Path, filters: int = 9) -> Path:
     """Two convolutions of one image, and one of their sum."""
-    weights = {"w0": random(9, 5, 3, 3), "w1": random(9, 5, 3, 3), "w2": random(4, 9, 1, 1), "b1": random(9)}
+    n = filters
+    weights = {"w0": random(n, 5, 3, 3), "w1": random(n, 5, 3, 3), "w2": random(4, n, 1, 1), "b1": random(n)}
     nodes = [
         helper.make_node("Conv", ["x", "w0"], ["c0"], pads=[1, 1, 1, 1]),
         helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], pads=[1, 1, 1, 1]),
@@ -156,3 +157,18 @@ def test_a_result_stays_where_hlscnn_reads_it(tmp_path: Path, revision: str) -> 
     else:
         assert moved[0] == stayed[0]
         assert second["why_not"]["x"] == "conv2d_0 leaves it as (2, 6, 7) in spad1, conv2d_1 takes (2, 6, 7) in soc"
+
+
+@pytest.mark.parametrize(("design", "stays"), [("vta", 3), ("vta:log_wgt_buffer=13,log_inp_buffer=11,log_acc_buffer=13", 1)])
+def test_weights_of_convolutions_stay_in_the_buffer_of_vta(tmp_path: Path, design: str, stays: int) -> None:
+    """In the small design the weights of 3 × 3 do not fit beside each other: while one runs, the other cannot lie there."""
+    plan = planned(branches(tmp_path / "branches.onnx", filters=17), design, "offloads")
+    assert [o.mapping.operation for o in plan.offloads] == ["conv2d"] * 3
+    moved, stayed = compared(plan)
+    assert [a - b for a, b in zip(moved, stayed, strict=True)] == [0, stays, stays]
+    resident = plan.residency["vta"]
+    assert resident.saved["constants"] == sum(o.price.cost.moved["w"] for o in plan.offloads if o.price and _lasts(plan, o.id))
+
+
+def _lasts(plan: Plan, offload: str) -> bool:
+    return any(plan.residency["vta"].lasting[offload])
