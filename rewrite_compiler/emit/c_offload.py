@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,9 +18,11 @@ from ..lang.c import Style, Tables, c_array, c_type, print_c
 from ..lang.formats import IEEE, Format
 from ..lang.loops import lower_array
 from ..lang.named import Data
+from ..target import Stay
 from .board import MMIO
 from .cells import Gather, cells_of
-from .stream import Fetched, Fill, Get, Pause, Put, Send, Steps, results_of
+from .lasting import parts
+from .stream import Fetched, Fill, Get, Move, Pause, Put, Send, Steps, results_of
 
 REAL = (None, None)
 PER_LINE = 24
@@ -70,8 +72,14 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
 
 
-def offload_function(unit: Unit, o: Offload, prepared: Prepared, ila: Ila, bus: str) -> tuple[str, tuple[str, ...]]:
-    """Print an offload; return its name and its operands that move, its parameters before the results."""
+def offload_function(
+    unit: Unit, prepared: Prepared, ila: Ila, bus: str, stays: Sequence[tuple[Stay, Stay]] = ()
+) -> tuple[str, tuple[str, ...]]:  # fmt: skip
+    """Print an offload; return its name and its operands that move, its parameters before the results.
+
+    `stays` are what every call finds on its device in the first inference and in the later ones.
+    """
+    o = prepared.offload
     flags = [n for n in ila.inputs if n not in MMIO]
     w = _Writer(unit, bus, ila, flags[0] if flags else "")
     name = f"offload_{o.id}"
@@ -83,10 +91,14 @@ def offload_function(unit: Unit, o: Offload, prepared: Prepared, ila: Ila, bus: 
         size = math.prod(o.tiling.sizes[d] for d in o.mapping.axes.of[n])
         w.lines.append(f"    for (size_t i = 0; i < {size}; ++i) {n}[i] = 0.0f;")
     codes: dict[str, Data] = {**prepared.codes, **{n: cells_of(leaf) for n, leaf in leaves.items()}}
-    for slices in o.tiling.slices():
-        steps = Steps(ila)
-        results = prepared.call(steps, codes, slices)
-        _moves(w, steps)
+    for k, slices in enumerate(o.tiling.slices()):
+        usual, lasting = stays[k] if stays else (None, None)
+        steps = again = Steps(ila)
+        results = prepared.call(steps, codes, slices, usual)
+        if lasting != usual:
+            again = Steps(ila)
+            prepared.call(again, codes, slices, lasting)
+        _moves(w, steps, again)
         for n, y in results.items():
             _decoded(w, n, results_of(y), o, slices)
     parameters = [*(f"const float *{n}" for n in moving), *(f"float *{n}" for n in o.mapping.axes.results)]
@@ -121,13 +133,28 @@ def _decoded(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping
 # -- moves
 
 
-def _moves(w: _Writer, steps: Steps) -> None:
-    for buffer in steps.buffers:
+def _moves(w: _Writer, first: Steps, later: Steps) -> None:
+    """Print what a call does in the first inference and, where it leaves out constants, in the later ones."""
+    for buffer in first.buffers:
         w.names[buffer] = w.unit.fresh("buffer")
         size = math.prod(int(str(n)) for n in buffer.shape)
         w.unit.data.append(f"static {c_type(buffer.interval, False)} {w.names[buffer]}[{max(1, size)}];")
-    for move in steps.moves:
-        w.lines += [f"    {line}" for line in _move(w, move)]
+    for mine, same in zip(first.buffers, later.buffers, strict=True):  # reads do not depend on what lies there
+        w.names[same] = w.names[mine]
+    for part in parts(first, later):
+        if part.first is part.later:
+            w.lines += [f"    {line}" for m in part.first for line in _move(w, m)]
+        else:
+            _either(w, part.first, part.later)
+
+
+def _either(w: _Writer, first: Sequence[Move], later: Sequence[Move]) -> None:
+    w.lines.append("    if (!constants_stay) {" if first else "    if (constants_stay) {")
+    w.lines += [f"        {line}" for m in first or later for line in _move(w, m)]
+    if first and later:
+        w.lines.append("    } else {")
+        w.lines += [f"        {line}" for m in later for line in _move(w, m)]
+    w.lines.append("    }")
 
 
 def _move(w: _Writer, move: object) -> Iterator[str]:

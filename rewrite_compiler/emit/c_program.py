@@ -22,6 +22,7 @@ from .c_offload import Unit, offload_function
 from .c_program_text import HEADER, MOVES, SOURCE
 from .c_text import filled
 from .inference import Inference
+from .lasting import stays_of
 
 WORDS = """auto break case char const continue default do double else enum extern float for goto if in inline int long out register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"""
@@ -72,7 +73,9 @@ def _offload(unit: Unit, plan: Plan, inference: Inference, o: Offload, ilas: Map
     ila = ilas[o.target.name]
     if not ila.externals and not set(MMIO) <= ila.inputs.keys():
         raise InputError("F161", f"{o.target.name} has neither a memory-mapped bus nor a stream, so its commands have no C form")
-    name, moving = offload_function(unit, o, inference.prepared[o.id], ila, _bus_name(plan, o.target.name))
+    prepared = inference.prepared[o.id]
+    stays = stays_of(plan, o, frozenset(prepared.constants))
+    name, moving = offload_function(unit, prepared, ila, _bus_name(plan, o.target.name), stays)
     of = tensors_of(o)
     return _checked(f"{name}({', '.join([*(place[of[n]] for n in moving), *(place[v] for v in o.node.outputs)])})")
 

@@ -5,6 +5,9 @@ HEADER = """\
  *
  * infer returns 0, the answer of a bus function that was not 0, MODEL_NOT_A_NUMBER for an operand without a code, or
  * another negative number for a trap of its arithmetic. It keeps its tensors in static memory: one call at a time.
+ *
+ * Constants that nothing overwrites are sent by the first inference only. After a reset of the accelerator call @name@_forget;
+ * after an answer that is not 0 the next inference sends them by itself.
  */
 #ifndef @guard@
 #define @guard@
@@ -23,6 +26,7 @@ typedef struct {
 } @name@_outputs;
 
 int infer(const @name@_inputs *in, const @name@_outputs *out);
+void @name@_forget(void);  /* the next inference sends every constant */
 
 /* What the integrator supplies; 0 means done. */
 @bus_header@
@@ -42,6 +46,7 @@ SOURCE = """\
 @moves@
 @values@
 @data@
+static int constants_stay, sent_constants;
 @functions@
 int infer(const @name@_inputs *in, const @name@_outputs *out)
 {
@@ -49,9 +54,17 @@ int infer(const @name@_inputs *in, const @name@_outputs *out)
     int answer = 0;
     memset(&s, 0, sizeof s);
     fm_fill_tables();
+    constants_stay = sent_constants;
+    sent_constants = 0;
 @calls@
 @copies@
+    sent_constants = 1;
     return answer;
+}
+
+void @name@_forget(void)
+{
+    sent_constants = 0;
 }
 """
 MOVES = """\

@@ -84,7 +84,7 @@ class Steps:
         if self.ila.externals:
             self.words.append(command[WORD])
         else:
-            self._send(Commands(columns_of(self.ila, [command])))
+            self.moves.append(Send(Commands(columns_of(self.ila, [command]))))
 
     def store(self, instruction: str, **operands: Data) -> None:
         """Send one instruction for each row."""
@@ -95,7 +95,7 @@ class Steps:
         still = {name: np.zeros(x.shape, np.int64) if name in moving else x.astype(np.int64) for name, x in rows.items()}
         commands = Commands(block_of(self.ila, found, count, still))
         if not moving:
-            self._send(commands)
+            self.moves.append(Send(commands))
             return
         if len(moving) > 1 or not found.operands[moving[0]].leaf.shape:
             raise InputError("F161", f"{instruction} takes data in fields, which has no C form")
@@ -133,14 +133,6 @@ class Steps:
     def _buffer(self, shape: tuple[int, ...], interval: Any) -> Leaf:
         self.buffers.append(Leaf(shape, interval, False, f"buffer{len(self.buffers)}"))
         return self.buffers[-1]
-
-    def _send(self, commands: Commands) -> None:
-        last = self.moves[-1] if self.moves else None
-        if isinstance(last, Send):
-            joined = {name: np.concatenate([c, commands.columns[name]]) for name, c in last.commands.columns.items()}
-            self.moves[-1] = Send(Commands(joined))
-        else:
-            self.moves.append(Send(commands))
 
 
 def results_of(x: Data) -> Gather:

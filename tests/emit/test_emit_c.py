@@ -91,6 +91,36 @@ def test_the_program_says_what_it_cannot_do(tmp_path: Path) -> None:
 
 
 @needs_gcc
+def test_constants_are_sent_again_only_when_they_may_be_gone(tmp_path: Path) -> None:
+    """After a failed inference and after `model_forget` every constant is sent; the bits are always the same."""
+    plan = plan_for("digits_mlp", "vta", tmp_path)
+    files = {**program_files(plan), **device_files(plan.targets[0].ila(), "vta")}
+    files["vta_board.c"] = files["vta_board.c"].replace(b"int mmio_run(const", b"int real_run(const")
+    counting = "typedef const unsigned char (*words)[16];\nint real_run(words, unsigned long);\nint mmio_run(words, unsigned long);\n"
+    counting += "int count;\nint mmio_run(words w, unsigned long n) { count += (int)n; return real_run(w, n); }\n"
+    declared = b"int real_run(const uint8_t (*instructions)[16], size_t count);\nstatic"
+    files["vta_board.c"] = files["vta_board.c"].replace(b"static", declared, 1)
+    library = ctypes.CDLL(str(compiled({**files, "counting.c": counting.encode()}, tmp_path / "c", "-O0")))
+    sent, bits = ctypes.c_int.in_dll(library, "count"), set()
+
+    def infer(x: np.ndarray) -> tuple[int, int]:
+        sent.value, y = 0, np.zeros((1, 10), np.float32)
+        answer = library.infer((ctypes.c_void_p * 1)(x.ctypes.data), (ctypes.c_void_p * 1)(y.ctypes.data))
+        bits.update([y.tobytes()] if answer == 0 else [])
+        return answer, sent.value
+
+    x = images()[0]
+    first, second = infer(x), infer(x)
+    assert first[0] == second[0] == 0
+    assert 0 < second[1] < first[1]
+    assert infer(np.full_like(x, np.nan)) == (-20, 0)
+    assert infer(x) == first
+    library.model_forget()
+    assert [infer(x), infer(x)] == [first, second]
+    assert len(bits) == 1
+
+
+@needs_gcc
 def test_c_plus_plus_can_include_the_headers(tmp_path: Path) -> None:
     plan = plan_for("digits_mlp", "toy", tmp_path)
     for name, data in {**program_files(plan), **device_files(plan.targets[0].ila(), "toy")}.items():
