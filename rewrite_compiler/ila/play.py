@@ -1,12 +1,14 @@
 """Play: columns of raw commands on a device. Plain writes and reads are decoded and applied by one compiled loop.
 
-An instruction is plain when it does nothing but store operands in data memories, or reads words back. The loop ends at the
-first command that is not plain; that one is executed as any single command, and the loop goes on behind it.
+An instruction is plain when it does nothing but store words in memories or registers, or reads words of memories back. The
+loop ends at the first command that is not plain; that one is executed as any single command, and the loop goes on behind it.
+Runs of commands of one instruction have a loop of their own, which asks for that instruction only.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,21 +18,25 @@ import numpy as np
 
 from ..errors import SpecError, UsageError
 from ..lang import intervals as iv
-from ..lang.binders import Leaf, scalar_array, static_shape
+from ..lang.arith import maximum, minimum
+from ..lang.binders import Array, Comprehension, Leaf, scalar_array, static_shape
 from ..lang.expr import Expr
-from ..lang.loops import loads_of
+from ..lang.loops import loads_of, terms_of
 from ..lang.named import Data, storage_dtype
-from ..lang.step import Require, Seq, Step, Together, Update, assign, cases, let, loop, make_update, seq, together, update, when
+from ..lang.step import Require, Seq, Step, Together, Update, assign, let, loop, make_update, seq, together, update, when
 from ..lang.substitute import substitute
 from .model import DATA, Ila, Instruction
 
 if TYPE_CHECKING:
-    from ..lang.native import NativeFunction
+    from ..lang.native import Call, NativeFunction
     from .simulate import Simulator
 
+PATIENCE = 64  # commands of configuration, one by one, before machine code is made for them too
 PIECE = 1 << 15  # commands of one call: behind a command that is not plain the rest of them is passed over
 Inputs = Mapping[Leaf, Callable[[tuple[Expr, ...]], Expr]]  # the term that an input of a model has at an index
-SCALARS = ("count", "stopped", "last", "hit")
+SCALARS, LOCALS = ("count", "done"), ("row", "first", "going")
+WORD, SHARED = "data", 4
+LEVEL = 1  # of optimisation: copies are vectors already, and at level 2 the first compilation takes several times as long
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,21 +44,32 @@ class Decoder:
     """The compiled loop, the columns it reads, and what reads give."""
 
     function: NativeFunction
-    columns: Mapping[str, Leaf]
+    columns: Mapping[Leaf, str]
     gives: Leaf
     scalars: Mapping[str, Leaf]
+
+    @cached_property
+    def numbers(self) -> dict[Leaf, Data]:
+        """The scalars, as the loop reads and writes them."""
+        return {leaf: np.zeros((), storage_dtype(leaf.interval)) for leaf in self.scalars.values()}
+
+    @cached_property
+    def states(self) -> frozenset[Leaf]:
+        """The memories of a device that the loop reads or writes."""
+        return frozenset(self.function.memories) - self.columns.keys() - self.numbers.keys() - {self.gives}
 
 
 def play(sim: Simulator, columns: Mapping[str, Data]) -> Data:
     """Execute commands given as columns by input ([count] or [count, lanes]); return [count, bytes], rows of reads filled in."""
     given, count = _columns(sim.ila, columns)
-    made = decoder_of(sim.ila) if sim.reading == "native" and not sim.samples and not sim.strict else None
+    is_compiled = sim.reading == "native" and not sim.samples and not sim.strict
     gives = np.zeros((count, _width(sim.ila)), np.uint8)
-    at, tail = 0, _Tail(given, gives)
+    at, tail, singles = 0, _Tail(given, gives), 0
     while at < count:
+        made = decoder_of(sim.ila, singles >= PATIENCE) if is_compiled else None
         at = _plain(sim, made, tail, at) if made is not None else at
         if at < count:
-            _single(sim, given, gives, at)
+            singles += _single(sim, given, gives, at)
             at += 1
     return gives
 
@@ -82,19 +99,31 @@ def _is_within(data: Data, leaf: Leaf) -> bool:
 
 def _plain(sim: Simulator, made: Decoder, tail: _Tail, at: int) -> int:
     """Run the compiled loop from command `at` on; return the first command that it left."""
-    stopped = 0
-    while at < tail.count and not stopped:
+    is_stopped = False
+    call, numbers = _call(sim, made), made.numbers
+    call.put(numbers)
+    while at < tail.count and not is_stopped:
         columns, gives, count = tail.piece(at)
-        held = {leaf: np.array(count if name == "count" else 0, storage_dtype(leaf.interval)) for name, leaf in made.scalars.items()}
-        held |= {leaf: columns[name] for name, leaf in made.columns.items()} | {made.gives: gives}
-        made.function([held[m] if m in held else sim.memories[m].data for m in made.function.memories])
-        stopped = int(held[made.scalars["stopped"]])
-        done = stopped - 1 if stopped else count
+        numbers[made.scalars["count"]][()] = count
+        call.put({leaf: columns[name] for leaf, name in made.columns.items()} | {made.gives: gives})
+        call()
+        done = int(numbers[made.scalars["done"]])
+        is_stopped = done < count
         sim.executed += done
         tail.put(at, done)
         at += done
-    sim.machine.forget(frozenset(made.function.memories).intersection(sim.memories))
+    sim.machine.forget(made.states)
     return at
+
+
+def _call(sim: Simulator, made: Decoder) -> Call:
+    """Return the call of the loop on the memories of a device, the one before where they are the same arrays."""
+    states = {leaf: sim.memories[leaf].data for leaf in made.states}
+    if made not in sim.calls:
+        sim.calls[made] = made.function.bound([states.get(m) for m in made.function.memories])
+    call: Call = sim.calls[made]
+    call.put({leaf: data for leaf, data in states.items() if call.holds(leaf) is not data})
+    return call
 
 
 class _Tail:
@@ -127,11 +156,14 @@ class _Tail:
             self.gives[at : at + done] = self.answers[at - self.start : at - self.start + done]
 
 
-def _single(sim: Simulator, given: Mapping[str, Data], gives: Data, at: int) -> None:
+def _single(sim: Simulator, given: Mapping[str, Data], gives: Data, at: int) -> bool:
+    """Execute one command; tell whether its instruction is plain."""
     command = {name: int.from_bytes(data[at].tobytes(), "little") for name, data in given.items()}
     answer = sim.command({name: value for name, value in command.items() if value})
     if answer is not None:
         gives[at] = np.frombuffer(answer.to_bytes(gives.shape[1], "little"), np.uint8)
+    found = sim.decoded(command)
+    return found is not None and is_plain(sim.ila, found)
 
 
 def _width(ila: Ila) -> int:
@@ -141,29 +173,39 @@ def _width(ila: Ila) -> int:
 
 
 @lru_cache(maxsize=16)
-def decoder_of(ila: Ila) -> Decoder | None:
-    """Return the compiled loop of a model; None where there is no machine code for it or nothing is plain."""
+def decoder_of(ila: Ila, is_whole: bool = True) -> Decoder | None:
+    """Return the compiled loop of a model; None where there is no machine code for it or nothing is plain.
+
+    If it is not whole, it is for instructions with a range of addresses: theirs are the many commands, and their machine
+    code is made in a fraction of the time.
+    """
     try:
         from ..lang.native import NativeFunction
     except ImportError:
         return None
     columns = {name: Leaf((PIECE, *static_shape(x)), x.interval, False, f"column_{name}") for name, x in ila.inputs.items()}
     gives = Leaf((PIECE, _width(ila)), iv.of_width(8, False), False, "gives")
-    scalars = {name: Leaf((), (0, PIECE), False, name) for name in SCALARS}
-    chosen = [i for i in ila.instructions.values() if is_plain(ila, i)]
+    scalars, local = ({name: Leaf((), (0, PIECE), False, name) for name in names} for names in (SCALARS, LOCALS))
+    chosen = [i for i in ila.instructions.values() if (is_whole or _is_range(i)) and is_plain(ila, i)]
     if not chosen:
         return None
     try:
-        function = NativeFunction(
-            _loop(ila, chosen, columns, gives, scalars), apart=frozenset((*columns.values(), *scalars.values(), gives))
-        )
+        step = _loop(ila, chosen, columns, gives, scalars | local)
+        apart = frozenset((*columns.values(), *scalars.values(), gives))
+        function = NativeFunction(step, apart=apart, local=frozenset(local.values()), level=LEVEL)
     except SpecError:
         return None
-    return Decoder(function, columns, gives, scalars)
+    return Decoder(function, {leaf: name for name, leaf in columns.items()}, gives, scalars)
 
 
+def _is_range(instruction: Instruction) -> bool:
+    """Tell whether an instruction has operands in its address."""
+    return any(o.input != WORD for o in instruction.operands.values())
+
+
+@lru_cache(maxsize=1024)
 def is_plain(ila: Ila, instruction: Instruction) -> bool:
-    """Tell whether an instruction stores in data memories and gives bytes of the state, and does nothing else."""
+    """Tell whether an instruction stores words and gives bytes of data memories, and does nothing else."""
     parts = _updates(instruction.update)
     if parts is None or not instruction.decode.reads <= frozenset(ila.inputs.values()):
         return False
@@ -172,8 +214,14 @@ def is_plain(ila: Ila, instruction: Instruction) -> bool:
         instruction.result.reads.isdisjoint(data) or not iv.inside(instruction.result.interval, (0, 255))
     ):
         return False
-    stored = all(u.memory in data and all(n.value is not None for n in u.extents) for u in parts)
-    return stored and bool(parts or instruction.result is not None)
+    return all(map(_is_store, parts)) and bool(parts or instruction.result is not None)
+
+
+def _is_store(u: Update) -> bool:
+    """Tell whether an update of so many elements always needs neither sums nor arrays of its own."""
+    terms = [x for e in (u.value, *u.address) for x in terms_of(e)]
+    is_word = all(x.op not in ("reduce", "call", "table") and (x.op != "load" or isinstance(x.data, Leaf)) for x in terms)
+    return is_word and all(n.value is not None for n in u.extents)
 
 
 def _updates(step: Step) -> tuple[Update, ...] | None:
@@ -188,33 +236,76 @@ def _updates(step: Step) -> tuple[Update, ...] | None:
     return _updates(parts[0]) if len(parts) == 1 else None if parts else ()
 
 
-def _loop(ila: Ila, chosen: list[Instruction], columns: Mapping[str, Leaf], gives: Leaf, scalars: Mapping[str, Leaf]) -> Step:
-    """Return the step that runs plain commands in order until one is not plain, whose number, from 1, it leaves in `stopped`.
+def _loop(ila: Ila, chosen: list[Instruction], columns: Mapping[str, Leaf], gives: Leaf, own: Mapping[str, Leaf]) -> Step:
+    """Return the step that runs plain commands in order until one is not plain, and leaves their number in `done`."""
+    count, done, row, first, going = (own[name] for name in (*SCALARS, *LOCALS))
 
-    Like commands follow each other: the instruction of the command before is asked first.
-    """
-    count, stopped, last, hit = (scalars[name] for name in SCALARS)
+    def inputs(at: Expr) -> Inputs:
+        return {leaf: lambda j, column=columns[name]: column[(at, *j)] for name, leaf in ila.inputs.items()}  # type: ignore[misc]
 
-    def one(row: Expr, inputs: Inputs) -> Step:
-        decodes = {n: _given(i, i.decode, inputs) for n, i in enumerate(chosen, 1)}
-        applied = {n: _applied(i, inputs, gives, row) for n, i in enumerate(chosen, 1)}
-        again = cases(last[()], {n: when(d, applied[n], assign(hit, 0)) for n, d in decodes.items()}, assign(hit, 0))
-        search: Step = seq(assign(last, 0), assign(stopped, row + 1))
-        for n, d in decodes.items():
-            search = when(d, assign(last, n), search)
-        return when(stopped[()] == 0, seq(assign(hit, 1), again, when(hit[()] == 0, seq(search, cases(last[()], applied)))))
+    def applied(n: int, at: Expr) -> Step:
+        return seq(_applied(chosen[n], inputs(at), gives, at), assign(row, at + 1))
 
-    def named(row: Expr, left: Sequence[tuple[Leaf, Leaf]], inputs: Inputs) -> Step:
-        """Read each scalar input once; lanes are read where they are used."""
-        if not left:
-            return one(row, inputs)
-        (leaf, column), *rest = left
-        if leaf.shape:
-            return named(row, rest, {**inputs, leaf: lambda j: column[(row, *j)]})
-        return let(scalar_array(column[row]), lambda x: named(row, rest, {**inputs, leaf: lambda _: x[()]}), leaf.name)
+    def run(n: int) -> Step:
+        """Run the command found, and commands of the same instruction behind it where it has a range of addresses."""
 
-    pairs = [(leaf, columns[name]) for name, leaf in ila.inputs.items()]
-    return loop(count[()], lambda row: named(row, pairs, {}))
+        def command(j: Expr) -> Step:
+            at = minimum(first[()] + j, PIECE - 1)
+            is_like = _given(chosen[n], chosen[n].decode, inputs(at))
+            return when(going[()] == 1, when(is_like, applied(n, at), assign(going, 0)))
+
+        if not _is_range(chosen[n]):
+            return applied(n, minimum(row[()], PIECE - 1))
+        return seq(assign(first, row[()]), loop(maximum(count[()] - first[()], 0), command), assign(going, 1))
+
+    def each(_: Expr) -> Step:
+        """Find the instruction of a command and run it; stop where there is none."""
+        given = inputs(minimum(row[()], PIECE - 1))
+        decodes = [i.decode for i in chosen]
+        known = [(_reads(decodes, leaf), given[leaf](())) for leaf in ila.inputs.values() if not leaf.shape]
+        step = _named(known, decodes, lambda parts: _shared(parts, lambda found: _search(found, run, assign(going, 0))))
+        return when((going[()] == 1) & (row[()] < count[()]), step)
+
+    return seq(assign(row, 0), assign(going, 1), loop(count[()], each), assign(done, row[()]))
+
+
+def _search(decodes: Sequence[Expr], run: Callable[[int], Step], otherwise: Step) -> Step:
+    """Return the step that runs what a command is: what many decodes share is asked first. No command is of two instructions."""
+    groups: dict[Expr | None, list[tuple[Expr, int]]] = {}
+    for n, decode in enumerate(decodes):
+        head, rest = decode.args if decode.op == "bitand" else (None, decode)
+        is_shared = head is not None and head.op == "load"
+        groups.setdefault(head if is_shared else None, []).append((rest if is_shared else decode, n))
+    found = otherwise
+    for head, parts in groups.items():
+        inner = otherwise if head is not None else found
+        for rest, n in parts:
+            inner = when(rest, run(n), inner)
+        found = inner if head is None else when(head, inner, found)
+    return found
+
+
+def _reads(terms: Sequence[Expr], leaf: Leaf) -> list[Expr]:
+    """Return the reads of a scalar input in terms."""
+    return list(dict.fromkeys(x for t in terms for x in loads_of(t) if x.data is leaf))
+
+
+def _named(known: Sequence[tuple[Sequence[Expr], Expr]], terms: list[Expr], body: Callable[[list[Expr]], Step]) -> Step:
+    """Return body(terms) with each known subterm (how it stands there, what gives its value) computed once."""
+    if not known:
+        return body(terms)
+    (there, value), *rest = known
+    if not there:
+        return _named(rest, terms, body)
+    return let(scalar_array(value), lambda x: _named(rest, [substitute(t, dict.fromkeys(there, x[()])) for t in terms], body))
+
+
+def _shared(terms: list[Expr], body: Callable[[list[Expr]], Step]) -> Step:
+    """Return body(terms) with what many of them share computed once."""
+    counts = Counter(x for t in terms for x in set(terms_of(t)) if x.op not in ("load", "const"))
+    found = [x for x, n in counts.items() if n >= SHARED]
+    inner = {y for x in found for a in x.args for y in terms_of(a)}
+    return _named([([x], x) for x in found if x not in inner], terms, body)
 
 
 def _applied(i: Instruction, inputs: Inputs, gives: Leaf, row: Expr) -> Step:
@@ -225,8 +316,13 @@ def _applied(i: Instruction, inputs: Inputs, gives: Leaf, row: Expr) -> Step:
         parts.append(together(*(make_update(u.memory, u.variables, u.extents, tuple(a), value) for u, (*a, value) in terms)))
     if i.result is not None:
         result, shape = i.result, static_shape(i.result)
-        parts.append(update(gives, shape, lambda *j: ((row, _flat(j, shape)), _given(i, result[j], inputs))))
+        parts.append(update(gives, shape, lambda *j: ((row, _flat(j, shape)), _given(i, _element(result, j), inputs))))
     return seq(*parts)
+
+
+def _element(a: Array, index: tuple[Expr, ...]) -> Expr:
+    """Return an element of an array as the term it is."""
+    return substitute(a.body, dict(zip(a.variables, index, strict=True))) if isinstance(a, Comprehension) else a[index]
 
 
 def _flat(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
@@ -241,8 +337,10 @@ def _given(i: Instruction, e: Expr, inputs: Inputs) -> Expr:
     terms = {o.leaf: o.term for o in i.operands.values()}
     placed = {x: _at(terms[x.data], x.args) for x in loads_of(e) if x.data in terms}
     inner = substitute(e, placed) if placed else e
-    read = {x: inputs[x.data](x.args) for x in loads_of(inner) if x.data in inputs}
-    return substitute(inner, read) if read else inner
+    for rank in (0, 1):  # lanes may be chosen by another input
+        read = {x: inputs[x.data](x.args) for x in loads_of(inner) if x.data in inputs and x.data.rank == rank}
+        inner = substitute(inner, read) if read else inner
+    return inner
 
 
 def _at(term: object, index: tuple[Expr, ...]) -> Expr:

@@ -67,6 +67,7 @@ class Simulator:
         self.unwritten = Written(ila) if strict else None
         self._decoder = _decoder(ila, len(ila.instructions))
         self._plans: dict[str, _Executable] = {}
+        self.calls: dict[Any, Any] = {}  # of machine code on the memories, by what made it
 
     def _kernels(self) -> Kernels | None:
         """Return kernels for machine code; where there is none, numpy runs every instruction, which is noted."""
@@ -108,6 +109,10 @@ class Simulator:
         operands = self._executable(found).operands(lanes)
         result = self.execute(found, operands)
         return None if result is None else int.from_bytes(bytes(int(x) for x in np.asarray(result).reshape(-1)), "little")
+
+    def decoded(self, command: Command) -> Instruction | None:
+        """Return the instruction that a command is; None where nothing decodes it."""
+        return self._decoder.find(split_lanes(self.ila, command))
 
     def write(self, address: int, data: int, **inputs: int) -> None:
         """Write one bus word."""

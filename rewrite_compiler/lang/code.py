@@ -94,7 +94,18 @@ class Raise:
     values: tuple[tuple[str, Tree], ...] = ()
 
 
-Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise
+@dataclass(frozen=True)
+class Copy:
+    """array[index + i] := source[start + i] for i = 0 … count−1, all inside; made of loops by `runs`, for machine code."""
+
+    array: str
+    index: Tree
+    source: str
+    start: Tree
+    count: int
+
+
+Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise | Copy
 
 
 @dataclass(frozen=True)

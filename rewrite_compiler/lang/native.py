@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,18 +19,19 @@ from llvmlite import ir
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Leaf
-from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from .code import Allocate, Assign, Bind, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree, apply, constant
 from .loops import lower_step
 from .named import Data, storage_dtype
 from .native_jit import compiled
 from .native_ops import declared
 from .python import diagnostic
+from .runs import ends_early, with_runs
 from .step import Step
 
 WORD, BIT = ir.IntType(64), ir.IntType(1)
 WORD_RANGE = iv.of_width(64, True)
 ON_STACK, STATIC = 1 << 10, 1 << 31
-CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 OUTSIDE, DIVISION, SHIFT, MEMORY = -1, -2, -3, -4
 FAILURES = {
     OUTSIDE: ("I103", "an index lies outside of its array"),
@@ -52,40 +53,93 @@ class NotNative(SpecError):
 class NativeFunction:
     """A step compiled to machine code on numpy memories."""
 
-    def __init__(self, step: Step, *, strict: bool = False, apart: frozenset[Leaf] = frozenset()) -> None:
-        """Compile `step`; NotNative when an expression of it does not fit a machine word.
+    def __init__(
+        self,
+        step: Step,
+        *,
+        strict: bool = False,
+        apart: frozenset[Leaf] = frozenset(),
+        local: frozenset[Leaf] = frozenset(),
+        level: int = 2,
+    ) -> None:
+        """Compile `step`, optimised to `level`; NotNative when an expression of it does not fit a machine word.
 
-        No memory in `apart` shares storage with one that is not.
+        No memory in `apart` shares storage with one that is not; those in `local` are the step's own, small ones that it
+        writes before it reads them.
         """
         routine = lower_step(step, strict=strict)
-        self._prepare(routine, Printer(routine, apart))
+        own = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
+        given = {name: leaf for name, leaf in routine.memories.items() if leaf not in local}
+        routine = replace(routine, memories=given)
+        self._prepare(routine, Printer(routine, apart, own), level)
 
-    def _prepare(self, routine: Routine, printer: Printer) -> None:
+    def _prepare(self, routine: Routine, printer: Printer, level: int = 2) -> None:
         """Compile what a printer has printed."""
         self.memories: tuple[Leaf, ...] = tuple(routine.memories.values())
+        self.numbers = {leaf: n for n, leaf in enumerate(self.memories)}
         self.kinds = [element_kind(leaf) for leaf in self.memories]
         self.sizes = [_static_size(leaf) for leaf in self.memories]
         self.raises = printer.raises
         self.tables = [table_entries(t) for t in routine.tables.values()]
-        self._engine, address = compiled(str(printer.module))
-        self._run = CALL(address)
+        self._engine, address = compiled(str(printer.module), level)
+        self._run = SIGNATURE(address)
         self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
 
     def __call__(self, memories: Sequence[Data]) -> None:
         """Run the step in place on `memories`, one array for each of `self.memories`; SpecError as the oracle's."""
-        for leaf, data, kind, size in zip(self.memories, memories, self.kinds, self.sizes, strict=True):
-            if data.dtype != kind or not data.flags.c_contiguous or (size is not None and data.size != size):
-                wanted = f"{'any number of' if size is None else size} elements of {kind}"
-                raise SpecError("I102", f"{leaf.name} must be {wanted} in one piece, not {data.size} of {data.dtype}")
-        arrays = [*memories, *self.tables]
-        places = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
-        lengths = (ctypes.c_int64 * len(arrays))(*(a.size for a in arrays))
+        self.bound(memories)()
+
+    def bound(self, memories: Sequence[Data | None]) -> Call:
+        """Return a call on these memories; those that are None are put into it before it is made."""
+        return Call(self, memories)
+
+    def run(self, places: Any, lengths: Any) -> None:
+        """Call the code; SpecError as the oracle's."""
         answer = self._run(places, lengths, self._values.ctypes.data)
         if answer < 0:
             raise SpecError(*FAILURES[answer])
         if answer:
             failed = self.raises[answer - 1]
             raise diagnostic(failed.code, failed.sentence, **{n: int(v) for (n, _), v in zip(failed.values, self._values, strict=False)})
+
+
+class Call:
+    """A call of a function on memories that may be exchanged between calls."""
+
+    def __init__(self, function: NativeFunction, memories: Sequence[Data | None]) -> None:
+        """Check the memories that are given."""
+        self.function = function
+        self.held: list[Data | None] = [None] * len(memories)
+        tables = function.tables
+        self.places = (ctypes.c_void_p * (len(memories) + len(tables)))()
+        self.lengths = (ctypes.c_int64 * (len(memories) + len(tables)))()
+        for n, data in enumerate(memories):
+            if data is not None:
+                self._put(n, data)
+        for n, table in enumerate(tables, len(memories)):
+            self.places[n], self.lengths[n] = table.ctypes.data, table.size
+
+    def holds(self, leaf: Leaf) -> Data | None:
+        """Return the array that stands for a memory."""
+        return self.held[self.function.numbers[leaf]]
+
+    def put(self, memories: Mapping[Leaf, Data]) -> None:
+        """Exchange memories."""
+        for leaf, data in memories.items():
+            self._put(self.function.numbers[leaf], data)
+
+    def __call__(self) -> None:
+        """Run the step in place."""
+        self.function.run(self.places, self.lengths)
+
+    def _put(self, n: int, data: Data) -> None:
+        f = self.function
+        kind, size = f.kinds[n], f.sizes[n]
+        if data.dtype != kind or not data.flags.c_contiguous or (size is not None and data.size != size):
+            wanted = f"{'any number of' if size is None else size} elements of {kind}"
+            raise SpecError("I102", f"{f.memories[n].name} must be {wanted} in one piece, not {data.size} of {data.dtype}")
+        self.held[n] = data
+        self.places[n], self.lengths[n] = data.ctypes.data, data.size
 
 
 @lru_cache(maxsize=1024)
@@ -111,8 +165,8 @@ class _Array:
 class Printer:
     """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
 
-    def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset()) -> None:
-        """Print `routine`; no memory in `apart` shares storage with one that is not."""
+    def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset(), own: Mapping[str, Leaf] | None = None) -> None:
+        """Print `routine`; no memory in `apart` shares storage with one that is not, and those of `own` are in its frame."""
         module = ir.Module("step")
         pointers = ir.PointerType(ir.IntType(8).as_pointer())
         domain = module.add_metadata(["memories"])
@@ -120,7 +174,10 @@ class Printer:
         self.open(ir.Function(module, ir.FunctionType(WORD, [pointers, WORD.as_pointer(), WORD.as_pointer()]), "run"), scope)
         for n, (name, kind, static) in enumerate(_parameters(self, routine)):
             self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in apart)
-        self.block(routine.body)
+        for name, leaf in (own or {}).items():
+            kind, count = element_kind(leaf), _static_size(leaf) or 0
+            self.local(name, self.start.alloca(_element(kind), count), kind, count)
+        self.block(with_runs(routine.body))
         self.close(ir.Constant(WORD, 0))
 
     def open(self, function: ir.Function, scope: Any = None) -> None:
@@ -220,6 +277,22 @@ class Printer:
             access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
         return access
 
+    def copy(self, s: Copy) -> None:
+        """Copy elements as one vector; one by one where both arrays may share storage or an index may be outside."""
+        to, source = self.arrays[s.array], self.arrays[s.source]
+        ends = [(t.interval, a) for t, a in ((s.index, to), (s.start, source))]
+        is_inside = all(a.static is not None and iv.inside(x, (0, a.static - s.count)) for x, a in ends)
+        if to.kind != source.kind or to.is_apart == source.is_apart or not is_inside:
+            at = Tree("name", (), "copied", (0, s.count - 1), False)
+            stored = iv.of_width(8 * source.kind.itemsize, source.kind.kind == "i")
+            value = Tree("load", (apply("add", s.start, at),), s.source, stored, source.kind.kind == "f")
+            self.loop(For(at.data, constant(s.count), [Store(s.array, apply("add", s.index, at), value)]))
+            return
+        kind = ir.VectorType(_element(to.kind), s.count).as_pointer()
+        places = [self.b.bitcast(self.b.gep(a.base, [self.value(t)]), kind) for t, a in ((s.index, to), (s.start, source))]
+        vector = self._told(source, self.b.load(places[1], align=to.kind.itemsize))
+        self._told(to, self.b.store(vector, places[0], align=to.kind.itemsize))
+
     def loop(self, s: For) -> None:
         """Print a loop."""
         extent, before = self.value(s.extent), self.b.block
@@ -231,7 +304,13 @@ class Printer:
         self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, after)
         self.b.position_at_end(body)
         self.names[s.name] = counter
-        self.block(s.body)
+        last = s.body[-1] if ends_early(s) else None
+        self.block(s.body if last is None else s.body[:-1])
+        if isinstance(last, If):
+            going = self.function.append_basic_block("going")
+            self.b.cbranch(self.condition(last.condition), going, after)
+            self.b.position_at_end(going)
+            self.block(last.then)
         counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1)), self.b.block)
         self.b.branch(head)
         self.b.position_at_end(after)
@@ -440,6 +519,7 @@ STATEMENTS: dict[type, Callable[[Printer, Any], None]] = {
     Allocate: Printer.allocate,
     Store: Printer.store,
     For: Printer.loop,
+    Copy: Printer.copy,
     If: Printer.choose,
     Raise: Printer.fail,
 }

@@ -12,7 +12,7 @@ from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila.play import decoder_of, is_plain
 from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.ila.trace import columns_of
-from rewrite_compiler.ila_models import hlscnn
+from rewrite_compiler.ila_models import flexasr, hlscnn
 from rewrite_compiler.lang import Array, Step, assign, reduce_sum, require, seq, update, wrap
 
 
@@ -55,7 +55,8 @@ def commands(model: Ila, count: int, seed: int, skipped: tuple[str, ...] = ()) -
         given = {}
         for name, o in chosen.operands.items():
             low, high = o.leaf.interval
-            given[name] = int.from_bytes(random.bytes(16), "little") if o.leaf.shape else int(random.integers(low, min(high, 4095) + 1))
+            ends = (low, min(high, 4095)) if random.random() < 0.7 else (max(low, high - 20), high)
+            given[name] = int.from_bytes(random.bytes(16), "little") if o.leaf.shape else int(random.integers(*ends, endpoint=True))
         found.append(assemble(chosen, **given) if random.random() < 0.95 else {"wr": 1, "addr": 0x7FFFFFF0})
     return found
 
@@ -76,15 +77,29 @@ def test_columns_are_the_commands(reading: str) -> None:
         assert (left.state(name) == right.state(name)).all(), name
 
 
-def test_commands_of_a_shipped_model() -> None:
-    model = hlscnn.build("ext8", soc_bytes=1 << 13, spad_bytes=1 << 11)
-    plain = [i.name for i in model.instructions.values() if is_plain(model, i)]
-    assert plain == ["vir_mem_wr", "spad0_data_rd", "spad1_data_rd"]
-    stream = commands(model, 400, seed=5, skipped=("trigger", "start"))
+def test_which_commands_are_plain() -> None:
+    m = hlscnn.build("ext8")
+    plain = [i.name for i in m.instructions.values() if is_plain(m, i)]
+    assert [name for name in plain if not name.startswith("cfg_wr_")] == ["vir_mem_wr", "spad0_data_rd", "spad1_data_rd"]
+    assert len(plain) == 20
+    m = flexasr.build()
+    plain = [i.name for i in m.instructions.values() if is_plain(m, i)]
+    assert {n.split("_", 1)[1].split("_")[0] for n in plain} == {"config", "gb", "core", "act", "read"}
+    assert not [n for n in plain if "start" in n]
+
+
+@pytest.mark.parametrize("name", ["hlscnn", "flexasr"])
+def test_commands_of_a_shipped_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes of configuration, and bytes that go on at the start of a memory, too; machine code for all of them from the fourth on."""
+    monkeypatch.setattr(playing, "PATIENCE", 4)
+    model = hlscnn.build("ext8", soc_bytes=1 << 13, spad_bytes=1 << 11) if name == "hlscnn" else flexasr.build()
+    stream = commands(model, 500, seed=5, skipped=("trigger", "start"))
     left, right = Simulator(model, reading="native"), Simulator(model, reading="oracle")
     gives = left.play(columns_of(model, stream))
     assert [bytes(x) for x in gives] == one_by_one(right, stream, gives.shape[1])
     assert all((left.state(name) == right.state(name)).all() for name in model.states)
+    assert left.executed == right.executed
+    assert decoder_of.cache_info().currsize >= 2
 
 
 def test_more_commands_than_a_piece_holds() -> None:
@@ -102,8 +117,8 @@ def test_more_commands_than_a_piece_holds() -> None:
 def test_what_does_more_than_store_is_not_plain() -> None:
     names = {always: [i.name for i in m.instructions.values() if is_plain(m, i)] for always, m in ((a, small(always=a)) for a in (0, 1))}
     assert names == {
-        0: ["store_left", "load_left", "store_right", "load_right"],
-        1: ["load_left", "load_right"],
+        0: ["store_left", "load_left", "store_right", "load_right", "set_scale"],
+        1: ["load_left", "load_right", "set_scale"],
     }
     assert decoder_of(Ila("empty")) is None
 

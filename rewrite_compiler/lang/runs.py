@@ -1,0 +1,195 @@
+"""Runs: loops of lowered code that copy elements which lie side by side, as one statement.
+
+A loop whose indices are taken modulo a constant is given twice: once for a run that does not wrap, without the modulus, and
+once as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .code import Bind, Copy, For, If, Statement, Store, Tree, apply, constant
+
+MOST_ELEMENTS = 64
+MOST_MODULI = 4
+
+
+def with_runs(statements: Sequence[Statement]) -> list[Statement]:
+    """Return statements with copies in place of loops that are copies."""
+    return [made for s in statements for made in _made(s)]
+
+
+def _made(s: Statement) -> list[Statement]:
+    if isinstance(s, If):
+        return [If(s.condition, with_runs(s.then), with_runs(s.otherwise))]
+    if not isinstance(s, For):
+        return [s]
+    if not all(isinstance(x, Bind | Store) for x in s.body):
+        return [For(s.name, s.extent, with_runs(s.body))]
+    fixed, moving = _parted(s)
+    run = _run(For(s.name, s.extent, moving))
+    return [*fixed, *run] if run else [s]
+
+
+def _parted(s: For) -> tuple[list[Statement], list[Statement]]:
+    """Return the binds of a loop that are the same in every iteration, and the rest of its body."""
+    written = {x.array for x in s.body if isinstance(x, Store)}
+    varying, fixed, moving = {s.name}, list[Statement](), list[Statement]()
+    for x in s.body:
+        if isinstance(x, Bind) and _used(x.value).isdisjoint(varying | written):
+            fixed.append(x)
+            continue
+        moving.append(x)
+        varying |= {x.name} if isinstance(x, Bind) else set()
+    return fixed, _inlined(moving)
+
+
+def _inlined(statements: Sequence[Statement]) -> list[Statement]:
+    """Return statements with sums of numbers in the places of their names."""
+    sums, found = dict[str, Tree](), list[Statement]()
+
+    def tree(t: Tree) -> Tree:
+        return sums[t.data] if t.op == "name" and t.data in sums else replace(t, args=tuple(map(tree, t.args)))
+
+    for x in statements:
+        if isinstance(x, Bind) and (value := tree(x.value)).op in ("add", "mul") and _is_sum(value):
+            sums[x.name] = value
+        elif isinstance(x, Bind):
+            found.append(Bind(x.name, tree(x.value)))
+        else:
+            found.append(Store(x.array, tree(x.index), tree(x.value)) if isinstance(x, Store) else x)
+    return found
+
+
+def _is_sum(t: Tree) -> bool:
+    return t.op in ("name", "const") or (t.op in ("add", "mul") and all(map(_is_sum, t.args)))
+
+
+def _used(t: Tree) -> set[str]:
+    """Return the names and arrays that a tree reads."""
+    own = {str(t.data)} if t.op in ("name", "load") else set()
+    return own.union(*map(_used, t.args))
+
+
+def _run(s: For) -> list[Statement] | None:
+    """Return what a loop of stores is; None when it stays a loop."""
+    if s.extent.op != "const" or not 1 < int(s.extent.data) <= MOST_ELEMENTS:
+        return None
+    count = int(s.extent.data)
+    bound = {x.name for x in s.body if isinstance(x, Bind)}
+    moduli = [t for t in _moduli(s) if _used(t).isdisjoint(bound)]
+    if not moduli:
+        copy = _copy(s, count)
+        return None if copy is None else [copy]
+    if len(moduli) > MOST_MODULI:
+        return None
+    before: list[Statement] = []
+    fits, straight = constant(1), {}
+    for n, tree in enumerate(moduli):
+        (value, modulus), step = tree.args, _step(tree.args[0], s.name)
+        size = int(modulus.data)
+        if step is None or size <= step * (count - 1):
+            return None
+        first = _modulo(_first(value, s.name), modulus)
+        base = Tree("name", (), f"{s.name}_{n}", (0, size - 1), False)
+        before.append(Bind(f"{s.name}_{n}", first))
+        room = Tree("lt", (base, constant(size - step * (count - 1))), None, (0, 1), False)
+        fits = room if fits.op == "const" else Tree("bitand", (fits, room), None, (0, 1), False)
+        fitting = replace(base, interval=(0, size - 1 - step * (count - 1)))
+        counter = Tree("name", (), s.name, (0, count - 1), False)
+        straight[tree] = apply("add", fitting, apply("mul", counter, constant(step)))
+    plain = For(s.name, s.extent, [_replaced(x, straight) for x in s.body])
+    return [*before, If(fits, _run(plain) or [plain], [s])]
+
+
+def _modulo(x: Tree, modulus: Tree) -> Tree:
+    """Return x mod a constant, without a division where x is less than twice that."""
+    size = int(modulus.data)
+    low, high = x.interval
+    if low is None or high is None or low < 0 or high >= 2 * size:
+        return Tree("mod", (x, modulus), None, (0, size - 1), False)
+    if high < size:
+        return x
+    is_less = Tree("lt", (x, modulus), None, (0, 1), False)
+    less = Tree("sub", (x, modulus), None, (low - size, high - size), False)
+    return Tree("select", (is_less, x, less), None, (0, size - 1), False)
+
+
+def _copy(s: For, count: int) -> Copy | None:
+    """Return the copy that a loop is."""
+    if len(s.body) != 1 or not isinstance(s.body[0], Store) or s.body[0].value.op != "load":
+        return None
+    store = s.body[0]
+    if _step(store.index, s.name) != 1 or _step(store.value.args[0], s.name) != 1:
+        return None
+    return Copy(store.array, _first(store.index, s.name), store.value.data, _first(store.value.args[0], s.name), count)
+
+
+def _moduli(s: For) -> list[Tree]:
+    """Return the indices modulo a constant that run evenly with the loop."""
+    found: dict[Tree, None] = {}
+    for x in s.body:
+        if isinstance(x, Store | Bind):
+            _collect(x.value, s.name, found)
+        if isinstance(x, Store):
+            _collect(x.index, s.name, found)
+    return list(found)
+
+
+def _collect(t: Tree, name: str, found: dict[Tree, None]) -> None:
+    if t.op == "mod" and t.args[1].op == "const" and int(t.args[1].data) > 0 and _step(t.args[0], name):
+        found[t] = None
+        return
+    for a in t.args:
+        _collect(a, name, found)
+
+
+def _step(t: Tree, name: str) -> int | None:
+    """Return by how much a value grows with each iteration; None when it does not grow evenly."""
+    if not _names(t, name):
+        return 0
+    if t.op == "name":
+        return 1
+    parts = [_step(a, name) for a in t.args] if t.op in ("add", "mul") else [None]
+    if None in parts:
+        return None
+    a, b = (p or 0 for p in parts)
+    if t.op == "add":
+        return a + b
+    factor = t.args[1] if a else t.args[0]
+    return (a or b) * int(factor.data) if factor.op == "const" and int(factor.data) > 0 else None
+
+
+def _first(t: Tree, name: str) -> Tree:
+    """Return the value of an even index in the first iteration."""
+    if not _names(t, name):
+        return t
+    if t.op == "name":
+        return constant(0)
+    return apply(t.op, *(_first(a, name) for a in t.args))
+
+
+def _names(t: Tree, name: str) -> bool:
+    return (t.op == "name" and t.data == name) or any(_names(a, name) for a in t.args)
+
+
+def _replaced(s: Statement, by: dict[Tree, Tree]) -> Statement:
+    if isinstance(s, Store):
+        return Store(s.array, _tree(s.index, by), _tree(s.value, by))
+    assert isinstance(s, Bind)
+    return Bind(s.name, _tree(s.value, by))
+
+
+def _tree(t: Tree, by: dict[Tree, Tree]) -> Tree:
+    return by[t] if t in by else replace(t, args=tuple(_tree(a, by) for a in t.args))
+
+
+def ends_early(s: For) -> bool:
+    """Tell whether a loop does nothing more once its condition is 0: what it asks then does not change any more."""
+    if not s.body:
+        return False
+    *before, last = s.body
+    if not isinstance(last, If) or last.otherwise or not all(isinstance(x, Bind) for x in before):
+        return False
+    return not any(_names(t, s.name) for t in (last.condition, *(x.value for x in before if isinstance(x, Bind))))
