@@ -422,6 +422,10 @@ class Evaluator:
 
     def _contracted(self, e: Expr, pair: Sequence[Expr], over: Sequence[Axis], count: int) -> Named:
         modular, self.modular = self.modular, False
+        if self.kernels is not None and not e.real:
+            compiled = self.kernels.of_samples(self, pair, e.data[1], count, modular=modular)
+            if compiled is not None:
+                return compiled
         a, b = (self.whole(f) for f in pair)
         if self.kernels is not None and (compiled := self.kernels.product(self, e, pair, (a, b), over, modular=modular)) is not None:
             return compiled

@@ -6,9 +6,10 @@ on the whole grid as numbers, and what machine words cannot hold or machine code
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -288,8 +289,10 @@ class Kernels:
         self.products += found is not None
         return found
 
-    def reduced(self, ev: Evaluator, monoid: str, body: Expr, variables: Sequence[Expr], count: int) -> Named | None:
-        """Return a sum, maximum or minimum of a term over bound variables; None when numpy has to compute it."""
+    def reduced(
+        self, ev: Evaluator, monoid: str, body: Expr, variables: Sequence[Expr], count: int, *, modular: bool = False
+    ) -> Named | None:  # fmt: skip
+        """Return a sum (modulo 2^32 when `modular`), maximum or minimum over bound variables; None when numpy has to compute it."""
         bound = iv.maximum(body.interval, iv.neg(body.interval))[1]
         if body.op in ("const", "var") or body.real or bound is None or bound * count >= 1 << 63:
             return None
@@ -301,13 +304,28 @@ class Kernels:
         except (TooWide, SpecError):
             return None
         found, over = tracer.found, [axis_of(v) for v in variables]
-        runs = all(o.strides.get(over[-1], 0) in (0, 1) for o in found.operands)
-        if not runs or not set(over) <= found.axes or last != len(tracer.code) - 1:
+        if not set(over) <= found.axes or last != len(tracer.code) - 1:
+            return None
+        kept = [a for a in ev.axes.union(tuple(found.axes)) if a not in over]
+        inner = next((a for a in (over[-1], *(reversed(kept) if monoid == "sum" else ())) if _in_runs(found, a)), None)
+        if inner is None:
             return None
         self.grids += 1
-        order = [*(a for a in ev.axes.union(tuple(found.axes)) if a not in over), *over]
-        kind = np.dtype(np.int32 if bound * count < 1 << 31 else np.int64)
+        order = [*kept, *over] if inner == over[-1] else [*(a for a in kept if a != inner), *over, inner]
+        kind = np.dtype(np.int32 if modular or bound * count < 1 << 31 else np.int64)
         return _run(found, tuple(tracer.code), order, kind, over, monoid)
+
+    def of_samples(
+        self, ev: Evaluator, pair: Sequence[Expr], variables: Sequence[Expr], count: int, *, modular: bool
+    ) -> Named | None:  # fmt: skip
+        """Return a sum of products of a matrix and a vector that both depend on samples: read once each, nothing is worth packing."""
+        around = [{a for a in self._axes_of(ev, f) if ev.axes.extent[a] > 1} - {axis_of(v) for v in variables} for f in pair]
+        if ev.axes.taping(around[0] & around[1]) is None or not (around[0] <= around[1] or around[1] <= around[0]):
+            return None
+        return self.reduced(ev, "sum", pair[0] * pair[1], variables, count, modular=modular)
+
+    def _axes_of(self, ev: Evaluator, e: Expr) -> set[Axis]:
+        return {axis_of(v) for v in e.free if ev.is_axis(v)}.union(*(ev.batch_of(leaf) for leaf in e.reads))
 
     def _is_small(self, ev: Evaluator, e: Expr) -> bool:
         is_recorded = ev.axes.taping(*(ev.batch_of(leaf) for leaf in e.reads)) is not None
@@ -326,6 +344,9 @@ def _run(
     result = Operand(out, {a: s // out.itemsize for a, s in zip(kept, out.strides, strict=True)})
     run, given = launched(code, [result, *found.operands], found.tables, found.scalars, order, extent, monoid)
     tables = [t.ctypes.data for t in found.tables]
+    if order and monoid and _moves(order, kept, extent):
+        out.fill(0)
+        run = partial(_from_zero, run, out.nbytes)
     run(out.ctypes.data, *(o.data.ctypes.data for o in found.operands), *tables, given.ctypes.data)
     if tape is not None:
         tape.keep(*found.tables)
@@ -334,6 +355,22 @@ def _run(
         key = (code, monoid, rest[:-1], given.tobytes())
         tape.calls.append(Ran(tape.steady(out), reads, lambda places: partial(run, *places, *rest), None if monoid else code, key))
     return found.ev.axes.ordered(out, kept)
+
+
+def _in_runs(found: Trace, axis: Axis) -> bool:
+    """Tell whether all operands have their elements side by side along an axis, or do not move."""
+    return all(o.strides.get(axis, 0) in (0, 1) for o in found.operands) and found.ev.axes.extent[axis] > 1
+
+
+def _moves(order: Sequence[Axis], kept: Sequence[Axis], extent: Mapping[Axis, int]) -> bool:
+    """Tell whether the innermost loop moves the result, so that elements are added to it."""
+    inner = next((a for a in reversed(order) if extent[a] > 1), None)
+    return inner in kept
+
+
+def _from_zero(run: Callable[..., None], size: int, first: int, *rest: int) -> None:
+    ctypes.memset(first, 0, size)
+    run(first, *rest)
 
 
 def _deltas(code: Iterable[Op], number: int) -> list[int]:
@@ -359,6 +396,7 @@ def launched(
     from .native_grid import ANY_STRIDE, Shape, Side, grid_function
 
     loops = _merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
+    loops = loops if loops or not monoid else [(1, [0] * len(sides))]
     unroll, steps = 1, [0] * len(sides)
     if not monoid and len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
         unroll, steps = loops.pop()
@@ -377,8 +415,10 @@ def _reduction(loops: Sequence[tuple[int, list[int]]], monoid: str) -> tuple[str
     """Return the monoid, how many of the innermost loops it reduces, and the length of the last one where it is short."""
     if not monoid:
         return "", 0, 0
+    if loops[-1][1][0]:
+        return monoid, 0, 0  # the innermost loop moves the result: elements are added to it
     outer = max((n + 1 for n, (_, strides) in enumerate(loops) if strides[0]), default=0)
-    return monoid, len(loops) - outer, loops[-1][0] if loops and loops[-1][0] <= SHORT else 0
+    return monoid, len(loops) - outer, loops[-1][0] if loops[-1][0] <= SHORT else 0
 
 
 def _loop_order(axes: tuple[Axis, ...], order: Sequence[Axis]) -> list[Axis]:

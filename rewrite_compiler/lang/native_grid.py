@@ -37,7 +37,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Shape:
-    """Everything that the code of a grid depends on. A `monoid` reduces the `reduced` innermost loops, the last of a `length` if known."""
+    """Everything that the code of a grid depends on.
+
+    A `monoid` reduces the `reduced` innermost loops, the last of a `length` if known; without any, what loops further out
+    reduce is added to the result.
+    """
 
     code: Code
     out: Side
@@ -91,7 +95,7 @@ class _Grid:
         start = [ir.Constant(WORD, 0)] * len(sides)
         if shape.monoid:
             self.total = self.b.alloca(element_type(shape.out.kind))
-            self.nest(0, start, loops - shape.reduced, self.reduction)
+            self.nest(0, start, loops - shape.reduced, self.reduction if shape.reduced else self.sum)
         else:
             self.nest(0, start, loops, self.elements)
         self.b.ret_void()
@@ -131,6 +135,11 @@ class _Grid:
         else:
             is_new = self.b.icmp_signed(">" if self.shape.monoid == "max" else "<", x, total)
             self.b.store(self.b.select(is_new, x, total), self.total)
+
+    def sum(self, places: list[ir.Value]) -> None:
+        """Add an element to what the result holds."""
+        place = self.b.gep(self.function.args[0], [places[0]])
+        self.b.store(self.b.add(self.b.load(place), resized(self.b, self.value(places, 0), self.total.type.pointee)), place)
 
     def elements(self, places: list[ir.Value]) -> None:
         """Emit the elements of the unrolled loop."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,6 +20,9 @@ from .blocked import INT16, INT32, LANES, MOST_LANES, offsets, packed_columns, w
 from .expr import Expr
 from .named import Axes, Axis, Data, Named
 from .straight import Code, Op
+
+if TYPE_CHECKING:
+    from .tape import Tape
 
 LEAST_WORK, MOST_BATCHES = 1 << 12, 64
 MOST_OFFSET = 1 << 30
@@ -72,7 +76,7 @@ def _multiplied(a: Named, b: Named, sides: _Sides, axes: Axes) -> Named:
     out = np.empty(shape, np.int32) if tape is None else tape.empty(shape, np.int32)
     kernel = Kernel(_step(left.width), 1, left.width // 2, out.dtype.str, form, False)
     for x, y, z in zip(left.parts, _split(b, sides.batch), out, strict=True):
-        packed = _packed(y, (*sides.columns, *left.order), (n, total, left.width), (tiles, lanes), axes)
+        packed = _packed(y, (*sides.columns, *left.order), (n, total, left.width), (tiles, lanes), axes.taping(b.axes))
         run_fold(kernel, [(x.data, *tables)], packed, None, z, [padded, tiles, total, tiles * lanes], tape)
     return axes.ordered(out[:, :m, :n].reshape(axes.shape(grid)), grid)
 
@@ -152,10 +156,9 @@ def _split(x: Named, batch: Sequence[Axis]) -> list[Named]:
 # -- the factor that is packed
 
 
-def _packed(b: Named, order: Sequence[Axis], shape: tuple[int, int, int], tiles: tuple[int, int], axes: Axes) -> Data:
+def _packed(b: Named, order: Sequence[Axis], shape: tuple[int, int, int], tiles: tuple[int, int], tape: Tape | None) -> Data:
     """Return [tiles, steps, words, columns of a tile]; packed again whenever a tape is played where it depends on samples."""
     places = [b.axes.index(v) for v in order]
-    tape = axes.taping(b.axes)
     if tape is None:
         return _words(b.data, places, shape, tiles)
     now, steady = _words(b.data, places, shape, tiles), tape.steady(b.data)

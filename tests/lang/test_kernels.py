@@ -303,3 +303,33 @@ def test_reductions_with_samples_are_played() -> None:
         sums = (data.astype(np.int64) * 3 + 1).sum(2)
         assert np.array_equal(found.data, ((sums + 256) % 512 - 256).max(1))
     assert not tape.refused
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("columns", [1, 3, 16])
+def test_products_of_a_matrix_and_a_vector_of_each_sample(rows: int, columns: int) -> None:
+    """Along the rows of a matrix or down its columns; sums wrap at 32 bits."""
+    x, w = Leaf((rows, columns), INT16, False, "x"), Leaf((rows + columns,), INT16, False, "w")
+    machine = Machine({leaf: Memory(np.zeros(leaf.shape, np.int16)) for leaf in (x, w)}, kernels=Kernels())  # type: ignore[arg-type]
+    sample = axis_of(index_variable("sample", 4))
+    machine.axes.add(sample, 4)
+    tape = machine.axes.tape = Tape(sample)
+    random = np.random.default_rng(rows)
+    every = {leaf: random.choice([-(1 << 15), (1 << 15) - 1, 77], (2, 4, *leaf.shape)).astype(np.int16) for leaf in (x, w)}  # type: ignore[misc]
+    slots = {leaf: tape.copied(data[0]) for leaf, data in every.items()}
+    for leaf, slot in slots.items():
+        assert machine.memories[leaf].overlay([0] * leaf.rank, slot, (sample,))  # type: ignore[attr-defined]
+    along = array(lambda i: wrap(reduce_sum(lambda j: x[i, j] * w[j], columns), 32), rows)
+    down = array(lambda j: wrap(reduce_sum(lambda i: x[i, j] * w[i], rows), 32), columns)
+    found = [machine.evaluator.store_of(a).data for a in (along, down)]
+    calls = tape.calls[2:]
+    for n in (0, 1):
+        for leaf, slot in slots.items():
+            slot[...] = every[leaf][n]
+        for call in calls:
+            call()
+        matrix, vector = (every[leaf][n].astype(np.int64) for leaf in (x, w))
+        expected = (matrix @ vector[:, :columns, None])[..., 0], (vector[:, None, :rows] @ matrix)[:, 0]
+        for y, z in zip(found, expected, strict=True):
+            assert np.array_equal(y, z.astype(np.int32))
+    assert not tape.refused
