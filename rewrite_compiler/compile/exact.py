@@ -11,6 +11,7 @@ from ..ir.program import Data, Program, Value
 from ..limits import DEFAULT
 from .host import HostProgram
 from .moves import MovingProgram, moves_of
+from .plain import PlainProgram, is_plain
 
 HOSTS = ("onnxruntime", "exact")
 
@@ -29,5 +30,7 @@ def host_program(kind: str, program: Program, seconds: int = DEFAULT.host_second
     """Return a host part on one of the hosts, all of its inputs sampled; `seconds` limit the run of a sample."""
     if kind == "exact":
         return ExactProgram(program, program.inputs, seconds=seconds)
+    if is_plain(program):
+        return PlainProgram(program, seconds)
     moves = moves_of(program)
     return MovingProgram(program, moves, seconds) if moves else HostProgram(program, program.inputs, seconds=seconds)

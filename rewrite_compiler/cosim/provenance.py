@@ -24,7 +24,7 @@ LAYING = {"array", "const", "scalar", "shl", "shr", "wrap", "extract", "bitand",
 MOVING = LAYING | {"add", "sub", "mul", "div", "mod"}  # by powers of two these move bits, too
 CONSTANT = -1
 TRIALS = 2
-MOST = 12_000_000  # elements that are numbered; beyond, looking takes longer than it saves
+MOST, MOST_CALLS = 12_000_000, 64  # elements that are numbered; beyond, looking takes longer than it saves
 
 
 class NoShortcut(Exception):
@@ -117,8 +117,8 @@ class _Probe:
         for which, x in shapes:
             found.append(Source(which, x.shape, x.dtype, first))
             first += math.prod(x.shape)
-        if first > MOST:
-            raise NoShortcut("it has too many elements")
+        if first > MOST or len(self.calls) > MOST_CALLS:
+            raise NoShortcut("it has too many elements, or too many calls that compute")
         return found
 
     def _is_move(self, call: Call) -> bool:

@@ -15,6 +15,7 @@ from ..compile.exact import host_program
 from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
 from ..compile.moves import Moved, MovingProgram, looked_at
+from ..compile.plain import PlainProgram
 from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
 from ..ila import Ila
@@ -75,9 +76,18 @@ class Engine:
         self.tapes = Tapes(self.reading, self.ilas)
         for s in segments(self.plan):
             self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
+        self.loose = self._loose()
         for o in self.plan.offloads:
             constants = {n: p.constants[v] for n, v in tensors_of(o).items() if v in p.constants}
             self.prepared[o.id] = Prepared(o, constants)
+
+    def _loose(self) -> frozenset[str]:
+        """Return the offloads whose results nobody reads who wants the order of the model's axes."""
+        strict = set(self.plan.program.outputs)
+        for _, host in self.steps:
+            if host is not None and not isinstance(host, PlainProgram):
+                strict.update(host.program.inputs)
+        return frozenset(o.id for o in self.plan.offloads if strict.isdisjoint(o.node.outputs))
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
         """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
@@ -205,7 +215,7 @@ class Engine:
         prepared = self.prepared[o.id]
         audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit and not look.is_check else None
         if isinstance(device, TapedDevice) and not device.is_recording and audit is None:
-            results, seen = self.tapes.run(prepared, device, moving)
+            results, seen = self.tapes.run(prepared, device, moving, is_loose=o.id in self.loose)
         else:
             results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
         if look.count:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..compile.execute import Prepared, Statistics, ends_of, moved_codes, range_of, result_dtype, saturated
 from ..compile.moves import Moved
+from ..compile.plain import laid_out
 from ..lang.codes import encoded_into, put_values
 from ..lang.convert import lay
 from ..lang.digits import digits_of, separated
@@ -28,6 +29,7 @@ from .provenance import CONSTANT, Found, NoShortcut, Origins, Source, provenance
 
 PAGE = 64
 Digits = list[list[int]]
+Ends = tuple[float, float]
 Box = tuple[slice, ...]
 
 
@@ -80,6 +82,12 @@ class Part:
     digits: Digits
     view: View
 
+    @property
+    def steps(self) -> list[int]:
+        """The largest stride of each axis."""
+        left = iter(self.view.strides)
+        return [max(next(left) for _ in axis) for axis in self.digits]
+
 
 @dataclass(frozen=True)
 class Step:
@@ -123,27 +131,32 @@ class Shortcut:
         steps = [replace(s, call=calls[s.number]) for s in self.steps]
         return Shortcut(steps, self.results, self.shapes, self.size, scratch, self.events)
 
-    def run(self, prepared: Prepared, operands: Mapping[str, Data | Moved]) -> tuple[tuple[Data, ...], Statistics]:
-        """Return the results and what was seen, as `Prepared.run` does on a device."""
+    def run(
+        self, prepared: Prepared, operands: Mapping[str, Data | Moved], *, is_loose: bool = False
+    ) -> tuple[tuple[Data, ...], Statistics]:  # fmt: skip
+        """Return the results and what was seen, as `Prepared.run` does on a device; where `is_loose`, axes lie as the device has them."""
         self._bind()
         formats = prepared.offload.formats
         codes: dict[str, Data] = {}
+        ends = {n: range_of([ends_of(x)]) for n, x in operands.items()}
         for step, call in zip(self.steps, self.calls, strict=True):
             for view, value in step.fill:
                 view.of(self.scratch).fill(value)
             for m in step.moves:
-                self._moved(m, operands, codes, formats)
+                self._moved(m, operands, codes, formats, ends)
             call()
-        found = [self._result(name, formats[name]) for name in self.results]
-        seen = Statistics(range_in=range_of(map(ends_of, operands.values())), range_out=range_of(found))
+        found = [self._result(name, formats[name], is_loose=is_loose) for name in self.results]
+        seen = Statistics(range_in=(min(e[0] for e in ends.values()), max(e[1] for e in ends.values())), range_out=range_of(found))
         for name, total in zip(self.results, found, strict=True):
             seen.values += total.size
             if max(abs(n) for n in seen.range_out) >= np.float32(formats[name].largest):
                 seen.saturated += saturated(total, formats[name])
         return tuple(found), seen
 
-    def _result(self, name: str, f: Format) -> Data:
+    def _result(self, name: str, f: Format, *, is_loose: bool) -> Data:
         total = np.empty(self.shapes[name], result_dtype(f))
+        if is_loose and len(self.results[name]) == 1:
+            total = laid_out(total.shape, self.results[name][0].steps, total.dtype)
         for p in self.results[name]:
             target, codes = split(total[p.box], 0, p.digits), p.view.of(self.scratch)
             if isinstance(f, Int):
@@ -152,14 +165,16 @@ class Shortcut:
                 put_values(f, codes, target)
         return total
 
-    def _moved(self, m: Move, operands: Mapping[str, Data | Moved], codes: dict[str, Data], formats: Mapping[str, Any]) -> None:
+    def _moved(
+        self, m: Move, operands: Mapping[str, Data | Moved], codes: dict[str, Data], formats: Mapping[str, Format], ends: Mapping[str, Ends]
+    ) -> None:  # fmt: skip
         target = m.target.of(self.scratch)
         if isinstance(m.source, View):
             lay(target, m.source.of(self.scratch))
             return
         x = operands[m.source]
-        plain = x if m.source not in codes and isinstance(x, np.ndarray) and x.flags.c_contiguous else None
-        if plain is not None and encoded_into(formats[m.source], split(plain[m.box], 0, m.digits), target):
+        plain = x if m.source not in codes and isinstance(x, np.ndarray) else None
+        if plain is not None and encoded_into(formats[m.source], split(plain[m.box], 0, m.digits), target, ends[m.source]):
             return
         if m.source not in codes:
             codes[m.source] = np.ascontiguousarray(moved_codes(formats[m.source], x))

@@ -49,8 +49,10 @@ class Tapes:
         for device in group.values():
             device.rewind()
 
-    def run(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved]) -> tuple[tuple[Data, ...], Statistics]:
-        """Run an offload on a tape: by its shortcut where there is one."""
+    def run(
+        self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved], *, is_loose: bool = False
+    ) -> tuple[tuple[Data, ...], Statistics]:  # fmt: skip
+        """Run an offload on a tape: by its shortcut where there is one, whose results lie in any order where `is_loose`."""
         name = prepared.offload.id
         if id(device) in self.shortening:
             self._shorten(prepared, device, operands)
@@ -58,7 +60,7 @@ class Tapes:
             return prepared.run(device, operands)
         found: Shortcut = device.shortcuts[name]
         device.at += found.events
-        return found.run(prepared, operands)
+        return found.run(prepared, operands, is_loose=is_loose)
 
     def _shorten(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved]) -> None:
         """Give the device a shortcut through an offload, if there is one."""

@@ -61,12 +61,14 @@ def codes_of(f: Format, values: Data) -> Data:
     return np.asarray(_by_leading_bits(f, data.dtype).take(key.astype(np.intp, copy=False)))
 
 
-def encoded_into(f: Format, values: Data, target: Data) -> bool:
-    """Set an array of codes to those of floats, in one pass whatever the layouts; False where `codes_of` has to be asked."""
+def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float]) -> bool:
+    """Set an array of codes to those of floats, in one pass whatever the layouts; False where `codes_of` has to be asked.
+
+    The values lie between `ends`, which are not finite where one of them is not.
+    """
     if values.dtype not in WORDS or isinstance(f, IEEE) or f in NATIVE or not is_worth_it(values, target):
         return False
-    low, high = float(values.min()), float(values.max())
-    conversion = _encoder(f, values.dtype) if math.isfinite(low) and math.isfinite(high) else None
+    conversion = _encoder(f, values.dtype) if all(map(math.isfinite, ends)) else None
     if conversion is None or target.dtype.itemsize < np.dtype(storage_dtype(f.codes)).itemsize:
         return False
     conversion(target, values if conversion.code[0].bits == REAL else values.view(WORDS[values.dtype][0]))

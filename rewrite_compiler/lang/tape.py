@@ -177,7 +177,8 @@ class Span:
     def flat(self) -> Data:
         """The elements, one after the other."""
         whole = (ctypes.c_uint8 * (self.count * self.dtype.itemsize)).from_address(self.address)
-        return np.frombuffer(whole, self.dtype)
+        found: Data = np.frombuffer(memoryview(whole), self.dtype)
+        return found
 
 
 class Ran:

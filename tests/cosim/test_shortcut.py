@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from command import onnx_model
+from onnx import helper, numpy_helper
 from test_tapes import BATCH, convolution, normal
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model
+from rewrite_compiler.compile.plain import PLAIN, PlainProgram
 from rewrite_compiler.cosim import Engine
 from rewrite_compiler.cosim.provenance import moves_bits
 from rewrite_compiler.cosim.shortcut import Shortcut
@@ -48,8 +52,8 @@ def test_a_shortcut_with_other_outputs_is_not_kept(tmp_path: Path, monkeypatch: 
     plan = plan_of(tmp_path, "hlscnn:revision=ext8", x)
     right = Shortcut.run
 
-    def wrong(self: Shortcut, *given: object) -> object:
-        results, seen = right(self, *given)  # type: ignore[arg-type]
+    def wrong(self: Shortcut, *given: Any, is_loose: bool) -> Any:
+        results, seen = right(self, *given, is_loose=is_loose)
         return tuple(y + 1 for y in results), seen
 
     monkeypatch.setattr(Shortcut, "run", wrong)
@@ -57,6 +61,38 @@ def test_a_shortcut_with_other_outputs_is_not_kept(tmp_path: Path, monkeypatch: 
     found = engine.run({"x": x}, batch=BATCH)
     assert not shortcuts(engine)
     np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"])
+
+
+def residual() -> Any:
+    """Return a residual block between two convolutions, its sum cut and zeros put around it, [1, 8, 6, 6]."""
+    weights = {"w0": normal(8, 8, 3, 3, seed=1), "w1": normal(9, 8, 1, 1, seed=2)}
+    constants = {"first": [0], "last": [6], "axis": [2], "two": [2], "pads": [0, 0, 1, 1, 0, 0, 1, 1]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["a", "x"], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("Slice", ["c", "first", "last", "axis", "two"], ["d"]),
+        helper.make_node("Pad", ["d", "pads"], ["e"]),
+        helper.make_node("Conv", ["e", "w1"], ["y"]),
+    ]
+    kept = [numpy_helper.from_array(w, n) for n, w in weights.items()]
+    kept += [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in constants.items()]
+    return onnx_model(nodes, {"x": (1, 8, 6, 6)}, {"y": (1, 9, 5, 8)}, kept)
+
+
+@pytest.mark.parametrize("is_right", [True, False], ids=["used", "other bits"])
+def test_plain_host_parts_give_the_bits_of_the_engine(is_right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = normal(3 * BATCH, 1, 8, 6, 6)
+    onnx.save(residual(), tmp_path / "app.onnx")
+    plan = calibrated(compile_model(tmp_path / "app.onnx", ["hlscnn:revision=ext8"]), {"x": x}, "inputs", "")
+    expected = Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"]
+    if not is_right:
+        monkeypatch.setitem(PLAIN, "add", lambda a, b: a - b)
+    engine = Engine(plan, reading="native")
+    np.testing.assert_array_equal(engine.run({"x": x}, batch=BATCH).outputs["y"], expected)
+    assert [h.is_used for _, h in engine.steps if isinstance(h, PlainProgram)] == [is_right]
+    assert len(engine.loose) == 1
+    assert shortcuts(engine).keys() == {o.id for o in plan.offloads}
 
 
 def call(arena: Arena, code: tuple[Op, ...], compute: Callable[[np.ndarray], np.ndarray]) -> Ran:
