@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +18,15 @@ if TYPE_CHECKING:
 
 COSIM = "flexmatch.cosim/1"
 INPUTS = ("plan", "cosim")
+Verb = Callable[[Sequence[str]], int]
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the verb."""
-    if arguments and arguments[0] == "config":
-        from .show_config import run as show_config
-
-        return show_config(arguments[1:])
-    if arguments and arguments[0] == "target":
-        from .show_target import run as show_target
-
-        return show_target(arguments[1:])
-    if arguments and arguments[0] == "ila":
-        from .show_ila import run as show_ila
-
-        return show_ila(arguments[1:])
-    if arguments and arguments[0] == "offload":
-        from .show_offload import run as show_offload
-
-        return show_offload(arguments[1:])
-    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or one offload; the configuration; or a target.")
-    made.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|config")
+    if arguments and arguments[0] in PARTS:
+        return PARTS[arguments[0]]()(arguments[1:])
+    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or another part of what is known.")
+    made.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|egraph MODEL|target NAME|ila NAME|config")
     steering(made)
     made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
     made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
@@ -65,6 +52,41 @@ def run(arguments: Sequence[str]) -> int:
         return _opened(Path(given.html)) if given.open else 0
     say(given, [*plan_lines(plan, verbose=given.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
     return 0
+
+
+def _config() -> Verb:
+    from .show_config import run
+
+    return run
+
+
+def _egraph() -> Verb:
+    from .show_egraph import run
+
+    return run
+
+
+def _ila() -> Verb:
+    from .show_ila import run
+
+    return run
+
+
+def _offload() -> Verb:
+    from .show_offload import run
+
+    return run
+
+
+def _target() -> Verb:
+    from .show_target import run
+
+    return run
+
+
+PARTS: Mapping[str, Callable[[], Verb]] = {
+    "config": _config, "egraph": _egraph, "ila": _ila, "offload": _offload, "target": _target,
+}  # fmt: skip
 
 
 def _draw(given: argparse.Namespace, plan: Plan, document: Mapping[str, Any]) -> None:

@@ -149,7 +149,7 @@ def _rows(nodes: Sequence[int], wide: int = 8) -> list[list[int]]:
     return [list(nodes[k : k + wide]) for k in range(0, len(nodes), wide)]
 
 
-def svg(graph: Graph, targets: Sequence[str]) -> str:
+def svg(graph: Graph, targets: Sequence[str], what: str = "nodes") -> str:
     """Return the drawing; box n has the id n and a class by where it went."""
     layers = layers_of(graph)
     at = _positions(layers)
@@ -157,7 +157,7 @@ def svg(graph: Graph, targets: Sequence[str]) -> str:
     tall = max(len(layers), 1) * (HEIGHT + GAP_Y)
     edges = "".join(_edge(at[a], at[b]) for a, b in graph.edges if a in at and b in at)
     boxes = "".join(_box(n, box, at[n], targets) for n, box in enumerate(graph.boxes) if n in at)
-    title = f"<title>The model: {len(graph.boxes)} nodes</title>"
+    title = f"<title>The model: {len(graph.boxes)} {what}</title>"
     return f'<svg id="graph" viewBox="{-wide // 2} -10 {wide} {tall}" role="group">{title}<g id="view">{edges}{boxes}</g></svg>'
 
 

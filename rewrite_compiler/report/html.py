@@ -52,14 +52,25 @@ def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph:
         "" if extras.graph is None else timeline(extras.timeline, bool(plan.get("calibrated"))),
         search(plan), _rules(plan), certificates(extras.certificates), reproduction(plan, cosim),
     ]  # fmt: skip
-    shown = [p for p in parts if p]
+    return _whole(title, _summary(plan, cosim), [p for p in parts if p])
+
+
+def drawn_page(title: str, about: str, graph: Graph, what: str) -> str:
+    """Return a page that is one drawing, with what there is to say about each box at a click."""
+    legend = [("t0", "chosen"), ("host", "not chosen"), ("absorbed", "cut off here")]
+    drawing = _map(graph, ("chosen",), what, legend, HINT.replace("a node to see why it went where it did", "a box to see what is in it"))
+    return _whole(title, note(about), [section(what, drawing, "model")])
+
+
+def _whole(title: str, summary: str, parts: Sequence[str]) -> str:
+    """Return a page of sections under a summary."""
     style, script = ((HERE / file).read_text("utf-8") for file in ("page.css", "page.js"))
     return "\n".join([
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">',
         '<meta name="viewport" content="width=device-width">', f"<title>{escape(title)}</title><style>{style}</style></head>",
-        f'<body><a class="skip" href="#main">to the report</a><header><h1>{escape(title)}</h1>', _summary(plan, cosim),
-        f'{_tools()}{_contents(shown)}</header><main id="main">', *shown, f"</main><script>{script}</script></body></html>\n",
+        f'<body><a class="skip" href="#main">to the report</a><header><h1>{escape(title)}</h1>', summary,
+        f'{_tools()}{_contents(parts)}</header><main id="main">', *parts, f"</main><script>{script}</script></body></html>\n",
     ])  # fmt: skip
 
 
@@ -97,14 +108,19 @@ def _contents(parts: Sequence[str]) -> str:
 
 def _graph(graph: Graph, targets: Sequence[str]) -> str:
     keys = [(f"t{n % 4}", t) for n, t in enumerate(targets)] + [("host", "host"), ("absorbed", "absorbed")]
+    return section("Model", _map(graph, targets, "nodes", keys, HINT), "model")
+
+
+def _map(graph: Graph, targets: Sequence[str], what: str, keys: Sequence[tuple[str, str]], hint: str) -> str:
+    """Return a drawing with its tools, its legend, and the panel that says what is chosen."""
     legend = " ".join(f'<span><i class="{kind}"></i> {escape(name)}</span>' for kind, name in keys)
-    named = (("in", "+", "closer"), ("out", "−", "further away"), ("fit", "whole", "the whole model"))
+    named = (("in", "+", "closer"), ("out", "−", "further away"), ("fit", "whole", "the whole drawing"))
     buttons = "".join(f'<button type="button" id="{key}" aria-label="{says}">{sign}</button>' for key, sign, says in named)
-    search_ = '<input id="search" type="search" placeholder="search nodes" aria-label="search nodes"><span id="hits" role="status"></span>'
-    panel = f'<div id="panel" aria-live="polite"><p id="hint">{HINT}</p>{details(graph)}</div>'
-    return section(
-        "Model", f'<div class="tools">{search_}{buttons}{legend}</div><div class="map">{svg(graph, targets)}{panel}</div>', "model"
+    search_ = (
+        f'<input id="search" type="search" placeholder="search {what}" aria-label="search {what}"><span id="hits" role="status"></span>'
     )
+    panel = f'<div id="panel" aria-live="polite"><p id="hint">{hint}</p>{details(graph)}</div>'
+    return f'<div class="tools">{search_}{buttons}{legend}</div><div class="map">{svg(graph, targets, what)}{panel}</div>'
 
 
 def _offloads(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:

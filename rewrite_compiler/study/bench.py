@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..compile import Options, Plan, chosen_targets, compile_model
-from ..compile.court import admitted
+from ..compile.compile import searched
 from ..compile.match import chosen, saturated
-from ..compile.objective import objective_for, priced
 from ..cosim import Settings, cosimulate
 from ..cosim.cosimulate import dataset_for, with_formats
 from ..egraph import prepare
 from ..egraph.answers import nothing_kept
 from ..errors import InputError
 from ..frontend.load import load
-from ..rewrite.ruleset import shipped_rules
 
 SCHEMA = "flexmatch.bench/1"
 RUNS = 5
@@ -84,13 +82,12 @@ def _compiled(model: str | Path, accel: Sequence[str], options: Options, phases:
     targets = chosen_targets(accel, options.limits)
     prepare()
     loaded = phases["read"].timed(lambda: load(model, options.shapes, options.limits))
-    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits)
-    rules = [r for r in court.rules if r.name not in options.without]
-    objective = objective_for(options.objective, targets, options.host)
-    mappings, _ = priced([m for t in targets for m in t.mappings.values()], objective)
+    space = searched(targets, options)
     with nothing_kept():
-        found = phases["saturate"].timed(lambda: saturated(loaded.program, rules, mappings, options.limits), lambda s: s.seconds)
-    phases["extract"].timed(lambda: chosen(loaded.program, found, rules, mappings, options.limits, objective))
+        found = phases["saturate"].timed(
+            lambda: saturated(loaded.program, space.rules, space.mappings, options.limits), lambda s: s.seconds
+        )
+    phases["extract"].timed(lambda: chosen(loaded.program, found, space.rules, space.mappings, options.limits, space.objective))
     compile_model(model, accel, options)  # keeps what saturation finds
     return phases["plan"].timed(lambda: compile_model(model, accel, options))
 

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "config": ("show", "config"),
     "target": ("show", "target", "flexasr"),
     "ila": ("show", "ila", "hlscnn"),
+    "egraph": ("show", "egraph", "app.onnx", "--accel", "flexasr", "--around", "gemm0"),
     "diff": ("diff", "vta", "vta:log_wgt_buffer=12", "app.onnx"),
     "advise": ("advise", "app.onnx", "--accel", "flexasr"),
     "bench": ("bench", "app.onnx", "--accel", "flexasr", "--runs", "1", "--data", "test.npz", "--samples", "2", "--tier", "arrays"),

@@ -1,0 +1,115 @@
+"""The neighbourhood of an e-class: lines for people, a page to walk in, and a graph for Graphviz."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .architecture import quoted
+from .graph import Box, Graph
+from .html import drawn_page
+from .terminal import counted
+
+CUT, SHOWN, CHOSEN = "absorbed", "host", "chosen"
+MOST_ATTRIBUTES = 60  # characters
+Row = Mapping[str, Any]
+
+
+def egraph_lines(document: Row) -> Iterator[str]:
+    """Yield every class with its e-nodes and the rules that made them, then what is cut off."""
+    yield f"{document['model']['path'].rsplit('/', 1)[-1]}  {about(document)}"
+    for row in document["shown"]:
+        yield f"{_name(row)}  {_described(row)}"
+        for node in row["e_nodes"]:
+            yield f"  {'*' if node['chosen'] else ' '} {term(node)}  {made_by(node)}"
+    if document["cut"]:
+        hidden = sum(len(row["e_nodes"]) for row in document["cut"])
+        classes, nodes = _classes(len(document["cut"])), counted(hidden, "e-node")
+        yield f"cut       {classes} with {nodes} beside them: {', '.join(map(_name, document['cut']))}"
+
+
+def about(document: Row) -> str:
+    """Return how large the e-graph is, and how much of it is shown."""
+    stop = document["stop"]["reason"]
+    whole = f"{document['e_nodes']:,} e-nodes in {_classes(document['e_classes'])}"
+    near = f"{len(document['shown']):,} within {counted(document['steps'], 'step')} of {document['around']}"
+    return f"{stop} after {counted(document['rounds'], 'round')} · {whole} · {near}"
+
+
+def _classes(n: int) -> str:
+    return f"{n:,} e-class{'' if n == 1 else 'es'}"
+
+
+def term(node: Row) -> str:
+    """Return an e-node as it is read: its operator on classes, with its attributes."""
+    attributes = ", ".join(map(str, node["attributes"]))
+    shown = attributes if len(attributes) <= MOST_ATTRIBUTES else f"{attributes[: MOST_ATTRIBUTES - 1]}…"
+    return f"{node['op']}({', '.join(f'e{c}' for c in node['operands'])}){f' [{shown}]' if shown else ''}"
+
+
+def made_by(node: Row) -> str:
+    """Return the rule behind an e-node and its line, or that the program has it."""
+    return f"{node['rule']} ({node['at']})" if node["rule"] else "program"
+
+
+def egraph_page(document: Row) -> str:
+    """Return one self-contained page: classes as boxes, their e-nodes beside them at a click; cut ones are boxes, too."""
+    name = document["model"]["path"].rsplit("/", 1)[-1]
+    return drawn_page(f"{name}: e-classes around {document['around']}", about(document), graph_of(document), "e-classes")
+
+
+def graph_of(document: Row) -> Graph:
+    """Return classes as boxes, and an edge from each class to those whose e-nodes read it."""
+    rows = [*document["shown"], *document["cut"]]
+    number = {row["e_class"]: n for n, row in enumerate(rows)}
+    joined = {(number[c], number[row["e_class"]]) for row in rows for n in row["e_nodes"] for c in n["operands"] if c in number}
+    cut = {row["e_class"] for row in document["cut"]}
+    return Graph(tuple(_box(row, row["e_class"] in cut) for row in rows), tuple(sorted((a, b) for a, b in joined if a != b)))
+
+
+def _box(row: Row, is_cut: bool) -> Box:
+    nodes = [("chosen" if n["chosen"] else "e-node", f"{term(n)} — {made_by(n)}") for n in row["e_nodes"]]
+    chosen = CHOSEN if any(n["chosen"] for n in row["e_nodes"]) and not is_cut else ""
+    title = f"{'cut: ' if is_cut else ''}{_operators(row)}"
+    return Box(f"{_name(row)} {', '.join(row['values'])}".rstrip(), title, CUT if is_cut else SHOWN, chosen, tuple(nodes), row["type"])
+
+
+def _operators(row: Row) -> str:
+    return " | ".join(dict.fromkeys(n["op"] for n in row["e_nodes"])) or "nothing"
+
+
+def _name(row: Row) -> str:
+    return f"e{row['e_class']}"
+
+
+def _described(row: Row) -> str:
+    known = " · known when compiling" if row["known"] else ""
+    return f"{row['type']}{' · ' if row['values'] else ''}{', '.join(row['values'])}{known}"
+
+
+def egraph_dot(document: Row) -> str:
+    """Return the neighbourhood for Graphviz: a frame a class, a box an e-node, an arrow to each operand."""
+    rows: Sequence[Row] = [*document["shown"], *document["cut"]]
+    cut = {row["e_class"] for row in document["cut"]}
+    first = {row["e_class"]: f"n{row['e_class']}_0" for row in rows if row["e_nodes"]}
+    text = [f"digraph {quoted(document['around'])} {{", "  compound=true;", "  node [shape=box];"]
+    for row in rows:
+        text.extend(_frame(row, row["e_class"] in cut))
+    for row in rows:
+        text.extend(_arrows(row, first))
+    return "\n".join([*text, "}", ""])
+
+
+def _frame(row: Row, is_cut: bool) -> Iterator[str]:
+    style = "dotted" if is_cut else "solid"
+    yield f"  subgraph cluster_{row['e_class']} {{ style={style}; label={quoted(_name(row), _described(row))};"
+    for k, node in enumerate(row["e_nodes"]):
+        bold = ", style=bold" if node["chosen"] else ""
+        yield f"    n{row['e_class']}_{k} [label={quoted(term(node), made_by(node))}{bold}];"
+    yield "  }"
+
+
+def _arrows(row: Row, first: Mapping[int, str]) -> Iterator[str]:
+    for k, node in enumerate(row["e_nodes"]):
+        for c in (c for c in node["operands"] if c in first):
+            yield f"  n{row['e_class']}_{k} -> {first[c]} [lhead=cluster_{c}];"

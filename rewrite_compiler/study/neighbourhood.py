@@ -1,0 +1,105 @@
+"""neighbourhood: the e-classes around one node of a model after saturation, with the rule that made each e-node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..compile import Options, chosen_targets
+from ..compile.compile import searched
+from ..compile.match import chosen, constructor_of, saturated
+from ..egraph import EGraph, ENode
+from ..egraph.around import around
+from ..egraph.encode import operator_named
+from ..egraph.graph import PROGRAM, ClassId
+from ..errors import UsageError, did_you_mean
+from ..frontend.load import load
+from ..ir.program import Program
+from ..rewrite.rule import short_place
+
+SCHEMA = "flexmatch.egraph/1"
+STEPS = 2
+Document = dict[str, Any]
+Names = Mapping[ClassId, Sequence[str]]
+
+
+def neighbourhood(model: str | Path, accel: Sequence[str], options: Options, node: str, steps: int = STEPS) -> Document:
+    """Return the classes at most so many edges from a node of the model or from a value, and those that are cut off, as JSON.
+
+    UsageError F203 when the model has no node or value of that name.
+    """
+    targets = chosen_targets(accel, options.limits)
+    loaded = load(model, options.shapes, options.limits)
+    p, space = loaded.program, searched(targets, options)
+    found = saturated(p, space.rules, space.mappings, options.limits)
+    extraction = chosen(p, found, space.rules, space.mappings, options.limits, space.objective).extraction
+    made = [(r.name, short_place(r.place)) for r in space.rules] + [(m.name, short_place(m.rule.place)) for m in space.mappings]
+    devices = {constructor_of(m).name: m.name for m in space.mappings}
+    names = class_names(p, found.graph)
+    start = class_of(p, found.graph, node)
+    part = around(found.graph, start, steps)
+    row = _Rows(found.graph, names, extraction.choice, lambda n: _maker(n, made), devices)
+    return {
+        "schema": SCHEMA,
+        "model": {"path": str(loaded.path), "sha256": loaded.sha256},
+        "targets": [{"name": t.name, "parameters": t.values, "sha256": t.sha256} for t in targets],
+        "around": node, "e_class": start, "steps": steps,
+        "rounds": found.rounds, "stop": {"reason": found.reason, "detail": found.detail},
+        "e_classes": len(found.graph.classes), "e_nodes": found.graph.e_nodes,
+        "shown": [{**row.of(c), "distance": n} for c, n in part.shown.items()],
+        "cut": [{**row.of(c), "beside": near} for c, near in part.cut.items()],
+    }  # fmt: skip
+
+
+class _Rows:
+    """Classes as JSON."""
+
+    def __init__(
+        self, graph: EGraph, names: Names, choice: Mapping[ClassId, ENode], maker: Callable[[ENode], tuple[str, str]],
+        devices: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        self.graph, self.names, self.choice, self.maker, self.devices = graph, names, choice, maker, devices
+
+    def of(self, c: ClassId) -> Document:
+        """Return a class."""
+        e_class = self.graph.classes[c]
+        return {
+            "e_class": c, "type": "" if e_class.type is None else str(e_class.type), "known": e_class.fixed,
+            "values": list(self.names.get(c, ())), "e_nodes": [self._node(c, n) for n in e_class.nodes],
+        }  # fmt: skip
+
+    def _node(self, c: ClassId, n: ENode) -> Document:
+        operator = operator_named(n.op)
+        rule, at = self.maker(n)
+        return {
+            "op": self.devices.get(n.op, n.op if operator is None else operator.name), "operands": list(n.children),
+            "attributes": [list(a) if isinstance(a, tuple) else a for a in n.attributes], "rule": rule, "at": at,
+            "chosen": self.choice.get(c) is n,
+        }  # fmt: skip
+
+
+def _maker(n: ENode, made: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the rule that made an e-node and its place, nothing for one of the program."""
+    return ("", "") if n.birth == PROGRAM else made[n.birth]
+
+
+def class_names(p: Program, graph: EGraph) -> Names:
+    """Return the names of the program's values by the class they are in."""
+    found: dict[ClassId, dict[str, None]] = {}
+    for value, c in ((v, c) for v, c in graph.values.items() if v < len(p.names)):  # others are inside of operators
+        found.setdefault(c, {})[p.names[value]] = None
+    return {c: list(names) for c, names in found.items()}
+
+
+def class_of(p: Program, graph: EGraph, name: str) -> ClassId:
+    """Return the class of a source node's last result, or of a value."""
+    sources = {s.name: n for n, s in enumerate(p.sources)}
+    results = [n.outputs[0] for n in p.nodes if name in sources and sources[name] in n.origins]
+    values = results[-1:] or [v for v, named in enumerate(p.names) if named == name]
+    found = next((graph.values[v] for v in values if v in graph.values), None)
+    if found is None:
+        known = [*sources, *p.names]
+        remedy = did_you_mean(name, known) or f"nodes: {', '.join(list(sources)[:12])}"
+        raise UsageError("F203", f'the model has no node or value called "{name}"', help=remedy)
+    return found
