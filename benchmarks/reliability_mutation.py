@@ -8,6 +8,7 @@ call goes on. A change that survives is printed with its line: it is either the 
 from __future__ import annotations
 
 import ast
+import math
 import os
 import random
 import shutil
@@ -98,28 +99,53 @@ def judged(place: Place, folder: Path) -> tuple[str, str]:
     change(node)
     ast.fix_missing_locations(tree)
     (folder / place.file).write_text(ast.unparse(tree), "utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "addopts=",
-        *PARTS[place.part][1],
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        code = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS).returncode
-    except subprocess.TimeoutExpired:
-        code = 1
+        passed = passes(in_order(place), folder)
     finally:
         (folder / place.file).write_text(source, "utf-8")
-    return "survived" if code == 0 else "noticed", f"{place.file}:{line}: {source.splitlines()[line - 1].strip()}"
+    return "survived" if passed else "noticed", f"{place.file}:{line}: {source.splitlines()[line - 1].strip()}"
+
+
+def in_order(place: Place) -> list[str]:
+    """Return the tests of a part; those in a file named after the changed one come first."""
+    tests = PARTS[place.part][1]
+    word = Path(place.file).stem.split("_")[0]
+    first = [t.relative_to(ROOT).as_posix() for d in tests for t in sorted((ROOT / d).glob("test_*.py")) if word in t.stem]
+    return [*first, *tests]
+
+
+def passes(tests: list[str], folder: Path) -> bool:
+    """Run tests on the copy in a folder until one fails; the working directory is no place to import from."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def interval(noticed: int, of: int) -> tuple[float, float]:
+    """Return the bounds of a share with 95 % confidence (Wilson), in percent."""
+    if not of:
+        return 0.0, 100.0
+    z, p = 1.96, noticed / of
+    middle, half = p + z * z / (2 * of), z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    return tuple(round(100 * (middle + sign * half) / (1 + z * z / of), 1) for sign in (-1, 1))  # type: ignore[return-value]
+
+
+def sampled(part: str, mine: list[Place], log: CampaignLog, ends: float, folder: Path) -> None:
+    """Judge places until the time is over; before the first the tests must pass on the copy as it is."""
+    left = mine[log.of(part).cases :]
+    if left and not log.of(f"{part} unchanged").cases:
+        if not passes(PARTS[part][1], folder):
+            raise SystemExit(f"the tests of {part} do not pass without a change")
+        log.add(f"{part} unchanged", 0, 1, 1, Chunk(), 0, 0)
+    for place in left:
+        if time.monotonic() > ends:
+            return
+        outcome, line = judged(place, folder)
+        number = log.of(part).cases
+        log.add(part, number, 1, 1, Chunk(Counter([outcome]), {str(number): line} if outcome == "survived" else {}), 0, 0)
 
 
 def main() -> None:
@@ -136,25 +162,18 @@ def main() -> None:
         overlay(Path(name))
         for part in (p for p in PARTS if given.only in p):
             mine = [p for p in every if p.part == part]
-            sample = random.Random(given.seed).sample(mine, min(given.runs, len(mine)))
-            for place in sample[log.of(part).cases :]:
-                if time.monotonic() > ends:
-                    break
-                outcome, line = judged(place, Path(name))
-                number = log.of(part).cases
-                log.add(part, number, 1, 1, Chunk(Counter([outcome]), {str(number): line} if outcome == "survived" else {}), 0, 0)
+            sampled(part, random.Random(given.seed).sample(mine, min(given.runs, len(mine))), log, ends, Path(name))
             p = log.of(part)
-            score = 100 * p.outcomes["noticed"] / max(p.cases, 1)
+            noticed, (low, high) = p.outcomes["noticed"], interval(p.outcomes["noticed"], p.cases)
             rows.append(
                 {
-                    "name": part,
-                    "runs": p.cases,
-                    "places": len(mine),
-                    "noticed_percent": round(score, 1),
+                    "name": part, "runs": p.cases, "places": len(mine), "noticed": noticed, "percent_95": [low, high],
                     "survived": list(p.findings.values()),
                 }
+            )  # fmt: skip
+            print(
+                f"{part:10}{noticed} of {p.cases} noticed ({low}–{high} %), drawn by seed {given.seed} from {len(mine)}; {WANTED:g} % wanted"
             )
-            print(f"{part:10}{p.cases:5} of {len(mine)} places, seed {given.seed}: {score:.1f} % noticed; at least {WANTED:g} % are wanted")
             print("\n".join(f"    {line}" for line in p.findings.values()), flush=True)
     finish("reliability_mutation", rows, given.json)
 
