@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +21,7 @@ from .intervals import Interval
 TABLE_BITS = 20
 Extent = int | Expr
 Index = Operand | tuple[Operand, ...]
+_LONG: ContextVar[int | None] = ContextVar("any_length", default=None)
 MONOIDS = ("sum", "max", "min")
 
 
@@ -214,8 +217,20 @@ def reduction(monoid: str, variables: tuple[Expr, ...], extents: tuple[Expr, ...
     for e in extents:
         count = iv.mul(count, e.interval)
     interval = iv.scale(body.interval, count) if monoid == "sum" else body.interval
+    if monoid == "sum" and (_LONG.get() or math.inf) <= (count[0] or 0):
+        interval = iv.EVERYTHING
     free = body.free.difference(variables).union(*(e.free for e in extents))
     return node("reduce", (body, *extents), (monoid, variables), iv.EVERYTHING if body.real else interval, body.real, free)
+
+
+@contextmanager
+def any_length(least: int) -> Iterator[None]:
+    """Make sums of so many values, or more, as if of any number: no word holds them because they are short."""
+    token = _LONG.set(least)
+    try:
+        yield
+    finally:
+        _LONG.reset(token)
 
 
 def reduce_sum(function: Callable[..., Operand], extent: Sequence[Extent] | Extent) -> Expr:

@@ -85,10 +85,17 @@ class Symbolic:
         return int(value)
 
     def _keep(self, key: Any, free: frozenset[Expr], compute: Callable[[], Any]) -> Any:
-        depth = next((d for d in range(len(self.levels) - 1, 0, -1) if not free.isdisjoint(self.levels[d])), 0)
-        if key not in self.kept[depth]:
-            self.kept[depth][key] = compute()
-        return self.kept[depth][key]
+        kept = self._kept_for(free)
+        if key not in kept:
+            kept[key] = compute()
+        return kept[key]
+
+    def _kept_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
+        """Return what is kept as long as these variables stay."""
+        depth = len(self.levels) - 1
+        while depth and self.levels[depth].isdisjoint(free):
+            depth -= 1
+        return self.kept[depth]
 
     def _bind(self, variables: Sequence[Expr], values: Sequence[Value], compute: Callable[[], Any]) -> Any:
         self.bound.update(zip(variables, values, strict=True))

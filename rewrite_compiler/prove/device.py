@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,31 @@ from ..ila import Ila
 from ..ila.model import Instruction
 from ..ila.queues import Issue, schedule
 from ..ila.simulate import DeviceHang
-from ..lang.binders import static_shape
+from ..lang.binders import Leaf, static_shape
 from ..lang.named import Data
 from ..lang.smt import Symbolic
+from ..lang.sparse import Sparse
+
+SMALL = 1 << 12  # elements of a memory, beyond which only those that are written are kept
+Reading = Callable[[dict[Leaf, Data]], Symbolic]
+
+
+def _uninterpreted(memories: Mapping[Leaf, Data]) -> Symbolic:
+    return Symbolic(memories, uninterpreted_tables=True)
+
+
+def _memory(shape: tuple[int, ...], reset: Any) -> Any:
+    return Sparse(shape, reset) if math.prod(shape) > SMALL else np.full(shape, reset, object)
 
 
 class SymbolicDevice:
     """Runs instructions by their updates on memories of terms; tables (encoders, activations) stay uninterpreted."""
 
-    def __init__(self, ila: Ila) -> None:
+    def __init__(self, ila: Ila, reading: Reading = _uninterpreted) -> None:
         self.ila = ila
         inside = [s for s in ila.states.values() if s.name not in ila.externals]
-        memories = {s.leaf: np.full(static_shape(s.leaf), s.reset, object) for s in inside}
-        self.symbolic = Symbolic(memories, uninterpreted_tables=True)
+        memories = {s.leaf: _memory(static_shape(s.leaf), s.reset) for s in inside}
+        self.symbolic = reading(memories)
         self.executed = 0
 
     def issue(self, instruction: str, **operands: int) -> None:
@@ -67,8 +80,8 @@ class SymbolicDevice:
 class SymbolicStream(SymbolicDevice):
     """A streamed device on terms: the queues order the stream, then each instruction runs by its update."""
 
-    def __init__(self, ila: Ila) -> None:
-        super().__init__(ila)
+    def __init__(self, ila: Ila, reading: Reading = _uninterpreted) -> None:
+        super().__init__(ila, reading)
         self.pending: list[Issue] = []
 
     def attach(self, memory: str, words: int) -> None:
@@ -102,9 +115,9 @@ class SymbolicStream(SymbolicDevice):
         super().wait()
 
 
-def symbolic_device(ila: Ila) -> SymbolicDevice:
+def symbolic_device(ila: Ila, reading: Reading = _uninterpreted) -> SymbolicDevice:
     """Return a device at the reset state that runs a model on terms."""
-    return SymbolicStream(ila) if ila.externals else SymbolicDevice(ila)
+    return SymbolicStream(ila, reading) if ila.externals else SymbolicDevice(ila, reading)
 
 
 def _objects(x: object) -> Data:

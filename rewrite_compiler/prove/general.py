@@ -207,7 +207,7 @@ class _Branch:
             return self.tensors[t]
         if not isinstance(t, Apply):
             raise NotProved
-        key = (id(t.attributes), tuple(map(id, t.operands)))
+        key = (t.op.name, id(t.attributes), tuple(map(id, t.operands)))
         if key not in self.results:
             ranks_taken = TAKEN.get(t.op.name, ())
             operands = [self.tensor(x, typing, r) for x, r in itertools.zip_longest(t.operands, ranks_taken[: len(t.operands)])]

@@ -76,7 +76,7 @@ class Side:
             return given[t.name]
         if not isinstance(t, Apply):
             raise SpecError("R101", f"a pattern of kind {type(t).__name__} has no meaning")
-        key = (id(t.attributes), tuple(map(id, t.operands)))
+        key = (t.op.name, id(t.attributes), tuple(map(id, t.operands)))
         if key not in self.terms:
             made = make(t, [self._built(x, given, make) for x in t.operands])
             self.terms[key] = made if isinstance(made, tuple | list) else (made,)
