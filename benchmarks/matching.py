@@ -1,7 +1,7 @@
 """How long do matching and extraction take, what do they use, and how do they grow with the number of equal layers?
 
 Processor seconds of this process and, without its imports, of the one that saturates; beside them onnxscript's rewriter with its
-default rules on the same file, where it is installed. Every plan must be a proven optimum.
+default rules on the same file, which the extra `test` installs. Every plan must be a proven optimum.
 """
 
 from __future__ import annotations
