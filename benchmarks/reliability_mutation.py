@@ -171,9 +171,7 @@ def main() -> None:
                     "survived": list(p.findings.values()),
                 }
             )  # fmt: skip
-            print(
-                f"{part:10}{noticed} of {p.cases} noticed ({low}–{high} %), drawn by seed {given.seed} from {len(mine)}; {WANTED:g} % wanted"
-            )
+            print(f"{part:10}{noticed} of {p.cases} noticed ({low}–{high} %), seed {given.seed} of {len(mine)} places; {WANTED:g} % wanted")
             print("\n".join(f"    {line}" for line in p.findings.values()), flush=True)
     finish("reliability_mutation", rows, given.json)
 
