@@ -29,7 +29,7 @@ NAMED = {
     "offloads[].cost.traffic": "TENSOR", "offloads[].formats": "TENSOR", "offloads[].formats.TENSOR": "PARAMETER",
     "formats[].parameters": "PARAMETER", "extraction.cost": "LEVEL", "extraction.bound": "LEVEL",
     "offloads[].cost.levels": "MEMORY", "offloads[].cost.levels.MEMORY": "TENSOR", "offloads[].resident.constants": "TENSOR",
-    "offloads[].resident.why_not": "TENSOR", "residency": "TARGET", "residency.TARGET.saved": "SOURCE",
+    "offloads[].resident.why_not": "TENSOR", "residency": "TARGET", "residency.TARGET.saved": "SOURCE", "run.rule_seconds": "RULE",
 }  # fmt: skip
 
 

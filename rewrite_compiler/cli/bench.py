@@ -113,13 +113,16 @@ def lines(document: Mapping[str, Any], before: Mapping[str, Any] | None, *, verb
         heads = ("simulator", *heads[1:], "host", "times host")
         found += grid(heads, rows, heads[1:])
     if verbose:
-        rules = sorted(document["rules"], key=lambda r: -r["matches"])
-        found += ["", *grid(("rule", "matches", "offloads", "at"), [_rule(r) for r in rules], ("matches", "offloads"))]
+        heads = ("rule", "matches", "new e-nodes", "offloads", "milliseconds", "at")
+        seconds = {r["name"]: r["seconds"]["median"] for r in document["run"]["rules"]}
+        rules = sorted(document["rules"], key=lambda r: -seconds.get(r["rule"], 0))
+        found += ["", *grid(heads, [_rule(r, seconds.get(r["rule"])) for r in rules], heads[1:5])]
     return found
 
 
-def _rule(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return row["rule"], f"{row['matches']:,}", f"{row['offloads']:,}", row["at"]
+def _rule(row: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
+    taken = "–" if seconds is None else f"{1000 * seconds:.2f}"
+    return row["rule"], *(f"{row[key]:,}" for key in ("matches", "new_nodes", "offloads")), taken, row["at"]
 
 
 def _row(row: Mapping[str, Any], before: Mapping[str, float], scale: int = 1) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ CODES = {
     "C100": ("Data do not fit the model", "correct the data as the sentence says"),
     "C101": ("Data are refused", "save plain arrays with numpy.savez, without objects, within the limit"),
     "C102": ("Data are not finite", "remove NaN and infinity"),
-    "C103": ("A tensor is beyond every scale of its format", "scale it in the model, or keep the layer on the host: the device saturates it"),
+    "C103": ("A tensor is beyond every scale of its format", "scale it in the model, or keep the layer on the host"),
     "C104": ("An audit found a difference between simulators", "report this bug of flexmatch"),
     "C105": ("The accuracy is outside of the requested band", "look at the offloads with the largest errors in the report"),
     "C106": ("A resume file belongs to another plan", "delete it, or give the plan it was made with"),

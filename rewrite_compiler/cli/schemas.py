@@ -219,7 +219,8 @@ BENCH = (
 model.path text | model.sha256 text | model.ops count | model.opset count | runs count | offloads count
 targets[].name text | targets[].parameters.* text | targets[].sha256 text
 egraph.rounds count | egraph.e_nodes count | egraph.e_classes count
-rules[].rule text | rules[].at text | rules[].matches count | rules[].new_nodes~ count | rules[].offloads count
+rules[].rule text | rules[].at text | rules[].matches count | rules[].new_nodes count | rules[].offloads count
+run.rules[].name text | run.rules[].seconds.low number | run.rules[].seconds.median number | run.rules[].seconds.high number
 run.phases[].name text | run.simulators[].name text | run.simulators[].tier text
 run.simulators[].samples count | run.simulators[].batch count | run.simulators[].threads count | run.simulators[].instructions count
 run.simulators[].reference_cpu_seconds?.low number | run.simulators[].reference_cpu_seconds?.median number

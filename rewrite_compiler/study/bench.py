@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ..compile import Options, Plan, chosen_targets, compile_model
 from ..compile.compile import searched
 from ..compile.match import chosen, saturated
+from ..compile.statistics import rule_seconds
 from ..cosim import Settings, cosimulate
 from ..cosim.cosimulate import dataset_for, with_formats
 from ..egraph import prepare
@@ -62,9 +63,12 @@ def bench(
     Saturation is computed in every run; planning is the whole command when what saturation found is kept.
     """
     phases = {name: Phase() for name in ("read", "saturate", "extract", "plan")}
+    rules: dict[str, list[float]] = {}
     for n in range(runs):
         progress("compile", n)
-        plan = _compiled(model, accel, options, phases)
+        plan, seconds = _compiled(model, accel, options, phases)
+        for rule, taken in seconds.items():
+            rules.setdefault(rule, []).append(taken)
     simulators = []
     for tier in () if data is None else _tiers(settings):
         simulators.append(_simulated(plan, Path(str(data)), calibrate, replace(settings or Settings(), tier=tier), runs, progress))
@@ -73,12 +77,15 @@ def bench(
         "targets": [{"name": t.name, "parameters": dict(t.values), "sha256": t.sha256} for t in plan.targets],
         "egraph": {key: plan.egraph[key] for key in ("rounds", "e_nodes", "e_classes")}, "offloads": len(plan.offloads),
         "rules": [{**row, "offloads": _enabled(plan, row["rule"])} for row in plan.egraph["fired"]],
-        "run": {"phases": [phase.document(name) for name, phase in phases.items()], "simulators": simulators},
+        "run": {
+            "phases": [phase.document(name) for name, phase in phases.items()], "simulators": simulators,
+            "rules": [{"name": name, "seconds": spread(taken)} for name, taken in rules.items()],
+        },
     }  # fmt: skip
 
 
-def _compiled(model: str | Path, accel: Sequence[str], options: Options, phases: Mapping[str, Phase]) -> Plan:
-    """Return the plan, and note what each phase took."""
+def _compiled(model: str | Path, accel: Sequence[str], options: Options, phases: Mapping[str, Phase]) -> tuple[Plan, dict[str, float]]:
+    """Return the plan and the seconds of each rule that matched, and note what each phase took."""
     targets = chosen_targets(accel, options.limits)
     prepare()
     loaded = phases["read"].timed(lambda: load(model, options.shapes, options.limits))
@@ -89,7 +96,7 @@ def _compiled(model: str | Path, accel: Sequence[str], options: Options, phases:
         )
     phases["extract"].timed(lambda: chosen(loaded.program, found, space.rules, space.mappings, options.limits, space.objective))
     compile_model(model, accel, options)  # keeps what saturation finds
-    return phases["plan"].timed(lambda: compile_model(model, accel, options))
+    return phases["plan"].timed(lambda: compile_model(model, accel, options)), rule_seconds(found, space.rules, space.mappings)
 
 
 def _tiers(settings: Settings | None) -> tuple[str, ...]:
