@@ -11,16 +11,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+import lang_readings
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper
+import solver
+from onnx import TensorProto, helper, numpy_helper
 from record import Row, finish, options, spread
 
+import rewrite_compiler as flexmatch
+from rewrite_compiler.emit.trace import traces_of
+from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila import play as playing
 from rewrite_compiler.ila.simulate import Simulator
-from rewrite_compiler.ila.trace import block_of
+from rewrite_compiler.ila.trace import Commands, block_of
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_fold, native_jit, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
@@ -31,6 +37,24 @@ from rewrite_compiler.lang.named import Store
 INT8, INT16, SEED = iv.of_width(8, True), iv.of_width(16, True), 7
 COMMANDS = 1 << 16
 ROWS, BLOCKS, COLUMNS = 2048, 36, 32  # of a layer of ResNet-20: 1024 pixels of two images, 32 channels of 3 × 3, 32 filters
+
+
+FOLDED, WRAPPING = "8×16 bits, blocks rounded and saturated", "16×16 bits, wrapping product"
+RATE, SECONDS, EACH = "target_giga_macs_per_second", "target_seconds", "target_nanoseconds"
+TARGETS: dict[str, tuple[str, float]] = {
+    **{f"{FOLDED}: {form}": (RATE, 60.0) for form in ("avx512vnni", "avx512bw")},
+    f"{FOLDED}: avx2": (RATE, 30.0),
+    **{f"{WRAPPING}: {form}": (RATE, 80.0) for form in ("avx512vnni", "avx512bw")},
+    **{f"{name}: numpy": (RATE, 5.0) for name in (FOLDED, WRAPPING)},
+    "a kernel: first compilation": (SECONDS, 0.15),
+    "a kernel: from the cache": (SECONDS, 0.005),
+    "product, 32 bits wrapping: oracle": ("target_microseconds", 0.5),
+    "fold of blocks, 16 bits saturating: oracle": ("target_microseconds", 0.5),
+    "solver: 4, 4, 4 of 16 bits": (SECONDS, 1.0),
+    **{f"gb_core_{verb}_large, decoded and applied": (EACH, 2.0) for verb in ("store", "load")},
+    "the stream of a dense layer on flexasr": (EACH, 2.0),
+    "the stream of a convolution layer on hlscnn": (EACH, 2.0),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,9 +98,9 @@ def cases() -> list[Case]:
     forms = [form for form in native_fold.FORMS if not form or form in native_jit.host()[1]]
     macs, found = ROWS * COLUMNS * BLOCKS * 8, []
     works = {
-        "8×16 bits, blocks rounded and saturated": (INT8, lambda x, w: blocks(x, w, 0)),
+        FOLDED: (INT8, lambda x, w: blocks(x, w, 0)),
         "16×16 bits, products cut, blocks saturated": (INT16, lambda x, w: blocks(x, w, 5)),
-        "16×16 bits, wrapping product": (INT16, product),
+        WRAPPING: (INT16, product),
     }
     for name, (weights, term_of) in works.items():
         x, w, given = operands(weights)
@@ -192,12 +216,91 @@ def bus_commands(runs: int) -> list[Row]:
         if "vector" in instruction.operands:
             given["vector"] = random.integers(0, 256, (COMMANDS, 16))
         columns = block_of(model, instruction, COMMANDS, given)
-        tail = playing._Tail(columns, sim.play(columns))
-        work = {"decoded and applied": partial(playing._plain, sim, made, tail, 0), "with its preparation": partial(sim.play, columns)}
+        gives = sim.play(columns)
+        work = {
+            "decoded and applied": partial(playing._plain, sim, made, columns, gives, 0),
+            "with its preparation": partial(sim.play, columns),
+        }
         for what, run in work.items():
             cpu = spread(times(run, runs))
             each = round(cpu["median"] / COMMANDS * 1e9, 2)
             rows.append({"name": f"{name}, {what}", "runs": runs, "commands": COMMANDS, "cpu_seconds": cpu, "nanoseconds_each": each})
+    return rows
+
+
+def layer(kind: str) -> onnx.ModelProto:
+    """Return a fully connected layer, 1024 to 512, or a convolution of 32 channels, 3 × 3, of an image of 32 × 32."""
+    random = np.random.default_rng(SEED)
+    shapes = {"dense": ((1, 1024), (512, 1024), (1, 512)), "convolution": ((1, 32, 32, 32), (32, 32, 3, 3), (1, 32, 30, 30))}
+    given, weights, result = shapes[kind]
+    w = numpy_helper.from_array((random.standard_normal(weights) / 16).astype(np.float32), "w")
+    b = numpy_helper.from_array(np.zeros(weights[0], np.float32), "b")
+    node = helper.make_node(*(("Gemm", ["x", "w", "b"]) if kind == "dense" else ("Conv", ["x", "w"])), ["y"])
+    if kind == "dense":
+        node.attribute.append(helper.make_attribute("transB", 1))
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in (("x", given), ("y", result)))
+    graph = helper.make_graph([node], kind, [x], [y], [w, b] if kind == "dense" else [w])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
+    """Return the plain commands of one layer's trace in order, as columns, and how many others it has (triggers, fills)."""
+    random = np.random.default_rng(SEED)
+    model = layer(kind)
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    sample = {"x": random.standard_normal(shape).astype(np.float32)}
+    with tempfile.TemporaryDirectory() as folder:
+        path, data = Path(folder) / "layer.onnx", Path(folder) / "x.npz"
+        onnx.save(model, path)
+        np.savez(data, x=np.concatenate([sample["x"]] * 2))
+        plan = flexmatch.compile(str(path), accel=[target], calibrate=str(data))
+        emitted = traces_of(plan, sample)[target]
+    blocks = [i.columns for i in emitted.trace.items if isinstance(i, Commands)]
+    whole = {name: np.concatenate([b[name] for b in blocks]) for name in emitted.ila.inputs}
+    sim = Simulator(emitted.ila, reading="oracle")
+    found = [sim.decoded(c) for b in emitted.trace.items if isinstance(b, Commands) for c, _ in b.rows()]
+    plain = np.array([i is not None and playing.is_plain(emitted.ila, i) for i in found])
+    return emitted.ila, {name: np.ascontiguousarray(x[plain]) for name, x in whole.items()}, int((~plain).sum())
+
+
+def streams(runs: int) -> list[Row]:
+    """Return what a raw command costs in the streams of whole layers: configuration, weights, activations, results read back."""
+    rows: list[Row] = []
+    for target, kind in (("flexasr", "dense"), ("hlscnn", "convolution")):
+        model, columns, others = stream_of(target, kind)
+        sim, checked = Simulator(model, reading="native"), Simulator(model, reading="oracle")
+        gives, made = sim.play(columns), playing.decoder_of(model)
+        if not (checked.play(columns) == gives).all() or any((sim.state(n) != checked.state(n)).any() for n in model.states):
+            raise SystemExit(f"{target}: the compiled loop differs from the oracle")
+        count = len(gives)
+        for what, run in (
+            ("", partial(playing._plain, sim, made, columns, gives, 0)),
+            (", with its preparation", partial(sim.play, columns)),
+        ):
+            cpu = spread(times(run, 10 * runs))
+            name = f"the stream of a {kind} layer on {target}{what}"
+            each = {"nanoseconds_each": round(cpu["median"] / count * 1e9, 2)}
+            rows.append({"name": name, "runs": 10 * runs, "commands": count, "other_commands": others, "cpu_seconds": cpu, **each})
+    return rows
+
+
+def other_readings(runs: int) -> list[Row]:
+    """Return what the oracle takes for a product and a fold, and the solver for the mapping of a product of 4 × 4 × 4, 16 bits."""
+    rows: list[Row] = []
+    for case in lang_readings.readings():
+        if case.name.endswith(": oracle"):
+            cpu = spread(times(case.run, runs))
+            each = round(cpu["median"] / case.count * 1e6, 3)
+            rows.append({"name": case.name, "runs": runs, "macs": case.count, "cpu_seconds": cpu, "microseconds_each": each})
+    cpu = spread([solver.proved((4, 4, 4), 16, "integers")[2] for _ in range(runs)])
+    rows.append({"name": "solver: 4, 4, 4 of 16 bits", "runs": runs, "cpu_seconds": cpu})
+    return rows
+
+
+def with_targets(rows: list[Row]) -> list[Row]:
+    """Return rows with what was asked of them, where something was."""
+    for row in rows:
+        row.update({key: value for name, (key, value) in TARGETS.items() if str(row["name"]) == name})
     return rows
 
 
@@ -224,13 +327,13 @@ def main() -> None:
     rows = measure(cases(), given.runs)
     for row in rows:
         print(f"{row['name']!s:76}{row['giga_macs_per_second']!s:>10} GMAC/s")
-    more = [*start_up(given.runs), *bus_commands(given.runs)]
+    more = [*start_up(given.runs), *bus_commands(given.runs), *streams(given.runs), *other_readings(given.runs)]
     for row in more:
         if "nanoseconds_each" in row:
             print(f"{row['name']!s:76}{row['nanoseconds_each']!s:>10} ns each")
             continue
         print(f"{row['name']!s:76}{row['cpu_seconds']['median'] * 1e3:>10.2f} ms")  # type: ignore[index]
-    finish("kernels", [*rows, *more], given.json)
+    finish("kernels", with_targets([*rows, *more]), given.json)
 
 
 if __name__ == "__main__":

@@ -28,11 +28,11 @@ from ..lang.substitute import substitute
 from .model import DATA, Ila, Instruction
 
 if TYPE_CHECKING:
-    from ..lang.native import Call, NativeFunction
+    from ..lang.native import NativeFunction
     from .simulate import Simulator
 
 PATIENCE = 64  # commands of configuration, one by one, before machine code is made for them too
-PIECE = 1 << 15  # commands of one call: behind a command that is not plain the rest of them is passed over
+PIECE = 1 << 15  # commands of one call; the loop touches no row behind the last of them
 Inputs = Mapping[Leaf, Callable[[tuple[Expr, ...]], Expr]]  # the term that an input of a model has at an index
 SCALARS, LOCALS = ("count", "done"), ("row", "first", "going")
 WORD, SHARED = "data", 4
@@ -49,14 +49,34 @@ class Decoder:
     scalars: Mapping[str, Leaf]
 
     @cached_property
-    def numbers(self) -> dict[Leaf, Data]:
-        """The scalars, as the loop reads and writes them."""
-        return {leaf: np.zeros((), storage_dtype(leaf.interval)) for leaf in self.scalars.values()}
-
-    @cached_property
     def states(self) -> frozenset[Leaf]:
         """The memories of a device that the loop reads or writes."""
-        return frozenset(self.function.memories) - self.columns.keys() - self.numbers.keys() - {self.gives}
+        return frozenset(self.function.memories) - self.columns.keys() - set(self.scalars.values()) - {self.gives}
+
+
+class _Bound:
+    """The loop on the memories of one device."""
+
+    def __init__(self, sim: Simulator, made: Decoder) -> None:
+        self.made = made
+        self.numbers = {name: np.zeros((), storage_dtype(leaf.interval)) for name, leaf in made.scalars.items()}
+        states = {leaf: sim.memories[leaf].data for leaf in made.states}
+        self.call = made.function.bound([states.get(m) for m in made.function.memories])
+        self.call.put({leaf: self.numbers[name] for name, leaf in made.scalars.items()})
+        self.places = [(made.function.numbers[leaf], leaf) for leaf in made.states]
+
+    def run(self, columns: Mapping[str, Data], gives: Data) -> int:
+        """Run the commands of the columns; return how many there are before one that is not plain."""
+        self.numbers["count"][()] = len(gives)
+        self.call.put_rows({leaf: columns[name] for leaf, name in self.made.columns.items()} | {self.made.gives: gives})
+        self.call()
+        return int(self.numbers["done"])
+
+    def refresh(self, sim: Simulator) -> None:
+        """Take arrays that are new in the place of others."""
+        held = self.call.held
+        moved = {leaf: sim.memories[leaf].data for n, leaf in self.places if held[n] is not sim.memories[leaf].data}
+        self.call.put(moved)
 
 
 def play(sim: Simulator, columns: Mapping[str, Data]) -> Data:
@@ -64,12 +84,12 @@ def play(sim: Simulator, columns: Mapping[str, Data]) -> Data:
     given, count = _columns(sim.ila, columns)
     is_compiled = sim.reading == "native" and not sim.samples and not sim.strict
     gives = np.zeros((count, _width(sim.ila)), np.uint8)
-    at, tail, singles = 0, _Tail(given, gives), 0
+    at = 0
     while at < count:
-        made = decoder_of(sim.ila, singles >= PATIENCE) if is_compiled else None
-        at = _plain(sim, made, tail, at) if made is not None else at
+        made = decoder_of(sim.ila, sim.singles >= PATIENCE) if is_compiled else None
+        at = _plain(sim, made, given, gives, at) if made is not None else at
         if at < count:
-            singles += _single(sim, given, gives, at)
+            sim.singles += _single(sim, given, gives, at)
             at += 1
     return gives
 
@@ -97,63 +117,21 @@ def _is_within(data: Data, leaf: Leaf) -> bool:
     return iv.inside(ends, leaf.interval) or iv.inside((int(data.min()), int(data.max())), leaf.interval)
 
 
-def _plain(sim: Simulator, made: Decoder, tail: _Tail, at: int) -> int:
+def _plain(sim: Simulator, made: Decoder, given: Mapping[str, Data], gives: Data, at: int) -> int:
     """Run the compiled loop from command `at` on; return the first command that it left."""
+    if made not in sim.calls:
+        sim.calls[made] = _Bound(sim, made)
+    bound: _Bound = sim.calls[made]
+    bound.refresh(sim)
     is_stopped = False
-    call, numbers = _call(sim, made), made.numbers
-    call.put(numbers)
-    while at < tail.count and not is_stopped:
-        columns, gives, count = tail.piece(at)
-        numbers[made.scalars["count"]][()] = count
-        call.put({leaf: columns[name] for leaf, name in made.columns.items()} | {made.gives: gives})
-        call()
-        done = int(numbers[made.scalars["done"]])
-        is_stopped = done < count
-        sim.executed += done
-        tail.put(at, done)
+    while at < len(gives) and not is_stopped:
+        piece = slice(at, min(at + PIECE, len(gives)))
+        done = bound.run({name: x[piece] for name, x in given.items()}, gives[piece])
+        is_stopped = done < piece.stop - at
         at += done
+        sim.executed += done
     sim.machine.forget(made.states)
     return at
-
-
-def _call(sim: Simulator, made: Decoder) -> Call:
-    """Return the call of the loop on the memories of a device, the one before where they are the same arrays."""
-    states = {leaf: sim.memories[leaf].data for leaf in made.states}
-    if made not in sim.calls:
-        sim.calls[made] = made.function.bound([states.get(m) for m in made.function.memories])
-    call: Call = sim.calls[made]
-    call.put({leaf: data for leaf, data in states.items() if call.holds(leaf) is not data})
-    return call
-
-
-class _Tail:
-    """Columns in pieces of one size: those that end too early are read from a copy of the last rows that is longer."""
-
-    def __init__(self, given: Mapping[str, Data], gives: Data) -> None:
-        self.given, self.gives, self.count = given, gives, len(gives)
-        self.start = max(0, self.count - PIECE)
-
-    @cached_property
-    def last(self) -> Mapping[str, Data]:
-        """The last rows and as many behind them as a piece has."""
-        return {name: np.concatenate([x[self.start :], np.zeros((PIECE, *x.shape[1:]), x.dtype)]) for name, x in self.given.items()}
-
-    @cached_property
-    def answers(self) -> Data:
-        """What those rows give."""
-        return np.zeros((2 * PIECE, self.gives.shape[1]), np.uint8)
-
-    def piece(self, at: int) -> tuple[Mapping[str, Data], Data, int]:
-        """Return columns and answers of PIECE rows from `at` on, and how many of them are commands."""
-        if at + PIECE <= self.count:
-            return {name: x[at : at + PIECE] for name, x in self.given.items()}, self.gives[at : at + PIECE], PIECE
-        low = at - self.start
-        return {name: x[low : low + PIECE] for name, x in self.last.items()}, self.answers[low : low + PIECE], self.count - at
-
-    def put(self, at: int, done: int) -> None:
-        """Keep the answers of `done` commands from `at` on."""
-        if at + PIECE > self.count:
-            self.gives[at : at + done] = self.answers[at - self.start : at - self.start + done]
 
 
 def _single(sim: Simulator, given: Mapping[str, Data], gives: Data, at: int) -> bool:

@@ -68,6 +68,7 @@ class Simulator:
         self._decoder = _decoder(ila, len(ila.instructions))
         self._plans: dict[str, _Executable] = {}
         self.calls: dict[Any, Any] = {}  # of machine code on the memories, by what made it
+        self.singles = 0  # commands of columns that ran one by one although they could be decoded by machine code
 
     def _kernels(self) -> Kernels | None:
         """Return kernels for machine code; where there is none, numpy runs every instruction, which is noted."""

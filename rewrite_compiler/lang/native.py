@@ -119,14 +119,19 @@ class Call:
         for n, table in enumerate(tables, len(memories)):
             self.places[n], self.lengths[n] = table.ctypes.data, table.size
 
-    def holds(self, leaf: Leaf) -> Data | None:
-        """Return the array that stands for a memory."""
-        return self.held[self.function.numbers[leaf]]
-
     def put(self, memories: Mapping[Leaf, Data]) -> None:
         """Exchange memories."""
         for leaf, data in memories.items():
             self._put(self.function.numbers[leaf], data)
+
+    def put_rows(self, memories: Mapping[Leaf, Data]) -> None:
+        """Exchange memories for their first rows; the step must touch no others."""
+        for leaf, data in memories.items():
+            n = self.function.numbers[leaf]
+            if data.dtype != self.function.kinds[n] or not data.flags.c_contiguous:
+                raise SpecError("I102", f"{leaf.name} must be elements of {self.function.kinds[n]} in one piece, not of {data.dtype}")
+            self.held[n] = data
+            self.places[n], self.lengths[n] = data.ctypes.data, data.size
 
     def __call__(self) -> None:
         """Run the step in place."""
