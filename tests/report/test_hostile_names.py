@@ -62,6 +62,23 @@ def test_every_surface_shows_names_as_text(here: Path) -> None:
         subprocess.run(["dot", "-Tsvg", "graph.dot", "-o", "dot.svg"], check=True)
 
 
+def test_the_classes_around_a_node_are_shown_as_text(here: Path) -> None:
+    around = ("show", "egraph", "app.onnx", "--accel", "flexasr", "--around", f"product{ATTACK}")
+    shown, written = flexmatch(*around), flexmatch(*around, "--html", "page.html", "--dot", "graph.dot")
+    assert (shown.code, written.code) == (0, 0)
+    assert "Odd" in shown.out
+    dot = Path("graph.dot").read_text("utf-8")
+    assert all(map(harmless, (shown.out, written.out, dot)))
+    words = re.sub(r'"(?:[^"\\]|\\.)*"', '""', dot)  # what is not quoted is ours
+    assert not set(re.findall(r"\w+", words)) & {"a", "b", "script", "next"}
+    assert "<script>" not in Path("page.html").read_text("utf-8").partition("<script>")[2].partition("</script>")[2]
+    if shutil.which("dot"):
+        subprocess.run(["dot", "-Tsvg", "graph.dot", "-o", "dot.svg"], check=True)
+    timed = flexmatch("bench", "app.onnx", "--accel", "flexasr", "--runs", "1", "-v", "--json", "bench.json")
+    assert timed.code == 0
+    assert harmless(timed.out + timed.err)
+
+
 @pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1", "ja_JP.SJIS"])
 def test_no_home_a_narrow_terminal_and_a_locale_without_unicode(locale: str, here: Path) -> None:
     plain = {"LC_ALL": locale, "LANG": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "COLUMNS": "80", "HOME": "/nonexistent"}
