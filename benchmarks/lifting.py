@@ -33,7 +33,7 @@ from rewrite_compiler.target import find_target, simulated_device
 
 Sizes = Mapping[str, Any]
 Draw = Callable[[np.random.Generator], Sizes]
-SEED = 11
+SEED, VECTOR = 11, 16
 CHUNK = 20  # shapes a line of the log
 LARGEST = 4_300_000  # elements of an operand at an edge
 MOST_WORK = 150_000_000  # products of a recurrence at an edge
@@ -139,6 +139,11 @@ EDGES = {
 STARTS = 3  # shapes from which the edges are looked for: the smallest, and random ones
 
 
+def unit(m: Operation, d: str) -> int:
+    """Return the step of a dimension: rows that are normalised have whole vectors."""
+    return VECTOR if m.operation == "layer_norm" and d == "n" else 1
+
+
 def completed(sizes: Sizes, start: Sizes) -> dict[str, Any]:
     """Return sizes with those that follow from others: gates of a recurrence, rows and columns of a convolution's result."""
     found = dict(sizes)
@@ -166,13 +171,9 @@ class Edges:
         attributes = {n: self.start[n] for n, _ in self.m.statics}
         return self.m.violated({d: n for d, n in whole.items() if d not in attributes}, attributes) is None
 
-    def unit(self, d: str) -> int:
-        """Return the step of a dimension: rows that are normalised have whole vectors."""
-        return self.m.units.get(d, 1) if self.m.operation == "layer_norm" else 1
-
     def limit(self, around: Sizes, d: str) -> int:
         """Return the largest size of a dimension that still fits."""
-        step = self.unit(d)
+        step = unit(self.m, d)
         low, high = around[d] // step, (1 << 22) // step
         while high - low > 1:
             middle = (low + high) // 2
@@ -190,13 +191,13 @@ class Edges:
                 while other != d and self.limit(around, d) > MOST and self.fits({**around, other: 2 * around[other]}):
                     around[other] *= 2
             most = self.limit(around, d)
-            sizes = (completed({**around, d: most + by * self.unit(d)}, self.start) for by in (-1, 0, 1) if most + by > 0)
+            sizes = (completed({**around, d: most + by * unit(self.m, d)}, self.start) for by in (-1, 0, 1) if most + by > 0)
             yield from ((s, self.fits(s)) for s in sizes)
 
 
 def smallest(m: Operation, sizes: Sizes) -> Sizes:
     """Return a shape with the dimensions that stand for themselves as small as they can be."""
-    least = {d: m.units.get(d, 1) if m.operation == "layer_norm" else 1 for d in EDGES[m.operation].split()}
+    least = {d: unit(m, d) for d in EDGES[m.operation].split()}
     least |= {d: max(sizes[k] - sum(sizes["pads"][n::2]), 1) for n, (d, k) in enumerate((("i", "r"), ("j", "s"))) if "strides" in sizes}
     return completed({**sizes, **least}, sizes)
 
