@@ -133,6 +133,31 @@ def recurrent_levels(t: int, i: int, h: int, gates: int) -> Levels:
     })  # fmt: skip
 
 
+def norm_levels(t: int, n: int) -> Levels:
+    """One layer norm in place: every row is read for its sums and again to be normalised."""
+    count = vectors(n)
+    rows = t * count
+    return _bytes({"large": {"x": (2 * rows, rows), "y": (rows, rows)}, "small": {"g": (rows, count), "b": (rows, count)}})
+
+
+def norm_of_batch_levels(s: int, t: int, n: int) -> Levels:
+    """One layer norm of all rows of a batch."""
+    return norm_levels(s * t, n)
+
+
+def pooling_levels(u: int, w: int, n: int) -> Levels:
+    """One pooling call in place: every halving reads two rows and writes one."""
+    rows = u * vectors(n)
+    return _bytes({"large": {"x": (2 * (w - 1) * rows, w * rows), "y": (rows, (w - 1) * rows)}})
+
+
+def attention_levels(m: int, t: int, d: int) -> Levels:
+    """Queries one after the other: each reads all rows for its scores and again for its result; scores are no tensor of it."""
+    count, blocks = vectors(d), -(-t // LANES)
+    rows = blocks * LANES * count
+    return _bytes({"large": {"e": (2 * m * rows, rows)}, "small": {"q": (m * blocks * count, m * count), "y": (m * count, m * count)}})
+
+
 def _bytes(words: Mapping[str, Mapping[str, tuple[int, int]]]) -> Levels:
     return {m: {x: (reads * LANES, writes * LANES) for x, (reads, writes) in tensors.items()} for m, tensors in words.items()}
 
@@ -147,6 +172,10 @@ for recurrent, gates in ((lstm, 4), (gru, 3), (rnn, 1)):
     recurrent.levels(partial(recurrent_levels, gates=gates))
 layer_norm.costs(norm_cost)
 layer_norm_of_batch.costs(norm_of_batch_cost)
+layer_norm.levels(norm_levels)
+layer_norm_of_batch.levels(norm_of_batch_levels)
 for pooling in (add_pool, max_pool, mean_pool):
     pooling.costs(pooling_cost)
+    pooling.levels(pooling_levels)
 attention.costs(attention_cost)
+attention.levels(attention_levels)

@@ -17,7 +17,7 @@ from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.ila_models.vta.fields import ENCODINGS, MUL
 from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, minimum
 from rewrite_compiler.rewrite import Float
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
 from rewrite_compiler.target import Mapping as Operation
 
 from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, no_rooms, target, to_bytes
@@ -107,6 +107,16 @@ def _cost(*, rank: int, operands: int, steps: int, result_bytes: int, p: Mapping
     moved |= {"y": m.count * c.scalars("inp") * result_bytes, "commands": len(m.runs) * UOP_BYTES + instructions * INSTRUCTION_BYTES}
     cycles = m.count * (steps + result_bytes - 1)
     return Cost("alu", cycles, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+
+
+def _levels(*, rank: int, operands: int, steps: int, result_bytes: int, p: Mapping[str, str], **sizes: Any) -> Levels:
+    """Operands are loaded into accumulators; a step reads its destination, and a second operand, and writes the destination."""
+    c = config(p)
+    size = math.prod(sizes[d] for d in RANKS[rank].split())
+    held = elements(size, c.scalars("acc")) * c.scalars("acc") * planes(c)
+    swept = steps + result_bytes - 1
+    second = {"z": (held, held)} if operands > 1 else {}
+    return {"acc": {"x": (0, held), **second, "y": (held * (swept + result_bytes), held * swept)}}
 
 
 # -- the mappings: one a rank
@@ -212,6 +222,7 @@ def _register(kind: Kind, rank: int, dims: str) -> None:
     made.numerics(_codes(kind.element))
     made.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
     made.residency(no_rooms)
+    made.levels(partial(_levels, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
 
 
 def accumulator_of(x: Fixed, z: Fixed) -> Fixed:

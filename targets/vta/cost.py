@@ -91,7 +91,11 @@ def conv2d_levels(
     bias: bool, relu: bool,
 ) -> Levels:  # fmt: skip
     """One convolution: as a product, with what every band and pass loads."""
-    m = convolution.layer((b, c, i, j), n, (r, s), strides, pads, p)
+    return layer_levels(convolution.layer((b, c, i, j), n, (r, s), strides, pads, p), bias=bias, relu=relu)
+
+
+def layer_levels(m: convolution.Layer, *, bias: bool, relu: bool) -> Levels:
+    """A layer: what every band and pass of each of its parts loads."""
     x_in = products = reads = writes = 0
     word = {sort: m.design.scalars(sort) * m.design.width(sort) // BYTE for sort in ("inp", "wgt", "acc")}
     for band, count, is_first, is_last in _passes(m):
@@ -102,9 +106,9 @@ def conv2d_levels(
         reads += one["steps"] - resets + is_last * planes(m.design) * area
         writes += one["steps"] + is_first * bias * area
     return {
-        "inp": {"x": (m.images * products * word["inp"], m.images * x_in)},
-        "wgt": {"w": (m.images * products * word["wgt"], sum(_weight_loads(m)) * word["wgt"])},
-        "acc": {"y": (m.images * reads * word["acc"], m.images * writes * word["acc"])},
+        "inp": {"x": (m.parts * products * word["inp"], m.parts * x_in)},
+        "wgt": {"w": (m.parts * products * word["wgt"], sum(_weight_loads(m)) * word["wgt"])},
+        "acc": {"y": (m.parts * reads * word["acc"], m.parts * writes * word["acc"])},
     }
 
 
@@ -154,8 +158,26 @@ def conv2d_sums_cost(
     return conv2d_cost(b, n, c, i, j, r, s, strides, pads, p, resources, bias=bias, relu=False)
 
 
+def dense_sums_levels(t: int, k: int, n: int, x_zero: int, p: Mapping[str, str], *, bias: bool, offset: int) -> Levels:
+    """One product of codes: what a zero point leaves out is a bias."""
+    return dense_levels(t, k, n, p, bias=bias or x_zero != offset, relu=False)
+
+
+def conv2d_sums_levels(
+    b: int, n: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], x_zero: int,
+    p: Mapping[str, str], *, bias: bool, offset: int,
+) -> Levels:  # fmt: skip
+    """One convolution of codes: zero points around the image are part of it where the device's zeros are none."""
+    if x_zero != offset:
+        i, j, pads, bias = i + pads[0] + pads[2], j + pads[1] + pads[3], (0, 0, 0, 0), True
+    return conv2d_levels(b, n, c, i, j, r, s, strides, pads, p, bias=bias, relu=False)
+
+
 for dtype, offset in OFFSET.items():
-    for kind, price in (("dense", dense_sums_cost), ("conv2d", conv2d_sums_cost)):
+    for kind, price, inside in (
+        ("dense", dense_sums_cost, dense_sums_levels), ("conv2d", conv2d_sums_cost, conv2d_sums_levels)
+    ):  # fmt: skip
         for has_bias in (False, True):
-            name = f"{kind}{'_bias' * has_bias}_{dtype}"
-            target.mappings[name].costs(partial(price, bias=has_bias, offset=offset))
+            made = target.mappings[f"{kind}{'_bias' * has_bias}_{dtype}"]
+            made.costs(partial(price, bias=has_bias, offset=offset))
+            made.levels(partial(inside, bias=has_bias, offset=offset))

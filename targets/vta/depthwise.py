@@ -17,12 +17,12 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Array, Expr, array, reduce_sum, signed
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import USUAL, Cost, Limit, Resources, Room, Stay, StreamedDevice
+from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room, Stay, StreamedDevice
 
 from .alu import function
 from .base import Codes, elements, target, to_bytes
 from .conv2d import Layer, conv2d_limits, device_pads, layer, run_layer, surrounded, windows
-from .cost import layer_cost
+from .cost import layer_cost, layer_levels
 from .quantised import OFFSET, formats, less, start, wide, with_zero_points
 
 AXES, BIASED = "x: b c i j; w: c o r s; y: b c u v", "x: b c i j; w: c o r s; b: c; y: b c u v"
@@ -94,9 +94,33 @@ def cost(
     resources: Resources, *, bias: bool, offset: int,
 ) -> Cost:  # fmt: skip
     """One layer: every block of channels is a convolution of its own."""
-    if x_zero != offset:
-        i, j, pads, bias = i + pads[0] + pads[2], j + pads[1] + pads[3], (0, 0, 0, 0), True
-    return layer_cost(_layer((b, c, i, j), (r, s), strides, pads, p), resources, bias=bias, relu=False)
+    m, starts = _surrounded_layer((b, c, i, j), (r, s), strides, pads, p, has_code=x_zero != offset)
+    return layer_cost(m, resources, bias=bias or starts, relu=False)
+
+
+def levels(
+    b: int, c: int, i: int, j: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], x_zero: int, p: Mapping[str, str], *,
+    bias: bool, offset: int,
+) -> Levels:  # fmt: skip
+    """One layer: every block of channels is a convolution of its own."""
+    m, starts = _surrounded_layer((b, c, i, j), (r, s), strides, pads, p, has_code=x_zero != offset)
+    return layer_levels(m, bias=bias or starts, relu=False)
+
+
+def _surrounded_layer(
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    pads: tuple[int, ...],
+    p: Mapping[str, str],
+    *,
+    has_code: bool,
+) -> tuple[Layer, bool]:
+    """Return the layer, and whether its sums start at a number: a zero point around the image is part of it."""
+    if not has_code:
+        return _layer(shape, kernel, strides, pads, p), False
+    b, c, i, j = shape
+    return _layer((b, c, i + pads[0] + pads[2], j + pads[1] + pads[3]), kernel, strides, (0, 0, 0, 0), p), True
 
 
 def _declare(dtype: str) -> None:
@@ -122,6 +146,7 @@ def _declare(dtype: str) -> None:
         )(f)  # fmt: skip
         made.limits(depthwise_limits)
         made.residency(depthwise_rooms)
+        made.levels(partial(levels, bias=has_bias, offset=OFFSET[dtype]))
         made.driver(partial(drive, offset=OFFSET[dtype]))
         made.numerics(codes)
         made.costs(partial(cost, bias=has_bias, offset=OFFSET[dtype]))

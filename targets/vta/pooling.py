@@ -20,7 +20,7 @@ from rewrite_compiler.lang import Array, Expr, array, reduce_max
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
 
 from .alu import INSTRUCTION_BYTES, function
 from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
@@ -166,6 +166,16 @@ def cost(
     return Cost("alu", m.parts * area * taps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
 
 
+def levels(
+    b: int, c: int, i: int, j: int, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]
+) -> Levels:
+    """Rows of a band are loaded and read tap by tap; results start at the least code, and leave as a byte."""
+    m = _pool((b, c, i, j), kernel, strides, pads, p)
+    rows, results = sum(m.rows_for(len(band)) for band in m.bands) * m.cols, math.prod(m.out)
+    taps, unit = math.prod(kernel) * results, m.parts * m.element
+    return {"acc": {"x": (unit * taps, unit * rows), "y": (unit * (taps + results), unit * (taps + results))}}
+
+
 def _trial(c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1) -> dict[str, Any]:
     out = (size + 2 * pad - kernel) // stride + 1
     sizes = dict(zip("bcijuv", (batch, c, size, size, out, out), strict=True))
@@ -192,6 +202,7 @@ def _declare(dtype: str) -> None:
     made.numerics(partial(codes, least=LEAST[dtype]))
     made.costs(cost)
     made.residency(no_rooms)
+    made.levels(levels)
 
 
 for _dtype in LEAST:

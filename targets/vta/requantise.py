@@ -22,7 +22,7 @@ from rewrite_compiler.lang import Array, Expr, array, lift, maximum, minimum, se
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
@@ -249,6 +249,14 @@ def cost(
     return Cost("alu", work * STEPS, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
 
 
+def levels(*, multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, str], rank: int, **sizes: Any) -> Levels:
+    """Sums are loaded; every ALU instruction reads its destination and its source, and writes the destination; a byte leaves."""
+    m = _sweep([sizes[d] for d in RANKS[rank].split()], len(_factors(multiplier, shift)), p)
+    held = m.channels * m.count * m.element
+    sources = sum(isinstance(step.by, str) for step in steps(0, 0, 0))
+    return {"acc": {"x": (0, held), "y": (held * (STEPS + sources + 1), held * STEPS)}}
+
+
 # -- the mappings: one an element type and rank
 
 FACTOR = {"multiplier": (11_184_811,), "shift": (33,), "zero": 3, "low": 0, "high": 100}
@@ -279,6 +287,7 @@ def _declare(dtype: str, rank: int) -> None:
     made.numerics(codes)
     made.costs(partial(cost, rank=rank))
     made.residency(no_rooms)
+    made.levels(partial(levels, rank=rank))
 
 
 for _dtype in ("int8", "uint8"):

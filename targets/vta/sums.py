@@ -22,7 +22,7 @@ from rewrite_compiler.lang import Array, Expr, array, maximum, minimum
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
@@ -189,6 +189,13 @@ def cost(*, shift: tuple[int, ...], p: Mapping[str, str], resources: Resources, 
     return Cost("alu", m.count * len(m.program), resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
 
 
+def levels(*, shift: tuple[int, ...], p: Mapping[str, str], rank: int, **sizes: Any) -> Levels:
+    """Operands are loaded; every ALU instruction reads its destination and its source, and writes the destination; a byte leaves."""
+    m = _sweep([sizes[d] for d in RANKS[rank].split()], steps((0, 0), max(shift), 0, 0, 0), p)
+    held, sources = m.count * m.element, sum(isinstance(step.by, str) for step in m.program)
+    return {"acc": {"x": (0, held), "z": (0, held), "y": (held * (len(m.program) + sources + 1), held * len(m.program))}}
+
+
 FACTORS: dict[str, Any] = {"multiplier": (11_184_811, 12_345_679), "shift": (24, 26), "zeros": (3, 100), "zero": 7, "low": 0, "high": 120}
 APART: dict[str, Any] = {"multiplier": (8_388_608, 16_777_215), "shift": (40, 23), "zeros": (0, 0), "zero": 0, "low": 0, "high": 127}
 
@@ -217,6 +224,7 @@ def _declare(dtype: str, rank: int) -> None:
     made.numerics(codes)
     made.costs(partial(cost, rank=rank))
     made.residency(no_rooms)
+    made.levels(partial(levels, rank=rank))
 
 
 for _dtype, _rank in itertools.product(("int8", "uint8"), RANKS):

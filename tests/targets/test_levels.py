@@ -79,3 +79,23 @@ def test_a_plan_states_tiles_traffic_cycles_bytes_utilisation_and_bound() -> Non
         assert cost["bytes"] == sum(cost["traffic"].values())
         assert 0 < cost["utilisation"] < 1
         assert cost["bound"] in ("compute", "transfer")
+
+
+@pytest.mark.parametrize("name", ["flexasr", "hlscnn", "vta"])
+def test_every_shipped_mapping_counts_what_is_stored_and_read_back_by_tensor_and_memory(name: str) -> None:
+    """Data of every operand are written to a memory of the design, all of the result is read from one."""
+    target = find_target(name)
+    resources = target.resources()
+    assert resources is not None
+    memories = {m.name for m in resources.memories}
+    for m in target.mappings.values():
+        for trial in m.trials:
+            statics = {n: trial[n] for n, _ in m.statics}
+            levels = m.accesses({d: n for d, n in trial.items() if d not in statics}, statics)
+            assert levels is not None, m.name
+            assert set(levels) <= memories, m.name
+            written = {t for tensors in levels.values() for t, (_, writes) in tensors.items() if writes}
+            read = {t for tensors in levels.values() for t, (reads, _) in tensors.items() if reads}
+            assert {v.name for v in m.operands} - {"b", "c", "h"} <= written, m.name
+            assert m.axes.result in read, m.name
+            assert all(n >= 0 for tensors in levels.values() for pair in tensors.values() for n in pair), m.name
