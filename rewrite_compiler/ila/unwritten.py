@@ -64,12 +64,14 @@ class Written:
         """Take an instruction of a stream with the elements it touches: refuse one that stores what nothing has written, then mark."""
         if not written_by(instruction).isdisjoint(e.leaf for e in self.ila.externals.values()):
             for memory in self.tracked & touched.reads.keys():
-                places = _rows(memory, touched.reads[memory])
-                marked = self.vectors.get(memory)
-                if marked is None or not np.all(marked[places]):
-                    raise _unwritten(instruction.name, memory, marked, places)
+                rows, marked = _rows(memory, touched.reads[memory]), self._marks(memory)
+                missing = rows[~marked.reshape(-1)[rows]]
+                if missing.size:
+                    raise _unwritten(
+                        instruction.name, memory, marked, tuple(map(np.atleast_1d, np.unravel_index(missing.min(), marked.shape)))
+                    )
         for memory in self.tracked & touched.writes.keys():
-            self._marks(memory)[_rows(memory, touched.writes[memory])] = True
+            self._marks(memory).reshape(-1)[_rows(memory, touched.writes[memory])] = True
 
     def _marks(self, memory: Leaf) -> Data:
         return self.vectors.setdefault(memory, np.zeros(memory.shape[:-1], bool))  # type: ignore[arg-type]
@@ -90,12 +92,11 @@ def _unwritten(name: str, memory: Leaf, marked: Data | None, places: tuple[Data,
     return SpecError(CODE, f"{name} reads{which} {memory.name}, which nothing has written")
 
 
-def _rows(memory: Leaf, numbers: Sequence[Data]) -> tuple[Data, ...]:
-    """Return the vectors in which elements lie, given by their numbers; those outside of the memory are not among them."""
+def _rows(memory: Leaf, numbers: Sequence[Data]) -> Data:
+    """Return the numbers of the vectors in which elements lie, given by their numbers; those outside of the memory are not among them."""
     shape = tuple(int(n) for n in memory.shape)  # type: ignore[arg-type]
-    every = np.unique(np.concatenate(numbers))
-    inside = every[(every >= 0) & (every < math.prod(shape))]
-    return tuple(np.unravel_index(inside, shape)[:-1])
+    every = np.concatenate(numbers)
+    return np.asarray(every[(every >= 0) & (every < math.prod(shape))] // shape[-1])
 
 
 def _first(marked: Data | None, places: tuple[Data, ...]) -> str:
