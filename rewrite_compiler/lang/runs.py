@@ -84,23 +84,43 @@ def _run(s: For) -> list[Statement] | None:
         return None if copy is None else [copy]
     if len(moduli) > MOST_MODULI:
         return None
-    before: list[Statement] = []
-    fits, straight = constant(1), {}
-    for n, tree in enumerate(moduli):
-        (value, modulus), step = tree.args, _step(tree.args[0], s.name)
-        size = int(modulus.data)
-        if step is None or size <= step * (count - 1):
-            return None
-        first = _modulo(_first(value, s.name), modulus)
-        base = Tree("name", (), f"{s.name}_{n}", (0, size - 1), False)
-        before.append(Bind(f"{s.name}_{n}", first))
-        room = Tree("lt", (base, constant(size - step * (count - 1))), None, (0, 1), False)
-        fits = room if fits.op == "const" else Tree("bitand", (fits, room), None, (0, 1), False)
-        fitting = replace(base, interval=(0, size - 1 - step * (count - 1)))
-        counter = Tree("name", (), s.name, (0, count - 1), False)
-        straight[tree] = apply("add", fitting, apply("mul", counter, constant(step)))
+    made = _straight(s, moduli, count)
+    if made is None:
+        return None
+    before, fits, straight = made
     plain = For(s.name, s.extent, [_replaced(x, straight) for x in s.body])
     return [*before, If(fits, _run(plain) or [plain], [s])]
+
+
+def _straight(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[Statement], Tree, dict[Tree, Tree]] | None:
+    """Return where the indices start, whether none of them wraps, and what they are then; those apart by a constant start together."""
+    groups: dict[tuple[Tree, Tree], list[tuple[Tree, int, int]]] = {}
+    for tree in moduli:
+        (value, modulus), step = tree.args, _step(tree.args[0], s.name)
+        start, apart = _split(_first(value, s.name))
+        if step is None or int(modulus.data) <= apart + step * (count - 1):
+            return None
+        groups.setdefault((start, modulus), []).append((tree, step, apart))
+    before, fits, straight = list[Statement](), constant(1), dict[Tree, Tree]()
+    counter = Tree("name", (), s.name, (0, count - 1), False)
+    for n, ((start, modulus), parts) in enumerate(groups.items()):
+        size, reach = int(modulus.data), max(step * (count - 1) + apart for _, step, apart in parts)
+        base = Tree("name", (), f"{s.name}_{n}", (0, size - 1), False)
+        before.append(Bind(f"{s.name}_{n}", _modulo(start, modulus)))
+        room = Tree("lt", (base, constant(size - reach)), None, (0, 1), False)
+        fits = room if fits.op == "const" else Tree("bitand", (fits, room), None, (0, 1), False)
+        fitting = replace(base, interval=(0, size - 1 - reach))
+        for tree, step, apart in parts:
+            straight[tree] = apply("add", apply("add", fitting, constant(apart)), apply("mul", counter, constant(step)))
+    return before, fits, straight
+
+
+def _split(t: Tree) -> tuple[Tree, int]:
+    """Return a sum without the positive constant that is added to it, and that constant."""
+    known = [a for a in t.args if a.op == "const" and int(a.data) > 0] if t.op == "add" else []
+    if not known:
+        return t, 0
+    return next(a for a in t.args if a is not known[0]), int(known[0].data)
 
 
 def _modulo(x: Tree, modulus: Tree) -> Tree:
