@@ -24,7 +24,7 @@ LAYING = {"array", "const", "scalar", "shl", "shr", "wrap", "extract", "bitand",
 MOVING = LAYING | {"add", "sub", "mul", "div", "mod"}  # by powers of two these move bits, too
 CONSTANT = -1
 TRIALS = 2
-MOST, MOST_CALLS = 12_000_000, 64  # elements that are numbered; beyond, looking takes longer than it saves
+MOST, MOST_CALLS = 4_000_000, 64  # elements that are numbered; beyond, looking takes longer than it saves
 
 
 class NoShortcut(Exception):
@@ -111,14 +111,14 @@ class _Probe:
             assert isinstance(call, Ran)
             shapes.append((len(self.calls), call.out))
             self.calls.append(call)
+            if sum(x.size for _, x in shapes) > MOST or len(self.calls) > MOST_CALLS:
+                raise NoShortcut("it has too many elements, or too many calls that compute")
 
         self._driven(codes, meet)
         found, first = [], 0
         for which, x in shapes:
             found.append(Source(which, x.shape, x.dtype, first))
             first += math.prod(x.shape)
-        if first > MOST or len(self.calls) > MOST_CALLS:
-            raise NoShortcut("it has too many elements, or too many calls that compute")
         return found
 
     def _is_move(self, call: Call) -> bool:
