@@ -71,7 +71,7 @@ class Scope:
 
     def forget(self, written: Iterable[Leaf]) -> None:
         """Drop the values that depend on the written leaves."""
-        for leaf in written:
+        for leaf in written if self.readers else ():
             for key, kept in self.readers.pop(leaf, {}).items():
                 kept.pop(key, None)
 
