@@ -33,9 +33,9 @@ Sizes = Mapping[str, Any]
 SEED = 23
 STRETCHED = 4  # of so many layers one has a dimension that is many times as large
 MOST_STRETCH = 64
-LARGEST = 1 << 16  # elements of an operand that are driven
-SLOWER = 64  # a recurrent layer runs timestep after timestep
-MOST_STEPS = 1 << 18  # product of all sizes of a tile that is driven
+LARGEST = 1 << 18  # elements of an operand that are driven
+STEP = 1 << 16  # a timestep of a recurrent layer takes as long as so many multiply-accumulates
+MOST_WORK = 1 << 22  # multiply-accumulates of a tile that is driven
 LARGEST_SIZE = 1 << 22  # of a dimension that no capacity bounds
 TARGETS = ("vta:log_wgt_buffer=12,log_inp_buffer=10,log_acc_buffer=12", "hlscnn", "flexasr", "vta")
 # operation → the dimensions that can grow alone
@@ -88,8 +88,7 @@ class Campaign:
         if violated is not None:
             return str(violated)
         shapes = {v.name: [one[d] for d in self.m.axes.of[v.name]] for v in self.m.operands}
-        steps = math.prod(one.values()) * (SLOWER if "g" in one else 1)
-        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or steps > MOST_STEPS:
+        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or work(one) > MOST_WORK:
             self.too_large += 1
             return ""
         if self.seconds < 0:
@@ -105,6 +104,13 @@ class Campaign:
         self.seconds -= time.process_time() - started
         self.driven += 1
         return ""
+
+
+def work(one: Sizes) -> int:
+    """Return the multiply-accumulates of a tile, or what takes as long; of an operation without any, its elements."""
+    if "g" in one:
+        return int(one["t"] * max((one["i"] + one["h"]) * one["g"], STEP))
+    return math.prod(n for d, n in one.items() if not (d in ("i", "j") and "u" in one))
 
 
 def edges(m: Operation, start: Sizes) -> Iterator[tuple[Sizes, bool]]:
@@ -160,12 +166,12 @@ def campaign(target: str, name: str, number: int, runs: int, seconds: float) -> 
     }  # fmt: skip
 
 
-def rounds(log: Path, count: int, runs: int, seconds: float) -> Iterator[Row]:
-    """Yield the rows of a log, then those of rounds that it does not have, each written there."""
+def rounds(log: Path, count: int, runs: int, seconds: float, only: str) -> Iterator[Row]:
+    """Yield the rows of a log, then those of rounds that it does not have, each written there; of targets that start with `only`."""
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     yield from rows
     done = {(r["target"], r["mapping"], r["round"]) for r in rows}
-    asked = ((t, name, n) for n in range(count) for t in TARGETS for name in DRAWS[t.partition(":")[0]])
+    asked = ((t, name, n) for n in range(count) for t in TARGETS if t.startswith(only) for name in DRAWS[t.partition(":")[0]])
     for target, name, number in asked:
         if (target, name, number) in done:
             continue
@@ -181,10 +187,11 @@ def main() -> int:
     made = options(__doc__ or "", 40)
     made.add_argument("--seconds", type=float, default=8.0, metavar="S", help="drive the streams of a mapping for so long (default: 8)")
     made.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of all mappings (default: 3)")
+    made.add_argument("--only", default="", metavar="TEXT", help="drive only targets whose name starts so")
     made.add_argument("--log", type=Path, default=ROOT / "build" / "capacities.log", metavar="FILE", help="go on behind its rows")
     given = made.parse_args()
     given.log.parent.mkdir(parents=True, exist_ok=True)
-    rows = list(rounds(given.log, given.rounds, given.runs, given.seconds))
+    rows = list(rounds(given.log, given.rounds, given.runs, given.seconds, given.only))
     wrong = sum(len(r["violations"]) for r in rows)  # type: ignore[arg-type, misc]
     layers, driven = (sum(int(str(r[key])) for r in rows) for key in ("layers", "streams_driven"))
     print(f"{layers:,} layers, {driven:,} streams driven, {wrong} violations")

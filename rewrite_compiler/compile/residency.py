@@ -46,7 +46,7 @@ class _Device:
 
     def __init__(self, p: Program, mine: Sequence[Offload], all_: Sequence[Offload], resources: Resources) -> None:
         self.p, self.mine, self.resources = p, mine, resources
-        self.same = _aliases(p)
+        self.same = aliases(p)
         self.producer = {self.same.get(v, v): o for o in all_ for v in o.node.outputs}
         self.calls: list[Call] = []
         self.owner: list[tuple[Offload, int]] = []
@@ -184,7 +184,7 @@ def renames(p: Program, node: Node) -> bool:
     return node.operator is not None and keeps_order(node.operator, dict(node.attributes), p.types[node.inputs[0]].shape)
 
 
-def _aliases(p: Program) -> dict[Value, Value]:
+def aliases(p: Program) -> dict[Value, Value]:
     """Return for every value that only is another one in another shape that one."""
     found: dict[Value, Value] = {}
     for node in p.nodes:
@@ -195,7 +195,7 @@ def _aliases(p: Program) -> dict[Value, Value]:
 
 def handed_over(p: Program, offloads: Sequence[Offload], found: Mapping[str, Resident]) -> list[tuple[Offload, str, Offload, str]]:
     """Return the operands that stay, each with the offload and result that makes it: both must have one format."""
-    same = _aliases(p)
+    same = aliases(p)
     makers = {same.get(v, v): (o, name) for o in offloads for name, v in tensors_of(o).items() if v in o.node.outputs}
     result = []
     for o in offloads:
