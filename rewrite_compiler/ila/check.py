@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from ..callable_module import make_callable
 from ..errors import AnswerNo, Problem, SpecError
+from ..lang.step import reads_of
 from .binding import check_instruction, regions_of, undriven
 from .decodes import Hole, Overlap, Values, box_of, find_holes, find_overlaps
-from .model import Ila
+from .model import Ila, Instruction
 
 OVERLAP, UNDECODED = "I100", "I101"
 SOLVER_SECONDS = 5.0
@@ -50,6 +51,7 @@ def check(ila: Ila, *, seconds: float = SOLVER_SECONDS) -> Check:
         if box_of(i).is_empty:
             problems.append(Problem(UNDECODED, f"{i.name} decodes no command", i.place))
         problems.extend(check_instruction(ila, i))
+        problems.extend(_unknown(ila, i))
     problems.extend(undriven(ila))
     unknown, holes = "", list[Hole]()
     try:
@@ -66,6 +68,15 @@ def _overlap(ila: Ila, o: Overlap) -> Problem:
     if not o.witness:
         return Problem(OVERLAP, f"{o.first} and {o.second} of {ila.name} are not proved disjoint: {o.reason}", place, remedy)
     return Problem(OVERLAP, f"{o.first} and {o.second} of {ila.name} both decode {_shown(o.witness)}", place, remedy)
+
+
+def _unknown(ila: Ila, i: Instruction) -> list[Problem]:
+    """Return what an instruction reads that is neither a state, an input nor an operand of it: nothing ever drives that."""
+    known = {*ila.inputs.values(), *(s.leaf for s in ila.states.values()), *(o.leaf for o in i.operands.values())}
+    read = reads_of(i.update) | i.decode.reads | (i.result.reads if i.result is not None else frozenset())
+    remedy = "declare it as a state, or give it as an operand"
+    names = sorted(leaf.name for leaf in read - known)
+    return [Problem("I102", f'{i.name} reads "{n}", which is no state, input or operand of {ila.name}', i.place, remedy) for n in names]
 
 
 def _shown(command: Values) -> str:

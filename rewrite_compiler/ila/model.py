@@ -7,6 +7,7 @@ A state element is *control* (registers, programs: concrete when a plan is made)
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -256,7 +257,11 @@ class Ila:
         return decorate
 
     def field(self, name: str, source: str, bits: Bits) -> Operand:
-        """Return the operand in a bit field of an input."""
+        """Return the operand in a bit field of an input; SpecError when the input has not all of its bits."""
+        leaf = self.inputs[source]
+        width = (iv.width_of(leaf.interval) or (0, False))[0] * math.prod(n for n in leaf.shape if isinstance(n, int))
+        if not 0 <= bits.low <= bits.high < width:
+            raise SpecError("I102", f"bits {bits.low}…{bits.high} of field {name} must be in 0…{width - 1} of {source}", place=_caller())
         term = self.word(source, bits.low, bits.high)
         if bits.signed:
             term = wrap(term, bits.width, True)

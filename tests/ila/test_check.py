@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rewrite_compiler.ila as ila_package
-from rewrite_compiler.errors import AnswerNo
+from rewrite_compiler.errors import AnswerNo, SpecError
 from rewrite_compiler.ila import DATA, Bits, Bus, Ila, Instruction, Match, mmio
 from rewrite_compiler.ila.check import Check, check
 from rewrite_compiler.ila.decodes import find_holes
@@ -387,3 +387,17 @@ def test_a_divisor_that_may_be_zero_is_told() -> None:
 def test_an_amount_of_a_shift_that_may_be_negative_is_told() -> None:
     sentence = "[I102] run: the amount of a shift takes values in -1…2"
     assert one_problem(lambda m: assign(m.s.count, 1 >> (m.s.mode[()] - 1))) == [sentence]
+
+
+def test_a_name_that_nothing_drives_is_told() -> None:
+    ghost = Leaf((), (0, 3), False, "ghost")
+    assert one_problem(lambda m: assign(m.s.count, ghost[()])) == ['[I102] run reads "ghost", which is no state, input or operand of toy']
+
+
+@pytest.mark.parametrize("bits", [Bits(120, 135), Bits(5, 2), Bits(-1, 3)])
+def test_a_field_outside_of_its_word_is_refused(bits: Bits) -> None:
+    m, _ = model()
+    with pytest.raises(SpecError) as refusal:
+        m.field("x", "data", bits)
+    assert refusal.value.problem.sentence == f"bits {bits.low}…{bits.high} of field x must be in 0…127 of data"
+    assert "test_check.py" in refusal.value.problem.place
