@@ -413,6 +413,8 @@ TRIALS = (
     _trial(9, 16, 5, 3, 1, 1),
     _trial(1, 3, 8, 2, 2, 0),
     _trial(18, 2040, 3, 3, 1, 0),
+    # rows and columns that differ in all they can differ in
+    {**_trial(5, 9, 6, 3, 2, 0), "j": 9, "s": 2, "u": 3, "v": 10, "strides": (2, 1), "pads": (1, 0, 0, 2)},
 )
 
 

@@ -164,8 +164,12 @@ def _trial(n: int, c: int, size: int, kernel: int, stride: int, pad: int, batch:
 AXES, BIASED = "x: b c i j; w: n c r s; y: b n u v", "x: b c i j; w: n c r s; b: n; y: b n u v"
 INPUTS = {"x": int8, "w": int8}
 UNITS, WHOLE = {"n": 16}, "b c i j r s u v"
-# one tap of one block; ragged, strided and padded; several bands; several passes
-TRIALS = (_trial(16, 16, 1, 1, 1, 0), _trial(19, 21, 7, 3, 2, 1, 2), _trial(16, 5, 50, 3, 1, 1), _trial(40, 400, 6, 3, 1, 1))
+UNEVEN = {"i": 6, "j": 9, "u": 3, "v": 10, "strides": (2, 1), "pads": (1, 0, 0, 2)}  # of kernels of 3 rows and 2 columns
+# one tap of one block; ragged, strided and padded; several bands; several passes; rows unlike columns
+TRIALS = (
+    _trial(16, 16, 1, 1, 1, 0), _trial(19, 21, 7, 3, 2, 1, 2), _trial(16, 5, 50, 3, 1, 1), _trial(40, 400, 6, 3, 1, 1),
+    {**_trial(5, 9, 6, 3, 2, 0), **UNEVEN, "s": 2},
+)  # fmt: skip
 
 
 @target.accelerates(axes=AXES, formats=INPUTS, derived={"y": accumulator}, units=UNITS, whole=WHOLE, trials=TRIALS)

@@ -21,7 +21,7 @@ from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room,
 
 from .alu import function
 from .base import Codes, elements, target, to_bytes
-from .conv2d import Layer, conv2d_limits, device_pads, layer, run_layer, surrounded, windows
+from .conv2d import UNEVEN, Layer, conv2d_limits, device_pads, layer, run_layer, surrounded, windows
 from .cost import layer_cost, layer_levels
 from .quantised import OFFSET, formats, less, start, wide, with_zero_points
 
@@ -35,7 +35,10 @@ def _trial(c: int, size: int, kernel: int, stride: int, pad: int, zero: int, bat
     return {**sizes, "strides": (stride, stride), "pads": (pad,) * 4, "group": c, "x_zero": zero}
 
 
-TRIALS = (_trial(16, 2, 2, 1, 0, 3), _trial(21, 7, 3, 2, 1, 100, 2), _trial(5, 50, 3, 1, 1, 0), _trial(40, 6, 5, 1, 2, 77))
+TRIALS = (
+    _trial(16, 2, 2, 1, 0, 3), _trial(21, 7, 3, 2, 1, 100, 2), _trial(5, 50, 3, 1, 1, 0), _trial(40, 6, 5, 1, 2, 77),
+    {**_trial(5, 6, 3, 2, 0, 9), **UNEVEN, "s": 2},
+)  # fmt: skip
 
 
 def depthwise_limits(

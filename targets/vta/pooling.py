@@ -24,7 +24,7 @@ from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevi
 
 from .alu import INSTRUCTION_BYTES, function
 from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
-from .conv2d import blocked, surrounded, unblocked_images, windows, with_codes
+from .conv2d import UNEVEN, blocked, surrounded, unblocked_images, windows, with_codes
 from .quantised import wide
 from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
 
@@ -182,7 +182,10 @@ def _trial(c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1
     return {**sizes, "kernel": (kernel, kernel), "strides": (stride, stride), "pads": (pad,) * 4}
 
 
-TRIALS = (_trial(16, 2, 2, 1, 0), _trial(21, 7, 3, 2, 1, 2), _trial(5, 60, 3, 2, 1), _trial(40, 6, 6, 1, 0))
+TRIALS = (
+    _trial(16, 2, 2, 1, 0), _trial(21, 7, 3, 2, 1, 2), _trial(5, 60, 3, 2, 1), _trial(40, 6, 6, 1, 0),
+    {**_trial(5, 6, 3, 2, 0), **UNEVEN, "kernel": (3, 2)},
+)  # fmt: skip
 
 
 def _declare(dtype: str) -> None:

@@ -132,7 +132,7 @@ def _declare(dtype: str) -> None:
         made.residency(dense_rooms)
         made.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
         made.numerics(dense_sums)
-    layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77), strict=True)]
+    layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77, 5), strict=True)]
     for layer, axes in ((function(conv2d), IMAGES), (function(conv2d_bias), BIASED_IMAGES)):
         layer.__name__ = f"{layer.__name__}_{dtype}"
         own = formats(dtype, bias="b:" in axes)

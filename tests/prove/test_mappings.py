@@ -14,9 +14,10 @@ import pytest
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang.named import Data
 from rewrite_compiler.lang.smt import Verdict
-from rewrite_compiler.prove.mappings import first_sizes, prove_mapping, prove_mappings
+from rewrite_compiler.prove.mappings import code_difference, first_sizes, prove_mapping, prove_mappings
 from rewrite_compiler.target import Device, Limit, find_target
 from rewrite_compiler.target import Mapping as Operation
+from rewrite_compiler.target.mapping import accepted
 
 TARGET = find_target("flexasr")
 LINEAR = TARGET.mappings["linear"]
@@ -228,3 +229,26 @@ def test_sizes_that_the_guard_refuses_are_not_tried() -> None:
     )
     norm = replace(TARGET.mappings["layer_norm"], trials=())
     assert prove_mapping(norm, model()).evidence == "its pattern has attributes (epsilon), so it needs trials"
+
+
+def exchanged_strides(name: str, operands: Operands) -> Operands:
+    """Send the strides of rows and columns for one another."""
+    if name != "cfg_wr_conv_kernel_size":
+        return operands
+    return {**operands, "row_stride": operands["col_stride"], "col_stride": operands["row_stride"]}
+
+
+def test_a_driver_that_takes_rows_for_columns_is_not_proved() -> None:
+    """The last trial of every windowed operation has rows unlike its columns."""
+    hlscnn = find_target("hlscnn")
+    conv2d = replace(hlscnn.mappings["conv2d"], trials=hlscnn.mappings["conv2d"].trials[-1:])
+    drive = conv2d.drive
+    assert drive is not None
+
+    def wrong(device: Device, **given: Any) -> Data:
+        return np.asarray(drive(Tampered(device, exchanged_strides), **accepted(drive, given)))
+
+    assert code_difference(conv2d, hlscnn.ila(), conv2d.trials[0]) is None
+    proof = prove_mapping(replace(conv2d, drive=wrong), hlscnn.ila())
+    assert proof.verdict == "unproved", proof
+    assert proof.evidence.startswith("rows and columns in ConvOutputSize must be 1…(input − kernel) / stride + 1"), proof
