@@ -90,7 +90,6 @@ class Schedule:
         self.growth.append(now)
         self.send({})
         while not (reason := self.reason_to_stop(before, now)) and (self.round() or self.added.released()):
-            self.fold()
             self.rounds += 1
             before, now = now, self.engine.e_nodes
             self.growth.append(now)
@@ -99,22 +98,23 @@ class Schedule:
             self.stop = {"reason": reason[0], "detail": reason[1]}
 
     def round(self) -> bool:
-        """Run one round of the shipped rules, then each added one that is not held back; tell whether anything changed."""
+        """Run one round of the shipped rules, of each added one that may run, and the fold rules; tell whether anything changed."""
         changed = self.engine.round("ir")
         for name in self.added.ready():
             before = self.engine.e_nodes
             if self.engine.round(name):
                 changed = True
             self.added.grew(name, self.engine.e_nodes - before)
-        return changed
+        return self.fold() or changed
 
-    def fold(self) -> None:
-        """Run the fold rules until nothing changes or there are too many e-nodes."""
+    def fold(self) -> bool:
+        """Run the fold rules until nothing changes or there are too many e-nodes; tell whether they changed anything."""
         changed = False
         while "fold" in self.phases and self.engine.step("fold", FOLDS) and self.engine.e_nodes <= self.limits["e_nodes"]:
             changed = True
         if changed:
             self.engine.type_new_classes()
+        return changed
 
     def reason_to_stop(self, before: int, now: int) -> tuple[str, str] | None:
         """Return why another round must not run, or None."""

@@ -9,6 +9,8 @@ from test_lint import SHIPPED, associate_freely, bias_as_sum, zero_bias_at_once
 from rewrite_compiler.egraph import saturate
 from rewrite_compiler.egraph.backoff import LENGTH, MOST, Added
 from rewrite_compiler.egraph.lint import TRIAL, small_program
+from rewrite_compiler.ir.program import Builder
+from rewrite_compiler.ir.types import TensorType
 
 
 def test_a_rule_is_held_back_for_longer_each_time() -> None:
@@ -38,3 +40,15 @@ def test_the_shipped_rules_come_to_their_end_beside_rules_that_explode() -> None
     assert sum(found.made.values()) == found.graph.e_nodes
     assert all(s >= 0 for s in found.rule_seconds.values())
     assert found.rule_seconds.keys() == found.matches.keys()
+
+
+def test_slices_that_are_put_together_again_are_nothing() -> None:
+    """The rules of phase fold run even where no other rule has matched."""
+    b = Builder("halves")
+    x = y = b.input("x", TensorType((4, 6)))
+    for _ in range(3):
+        halves = [b.apply("slice", [y], {"axis": 0, "start": n, "stop": n + 2})[0] for n in (0, 2)]
+        (y,) = b.apply("concat", halves, {"axis": 0})
+    found = saturate(b.finish([y]), SHIPPED, [])
+    assert found.reason == "saturated"
+    assert found.graph.values[y] == found.graph.values[x]
