@@ -219,12 +219,12 @@ def _declare(dtype: str, rank: int) -> None:
         axes=f"x: {dims}; z: {dims}; y: {dims}", formats={}, derived=dict.fromkeys("xzy", partial(Integers, 8, is_signed)),
         operation="alu", whole=dims, trials=trials,
     )(f)  # fmt: skip
+    made.residency(no_rooms)
     made.limits(limits)
+    made.levels(partial(levels, rank=rank))
     made.driver(partial(drive, rank=rank, signed=is_signed))
     made.numerics(codes)
     made.costs(partial(cost, rank=rank))
-    made.residency(no_rooms)
-    made.levels(partial(levels, rank=rank))
 
 
 for _dtype, _rank in itertools.product(("int8", "uint8"), RANKS):
