@@ -12,7 +12,8 @@ from .attributes import subgraphs
 from .functions import Key, key_of_call
 from .header import imports_of, own_domain
 from .opaque import captured
-from .signature import check_node, schema_of
+from .signature import check_node
+from .upgrade import schema_of
 
 
 @dataclass
@@ -94,7 +95,7 @@ def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[
         sizes[key] = len(check.functions[key].node) + sum(sizes[k] for k in calls[key])
     called = [k for n in _all_nodes(model.graph.node) if (k := key_of_call(n)) in sizes]
     if len(model.graph.node) + sum(sizes[k] for k in called) > check.limits.nodes:
-        sentence = f"the model must have at most {check.limits.nodes} nodes with its functions expanded"
+        sentence = f"the model must have at most {check.limits.nodes} nodes{' with its functions expanded' if called else ''}"
         raise InputError("F105", sentence, place=check.place, help="raise --limits nodes=")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from .code import Allocate, Assign, Bind, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 
 
 def trimmed(routine: Routine) -> Routine:
@@ -25,7 +25,7 @@ def _kept(statements: Sequence[Statement], read: set[str]) -> list[Statement]:
         elif isinstance(s, If):
             then, otherwise = _kept(s.then, read), _kept(s.otherwise, read)
             found += [If(s.condition, then, otherwise)] if then or otherwise else []
-        elif isinstance(s, Raise) or (s.array if isinstance(s, Store) else s.name) in read:
+        elif isinstance(s, Raise) or (s.array if isinstance(s, Store | Copy) else s.name) in read:
             found.append(s)
     return found
 
@@ -55,6 +55,8 @@ def _trees(s: Statement) -> tuple[Tree, ...]:
         return (s.size,)
     if isinstance(s, Store):
         return s.index, s.value
+    if isinstance(s, Copy):
+        return s.index, s.start
     if isinstance(s, For):
         return (s.extent,)
     return (s.condition,) if isinstance(s, If) else tuple(x for _, x in s.values)

@@ -76,7 +76,10 @@ class Layer:
 
     @cached_property
     def cut(self) -> tuple[int, int]:
-        """Rows of results in a band, and blocks of channels in a pass: of those that fit, the ones with the fewest runs."""
+        """Rows of results in a band, and blocks of channels in a pass: of those that fit, the ones with the fewest runs.
+
+        One of each where not even these fit: the limits refuse such a layer.
+        """
         c = self.design
         most = min(c.depth("wgt"), c.depth("uop")) // (self.filters * self.taps)
         found = []
@@ -85,7 +88,7 @@ class Layer:
             if blocks:
                 runs = elements(self.out[0], rows) * elements(self.channels, blocks)
                 found.append((runs, -rows, rows, blocks))
-        return min(found)[2:]
+        return min(found)[2:] if found else (1, 1)
 
     @property
     def bands(self) -> list[range]:

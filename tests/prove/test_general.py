@@ -32,6 +32,7 @@ CASES: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
     "transpose": ([(2, 3, 4)], {"perm": (1, 2, 0)}),
     "slice": ([(2, 7)], {"axis": 1, "start": 1, "stop": 6, "step": 2}),
     "concat": ([(2, 3), (2, 1)], {"axis": 1}),
+    "reverse": ([(2, 5)], {"axis": 1}),
     "pad": ([(2, 3)], {"pads": (1, 0, 0, 2), "value": 2.0}),
     "expand": ([(3, 1)], {"shape": (2, 3, 4)}),
     "full": ([], {"shape": (2, 3), "value": 0.5}),
