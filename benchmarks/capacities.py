@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lifting import DRAWS
+from lifting import DRAWS as LIFTED
+from lifting import Draw, completed, log_uniform, windows
 from record import ROOT, Row, finish, options
 
 from rewrite_compiler.errors import FlexmatchError
@@ -36,13 +37,50 @@ MOST_STRETCH = 64
 LARGEST = 1 << 18  # elements of an operand that are driven
 STEP = 1 << 16  # a timestep of a recurrent layer takes as long as so many multiply-accumulates
 MOST_WORK = 1 << 22  # multiply-accumulates of a tile that is driven
+ALONE = {"max_pool": 1 << 8}  # multiply-accumulates that take as long as one step of an operation that runs step by step
 LARGEST_SIZE = 1 << 22  # of a dimension that no capacity bounds
 TARGETS = ("vta:log_wgt_buffer=12,log_inp_buffer=10,log_acc_buffer=12", "hlscnn", "flexasr", "vta")
+IMAGE = "n i j"  # of a convolution or pool: filters, rows and columns, whose results follow
 # operation → the dimensions that can grow alone
 OWN = {
     **dict.fromkeys(("linear", "dense"), "t k n"), **dict.fromkeys(("lstm", "gru", "rnn"), "t i"), "layer_norm": "t",
     **dict.fromkeys(("max_pool", "mean_pool", "add_pool"), "u n"), "attention": "t d", "conv2d": "n", "alu": "",
 }  # fmt: skip
+
+
+def depthwise(random: np.random.Generator) -> Sizes:
+    """Draw a convolution of codes with a filter for each channel."""
+    sizes = windows(random)
+    c = max(int(sizes["c"]), 2)
+    return {**sizes, "c": c, "o": 1, "group": c, "x_zero": int(random.integers(0, 128))}
+
+
+def pooled(random: np.random.Generator) -> Sizes:
+    """Draw windows of codes, each with at least one place of the image."""
+    sizes = windows(random)
+    kernel = int(sizes["r"]), int(sizes["s"])
+    pads = tuple(min(n, kernel[k % 2] - 1) for k, n in enumerate(sizes["pads"]))
+    return completed({**sizes, "kernel": kernel, "pads": pads}, {**sizes, "pads": pads})
+
+
+def summed(rank: str) -> Draw:
+    """Draw the sum of two tensors of codes, each with a factor and a zero point."""
+
+    def draw(random: np.random.Generator) -> Sizes:
+        shift, low = (24, 24 + int(random.integers(0, 12))), int(random.integers(0, 100))
+        return {
+            **{d: log_uniform(random, 20) for d in rank}, "multiplier": tuple(int(n) for n in random.integers(1 << 23, 1 << 24, 2)),
+            "shift": shift if random.random() < 0.5 else shift[::-1], "zeros": tuple(int(n) for n in random.integers(0, 128, 2)),
+            "zero": int(random.integers(0, 128)), "low": low, "high": int(random.integers(low, 128)),
+        }  # fmt: skip
+
+    return draw
+
+
+DRAWS = {target: dict(draws) for target, draws in LIFTED.items()}
+for dtype in ("int8", "uint8"):
+    DRAWS["vta"] |= {f"depthwise_{dtype}": depthwise, f"depthwise_bias_{dtype}": depthwise, f"max_pool_{dtype}": pooled}
+    DRAWS["vta"] |= {f"quantized_add_{dtype}_{rank}": summed("abcd"[:rank]) for rank in (2, 4)}
 
 
 @dataclass
@@ -88,7 +126,7 @@ class Campaign:
         if violated is not None:
             return str(violated)
         shapes = {v.name: [one[d] for d in self.m.axes.of[v.name]] for v in self.m.operands}
-        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or work(one) > MOST_WORK:
+        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or work(self.m, one) > MOST_WORK:
             self.too_large += 1
             return ""
         if self.seconds < 0:
@@ -106,34 +144,56 @@ class Campaign:
         return ""
 
 
-def work(one: Sizes) -> int:
+def work(m: Operation, one: Sizes) -> int:
     """Return the multiply-accumulates of a tile, or what takes as long; of an operation without any, its elements."""
     if "g" in one:
         return int(one["t"] * max((one["i"] + one["h"]) * one["g"], STEP))
-    return math.prod(n for d, n in one.items() if not (d in ("i", "j") and "u" in one))
+    steps = math.prod(n for d, n in one.items() if not (d in ("i", "j") and "u" in one))
+    return steps * ALONE.get(m.operation, 1)
 
 
 def edges(m: Operation, start: Sizes) -> Iterator[tuple[Sizes, bool]]:
     """Yield the start with a dimension of its own at one below, at, and one above what still fits; and whether it fits."""
     names = {n for n, _ in m.statics}
-    attributes, plain = {n: start[n] for n in names}, {d: n for d, n in start.items() if d not in names}
+    attributes = {n: start[n] for n in names}
 
     def fits(d: str, size: int) -> bool:
-        return m.violated({**plain, d: size}, attributes) is None
+        grown = grow(start, d, size)
+        return m.violated({k: n for k, n in grown.items() if k not in names}, attributes) is None
 
-    for d in own(m, start):
-        if not fits(d, 1) or fits(d, LARGEST_SIZE):
+    for d in (*own(m, start), *(IMAGE[2:].split() if "strides" in names else ())):
+        if not fits(d, start[d]) or fits(d, LARGEST_SIZE):
             continue
-        low, high = 1, LARGEST_SIZE
+        low, high = start[d], LARGEST_SIZE
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(d, middle) else (low, middle)
-        yield from (({**start, d: low + by}, by < 1) for by in (-1, 0, 1) if low + by > 0)
+        yield from ((grow(start, d, low + by), by < 1) for by in (-1, 0, 1) if low + by >= start[d])
+
+
+def grow(start: Sizes, d: str, size: int) -> Sizes:
+    """Return a layer with another size of a dimension; rows and columns of a result follow."""
+    if "strides" not in start:
+        return {**start, d: size}
+    kernel = start["kernel"] if "kernel" in start else (start["r"], start["s"])
+    whole = completed({**start, d: size, "r": kernel[0], "s": kernel[1]}, start)
+    return {k: n for k, n in whole.items() if k in start}
+
+
+def smallest(m: Operation, sizes: Sizes) -> Sizes:
+    """Return a layer with the dimensions that can grow alone as small as they can be: its edges are cheap to drive."""
+    found = {**sizes, **dict.fromkeys(own(m, sizes), 1)}
+    if "strides" not in sizes:
+        return found
+    kernel = sizes["kernel"] if "kernel" in sizes else (sizes["r"], sizes["s"])
+    for k, d in enumerate("ij"):
+        found = dict(grow(found, d, max(kernel[k] - sum(sizes["pads"][k::2]), 1)))
+    return found | {d: 1 for d in "b" if d in sizes}
 
 
 def own(m: Operation, sizes: Sizes) -> list[str]:
     """Return the dimensions of a layer that can grow alone."""
-    return [d for d in OWN.get(m.operation, "").split() if d in sizes]
+    return [d for d in (IMAGE[:1] if "strides" in sizes else OWN.get(m.operation, "")).split() if d in sizes]
 
 
 def stretched(m: Operation, sizes: Sizes, random: np.random.Generator) -> Sizes:
@@ -155,7 +215,7 @@ def campaign(target: str, name: str, number: int, runs: int, seconds: float) -> 
         sizes = {d: x for d, x in draw(random).items() if d in known}
         made.layer(stretched(m, sizes, random))
         if n % STRETCHED == 0:
-            for at, holds in edges(m, sizes):
+            for at, holds in (e for start in (smallest(m, sizes), sizes) for e in edges(m, start)):
                 made.at_edges, made.beyond_edges = made.at_edges + holds, made.beyond_edges + (not holds)
                 made.layer(at)
     return {

@@ -87,3 +87,8 @@ def finish(name: str, rows: list[Row], path: Path | None) -> None:
     """Write the record if a file is wanted."""
     if path:
         path.write_text(json.dumps(document(name, rows), indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def recorded(path: Path | None) -> list[Row]:
+    """Return the rows that a record has already, from which a benchmark goes on."""
+    return list(json.loads(path.read_text("utf-8"))["rows"]) if path is not None and path.exists() else []

@@ -3,7 +3,8 @@
 Every application of Table 2 on each accelerator that takes some of it, and four chains, with what saves: operands that an
 earlier call left, results that only later calls read, and constants that lie there from one inference to the next. In a first
 inference constants have to come: a bound says what it could save at most. Chains run as two inferences with and without, whose
-results must agree bit for bit. The script ends with 1 where they do not.
+results must agree bit for bit. The script ends with 1 where they do not. With `--json FILE` it goes on where it ended; each
+row has the commit that it was measured at.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from record import ROOT, Row, finish, options
+from record import ROOT, Row, commit, finish, options, recorded
 
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.calibrate import calibrated
@@ -161,6 +162,19 @@ def agreement(plan: Plan) -> Row:
     return {"bit_identical": same, "commands": [x.commands for x in moved], "commands_resident": [x.commands for x in stayed]}
 
 
+def of_chain(folder: Path, title: str, target: str) -> Row:
+    """Plan a chain and run it."""
+    plan = compile_model(CHAINS[title][1](folder), [target], Options(objective="bytes"))
+    return {"name": title, "target": target, **sums(plan, target), **agreement(plan)}
+
+
+def of_model(folder: Path, name: str, target: str) -> Row:
+    """Plan an application of Table 2."""
+    plan = compile_model(unpacked(folder, name), [target], Options(objective="offloads"))
+    counted = sums(plan, target) if target in plan.residency else {"offloads": len(plan.offloads), "why_not": "no cost known"}
+    return {"name": name, "target": target, **counted}
+
+
 def shown(row: Row) -> str:
     """Return a row as one line."""
     keys = (
@@ -177,20 +191,15 @@ def main() -> int:
     given = made.parse_args()
     if not (SHARED / "models" / "arch").is_dir():
         sys.exit(f"the shared models are not in {SHARED}; set FLEXMATCH_SHARED")
-    rows: list[Row] = []
+    rows = recorded(given.json)
+    known = {(r["name"], r["target"]) for r in rows}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for title, (target, write) in ((t, c) for t, c in CHAINS.items() if given.only in t):
-            plan = compile_model(write(folder), [target], Options(objective="bytes"))
-            rows.append({"name": title, "target": target, **sums(plan, target), **agreement(plan)})
-            print(shown(rows[-1]), rows[-1]["bit_identical"], flush=True)
-        for model in (m for m in TABLE2 if given.only in m):
-            for target in TARGETS:
-                plan = compile_model(unpacked(folder, model), [target], Options(objective="offloads"))
-                counted = sums(plan, target) if target in plan.residency else {"offloads": len(plan.offloads), "why_not": "no cost known"}
-                rows.append({"name": model, "target": target, **counted})
-                print(shown(rows[-1]), flush=True)
-    finish("residency", rows, given.json)
+        asked = [*((t, CHAINS[t][0]) for t in CHAINS), *itertools.product(TABLE2, TARGETS)]
+        for title, target in (a for a in asked if given.only in a[0] and a not in known):
+            rows.append({**(of_chain if title in CHAINS else of_model)(folder, title, target), "commit": commit()})
+            finish("residency", rows, given.json)
+            print(shown(rows[-1]), rows[-1].get("bit_identical", ""), flush=True)
     return int(not all(r.get("bit_identical", True) for r in rows))
 
 

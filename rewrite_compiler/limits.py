@@ -25,6 +25,7 @@ class Limits:
     saturation_seconds: int = 60
     saturation_bytes: int = 4 * GIB
     extraction_seconds: int = 60
+    alternatives_seconds: int = 300
     solver_seconds: int = 5
     import_seconds: int = 10
     import_bytes: int = 4 * GIB

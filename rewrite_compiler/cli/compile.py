@@ -71,13 +71,16 @@ def _alternatives(given: argparse.Namespace, targets: Sequence[Target], stem: Pa
     quiet = argparse.Namespace(**{**vars(given), "json": None})
     cost = best["extraction"]["cost"]
     lines = []
-    for n, a in enumerate(alternatives(given.model, targets, given.alternatives, compile_options(given)), 1):
+    wanted = compile_options(given)
+    found = alternatives(given.model, targets, given.alternatives, wanted)
+    unseen = [text] if (text := found.unseen(wanted.limits.alternatives_seconds)) else []
+    for n, a in enumerate(found.plans, 1):
         place = stem.with_name(f"{stem.name}.alternative{n}")
         check_outputs(plan_names(place))
-        write_plan(a.plan, place, quiet)
+        write_plan(replace(a.plan, notes=(*a.plan.notes, *unseen)), place, quiet)
         more = ", ".join(f"{v - cost[k]:+,} {k}" for k, v in a.plan.extraction["cost"].items() if v != cost[k])
         lines.append(f"{place}.json  {a.option}  {more or 'at the same cost'}")
-    return lines or ["no other plan differs in one choice"]
+    return [*(lines or ["no other plan differs in one choice"]), *unseen]
 
 
 def stem_of(given: argparse.Namespace, targets: Sequence[Target]) -> Path:

@@ -115,6 +115,17 @@ def test_a_convolution_counts_as_if_it_ran(steps: tuple[int, int], nest: tuple[d
         check(conv(*steps), nest)
 
 
+IMAGES = {"W": [{"K": 1}, {"C": 1}, {"R": 1}, {"S": 1}], "O": [{"K": 1}, {"P": 1}, {"Q": 1}]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([(1, 1), (2, 1), (2, 3), (3, 2)]), nests("PQRSCK"))
+def test_a_convolution_of_images_counts_as_if_it_ran(steps: tuple[int, int], nest: tuple[dict[str, int], list[dict[str, Any]]]) -> None:
+    rows, cols = steps  # strides; a window may leave places out
+    if math.prod(nest[0].values()) <= 200:
+        check({"tensors": {**IMAGES, "I": [{"C": 1}, {"P": rows, "R": 1}, {"Q": cols, "S": 1}]}, "output": "O"}, nest)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=4))
 def test_distinct_sums_are_counted(digits: list[tuple[int, int]]) -> None:
