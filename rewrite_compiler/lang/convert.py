@@ -116,8 +116,8 @@ def _launch(
     target = Operand(np.empty(0, out), {n: s // size for n, s in enumerate(to)})
     source = Operand(np.empty(0, kind), {n: s // step for n, s in enumerate(of)})
     run, numbers = launched(c.code, [target, source], c.tables, (), order, dict(enumerate(shape)))
-    _held[c, out, kind, shape, to, of] = numbers
+    _held.append(numbers)
     return run, (*(t.ctypes.data for t in c.tables), numbers.ctypes.data)
 
 
-_held: dict[Any, Data] = {}  # numbers that functions in use point to
+_held: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once

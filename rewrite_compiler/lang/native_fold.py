@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import ir
 
 from .native_grid import element_type
-from .native_jit import compiled, host
+from .native_jit import function_of, host
 from .native_ops import Words, declared, resized
 from .straight import Code, Op
 from .tape import Ran, Span
@@ -63,8 +63,7 @@ def best_form() -> str:
 @lru_cache(maxsize=1024)
 def fold_function(kernel: Kernel) -> tuple[Any, Any]:
     """Return the engine and the function of (arrays A, row offsets, step offsets: each an array of pointers), B, start, out, numbers."""
-    engine, address = compiled(str(_Fold(kernel).module), 3)
-    return engine, ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 7)(address)
+    return function_of(str(_Fold(kernel).module), 3, 7)
 
 
 class _Fold:

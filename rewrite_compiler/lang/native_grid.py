@@ -6,7 +6,6 @@ are contiguous along the innermost loop. Loops are left to LLVM to vectorise.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from .native_jit import compiled
+from .native_jit import function_of
 from .native_ops import Words, resized
 from .straight import REAL, Code, Op
 
@@ -58,8 +57,7 @@ class Shape:
 def grid_function(shape: Shape) -> tuple[Any, Any]:
     """Return the engine and the function of (out, arrays …, tables …, numbers)."""
     count = 2 + len(shape.sides) + len(shape.tables)
-    engine, address = compiled(str(_Grid(shape).module), 3)
-    return engine, ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(address)
+    return function_of(str(_Grid(shape).module), 3, count)
 
 
 def element_type(kind: str) -> ir.IntType | ir.DoubleType | ir.FloatType:

@@ -6,6 +6,7 @@ not match is compiled again.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,6 +63,14 @@ def compiled(text: str, level: int = 2) -> tuple[Any, int]:
     else:
         counts.loaded += 1
     return _loaded(stored, level)
+
+
+def function_of(text: str, level: int, operands: int) -> tuple[Any, Any]:
+    """Return the engine and `run` as a function of so many pointers; the function keeps its code alive, wherever it is held."""
+    engine, address = compiled(text, level)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * operands)(address)
+    function.engine = engine  # type: ignore[attr-defined]
+    return engine, function
 
 
 def _key(text: str, level: int) -> str:
