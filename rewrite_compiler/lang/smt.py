@@ -307,17 +307,36 @@ def prove_equal(pairs: Iterable[tuple[Value, Value]], premises: Sequence[z3.Bool
 
 
 def refute(constraints: Sequence[z3.BoolRef], seconds: float = 5.0) -> Verdict:
-    """Prove that the constraints have no solution; a solution is returned as the model. `seconds` are those of an idle processor."""
-    solver = z3.Solver()
-    solver.set("rlimit", max(int(seconds * WORK), 1))
-    solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
-    solver.add(*[c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints])
+    """Prove that the constraints have no solution; a solution is returned as the model. `seconds` are those of an idle processor.
+
+    Where z3 finds neither, a second engine tries it: products as a function of which only the ranges are known.
+    """
+    from .smt_products import refute_by_ranges
+
+    asked = [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints]
+    first = solved(asked, seconds)
+    second = refute_by_ranges(asked, seconds) if first.outcome == "unknown" else first
+    return first if second.outcome == "unknown" else second
+
+
+def solved(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
+    """Return z3's own answer to whether the constraints have a solution."""
+    solver = limited(constraints, seconds)
     answer = solver.check()
     if answer == z3.unsat:
         return Verdict("proved")
     if answer == z3.sat:
-        return Verdict("refuted", _numbers(solver.model()))
+        return Verdict("refuted", numbers_of(solver.model()))
     return Verdict("unknown", reason=solver.reason_unknown())
+
+
+def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
+    """Return a solver of the constraints that gives up after so many seconds of an idle processor."""
+    solver = z3.Solver()
+    solver.set("rlimit", max(int(seconds * WORK), 1))
+    solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
+    solver.add(*constraints)
+    return solver
 
 
 def uninterpreted(name: str, operands: Sequence[Value], *, integer: bool = False) -> Value:
@@ -340,7 +359,8 @@ def number_of(x: Value) -> Value:
     return z3.If(x, z3.IntVal(1), z3.IntVal(0)) if isinstance(x, z3.BoolRef) else int(x) if isinstance(x, bool | np.integer) else x
 
 
-def _numbers(model: z3.ModelRef) -> dict[str, Fraction | int]:
+def numbers_of(model: z3.ModelRef) -> dict[str, Fraction | int]:
+    """Return the numbers that a model gives its variables."""
     found: dict[str, Fraction | int] = {}
     for d in model.decls():
         value = model[d]
@@ -448,9 +468,9 @@ def _by_cases(op: str, e: Expr, x: Value, n: Value) -> Value:
 
 def _divide(e: Expr, a: Value, b: Value) -> Value:
     a, b = number_of(a), number_of(b)
-    if not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef):
+    if not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef) and b:
         return fold_constant(e.op, a, b)
-    x, y = _term(a), _term(b)
+    x, y = _term(a), _term(b)  # by a constant 0, too: in a branch that is not taken it has no meaning, and needs none
     quotient = x / y  # z3: the remainder is in 0 … |y|−1
     floor = z3.If(z3.And(y < 0, x % y != 0), quotient - 1, quotient) if not _positive(e.args[1]) else quotient
     if e.op == "div":
