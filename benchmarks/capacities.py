@@ -37,8 +37,9 @@ MOST_STRETCH = 64
 LARGEST = 1 << 18  # elements of an operand that are driven
 STEP = 1 << 16  # a timestep of a recurrent layer takes as long as so many multiply-accumulates
 MOST_WORK = 1 << 22  # multiply-accumulates of a tile that is driven
-ALONE = {"max_pool": 1 << 8}  # multiply-accumulates that take as long as one step of an operation that runs step by step
+ALONE = {"max_pool": 1 << 10}  # multiply-accumulates that take as long as one step of an operation that runs step by step
 LARGEST_SIZE = 1 << 22  # of a dimension that no capacity bounds
+MOST_OF_IMAGE = 1 << 16  # rows or columns: loops have fewer steps
 TARGETS = ("vta:log_wgt_buffer=12,log_inp_buffer=10,log_acc_buffer=12", "hlscnn", "flexasr", "vta")
 IMAGE = "n i j"  # of a convolution or pool: filters, rows and columns, whose results follow
 # operation → the dimensions that can grow alone
@@ -162,9 +163,10 @@ def edges(m: Operation, start: Sizes) -> Iterator[tuple[Sizes, bool]]:
         return m.violated({k: n for k, n in grown.items() if k not in names}, attributes) is None
 
     for d in (*own(m, start), *(IMAGE[2:].split() if "strides" in names else ())):
-        if not fits(d, start[d]) or fits(d, LARGEST_SIZE):
+        most = MOST_OF_IMAGE if d in "ij" and "strides" in names else LARGEST_SIZE
+        if not fits(d, start[d]) or fits(d, most):
             continue
-        low, high = start[d], LARGEST_SIZE
+        low, high = start[d], most
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(d, middle) else (low, middle)

@@ -110,13 +110,16 @@ def roomy(o: Offload) -> set[str]:
 
 
 def held(o: Offload, name: str) -> int:
-    """Return the bytes that a constant takes in its memory, with what fills its blocks; 0 where it does not last there."""
-    resources = o.target.resources()
+    """Return the bytes that a constant takes in its memory, with what fills its blocks; 0 where it does not last there.
+
+    A design may give it more room than is written: what the call moves is as much as it can be.
+    """
+    resources, whole = o.target.resources(), undivided(o)
     rooms = o.mapping.rooms(o.tiling.tile, dict(o.node.attributes)) or ()
-    if resources is None or o.tiling.calls > 1:
+    if resources is None or whole is None or o.tiling.calls > 1:
         return 0
     mine = [(r.size, resources.memory(r.memory)) for r in rooms if r.tensor == name and r.lasting]
-    return sum(size * m.element_bytes * m.instances for size, m in mine)
+    return min(sum(size * m.element_bytes * m.instances for size, m in mine), whole.moved.get(name, 0))
 
 
 def undivided(o: Offload) -> Cost | None:

@@ -59,8 +59,8 @@ class Pool:
     @cached_property
     def bands(self) -> list[range]:
         """Rows of results of each band: as many as fit."""
-        depth = self.design.depth("acc")
-        most = max((n for n in range(1, self.out[0] + 1) if self.held(n) <= depth), default=1)
+        each, once = self.held(2) - self.held(1), 2 * self.held(1) - self.held(2)
+        most = max(min((self.design.depth("acc") - once) // each, self.out[0]), 1)
         return [range(at, min(at + most, self.out[0])) for at in range(0, self.out[0], most)]
 
     @cached_property
