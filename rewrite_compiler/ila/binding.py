@@ -153,7 +153,7 @@ def _terms(place: _Place, e: Expr) -> Iterator[Problem]:
         elif x.op == "reduce":
             for n in x.args[1:]:
                 if read := inner.data_read_by(n.reads):
-                    yield place.problem(BINDING, f"the length of a sum must be control, but reads the data {read}")
+                    yield place.problem(BINDING, f"the length of a sum must be control, but reads the data {read}", _length(n))
 
 
 def _second(place: _Place, x: Expr) -> Iterator[Problem]:
@@ -172,7 +172,7 @@ def _load(place: _Place, x: Expr) -> Iterator[Problem]:
         lengths.append(("a fold", source.fold.extent))
     for what, n in lengths:
         if read := place.data_read_by(n.reads):
-            yield place.problem(BINDING, f"the length of {what} must be control, but reads the data {read}")
+            yield place.problem(BINDING, f"the length of {what} must be control, but reads the data {read}", _length(n))
     if isinstance(source, Leaf):
         yield from _indices(place, source, x.args)
 
@@ -188,6 +188,12 @@ def _indices(place: _Place, memory: Leaf, indices: tuple[Expr, ...]) -> Iterator
                 f"axis {axis} of {memory.name} has {n} elements; the index {i!r} takes values in {_range(i.interval)}",
                 _advice(i, (0, n - 1), "reduce the index modulo the size, or clamp it"),
             )
+
+
+def _length(n: Expr) -> str:
+    """Return two values of a length that data decides, and what to do."""
+    low = n.interval[0]
+    return _advice(n, (low, low), f"and may be {low}; take its largest value, and select() what counts")
 
 
 def _advice(e: Expr, wanted: Interval, remedy: str) -> str:

@@ -241,8 +241,10 @@ class Ila:
 
         def decorate(function: Callable[..., Step]) -> Instruction:
             found: dict[str, Operand] = dict(match.operands)
-            for key, bits in (operands or {}).items():
-                found[key] = self.field(key, "data", bits)
+            try:
+                found.update({key: self.field(key, "data", bits) for key, bits in (operands or {}).items()})
+            except SpecError as refusal:
+                raise SpecError(refusal.problem.code, refusal.problem.sentence, place=f"{place} in {name}") from None
             if lanes:
                 data = self.inputs["data"]
                 found[lanes] = Operand(

@@ -265,7 +265,7 @@ def fold_arrays(
     accumulators = tuple(Accumulator(a.shape, w, a.real, f"acc{n}", k) for n, (a, w) in enumerate(zip(initial, ranges, strict=True)))
     bodies = tuple(function(k, *accumulators))
     for n, (body, first, width) in enumerate(zip(bodies, initial, ranges, strict=True)):
-        _fits(n, iv.hull(body.interval, first.interval), width)
+        _fits(n, (body, first), width)
     made = Fold(k, extent, tuple(initial), accumulators, bodies)
     lead = (extent,) if history else ()
     return [FoldResult((*lead, *a.shape), a.interval, a.real, made, n, history) for n, a in enumerate(accumulators)]
@@ -310,9 +310,16 @@ def _inside(a: Array, axis: int, index: Expr, extent: Extent) -> None:
         raise SpecError("I103", f"axis {axis} of {name_of(a)} has {extent} elements; index {index!r} is always outside")
 
 
-def _fits(component: int, interval: Interval, width: Interval) -> None:
-    if not iv.inside(interval, width):
-        raise SpecError("I102", f"accumulator {component} of a fold takes values in {interval}, outside of its width {width}")
+def _fits(component: int, values: Sequence[Array], width: Interval) -> None:
+    interval = iv.hull(*(a.interval for a in values))
+    if iv.inside(interval, width):
+        return
+    from .witness import witness
+
+    terms = [a.body for a in values if isinstance(a, Comprehension) and not a.real]
+    found, remedy = next(filter(None, (witness(e, width) for e in terms)), ""), "wrap() or sat() it in every step"
+    sentence = f"accumulator {component} of a fold takes values in {interval}, outside of its width {width}"
+    raise SpecError("I102", sentence, help=f"{found}; {remedy}" if found else remedy)
 
 
 def _size(name: str, domain: Interval) -> int:

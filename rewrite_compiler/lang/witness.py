@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from ..errors import SpecError
-from .binders import Leaf, scalar_array, static_shape
+from .binders import Accumulator, Leaf, scalar_array, static_shape
 from .expr import Expr
 from .intervals import Interval
 from .loops import lower_array
@@ -21,11 +21,17 @@ Choice = dict[Leaf, int]
 def witness(e: Expr, wanted: Interval) -> str:
     """Return where an integer term leaves `wanted`, as "it is 16 where count is 15"; "" when no such place was found."""
     variables = {v: Leaf((), v.interval, False, str(v.data[0])) for v in sorted(e.free, key=lambda v: str(v.data))}
+    held = [a for a in e.reads if isinstance(a, Accumulator)]
+    if any(a.shape for a in held):
+        return ""
+    variables |= {a[()]: Leaf((), a.interval, a.real, a.name) for a in sorted(held, key=lambda a: a.name)}
+    e = substitute(e, {v: leaf[()] for v, leaf in variables.items()})
     try:
-        value = _function(substitute(e, {v: leaf[()] for v, leaf in variables.items()}))
+        value = _function(e)
     except SpecError:
         return ""
-    leaves = [*sorted(e.reads, key=lambda leaf: str(leaf.name)), *variables.values()]
+    own = tuple(variables.values())
+    leaves = [*sorted(e.reads.difference(own), key=lambda leaf: str(leaf.name)), *own]
     if any(_size(leaf) > ELEMENTS for leaf in leaves):
         return ""
     for choice in _choices(leaves):
