@@ -105,5 +105,5 @@ def concat_of_slices(x: Tensor, y: Tensor, axis: Int, along: Int, first: Int, la
 def concat_of_reshapes(x: Tensor, y: Tensor, s: Ints, t: Ints, along: Int) -> Law:
     """concat(reshape(x, s), reshape(y, t), last) = reshape(concat(x, y, last)) when the last axes are kept"""
     z = o.concat(o.reshape(x, s), o.reshape(y, t), axis=along)
-    kept = Where(along == s.length - 1, s[-1] == x.shape[-1], x.shape[:-1] == y.shape[:-1])
+    kept = Where(along == s.length - 1, s[-1] == x.shape[-1], x.rank == y.rank, x.shape[:-1] == y.shape[:-1])
     return z, o.reshape(o.concat(x, y, axis=x.rank - 1), z.shape), kept

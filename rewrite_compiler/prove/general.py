@@ -33,7 +33,7 @@ from ..ops.static import (
 )
 from ..ops.term import Apply, Variable
 from ..ops.term import Tensor as Pattern
-from ..rewrite.rule import Float, Rule, Str
+from ..rewrite.rule import Float, Rule, Str, condition_atoms
 from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product
 from .readers import read
 from .reals import NotProved, Real, Reals, Unmet, integer_atoms
@@ -85,9 +85,10 @@ class _Choices:
 class _Assuming(Typing):
     """The shape rules of left sides: what they require is assumed."""
 
-    def __init__(self, reals: Reals, choices: _Choices) -> None:
+    def __init__(self, reals: Reals, choices: _Choices, settle: Callable[[], None]) -> None:
         super().__init__(reals)
         self.choices = choices
+        self.settle = settle  # assumes what the guard says of shapes that are known already: then there is less to choose
 
     def same(self, a: Poly, b: Poly) -> None:
         """Assume that two extents are equal."""
@@ -99,6 +100,10 @@ class _Assuming(Typing):
 
     def joined(self, a: Poly, b: Poly) -> Poly:
         """Return the extent that two broadcast to: a case where they are equal, and one for either being 1."""
+        a, b = self.facts.norm(a), self.facts.norm(b)
+        if a == b or 1 in (a.number, b.number):
+            return b if a.number == 1 else a
+        self.settle()
         a, b = self.facts.norm(a), self.facts.norm(b)
         if a == b or 1 in (a.number, b.number):
             return b if a.number == 1 else a
@@ -151,10 +156,11 @@ class _Branch:
         self.tensors: dict[Variable, Tensor] = {}
         self.results: dict[Any, tuple[Tensor, ...]] = {}
         self.values: dict[Any, Any] = {}
+        self.waiting = [c for c in rule.where if all(isinstance(a, ShapeOf) for a in condition_atoms(c))]
 
     def holds(self) -> bool:
         """Tell whether there are instances; NotProved where the sides are not proved to be equal at them."""
-        left = _Assuming(self.reals, self.choices)
+        left = _Assuming(self.reals, self.choices, self.settle)
         try:
             pairs = [(self.tensor(a, left), b) for a, b in self.rule.pairs]
             for c in self.rule.where:
@@ -165,6 +171,13 @@ class _Branch:
         for a, b in pairs:
             self.compare(a, self.tensor(b, right))
         return True
+
+    def settle(self) -> None:
+        """Assume what the guard says of shapes of operands alone, as soon as all of them are known."""
+        for c in list(self.waiting):
+            if all(isinstance(a, ShapeOf) and a.tensor in self.tensors for a in condition_atoms(c)):
+                self.waiting.remove(c)
+                self.assume(c)
 
     def compare(self, a: Tensor, b: Tensor) -> None:
         """Prove that two tensors have one shape and the same elements."""

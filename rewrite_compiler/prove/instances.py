@@ -29,6 +29,7 @@ MOST_WIDE, ELEMENTS_WIDE = 1_000, 60_000  # instances with wide extents that are
 MOST_COVERED, ELEMENTS_COVERED = 300, 12_000  # the same where a proof at all shapes covers every instance
 ELEMENTS = 400_000  # elements of the patterns of all instances with wide extents, beyond which only some are judged
 SMALLEST = 1_000  # instances that are judged before larger ones are looked for: a false rule mostly shows there
+TRIED_FALSE, SMALLEST_FALSE = 20_000, 400  # the same two where a rule is known to be false
 COMBINATIONS = 5_000  # combinations of operand shapes that are covered
 EACH = 32  # instances of one combination that are all judged
 DRAWN = 16  # instances drawn for one combination before what they lack is searched for
@@ -70,7 +71,7 @@ class Instances:
 
 
 Look = Callable[[Instances], None]
-Covered = Callable[[Instances], bool]
+Covered = Callable[[Instances], bool | None]
 
 
 def instances_of(
@@ -79,7 +80,8 @@ def instances_of(
     """Return the instances of a rule: at every shape, or at most `count` of all; `look` sees some before many are searched for.
 
     Without a limit they are all with extents up to 3 where these are few, else those up to 2 and some that are drawn. Where
-    `covered` says of some that the rule is proved at all shapes, they are these and ones that cover every two values.
+    `covered` says of some that the rule is proved at all shapes, they are these and ones that cover every two values; None says
+    that one of them refutes it: smaller ones are looked for, but not long.
     """
     for rank in RANKS:
         found = _unlimited(rule, rank, count, look, covered) if limit is None else _within(rule, limit, rank, count, look)
@@ -93,12 +95,15 @@ def _unlimited(rule: Rule, rank: int, count: int | None, look: Look, covered: Co
     if count is not None:
         return _within(rule, WIDE - 1, rank, count, look)
     first = _first(rule, WIDE - 1, rank)
-    if first.chosen and covered(first):
+    holds = bool(first.chosen) and covered(first)
+    if holds:
         wide, is_complete = _wide(rule, rank, MOST_COVERED, ELEMENTS_COVERED)
         return replace(first, chosen=tuple(_by_size([*first.chosen, *wide])), wide=tuple(wide), has_every_pair=is_complete)
-    small = _every(rule, WIDE - 1, rank, TRIED)
+    small = _every(rule, WIDE - 1, rank, TRIED if holds is not None else TRIED_FALSE)
     if small:
-        look(_smallest(small, rank))
+        look(_smallest(small, rank, SMALLEST if holds is not None else SMALLEST_FALSE))
+    if holds is None:
+        look(first)
     every = None if small is None or len(small) > FEW else _every(rule, WIDE, rank, TRIED_WIDE, GUARDED_WIDE)
     if every is not None and len(every) <= FEW and _elements(every) <= ELEMENTS:
         return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
@@ -109,9 +114,9 @@ def _unlimited(rule: Rule, rank: int, count: int | None, look: Look, covered: Co
     return replace(found, chosen=tuple(_by_size([*found.chosen, *wide])), wide=tuple(wide), has_every_pair=is_complete)
 
 
-def _smallest(every: Sequence[Instance], rank: int) -> Instances:
+def _smallest(every: Sequence[Instance], rank: int, most: int) -> Instances:
     """Return the smallest of all instances: counter-examples are among them, and cost little."""
-    some = _by_size(every)[:SMALLEST]
+    some = _by_size(every)[:most]
     which = "all" if len(some) == len(every) else f"the {len(some)} smallest of"
     return Instances(tuple(some), f"{which} {len(every)} instances with {{}}", WIDE - 1, rank)
 

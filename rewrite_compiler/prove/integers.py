@@ -150,6 +150,8 @@ class Facts:
     forgotten: int = 0
     answers: dict[tuple[Poly, int], bool] = field(default_factory=dict)  # under what is assumed now
     state: tuple[int, ...] = ()
+    normal: dict[Poly, Poly] = field(default_factory=dict)  # normal forms under these equations
+    equated: tuple[int, ...] = ()
 
     def extent(self, key: Any) -> Poly:
         """Return an atom that is at least 1."""
@@ -172,6 +174,16 @@ class Facts:
 
     def norm(self, p: Poly) -> Poly:
         """Return a polynomial in normal form under the equations."""
+        equated = (len(self.values), len(self.rewrites), self.forgotten)
+        if equated != self.equated:
+            self.equated = equated
+            self.normal.clear()
+        found = self.normal.get(p)
+        if found is None:
+            found = self.normal[p] = self._norm(p)
+        return found
+
+    def _norm(self, p: Poly) -> Poly:
         for _ in range(100):
             before = p
             for a in p.atoms & self.values.keys():
@@ -234,6 +246,7 @@ class Facts:
 
     def _renew(self) -> None:
         """Assume all equations of products again: other atoms stand for themselves now."""
+        self.forgotten += 1
         before, self.rewrites = self.rewrites, []
         gaps, self.equations = self.equations, []
         for m, n in before:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -101,10 +100,12 @@ def _judged(rule: Rule, limit: int | None, timeout: float, count: int | None) ->
 
     general: list[str] = []  # where it holds at all shapes, in words
 
-    def covered(some: Instances) -> bool:
-        with suppress(_Failed):
+    def covered(some: Instances) -> bool | None:
+        try:
             look(some)
-            general.append(proved_for_all_shapes(rule))
+        except _Failed as failed:
+            return None if failed.proof.verdict == REFUTED else False
+        general.append(proved_for_all_shapes(rule))
         return any(general)
 
     found = instances_of(rule, limit, count, look, covered)

@@ -25,8 +25,8 @@ RNN_PROGRAM = (0x30, 0x34, 0x81, 0xB0, 0x40)
 
 
 def sizes(gates: int, i: int, h: int) -> tuple[dict[str, int], ...]:
-    """Return the sizes of the proofs: one vector an element, ragged, and one that fills the input buffers."""
-    tried = ((1, 16, 64), (3, 21, 70), (2, i, h))
+    """Return the sizes of the proofs: as few columns as reach every element, ragged, and one that fills the input buffers."""
+    tried = ((1, 1, 49), (3, 21, 70), (2, i, h))
     return tuple({"t": t, "s": 1, "i": i, "g": gates * h, "e": 2 * gates * h, "h": h} for t, i, h in tried)
 
 

@@ -29,7 +29,7 @@ EVERY_BIAS = tuple(AdaptivFloat(bias=n) for n in range(8))
     whole="t s i g e h",
     search={"y": EVERY_BIAS},  # the cell state is kept in the result's format
     trials=(
-        {"t": 1, "s": 1, "i": 16, "g": 256, "e": 512, "h": 64},
+        {"t": 1, "s": 1, "i": 1, "g": 4 * 49, "e": 8 * 49, "h": 49},
         {"t": 3, "s": 1, "i": 21, "g": 4 * 70, "e": 8 * 70, "h": 70},
         {"t": 35, "s": 1, "i": 128, "g": 512, "e": 1024, "h": 128},
     ),
