@@ -35,7 +35,7 @@ from rewrite_compiler.lang.kernels import Kernels
 from rewrite_compiler.lang.named import Store
 
 INT8, INT16, SEED = iv.of_width(8, True), iv.of_width(16, True), 7
-COMMANDS = 1 << 16
+COMMANDS, STREAM = 1 << 16, 1 << 17
 ROWS, BLOCKS, COLUMNS = 2048, 36, 32  # of a layer of ResNet-20: 1024 pixels of two images, 32 channels of 3 × 3, 32 filters
 
 
@@ -264,7 +264,7 @@ def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
 
 
 def streams(runs: int) -> list[Row]:
-    """Return what a raw command costs in the streams of whole layers: configuration, weights, activations, results read back."""
+    """Return what a raw command costs in the streams of whole layers, again and again: configuration, weights, activations, results."""
     rows: list[Row] = []
     for target, kind in (("flexasr", "dense"), ("hlscnn", "convolution")):
         model, columns, others = stream_of(target, kind)
@@ -272,7 +272,9 @@ def streams(runs: int) -> list[Row]:
         gives, made = sim.play(columns), playing.decoder_of(model)
         if not (checked.play(columns) == gives).all() or any((sim.state(n) != checked.state(n)).any() for n in model.states):
             raise SystemExit(f"{target}: the compiled loop differs from the oracle")
-        count = len(gives)
+        times_over = -(-STREAM // len(gives))  # as many commands as an inference of a whole network has
+        columns = {name: np.concatenate([x] * times_over) for name, x in columns.items()}
+        gives, count = sim.play(columns), times_over * len(gives)
         for what, run in (
             ("", partial(playing._plain, sim, made, columns, gives, 0)),
             (", with its preparation", partial(sim.play, columns)),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .simulate import Simulator
 
 PATIENCE = 64  # commands of configuration, one by one, before machine code is made for them too
-PIECE = 1 << 15  # commands of one call; the loop touches no row behind the last of them
+PIECE = 1 << 18  # commands of one call, which costs 50–100 µs; the loop touches no row behind the last of them
 Inputs = Mapping[Leaf, Callable[[tuple[Expr, ...]], Expr]]  # the term that an input of a model has at an index
 SCALARS, LOCALS = ("count", "done"), ("row", "first", "going")
 WORD, SHARED = "data", 4
