@@ -48,7 +48,8 @@ def unpacked(folder: Path, name: str) -> Path:
 
 def chain(folder: Path, rows: int, sizes: tuple[int, ...], *, adds: bool) -> Path:
     """Write linear layers with a ReLU between them; biases as an operator of their own where it `adds`."""
-    random, nodes, weights, last = np.random.default_rng(SEED), [], {}, "x"
+    random, last = np.random.default_rng(SEED), "x"
+    nodes, weights = list[onnx.NodeProto](), dict[str, np.ndarray]()
     for n, (k, m) in enumerate(itertools.pairwise(sizes)):
         is_last = n == len(sizes) - 2
         weights |= {f"w{n}": random.normal(0, 0.3, (k, m)), f"b{n}": random.normal(0, 0.3, m)}
