@@ -6,6 +6,7 @@ random codes, at larger sizes and at the edges of the capacities.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -48,6 +49,8 @@ UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
 EXTREME = 100_000  # codes of a size at which extreme ones are tried, too
 SHOWN = 64  # codes that a counter-example shows
 SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
+NORMAL_FIRST = 0.1  # of the time: the question in normal form, before it is asked as both sides compute it
+Sides = tuple[list[tuple[Any, Any]], list[Any], int]  # results of driver and numerics, axioms, instructions executed
 
 
 def prove_mappings(target: Target) -> Iterator[Proof]:
@@ -181,21 +184,27 @@ def _leaves(m: Mapping, sizes: MappingOf[str, int], formats: MappingOf[str, Form
 
 
 def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) -> tuple[Any, int]:
-    """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed."""
+    """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed.
+
+    The question is asked in a normal form first, in part of the time; where that is not answered, as both sides compute it.
+    """
+    with contextlib.suppress(NotInteger):
+        verdict, executed = _asked(m, sizes, _numbered(m, ila, sizes), NORMAL_FIRST * seconds)
+        if verdict.outcome != "unknown":
+            return verdict, executed
+    return _asked(m, sizes, _as_z3(m, ila, sizes), seconds)
+
+
+def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
+    """Ask whether both sides are equal."""
     formats = _formats(m, SCALES)
     shapes = _shapes(m, sizes)
     premises = [c for n, shape in shapes.items() for c in within(symbols(n, shape), formats[n].codes)]
     ranges = {str(v): formats[n].codes for n, shape in shapes.items() for v in symbols(n, shape).flat}
-    try:
-        pairs, axioms, executed = _numbered(m, ila, sizes)
-    except NotInteger:
-        pairs, axioms, executed = _as_z3(m, ila, sizes)
+    pairs, axioms, executed = sides
     left, right = [a for a, _ in pairs], [b for _, b in pairs]
     pairs = list(zip(restored(left, ranges), right, strict=True))
     return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
-
-
-Sides = tuple[list[tuple[Any, Any]], list[Any], int]  # results of driver and numerics, axioms, instructions executed
 
 
 def _numbered(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Sides:

@@ -136,7 +136,8 @@ def test_an_unknown_accelerator_and_what_was_meant(name: str, guess: str, folder
 def test_an_unknown_limit_lists_the_known_ones(folder: Path) -> None:
     answer = flexmatch(*APP, "--limits", "depth=1")
     assert answer.code == 2
-    assert answer.err.startswith('error[F203]: there is no limit called "depth"\n  help: known limits: data_bytes, e_nodes, ')
+    known = "known limits: alternatives_seconds, data_bytes, e_nodes, "
+    assert answer.err.startswith(f'error[F203]: there is no limit called "depth"\n  help: {known}')
 
 
 def test_a_limit_beyond_every_clock_is_no_limit(folder: Path) -> None:
