@@ -126,7 +126,7 @@ def planned(app: Application, design: Design) -> Plan:
         return plan
     changed = {}
     for o in plan.offloads:
-        if "rounding" in o.formats["w"].parameters and o.target.name == "hlscnn":
+        if o.target.name == "hlscnn" and "w" in o.formats and "rounding" in o.formats["w"].parameters:
             nearest = replace(o.formats["w"], rounding=NEAREST)  # type: ignore[call-arg]
             changed[o.id] = o.mapping.with_format(o.formats, "w", nearest)
     return with_formats_of(plan, changed)
