@@ -2,8 +2,9 @@
 
 Both take turns on the same batches in one run; a ratio is that of their CPU times on one batch. The first two batches, in
 which code is compiled and tapes are made, are measured apart ("first"). Both results are compared with another reading.
-Two more rows are wall times on two threads: 2000 images in one run (`--only whole`), and 1000 after a change of the design
-(`--only edited`).
+Two more rows are wall times on two threads, medians of five: 2000 images in one run (`--only "2000 images"`), and 1000 after
+a change of the design (`--only changed`). Every row runs in a process of its own, whose peak of memory it has; with
+`--json FILE` rows that the file has are not run again.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from typing import Any
+
 import numpy as np
-from record import Row, finish, fresh_answers, options, spread
+from record import Row, finish, fresh_answers, options, recorded, spread
 from table4 import FLEXASR, HLSCNN, MOBILENET, RESNET, SHARED, VTA, WLM, WLM_DESIGNS, Application, Design, planned
 
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate, dataset_for, with_formats
@@ -25,6 +32,9 @@ from rewrite_compiler.cosim.run import Engine
 
 BATCH = 32
 FIRST = 2  # batches that compile and record
+IMAGES, EDITED_IMAGES = 2000, 1000
+WALL_RUNS = 5
+WHOLE, EDITED = "{} images, ResNet-20, HLSCNN 8-bit weights", "a parameter changed, then {} images, ResNet-20, HLSCNN"
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ def measured(case: Case, rounds: int) -> Row:
         **{f"simulated_cpu_ms_per_sample_{k}": round(1e3 * v / BATCH, 4) for k, v in spread(simulated[later]).items()},
         "first_cpu_seconds": [round(x, 3) for x in simulated[:FIRST]], "tape": ", ".join(engine.tapes.refused) or bool(engine.tapes.idle),
         "outputs_that_differ_from_the_other_reading": differing,
-        "peak_mebibytes_of_this_process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+        "offloads": len(plan.offloads), "offloads_with_shortcuts": _shortcuts(engine),
     }  # fmt: skip
 
 
@@ -90,7 +100,7 @@ def whole(images: int, threads: int) -> Row:
     begun, cpu = time.perf_counter(), time.process_time()
     document = cosimulate(plan, data, settings=Settings(threads=threads, keep_outputs=False)).document
     return {
-        "name": f"{images} images, ResNet-20, HLSCNN 8-bit weights", "samples": images, "threads": threads, "target_wall_seconds": 5.0,
+        "name": WHOLE.format(images), "samples": images, "threads": threads, "target_wall_seconds": 5.0,
         "wall_seconds": round(time.perf_counter() - begun, 2), "cpu_seconds": round(time.process_time() - cpu, 2),
         "without_reference_wall_seconds": document["run"]["wall_seconds"],
     }  # fmt: skip
@@ -105,7 +115,7 @@ def edited(images: int, threads: int) -> Row:
         data = data.take(np.arange(images) % data.count)
         document = cosimulate(plan, data, settings=Settings(threads=threads, keep_outputs=False)).document
     return {
-        "name": f"a parameter changed, then {images} images, ResNet-20, HLSCNN", "samples": images, "threads": threads,
+        "name": EDITED.format(images), "samples": images, "threads": threads,
         "target_wall_seconds": 15.0, "wall_seconds": round(time.perf_counter() - begun, 2),
         "cpu_seconds": round(time.process_time() - cpu, 2), "accelerated": document["accelerated"]["value"],
     }  # fmt: skip
@@ -124,30 +134,64 @@ def _differing(plan: object, tier: str, x: dict[str, np.ndarray], found: dict[st
     return sum(int(np.count_nonzero(found[name][:2] != y)) for name, y in other.items())
 
 
+def _shortcuts(engine: Engine) -> int:
+    """Return how many offloads run without their moves."""
+    groups = [g for idle in engine.tapes.idle.values() for g in idle]
+    return len({name for g in groups[:1] for device in g.values() for name in device.shortcuts})
+
+
+def work(rounds: int) -> dict[str, tuple[str, Callable[[], Row]]]:
+    """Return every row by name: its tier, and what measures it."""
+    found: dict[str, tuple[str, Callable[[], Row]]] = {c.name: (c.tier, partial(measured, c, rounds)) for c in CASES}
+    found[WHOLE.format(IMAGES)] = "native", partial(whole, IMAGES, 2)
+    found[EDITED.format(EDITED_IMAGES)] = "native", partial(edited, EDITED_IMAGES, 2)
+    return found
+
+
+def by_itself(name: str, rounds: int) -> Row:
+    """Measure a row in this process, which does nothing else."""
+    row = work(rounds)[name][1]()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return {**row, "peak_mebibytes_of_the_process_of_the_row": peak, "load_of_the_machine": [round(n, 1) for n in os.getloadavg()]}
+
+
+def alone(name: str, rounds: int) -> Row:
+    """Return a row from a process of its own; a wall time is the median of several, each of a new process."""
+    found: list[Any] = []
+    for _ in range(1 if rounds < 2 or name in {c.name for c in CASES} else WALL_RUNS):
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            found.append(process.submit(by_itself, name, rounds).result())
+    middle: Row = sorted(found, key=lambda row: row.get("wall_seconds", 0))[len(found) // 2]
+    return middle if len(found) == 1 else {**middle, "wall_seconds_of_runs": [row["wall_seconds"] for row in found]}
+
+
+def line(row: Row) -> str:
+    """Return a row as it is printed."""
+    if "ratio_median" not in row:
+        return f"{row['name']:<60}{row['wall_seconds']:>8} s{row['target_wall_seconds']:>8} s"
+    times = f"{row['onnxruntime_cpu_ms_per_sample_median']:>10} ms{row['simulated_cpu_ms_per_sample_median']:>9} ms"
+    return f"{row['name']:<44}{row['tier']:>8}{times}{row['ratio_median']:>9}{row['target_ratio']:>9}"
+
+
 def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=7)
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains TEXT")
-    parser.add_argument("--tier", default="", metavar="NAME", help="only cases of this tier")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose name contains TEXT")
+    parser.add_argument("--tier", default="", metavar="NAME", help="only rows of this tier")
     given = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
-    rows = []
+    rows = recorded(given.json)
+    known = {row["name"]: row for row in rows}
     print(f"{'application and accelerator':<44}{'tier':>8}{'onnxruntime':>13}{'simulated':>12}{'ratio':>9}{'target':>9}")
-    for case in CASES:
-        if given.only not in case.name or given.tier not in ("", case.tier):
+    for name, (tier, _) in work(given.runs).items():
+        if given.only not in name or given.tier not in ("", tier):
             continue
-        row = measured(case, given.runs)
-        rows.append(row)
-        times = f"{row['onnxruntime_cpu_ms_per_sample_median']:>10} ms{row['simulated_cpu_ms_per_sample_median']:>9} ms"
-        print(f"{case.name:<44}{case.tier:>8}{times}{row['ratio_median']:>9}{case.target:>9}", flush=True)
-    for run, images in ((whole, 2000), (edited, 1000)):
-        if given.only in run.__name__ and given.tier in ("", "native"):
-            rows.append(run(images, 2))
-            print(f"{rows[-1]['name']:<60}{rows[-1]['wall_seconds']:>8} s{rows[-1]['target_wall_seconds']:>8} s")
-    for row in rows:
-        row["load_of_the_machine"] = [round(n, 1) for n in os.getloadavg()]
-    finish("cosim_speed", rows, given.json)
+        if name not in known:
+            known[name] = alone(name, given.runs)
+            rows.append(known[name])
+            finish("cosim_speed", rows, given.json)
+        print(line(known[name]), flush=True)
 
 
 if __name__ == "__main__":

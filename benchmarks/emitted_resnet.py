@@ -1,4 +1,7 @@
-"""Does the emitted C of ResNet-20 and of the word language model, on the emitted device, give every tensor of exact co-simulation?"""
+"""Does the emitted C of ResNet-20 and of the word language model, on the emitted device, give every tensor of exact co-simulation?
+
+With `--json FILE` it goes on where it ended: rows that the file has are not run again; each has the commit that it was measured at.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from record import ROOT, Row, finish, options
+from record import ROOT, Row, commit, finish, options, recorded
 
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
@@ -82,7 +85,8 @@ def measure(case: Case, samples: int) -> Row:
             for v, y in zip(p.outputs, outputs, strict=True):
                 different += y.tobytes() != np.ascontiguousarray(values[v], y.dtype).tobytes()
     name = f"{case.name} on {case.target}"
-    return {"name": name, "samples": samples, "tensors": tensors, "different": different, "emit_cpu_seconds": emitted}
+    counts = {"samples": samples, "tensors": tensors, "different": different}
+    return {"name": name, **counts, "emit_cpu_seconds": emitted, "commit": commit()}
 
 
 def main() -> None:
@@ -90,14 +94,15 @@ def main() -> None:
     made = options(__doc__ or "", runs=20)
     made.add_argument("--only", default="", metavar="TEXT", help="cases whose name or target has this")
     given = made.parse_args()
-    rows = []
+    rows = recorded(given.json)
     for case in CASES:
-        if given.only not in f"{case.name} on {case.target}":
+        name = f"{case.name} on {case.target}"
+        if given.only not in name or any(row["name"] == name for row in rows):
             continue
-        rows.append(measure(case, given.runs))
-        row = rows[-1]
-        print(f"{row['name']:28}{row['samples']:>4} samples {row['tensors']:>6} tensors  {row['different']} differ", flush=True)
-    finish("emitted_resnet", rows, given.json)
+        row = measure(case, given.runs)
+        rows.append(row)
+        print(f"{name:28}{row['samples']:>4} samples {row['tensors']:>6} tensors  {row['different']} differ", flush=True)
+        finish("emitted_resnet", rows, given.json)
 
 
 if __name__ == "__main__":

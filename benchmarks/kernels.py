@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product as product_of
 from pathlib import Path
 
 import lang_readings
@@ -19,18 +21,21 @@ import onnx
 import onnxruntime
 import solver
 from onnx import TensorProto, helper, numpy_helper
-from record import Row, finish, options, spread
+from record import Row, in_groups, spread
 
 import rewrite_compiler as flexmatch
-from rewrite_compiler.emit.trace import traces_of
-from rewrite_compiler.ila import Ila
+from rewrite_compiler.emit.trace import Emitted, traces_of
+from rewrite_compiler.ila import Ila, ila
 from rewrite_compiler.ila import play as playing
+from rewrite_compiler.ila.mmio import assemble, split_lanes
 from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.stream import PATIENCE
 from rewrite_compiler.ila.trace import Commands, block_of
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_fold, native_jit, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arrays import Evaluator, evaluate
+from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.kernels import Kernels
 from rewrite_compiler.lang.named import Store
 
@@ -52,8 +57,11 @@ TARGETS: dict[str, tuple[str, float]] = {
     "fold of blocks, 16 bits saturating: oracle": ("target_microseconds", 0.5),
     "solver: 4, 4, 4 of 16 bits": (SECONDS, 1.0),
     **{f"gb_core_{verb}_large, decoded and applied": (EACH, 2.0) for verb in ("store", "load")},
+    **{f"the decoder of {name}'s {kind}: {way}": (SECONDS, n) for name in ("flexasr", "hlscnn")
+       for kind in ("memories", "registers") for way, n in (("first compilation", 0.15), ("from the cache", 0.005))},
     "the stream of a dense layer on flexasr": (EACH, 2.0),
     "the stream of a convolution layer on hlscnn": (EACH, 2.0),
+    "the transfers of a convolution layer on vta": (EACH, 2.0),
 }  # fmt: skip
 
 
@@ -159,15 +167,15 @@ def start_up(runs: int) -> list[Row]:
     names = ("first compilation", "from the cache")
     whole: dict[str, list[float]] = {name: [] for name in names}
     alone: dict[str, list[float]] = {name: [] for name in names}
-    real = native_fold.compiled
+    real = native_fold.function_of
 
-    def timed(text: str, level: int) -> object:
+    def timed(text: str, level: int, operands: int) -> object:
         started = time.thread_time()
-        found = real(text, level)
+        found = real(text, level, operands)
         alone[name].append(time.thread_time() - started)
         return found
 
-    native_fold.compiled = timed  # type: ignore[assignment]
+    native_fold.function_of = timed  # type: ignore[assignment]
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             os.environ["FLEXMATCH_CACHE"] = folder
@@ -178,7 +186,7 @@ def start_up(runs: int) -> list[Row]:
                 compiled(blocks(x, w, 0), given, native_fold.best_form())
                 whole[name].append(time.thread_time() - started)
             os.environ.pop("FLEXMATCH_CACHE")
-    native_fold.compiled = real
+    native_fold.function_of = real
     rows: list[Row] = []
     for name in names:
         rows.append({"name": f"a kernel: {name}", "runs": runs, "cpu_seconds": spread(alone[name])})
@@ -196,20 +204,30 @@ def times(run: Callable[[], object], runs: int) -> list[float]:
     return found[1:]
 
 
+def decoders(runs: int) -> list[Row]:
+    """Return how long the loops take that decode and apply the commands of a bus, for memories and for registers: at first, and kept."""
+    rows: list[Row] = []
+    for target, (kind, what) in product_of(("flexasr", "hlscnn"), ((playing.RANGES, "memories"), (playing.OTHERS, "registers"))):
+        seconds: dict[str, list[float]] = {"first compilation": [], "from the cache": []}
+        for _ in range(runs):
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["FLEXMATCH_CACHE"] = folder
+                for found in seconds.values():
+                    model = ila(target)  # another one of the same terms
+                    native_jit.compiled.cache_clear()
+                    started = time.thread_time()
+                    playing.decoder_of(model, kind)
+                    found.append(time.thread_time() - started)
+                os.environ.pop("FLEXMATCH_CACHE")
+        rows += [{"name": f"the decoder of {target}'s {what}: {n}", "runs": runs, "cpu_seconds": spread(x)} for n, x in seconds.items()]
+    return rows
+
+
 def bus_commands(runs: int) -> list[Row]:
     """Return what a raw command costs that stores or reads 16 bytes: FlexASR's large buffer, 2^16 commands as columns."""
     model = flexasr.build()
     sim, rows = Simulator(model, reading="native"), list[Row]()
     random = np.random.default_rng(SEED)
-    started = time.thread_time()
-    made = playing.decoder_of(model)
-    rows.append(
-        {
-            "name": "the decoder of FlexASR's bus, compiled or from the cache",
-            "runs": 1,
-            "cpu_seconds": spread([time.thread_time() - started]),
-        }
-    )
     for name in ("gb_core_store_large", "gb_core_load_large"):
         instruction = model.instructions[name]
         given = {"index": random.integers(0, 4096, COMMANDS)}
@@ -218,7 +236,7 @@ def bus_commands(runs: int) -> list[Row]:
         columns = block_of(model, instruction, COMMANDS, given)
         gives = sim.play(columns)
         work = {
-            "decoded and applied": partial(playing._plain, sim, made, columns, gives, 0),
+            "decoded and applied": partial(playing._plain, sim, columns, gives, 0),
             "with its preparation": partial(sim.play, columns),
         }
         for what, run in work.items():
@@ -243,8 +261,8 @@ def layer(kind: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
-    """Return the plain commands of one layer's trace in order, as columns, and how many others it has (triggers, fills)."""
+def trace_of(target: str, kind: str) -> Emitted:
+    """Return what one layer sends to a device."""
     random = np.random.default_rng(SEED)
     model = layer(kind)
     shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
@@ -254,7 +272,12 @@ def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
         onnx.save(model, path)
         np.savez(data, x=np.concatenate([sample["x"]] * 2))
         plan = flexmatch.compile(str(path), accel=[target], calibrate=str(data))
-        emitted = traces_of(plan, sample)[target]
+        return traces_of(plan, sample)[target]
+
+
+def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
+    """Return the plain commands of one layer's trace in order, as columns, and how many others it has (triggers, fills)."""
+    emitted = trace_of(target, kind)
     blocks = [i.columns for i in emitted.trace.items if isinstance(i, Commands)]
     whole = {name: np.concatenate([b[name] for b in blocks]) for name in emitted.ila.inputs}
     sim = Simulator(emitted.ila, reading="oracle")
@@ -263,20 +286,76 @@ def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
     return emitted.ila, {name: np.ascontiguousarray(x[plain]) for name, x in whole.items()}, int((~plain).sum())
 
 
+def transfers(runs: int) -> list[Row]:
+    """Return what VTA's words cost that move data: each is a command, and so are each 16 bytes that it moves between DRAM and device."""
+    emitted = trace_of("vta", "convolution")
+    m, words, moved, seen = emitted.ila, list[bytes](), 0, 0
+    sim = m.simulator(dram=np.zeros(1 << 22, np.uint8), reading="native")
+    for block in (b for b in emitted.trace.items if isinstance(b, Commands)):
+        for command, _ in block.rows():
+            i, seen = sim.decoded(command), seen + 1
+            if i is None or not i.name.startswith(("load_", "store")):
+                continue
+            given = sim._executable(i).operands(split_lanes(m, command))
+            kept = {n: x[0] for n, x in given.items() if not n.startswith(("pop_", "push_", "dram_base"))}  # from the start of DRAM
+            words.append(assemble(i, **kept)["data"].to_bytes(16, "little"))
+            moved += given["x_size"][0] * given["y_size"][0] * element_bytes(m, i.name)
+    over = -(-PATIENCE // len(words))
+    rows = np.frombuffer(b"".join(words * over), np.uint8).reshape(-1, 16)
+    checked = m.simulator(dram=np.zeros(1 << 22, np.uint8), reading="oracle")
+    checked.run(rows[: len(words)])
+    cpu = spread(times(lambda: sim.run(rows), runs))
+    if any((sim.state(n) != checked.state(n)).any() for n in m.states if n not in m.externals):
+        raise SystemExit("vta: the compiled loop differs from the oracle")
+    count = over * (len(words) + moved // 16)
+    row: Row = {"name": "the transfers of a convolution layer on vta", "runs": runs, "commands": count, "words": over * len(words)}
+    return [{**row, "other_words": seen - len(words), "cpu_seconds": cpu, "nanoseconds_each": round(cpu["median"] / count * 1e9, 2)}]
+
+
+def element_bytes(m: Ila, name: str) -> int:
+    """Return the bytes that an element of a transfer has in DRAM."""
+    buffer = {"store": "inp", "load_acc_8bit": "inp"}.get(name, name.removeprefix("load_"))
+    state = m.states[buffer]
+    return math.prod(static_shape(state.leaf)[1:]) * state.bits // 8
+
+
+def short_words(runs: int) -> list[Row]:
+    """Return what a word of VTA costs that moves a single element: decoding it, its operands, tokens, and the checks of its range."""
+    m = ila("vta")
+    sim, rows = m.simulator(dram=np.zeros(1 << 20, np.uint8), reading="native"), list[Row]()
+    for name in ("load_inp", "store"):
+        word = assemble(m.instructions[name], x_size=1, y_size=1)["data"].to_bytes(16, "little")
+        column = np.frombuffer(word * COMMANDS, np.uint8).reshape(-1, 16)
+        cpu = spread(times(lambda c=column: sim.run(c), runs))  # type: ignore[misc]
+        each = round(cpu["median"] / COMMANDS * 1e9, 2)
+        rows.append(
+            {
+                "name": f"a word of vta: {name}, one element",
+                "runs": runs,
+                "commands": COMMANDS,
+                "cpu_seconds": cpu,
+                "nanoseconds_each": each,
+            }
+        )
+    return rows
+
+
 def streams(runs: int) -> list[Row]:
     """Return what a raw command costs in the streams of whole layers, again and again: configuration, weights, activations, results."""
-    rows: list[Row] = []
+    rows = [*transfers(runs), *short_words(runs)]
     for target, kind in (("flexasr", "dense"), ("hlscnn", "convolution")):
         model, columns, others = stream_of(target, kind)
         sim, checked = Simulator(model, reading="native"), Simulator(model, reading="oracle")
-        gives, made = sim.play(columns), playing.decoder_of(model)
+        gives = sim.play(columns)
         if not (checked.play(columns) == gives).all() or any((sim.state(n) != checked.state(n)).any() for n in model.states):
             raise SystemExit(f"{target}: the compiled loop differs from the oracle")
         times_over = -(-STREAM // len(gives))  # as many commands as an inference of a whole network has
         columns = {name: np.concatenate([x] * times_over) for name, x in columns.items()}
         gives, count = sim.play(columns), times_over * len(gives)
+        if playing._plain(sim, columns, gives, 0) != count:
+            raise SystemExit(f"{target}: the compiled loops leave commands")
         for what, run in (
-            ("", partial(playing._plain, sim, made, columns, gives, 0)),
+            ("", partial(playing._plain, sim, columns, gives, 0)),
             (", with its preparation", partial(sim.play, columns)),
         ):
             cpu = spread(times(run, 10 * runs))
@@ -299,8 +378,9 @@ def other_readings(runs: int) -> list[Row]:
     return rows
 
 
-def with_targets(rows: list[Row]) -> list[Row]:
-    """Return rows with what was asked of them, where something was."""
+def aimed(run: Callable[[int], list[Row]], runs: int) -> list[Row]:
+    """Return the rows of a group with what was asked of them, where something was."""
+    rows = run(runs)
     for row in rows:
         row.update({key: value for name, (key, value) in TARGETS.items() if str(row["name"]) == name})
     return rows
@@ -323,19 +403,30 @@ def measure(given: list[Case], runs: int) -> list[Row]:
     return rows
 
 
+GROUPS: dict[str, Callable[[int], list[Row]]] = {
+    "folds": lambda runs: measure(cases(), runs),
+    "start-up": start_up,
+    "decoders": decoders,
+    "bus": bus_commands,
+    "streams": streams,
+    "readings": other_readings,
+}
+
+
+def shown(row: Row) -> str:
+    """Return the line of a row."""
+    if "giga_macs_per_second" in row:
+        return f"{row['name']!s:76}{row['giga_macs_per_second']!s:>10} GMAC/s"
+    if "microseconds_each" in row:
+        return f"{row['name']!s:76}{row['microseconds_each']!s:>10} µs each"
+    if "nanoseconds_each" in row:
+        return f"{row['name']!s:76}{row['nanoseconds_each']!s:>10} ns each"
+    return f"{row['name']!s:76}{row['cpu_seconds']['median'] * 1e3:>10.2f} ms"  # type: ignore[index]
+
+
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=7).parse_args()
-    rows = measure(cases(), given.runs)
-    for row in rows:
-        print(f"{row['name']!s:76}{row['giga_macs_per_second']!s:>10} GMAC/s")
-    more = [*start_up(given.runs), *bus_commands(given.runs), *streams(given.runs), *other_readings(given.runs)]
-    for row in more:
-        if "nanoseconds_each" in row:
-            print(f"{row['name']!s:76}{row['nanoseconds_each']!s:>10} ns each")
-            continue
-        print(f"{row['name']!s:76}{row['cpu_seconds']['median'] * 1e3:>10.2f} ms")  # type: ignore[index]
-    finish("kernels", with_targets([*rows, *more]), given.json)
+    in_groups("kernels", __doc__ or "", 7, {name: partial(aimed, run) for name, run in GROUPS.items()}, shown)
 
 
 if __name__ == "__main__":

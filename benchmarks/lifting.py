@@ -274,6 +274,11 @@ class Log:
         for line in whole.splitlines():
             self.see(json.loads(line))
 
+    @property
+    def is_over(self) -> bool:
+        """No part is begun any more."""
+        return time.monotonic() >= self.end
+
     def see(self, line: Mapping[str, Any]) -> None:
         """Take a line."""
         self.parts.add((line["name"], line["part"]))
@@ -281,7 +286,7 @@ class Log:
 
     def run(self, name: str, part: str, work: Callable[[], Found]) -> None:
         """Do a part unless it is done; write what it gave."""
-        if (name, part) in self.parts or time.monotonic() >= self.end:
+        if (name, part) in self.parts or self.is_over:
             return
         started = time.process_time()
         found = work()
@@ -315,20 +320,26 @@ def at_random(m: Operation, ila: Ila, draw: Draw, first: int, count: int) -> Fou
     return found
 
 
-def at_edges(m: Operation, ila: Ila, draw: Draw) -> Found:
-    """Run an operation one below and at its limits, and one above without its guard."""
-    found, seed = Found(), 0
+def edges_of(m: Operation, draw: Draw) -> Iterator[tuple[int, Sizes, bool]]:
+    """Yield a seed, a shape one below, at or above a limit, and whether the guard admits it."""
+    seed = 0
     for start in range(STARTS):
         sizes = {d: x for d, x in draw(np.random.default_rng([SEED, start, 2])).items() if d in _names(m)}
         for at, fits in Edges(m, sizes if start else smallest(m, sizes)).found():
             seed += 1
-            if is_too_large(m, at):
-                found.counts["edges too large to run"] += 1
-            elif fits:
-                found.counts["edges"] += 1
-                found.differing += filter(None, [difference(m, ila, at, seed)])
-            else:
-                found.counts[beyond(m, ila, at, seed)] += 1
+            yield seed, at, fits
+
+
+def at_edge(m: Operation, ila: Ila, at: Sizes, fits: bool, seed: int) -> Found:
+    """Run an operation below or at a limit, or above it without its guard."""
+    found = Found()
+    if is_too_large(m, at):
+        found.counts["edges too large to run"] += 1
+    elif fits:
+        found.counts["edges"] += 1
+        found.differing += filter(None, [difference(m, ila, at, seed)])
+    else:
+        found.counts[beyond(m, ila, at, seed)] += 1
     return found
 
 
@@ -379,7 +390,8 @@ def main() -> int:
         log.run(name, "symbolic", lambda m=m, ila=ila: proved(m, ila))  # type: ignore[misc]
         for first in range(0, given.runs if name in TABLE3 else given.others, CHUNK):
             log.run(name, f"random {first}", lambda m=m, ila=ila, d=draw, k=first: at_random(m, ila, d, k, CHUNK))  # type: ignore[misc]
-        log.run(name, "edges", lambda m=m, ila=ila, d=draw: at_edges(m, ila, d))  # type: ignore[misc]
+        for seed, at, fits in () if (name, "edges") in log.parts or log.is_over else edges_of(m, draw):  # older logs have one line
+            log.run(name, f"edge {seed}", lambda m=m, ila=ila, edge=(at, fits, seed): at_edge(m, ila, *edge))  # type: ignore[misc]
         found = log.of.get(name)
         if found is None:
             continue

@@ -1,14 +1,20 @@
 """What certificate has each rule, mapping and model of the library, and what does it cost to judge all of them?
 
-    python benchmarks/prove_library.py --log library.jsonl --json benchmarks/results/prove_library.json
+    python benchmarks/prove_library.py --log library.jsonl --command --json benchmarks/results/prove_library.json
 
 One process judges one case after the other, nothing from the cache; processor time is that of the process. What is in the log is
-not judged again, so the run can be stopped. `flexmatch prove --json FILE` gives the same verdicts by two processes.
+not judged again, so the run can be stopped. With `--command` the verb itself is measured, too: `flexmatch prove` judges the same
+cases by two processes, first with an empty cache, then from it; its processor time is that of all its processes.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +22,8 @@ from typing import Any
 
 from record import Row, finish, options
 
-from rewrite_compiler.prove.court import Case, model_case, rule_case, target_cases
-from rewrite_compiler.rewrite.ruleset import shipped_rules
+from rewrite_compiler.prove.court import Case, model_case, rare_collection, rule_case, target_cases
+from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 
 STRENGTHS = ("all shapes:", "all shapes up to", "tested", "symbolic")
@@ -25,7 +31,7 @@ STRENGTHS = ("all shapes:", "all shapes up to", "tested", "symbolic")
 
 def cases() -> Iterator[Case]:
     """Yield every case of the library."""
-    yield from (rule_case(r, None) for r in shipped_rules())
+    yield from (rule_case(r, None) for r in every_rule())
     for name in target_names():
         target = find_target(name)
         yield model_case(target, name)
@@ -35,7 +41,8 @@ def cases() -> Iterator[Case]:
 def row(case: Case) -> Row:
     """Return the verdict on a case with its processor time."""
     started = time.process_time()
-    found: dict[str, Any] = case.judge()
+    with rare_collection():
+        found: dict[str, Any] = case.judge()
     seconds = round(time.process_time() - started, 2)
     if case.message["kind"] == "model":
         verdict = "refuted" if found["problems"] else "proved"
@@ -44,11 +51,28 @@ def row(case: Case) -> Row:
     return {"kind": case.message["kind"], "name": case.name, **kept, "cpu_seconds": seconds}
 
 
+def command(folder: str) -> Iterator[Row]:
+    """Yield what `flexmatch prove` costs with an empty cache, and from it."""
+    verb = [str(Path(sys.executable).with_name("flexmatch")), "prove", "--json", str(Path(folder) / "verdicts.json")]
+    for cache in ("empty", "full"):
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run(verb, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "FLEXMATCH_CACHE": folder})
+        wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        yield {"kind": "command", "name": "flexmatch prove", "cache": cache, "seconds": round(wall, 2), "cpu_seconds": round(seconds, 2)}
+
+
 def main() -> None:
     """Judge the library."""
     parser = options(__doc__ or "", 1)
     parser.add_argument("--log", type=Path, help="one line a verdict; what is there is not judged again")
+    parser.add_argument("--command", action="store_true", help="measure `flexmatch prove`, too")
     given = parser.parse_args()
+    measured: list[Row] = []
+    if given.command:
+        with tempfile.TemporaryDirectory() as folder:
+            measured = [*command(folder)]
+            print(*measured, sep="\n", flush=True)
     logged = map(json.loads, given.log.read_text().splitlines()) if given.log and given.log.exists() else ()
     known = {(r["kind"], r["name"]): r for r in logged}
     rows: list[Row] = []
@@ -63,7 +87,7 @@ def main() -> None:
     seconds = {k: round(sum(float(str(r["cpu_seconds"])) for r in rows if r["kind"] == k), 1) for k in ("rule", "mapping", "model")}
     summary: Row = {"cases": len(rows), "proved": sum(r["verdict"] == "proved" for r in rows), "strengths": counts, "cpu_seconds": seconds}
     print(summary)
-    finish("prove_library", [summary, *rows], given.json)
+    finish("prove_library", [summary, *measured, *rows], given.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every benchmark writes: its rows with the machine, the versions and the commit they were measured on."""
+"""What every benchmark writes: its rows with the machine and how loaded it was, the versions and the commit they were measured on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("rewrite-compiler", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")
 
 Row = dict[str, object]
+Group = Callable[[int], list[Row]]  # what it is measured with: how many times
 
 
 def options(description: str, runs: int) -> argparse.ArgumentParser:
@@ -69,7 +71,7 @@ def commit() -> str:
 
 def document(name: str, rows: list[Row]) -> dict[str, object]:
     """Return the record of one benchmark."""
-    machine = {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()}
+    machine = {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform(), "load": round(os.getloadavg()[0], 1)}
     versions = {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
     command = ["python", f"benchmarks/{name}.py", *sys.argv[1:]]
     return {
@@ -92,3 +94,22 @@ def finish(name: str, rows: list[Row], path: Path | None) -> None:
 def recorded(path: Path | None) -> list[Row]:
     """Return the rows that a record has already, from which a benchmark goes on."""
     return list(json.loads(path.read_text("utf-8"))["rows"]) if path is not None and path.exists() else []
+
+
+def in_groups(
+    name: str, description: str, runs: int, groups: Mapping[str, Callable[[int], list[Row]]], shown: Callable[[Row], str]
+) -> None:
+    """Run the command line of a benchmark in groups of rows: those asked for, those that the record lacks, or all."""
+    parser = options(description, runs=runs)
+    parser.add_argument("--only", choices=groups, action="append", help="measure this group (default: all)")
+    parser.add_argument("--resume", action="store_true", help="keep the groups that the record has")
+    given = parser.parse_args()
+    rows = recorded(given.json) if given.resume or given.only else []
+    for group in given.only or groups:
+        if given.resume and any(row.get("group") == group for row in rows):
+            continue
+        started = time.process_time()
+        found = [{**row, "group": group} for row in groups[group](given.runs)]
+        print(*map(shown, found), f"{group}: {time.process_time() - started:.0f} s", sep="\n", flush=True)
+        rows = [row for row in rows if row.get("group") != group] + found
+        finish(name, rows, given.json)

@@ -1,19 +1,21 @@
 """Does any mutant, random model, instruction stream or random limit make the tool crash, hang, accept silently, or compute something else?
 
-Chunks of all campaigns take turns, the one that is furthest from its goal first; each ends as a line of the log, from
-which the next call goes on. A finding is also written as a file, to become a case of tests/bad_inputs. Without a log or
-minutes to spend the table of what a log has is printed: `python benchmarks/reliability.py --minutes 0 --log FILE`.
+Without `--log` the table of all records is printed, with the commands that made them. With `--log FILE` chunks of all campaigns
+take turns, the one that is furthest from its goal first; each ends as a line of the log, from which the next call goes on. A finding
+is also written as a file, to become a case of tests/bad_inputs. `--minutes 0 --log FILE` prints the table of what a log has.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import shlex
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,6 +38,22 @@ SLOW = 5.0  # seconds after which a case counts as a hang
 TARGETS = (("flexasr",), ("hlscnn",), ("vta",), ("flexasr", "hlscnn"), ("flexasr", "vta"), ("flexasr", "hlscnn", "vta"))
 CHILDREN = 10  # each so many random limits of matching's time and memory, which only a process of its own can keep
 SECOND = 5  # each so many batches also with onnx's reference evaluator
+RECORDS = {
+    "reliability": "campaigns", "reliability_processes": "processes", "reliability_coverage": "coverage of the engine by its tests",
+    "reliability_mutation": "small changes of the engine that its tests notice",
+}  # fmt: skip
+# what is held → the tests that hold it, as pytest's arguments
+TESTED = (
+    (
+        "onnx's node tests of known operators: at least 300 run, none computes something else",
+        "tests/frontend/test_onnx_cases.py --campaign",
+    ),
+    ("external data: no traversal, links, devices, other files; lengths before allocation", "tests/frontend/test_external.py"),
+    ("signals in every phase end within 2 s with exit 130 or 143, finished work kept", "tests/cli/test_cli_signals.py"),
+    ("a log that was killed, cut off or changed costs at most the samples behind it", "tests/cosim/test_log.py"),
+    ("lock, hashes and bill of materials; two wheels are the same bytes", "tests/benchmarks/test_supply_chain.py tests/test_wheel.py"),
+    ("ruff, mypy strict on what ships, layers, sizes, no block twice", "tests/test_house.py tests/test_types.py"),
+)
 Judge = Callable[[range, Path], Chunk]
 BENCHES: dict[str, Bench] = {}
 
@@ -195,14 +213,46 @@ def show(rows: Iterable[Row], log: Path) -> None:
             print(f"{'  triggers with distinct states':30}{r['distinct_triggers']:>10,}{20_000:>10,}")
 
 
+def figure(r: Row) -> tuple[str, str]:
+    """Return what a row of a record says, and what is wanted of it."""
+    if "findings" in r:
+        return f"{r['runs']:,} cases, {r['findings']} findings", f"{r['goal']:,} cases, 0 findings"
+    if "noticed" in r:
+        low, high = list(r["percent_95"])  # type: ignore[call-overload]
+        return f"{r['noticed']} of {r['runs']} changes noticed: {r['percent']} % ({low}–{high} %)", "80 %"
+    return f"{r['covered_percent']} % of lines and branches, {r['branches_percent']} % of branches alone", "95 %"
+
+
+def table() -> Iterator[str]:
+    """Yield the lines of the table of all records, and of what tests hold."""
+    for name, part in RECORDS.items():
+        path = ROOT / "benchmarks" / "results" / f"{name}.json"
+        if not path.exists():
+            yield f"{part}\n  not measured: python benchmarks/{name}.py --json benchmarks/results/{name}.json\n"
+            continue
+        record = json.loads(path.read_text("utf-8"))
+        yield f"{part}\n  $ {shlex.join(record['command'])}  (at {record['commit'][:12]})\n"
+        for r in (r for r in record["rows"] if "tests" not in r):
+            found, wanted = figure(r)
+            yield f"  {r.get('case', r.get('name')):32}{found:70} wanted: {wanted}\n"
+            if "distinct_triggers" in r:
+                yield f"  {'  triggers, distinct states':32}{r['distinct_triggers']:<70,} wanted: 20,000\n"
+    kinds = len(tomllib.loads((ROOT / "tests" / "bad_inputs" / "expected.toml").read_text("utf-8")))
+    yield f"what tests hold\n  $ python -m pytest tests/bad_inputs\n  {'kinds of bad input':32}{kinds:<70} wanted: 120\n"
+    yield from (f"  $ python -m pytest {command}\n  {what}\n" for what, command in TESTED)
+
+
 def main() -> None:
     """Go on with every campaign, or those named, and write the record."""
+    if not any(a.startswith(("-h", "--help", "--log")) for a in sys.argv[1:]):
+        print("".join(table()), end="")
+        return
     parser = options(__doc__ or "", 1)
     parser.add_argument("--only", default="", metavar="WORD", help="campaigns whose name has this word")
     parser.add_argument("--goal", type=int, default=0, metavar="N", help="cases of each campaign (default: the table's)")
     parser.add_argument("--minutes", type=float, default=600, metavar="N", help="stop after so many minutes (default: %(default)s)")
     parser.add_argument("--start", type=int, default=0, metavar="SEED", help="first seed of a new log (default 0)")
-    parser.add_argument("--log", type=Path, default=Path("reliability.jsonl"), metavar="FILE", help="go on in this log")
+    parser.add_argument("--log", type=Path, required=True, metavar="FILE", help="go on in this log")
     given = parser.parse_args()
     chosen = [replace(c, goal=given.goal or c.goal) for c in CAMPAIGNS if given.only in c.name]
     log = CampaignLog(given.log)

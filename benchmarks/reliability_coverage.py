@@ -1,7 +1,9 @@
-"""How much of the engine do the tests run? Line and branch coverage of every package by coverage.py, with the lines that nothing runs.
+"""How much of the engine do the tests run? Lines and branches of every package by coverage.py, with those that nothing runs.
 
-It needs `pip install coverage`. `python benchmarks/reliability_coverage.py` runs one folder of tests after the other, `--tests DIR…`
-a part of it. What was run stays in `--keep FOLDER`, from which the next call goes on. Processes that tests start count too.
+It needs `pip install coverage`. `python benchmarks/reliability_coverage.py` runs one folder of tests after the other, `--tests PATH…`
+a part of it. What was run stays in `--keep FOLDER`, from which the next call goes on; `missing.txt` there names what no test
+runs. Processes that tests start count too. With `--each N` a test function has at most N of its cases: what is covered then is
+less than what the tests cover; `--enough S` ends a function's cases after so many processor seconds.
 """
 
 from __future__ import annotations
@@ -13,22 +15,30 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from record import ROOT, Row, finish, options
 
-WANTED = 95.0  # percent of lines and branches of a package
+WANTED = 95.0  # percent of lines and branches
+ENGINE = ("lang", "ila", "ir", "ops", "rewrite", "egraph", "frontend", "prove", "fit", "target", "cosim", "emit")
+# what is no line to run → why
+LEFT_OUT = {
+    "if TYPE_CHECKING:": "names for the type checker",
+    "raise AssertionError": "states that the program has ruled out, said in the text",
+    r"\.\.\.$": "the bodies of protocols and overloads",
+}
 SETTINGS = f"""[run]
 branch = True
 parallel = True
 source = {ROOT / "rewrite_compiler"}
-patch = subprocess
-concurrency = thread, multiprocessing
+patch = subprocess, fork, _exit
+concurrency = thread
 
 [report]
 exclude_also =
-    if TYPE_CHECKING:
-    raise AssertionError
+    {"    ".join(f"{pattern}{os.linesep}" for pattern in LEFT_OUT)}
 """
+Found = dict[str, dict[str, Any]]  # of a file: coverage.py's summary, its missing lines and branches
 
 
 def parts(given: list[str]) -> list[str]:
@@ -37,44 +47,79 @@ def parts(given: list[str]) -> list[str]:
     return given or [p.relative_to(ROOT).as_posix() for p in found]
 
 
-def measured(tests: list[str], folder: Path, ends: float) -> dict[str, dict[str, object]]:
-    """Run the tests that were not run yet and return coverage.py's summary and missing lines of every file."""
+def done(part: str, folder: Path) -> Path:
+    """Return the file that says what the tests of a part took and which failed."""
+    return folder / f"{part.replace('/', '.')}.done"
+
+
+def measured(tests: list[str], folder: Path, ends: float, more: list[str]) -> Found:
+    """Run the tests that were not run yet and return what coverage.py found in every file."""
     folder.mkdir(exist_ok=True)
     settings = folder / "coveragerc"
     settings.write_text(SETTINGS, "utf-8")
-    environment = {**os.environ, "COVERAGE_FILE": str(folder.resolve() / "data"), "COVERAGE_RCFILE": str(settings.resolve())}
+    environment = {
+        **os.environ, "COVERAGE_FILE": str(folder.resolve() / "part"), "COVERAGE_RCFILE": str(settings.resolve()),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "benchmarks"), os.environ.get("PYTHONPATH")])),
+    }  # fmt: skip
     coverage = [sys.executable, "-m", "coverage"]
     for part in tests:
-        done = folder / f"{part.replace('/', '.')}.done"
-        if done.exists() or time.monotonic() > ends:
+        if done(part, folder).exists() or time.monotonic() > ends:
             continue
-        run = subprocess.run([*coverage, "run", "-m", "pytest", "-q", "-n", "0", part], cwd=ROOT, env=environment, check=False)
-        done.write_text(f"{run.returncode}\n", "utf-8")
-    subprocess.run([*coverage, "combine", "-q", "--keep"], cwd=ROOT, env=environment, check=True)
+        told = folder.resolve() / "tally.json"
+        tests_of_it = ["-m", "pytest", "-q", "-n", "0", "-p", "sampled_tests", "--tally", str(told), *more, part]
+        run = subprocess.run([*coverage, "run", *tests_of_it], cwd=ROOT, env=environment, check=False)
+        if not told.exists():
+            raise SystemExit(f"the process of {part} ended with code {run.returncode}; `--tests` runs the other parts")
+        told.rename(done(part, folder))
+    environment["COVERAGE_FILE"] = str(folder.resolve() / "data")  # the parts stay for the next call
+    kept = sorted(str(p) for p in folder.resolve().glob("part.*"))
+    subprocess.run([*coverage, "combine", "-q", "--keep", *kept], cwd=ROOT, env=environment, check=True)
     subprocess.run([*coverage, "json", "-q", "-o", str(folder.resolve() / "report.json")], cwd=ROOT, env=environment, check=True)
     return dict(json.loads((folder / "report.json").read_text("utf-8"))["files"])
 
 
-def rows_of(files: dict[str, dict[str, object]]) -> list[Row]:
-    """Return one row a package: lines and branches, how many were run, and the files with the most that were not."""
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    missing: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for name, found in files.items():
-        package = Path(name).relative_to("rewrite_compiler").parts[0]
-        summary = dict(found["summary"])  # type: ignore[call-overload]
-        run = summary["covered_lines"] + summary["covered_branches"]
-        whole = summary["num_statements"] + summary["num_branches"]
-        counts[package][0] += run
-        counts[package][1] += whole
-        if whole > run:
-            missing[package].append((whole - run, f"{name}: {found['missing_lines']}"))
-    return [
-        {
-            "name": package, "covered_percent": round(100 * run / max(whole, 1), 1), "lines_and_branches": whole,
-            "most_missing": [text[:200] for _, text in sorted(missing[package], reverse=True)[:3]],
-        }
-        for package, (run, whole) in sorted(counts.items())
-    ]  # fmt: skip
+def package_of(file: str) -> str:
+    """Return the package of a file of the engine."""
+    return Path(file).relative_to("rewrite_compiler").parts[0]
+
+
+def rows_of(files: Found) -> list[Row]:
+    """Return the whole, and one row a package: lines and branches, how many were run, and the files with the most that were not."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in files:
+        package = package_of(name)
+        groups[package].append(name)
+        if package in ENGINE:
+            groups["the engine"].append(name)
+    return [row_of(group, {name: files[name] for name in groups[group]}) for group in ("the engine", *ENGINE)]
+
+
+def row_of(group: str, files: Found) -> Row:
+    """Return the figures of some files."""
+    total = {key: sum(f["summary"][key] for f in files.values()) for key in
+             ("num_statements", "covered_lines", "num_branches", "covered_branches")}  # fmt: skip
+    run, whole = total["covered_lines"] + total["covered_branches"], total["num_statements"] + total["num_branches"]
+    left = sorted(((missing(f), name) for name, f in files.items()), reverse=True)[:5]
+    return {
+        "name": group, "covered_percent": round(100 * run / max(whole, 1), 2),
+        "branches_percent": round(100 * total["covered_branches"] / max(total["num_branches"], 1), 2), **total,
+        "most_missing": [f"{name}: {count}" for count, name in left if count],
+    }  # fmt: skip
+
+
+def missing(found: dict[str, Any]) -> int:
+    """Count the lines and branches of a file that nothing runs."""
+    of = found["summary"]
+    return int(of["num_statements"] - of["covered_lines"] + of["num_branches"] - of["covered_branches"])
+
+
+def listed(files: Found) -> str:
+    """Return every line and branch of the engine that nothing runs, the files with the most first."""
+    mine = sorted(((missing(f), name, f) for name, f in files.items() if package_of(name) in ENGINE and missing(f)), reverse=True)
+    return "".join(
+        f"{count:4} {name}\n     lines {f['missing_lines']}\n     branches {[f'{a}→{b}' for a, b in f['missing_branches']]}\n"
+        for count, name, f in mine
+    )
 
 
 def main() -> None:
@@ -83,16 +128,22 @@ def main() -> None:
     parser.add_argument("--tests", nargs="*", default=[], metavar="PATH", help="only these tests")
     parser.add_argument("--keep", type=Path, default=Path("reliability_coverage"), metavar="FOLDER", help="go on with what is there")
     parser.add_argument("--minutes", type=float, default=600, metavar="N", help="start no more tests after so many (default: %(default)s)")
+    parser.add_argument("--each", type=int, default=0, metavar="N", help="at most N cases of a test function (default: all)")
+    parser.add_argument("--enough", type=float, default=0, metavar="S", help="of a test function, and no more cases (default: all)")
+    parser.add_argument("--longest", type=float, default=0, metavar="S", help="break a test off after S processor seconds (default: never)")
     given = parser.parse_args()
-    chosen = parts(given.tests)
-    rows = rows_of(measured(chosen, given.keep, time.monotonic() + 60 * given.minutes))
-    left = [p for p in chosen if not (given.keep / f"{p.replace('/', '.')}.done").exists()]
+    chosen, more = parts(given.tests), ["--each", str(given.each), "--enough", str(given.enough), "--longest", str(given.longest)]
+    files = measured(chosen, given.keep, time.monotonic() + 60 * given.minutes, more)
+    (given.keep / "missing.txt").write_text(listed(files), "utf-8")
+    rows = rows_of(files)
     for r in rows:
         low = "" if float(str(r["covered_percent"])) >= WANTED else f"  below {WANTED:g} %"
-        print(f"{r['name']:24}{r['covered_percent']:>7} %  of {r['lines_and_branches']:>6}{low}")
-        for text in r["most_missing"]:  # type: ignore[attr-defined]
-            print(f"    {text}")
-    print(f"{len(chosen) - len(left)} of {len(chosen)} parts of the tests were run; left: {', '.join(left) or 'none'}")
+        print(f"{r['name']:14}{r['covered_percent']:>7} %, branches alone {r['branches_percent']:>6} %{low}  {r['most_missing']}")
+    ran = [path.name.removesuffix(".done") for path in sorted(given.keep.glob("*.done"))]
+    left = [p for p in chosen if not done(p, given.keep).exists()]
+    print(f"run: {', '.join(ran)}; left: {', '.join(left) or 'none'}")
+    print("\n".join(f"not counted: {pattern}: {why}" for pattern, why in LEFT_OUT.items()))
+    rows.append({"name": "how", "tests": ran, "left": left, "cases_of_a_function": given.each or "all", "left_out": LEFT_OUT})
     finish("reliability_coverage", rows, given.json)
 
 

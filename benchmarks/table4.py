@@ -18,8 +18,10 @@ from record import ROOT, Row, finish, options
 
 import rewrite_compiler as flexmatch
 from rewrite_compiler.compile import Options, Plan
+from rewrite_compiler.compile.pins import HOST
 from rewrite_compiler.cosim import Settings
 from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.frontend.load import load
 from rewrite_compiler.study.trials import with_formats_of
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models"
@@ -45,7 +47,7 @@ class Design:
     platform: str
     tuning: str
     accel: tuple[str, ...]
-    exact: bool = False
+    dense_only: bool = False
     nearest: bool = False
     method: str = ""
     paper_seconds: float | None = None
@@ -87,7 +89,7 @@ def both(seconds: float, before: float, after: float) -> tuple[Design, ...]:
 def flexasr(seconds: float, on_device: float) -> tuple[Design, ...]:
     """Return FlexASR's rows: the paper's, with the classifier alone, and every layer that it takes."""
     return (
-        Design("FlexASR, classifier only", AS_DESIGNED, ("flexasr",), exact=True, paper_seconds=seconds, paper=on_device),
+        Design("FlexASR, classifier only", AS_DESIGNED, ("flexasr",), dense_only=True, paper_seconds=seconds, paper=on_device),
         Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)),
         Design("FlexASR, all layers", TUNED, ("flexasr",), method="mse"),
     )
@@ -116,11 +118,18 @@ TABLE: Sequence[tuple[Application, tuple[Design, ...]]] = (
 )
 
 
+def convolutions(app: Application) -> list[str]:
+    """Return the names of a model's convolutions."""
+    program = load(SHARED / app.model).program
+    return [s.name for s in program.sources if s.op_type == "Conv"]
+
+
 def planned(app: Application, design: Design) -> Plan:
     """Return the calibrated plan; with `nearest`, constants in fixed point are rounded to nearest by the host."""
     given = SHARED / app.calibration if app.calibration else None
+    on = tuple(f"{HOST}={name}" for name in convolutions(app)) if design.dense_only else ()
     plan: Plan = flexmatch.compile(
-        SHARED / app.model, list(design.accel), Options(exact=design.exact), calibrate=given, calibration_method=design.method
+        SHARED / app.model, list(design.accel), Options(on=on), calibrate=given, calibration_method=design.method
     )
     if not design.nearest:
         return plan

@@ -76,7 +76,7 @@ class SpecError(InputError):
 
 def printable(text: str, limit: int = 1024) -> str:
     """Return `text` safe for a terminal: control and bidirectional characters escaped, length bounded."""
-    if text.isascii() and text.isprintable() and len(text) <= limit:
+    if text.isprintable() and len(text) <= limit:
         return text
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(text)} characters)"

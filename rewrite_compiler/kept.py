@@ -87,10 +87,20 @@ def _digest(key: str, result: bytes) -> bytes:
 
 def _shrink(folder: Path) -> None:
     """Remove the oldest entries until the rest is small enough."""
-    entries = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    entries = _oldest_first(folder)
     size = sum(entry[1] for entry in entries)
     for _, bytes_of, path in entries[:-1]:
         if size <= MOST_BYTES:
             return
         Path(path).unlink(missing_ok=True)
         size -= bytes_of
+
+
+def _oldest_first(folder: Path) -> list[tuple[int, int, str]]:
+    """Return time, size and path of what is in a folder; another run may take entries away meanwhile."""
+    entries = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            with contextlib.suppress(FileNotFoundError):
+                entries.append((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path))
+    return sorted(entries)

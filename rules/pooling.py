@@ -1,4 +1,8 @@
-"""Pooling: windows and global reductions as reductions over the middle axis of rank 3, a form that pooling engines share."""
+"""Pooling: windows and global reductions as reductions over the middle axis of rank 3, a form that pooling engines share.
+
+Windows fall apart, along one axis after the other and in halves, down to the two elements that such an engine compares; pools
+of pools are one.
+"""
 
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
@@ -54,6 +58,88 @@ def image_as_rows(reduce: Op, grade: str) -> tuple[Rule, Rule]:
     return of_image, drop_axis
 
 
+# -- windows of windows
+
+
+def across(pool: Op, extra: dict[str, int], grade: str) -> Rule:
+    """Return the rule that pools an image along one axis after the other."""
+
+    @rule(name=f"{pool.name.replace('_', '-')}-axis-by-axis", grade=grade)
+    def axis_by_axis(x: Tensor, kernel: Ints, strides: Ints, dilations: Ints) -> Law:
+        """pool(x, (k, l)) = pool(pool(x, (1, l)), (k, 1))"""
+        columns = pool(x, (1, kernel[1]), (1, strides[1]), (0,) * 4, (1, dilations[1]), ceil=0, **extra)
+        rows = pool(columns, (kernel[0], 1), (strides[0], 1), (0,) * 4, (dilations[0], 1), ceil=0, **extra)
+        whole = pool(x, kernel, strides, (0,) * 4, dilations, ceil=0, **extra)
+        return whole, rows, Where(x.rank == 4, kernel[0] > 1, kernel[1] > 1)
+
+    return axis_by_axis
+
+
+def nested(axes: int) -> tuple[Rule, Rule]:
+    """Return the rules that read the pool of a pool over `axes` spatial axes as one: windows that meet, of means that do not overlap."""
+    zeros, ones = (0,) * (2 * axes), (1,) * axes
+
+    def both(pool: Op, x: Tensor, k: Ints, s: Ints, m: Ints, t: Ints, **extra: int) -> tuple[Tensor, Tensor]:
+        outer = pool(pool(x, k, s, zeros, ones, ceil=0, **extra), m, t, zeros, ones, ceil=0, **extra)
+        wide, far = tuple(k[a] + (m[a] - 1) * s[a] for a in range(axes)), tuple(s[a] * t[a] for a in range(axes))
+        return outer, pool(x, wide, far, zeros, ones, ceil=0, **extra)
+
+    @rule(name=f"max-pool-of-max-pool-{axes}d", grade="E")
+    def of_maxima(x: Tensor, k: Ints, s: Ints, m: Ints, t: Ints) -> Law:
+        """max_pool(max_pool(x, k, stride s), m, stride t) = max_pool(x, k + (m − 1)·s, stride s·t)"""
+        return *both(o.max_pool, x, k, s, m, t), Where(x.rank == axes + 2, *(s[a] <= k[a] for a in range(axes)))
+
+    @rule(name=f"average-pool-of-average-pool-{axes}d", grade="A")
+    def of_means(x: Tensor, k: Ints, s: Ints, m: Ints, t: Ints) -> Law:
+        """average_pool(average_pool(x, k, stride k), m, stride t) = average_pool(x, k·m, stride k·t)"""
+        return *both(o.average_pool, x, k, s, m, t, count_include_pad=0), Where(x.rank == axes + 2, s == k)
+
+    return of_maxima, of_means
+
+
+def halved(axes: int, along: int) -> Rule:
+    """Return the rule that makes the maximum of a window along one axis the larger one of two windows of half its length."""
+    ones = (1,) * axes
+
+    def only(value: Expr | int) -> tuple[Expr | int, ...]:
+        return tuple(value if a == along else 1 for a in range(axes))
+
+    @rule(name=f"max-pool-{axes}d-in-halves-{along}", grade="E")
+    def halves_of_window(x: Tensor, kernel: Ints, strides: Ints) -> Law:
+        """max_pool(x, k, stride s) = max_pool(max_pool(x, ⌈k / 2⌉, stride 1), 2 taps ⌊k / 2⌋ apart, stride s)"""
+        k = kernel[along]
+        half = o.max_pool(x, only((k + 1) // 2), ones, (0,) * (2 * axes), ones, ceil=0)
+        two = o.max_pool(half, only(2), strides, (0,) * (2 * axes), only(k // 2), ceil=0)
+        others = [kernel[a] == 1 for a in range(axes) if a != along]
+        return o.max_pool(x, kernel, strides, (0,) * (2 * axes), ones, ceil=0), two, Where(x.rank == axes + 2, k > 2, *others)
+
+    return halves_of_window
+
+
+def whole_window(pool: Op, reduce: Op, extra: dict[str, int], grade: str) -> tuple[Rule, Rule]:
+    """Return the rules that read a reduction over an image as a pool whose window is the image, and back."""
+
+    @rule(name=f"{reduce.name.replace('_', '-')}-as-window", grade=grade)
+    def as_window(x: Tensor) -> Law:
+        """reduce(x, height and width, kept) = pool(x, (height, width))"""
+        y = reduce(x, axes=(2, 3), keepdims=1)
+        return y, pool(x, (x.shape[2], x.shape[3]), (1, 1), (0,) * 4, (1, 1), ceil=0, **extra), Where(x.rank == 4, x.size > 0)
+
+    @rule(name=f"{pool.name.replace('_', '-')}-of-image-as-reduction", grade=grade)
+    def as_reduction(x: Tensor, kernel: Ints, strides: Ints) -> Law:
+        """pool(x, (height, width)) = reduce(x, height and width, kept)"""
+        y = pool(x, kernel, strides, (0,) * 4, (1, 1), ceil=0, **extra)
+        return y, reduce(x, axes=(2, 3), keepdims=1), Where(x.rank == 4, kernel == x.shape[2:4])
+
+    return as_window, as_reduction
+
+
+PLAIN: dict[str, int] = {}
+NO_PADS = {"count_include_pad": 0}
+axis_by_axis = [across(o.max_pool, PLAIN, "E"), across(o.average_pool, NO_PADS, "A")]
+pools_of_pools = [r for axes in (1, 2) for r in nested(axes)]
+in_halves = [halved(1, 0), halved(2, 0), halved(2, 1)]
+of_images = [*whole_window(o.max_pool, o.reduce_max_, PLAIN, "E"), *whole_window(o.average_pool, o.reduce_mean_, NO_PADS, "A")]
 windows = [windows_as_rows(o.max_pool, o.reduce_max_, "E", axes) for axes in (1, 2)]
 means = [windows_as_rows(o.average_pool, o.reduce_mean_, "A", axes) for axes in (1, 2)]
 images = [r for reduce, grade in ((o.reduce_max_, "E"), (o.reduce_mean_, "A")) for r in image_as_rows(reduce, grade)]

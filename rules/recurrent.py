@@ -242,6 +242,38 @@ def continue_rnn(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, 
     return continued(lambda *x: o.rnn(*x, activation=f), *prefixes(s, middle, last), (w, r, b), (h,))
 
 
+def aligned(first: Expr, middle: Expr, last: Expr) -> Where:
+    """Return the condition that a block of steps is two equally long ones and begins at a multiple of its length.
+
+    Blocks of 2, 4, 8 … steps are made in as many rounds, and there are no more of them than steps.
+    """
+    return Where(middle - first == last - middle, first < last, first % (last - first) == 0)
+
+
+def block(layer: Layer, s: Tensor, weights: tuple[Tensor, ...], states: tuple[Tensor, ...], *steps: Expr) -> Law:
+    """Return the law that a layer on the second half of a block, from the last states of one on the first half, has those of one on it."""
+    first, middle, last = steps
+    return *continued(layer, rows(s, middle, last), rows(s, first, middle), rows(s, first, last), weights, states), aligned(*steps)
+
+
+@rule(phase="fold", grade="E")
+def double_lstm(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, c: Tensor, first: Int, middle: Int, last: Int) -> Law:
+    """an LSTM on the second half of a block from the states of one on the first half = one on the block"""
+    return block(o.lstm, s, (w, r, b), (h, c), first, middle, last)
+
+
+@rule(phase="fold", grade="E")
+def double_gru(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, linear: Int, first: Int, middle: Int, last: Int) -> Law:
+    """a GRU on the second half of a block from the state of one on the first half = one on the block"""
+    return block(lambda *x: o.gru(*x, linear_before_reset=linear), s, (w, r, b), (h,), first, middle, last)
+
+
+@rule(phase="fold", grade="E")
+def double_rnn(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, first: Int, middle: Int, last: Int) -> Law:
+    """a recurrent layer on the second half of a block from the state of one on the first half = one on the block"""
+    return block(lambda *x: o.rnn(*x, activation=f), s, (w, r, b), (h,), first, middle, last)
+
+
 def within(layer: Layer, s: Tensor, weights: tuple[Tensor, ...], states: tuple[Tensor, ...], last: Expr) -> Law:
     """Return the law that the last state of a layer on the first steps is one of all states of the layer on the whole sequence."""
     _, part, *_ = layer(o.slice_(s, axis=0, start=0, stop=last), *weights, *states)

@@ -16,7 +16,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila_models import hlscnn as model
-from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, finished, rounded_sum
+from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lay, lift, select, switch
 from rewrite_compiler.rewrite import Ints
@@ -81,8 +81,8 @@ class Geometry:
 
 def formats(revision: model.Revision) -> dict[str, Fixed]:
     """Return the formats of activations, weights and results; the host rounds down (specification, section 6.5)."""
-    activation = Fixed(16, revision.act_fraction, "floor")
-    return {"x": activation, "w": Fixed(revision.weight_bits, revision.weight_fraction, "floor"), "y": activation}
+    weight, act, _ = revision.fractions
+    return {"x": Fixed(16, act, "floor"), "w": Fixed(revision.weight_bits, weight, "floor"), "y": Fixed(16, act, "floor")}
 
 
 def limits(g: Geometry, revision: model.Revision, *, starts: bool = False) -> Iterator[Limit]:
@@ -141,15 +141,9 @@ def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, befo
             if g.bias is None and not g.relu:
                 return accumulated(revision, q, total)
             is_last = (block == g.blocks - 1) & (row == rows - 1) & (col == cols - 1)
-            return select(is_last, finished(revision, q, total, g.bias or 0, lift(int(g.relu))), accumulated(revision, q, total))
+            return select(is_last, accumulated(revision, q, total, g.bias or 0, lift(int(g.relu))), accumulated(revision, q, total))
 
-        def kernel_row(block: Expr, row: Expr, start: Expr) -> Expr:
-            return fold(cols, start, lambda col, total: tap(block, row, col, total), INT16)
-
-        def channel_block(block: Expr, start: Expr) -> Expr:
-            return fold(rows, start, lambda row, total: kernel_row(block, row, total), INT16)
-
-        return fold(g.blocks, 0 if before is None else before[n, i, j], channel_block, INT16)
+        return fold((g.blocks, rows, cols), 0 if before is None else before[n, i, j], tap, INT16)
 
     return array(element, (g.filters, *g.out))
 

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from browser import browser, tell_what_was_missing
 from campaign import in_short_run
+from hypothesis import HealthCheck, settings
 from pages import skipped_blocks
 from wheels import installed, sources, wheel
 
 ROOT = Path(__file__).resolve().parent.parent
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded one fails no test
+settings.load_profile("any machine")
 FIXTURES = (browser, sources, wheel, installed)  # of every test
 
 

@@ -75,3 +75,13 @@ def test_the_oldest_entries_go_first(folder: Path, monkeypatch: pytest.MonkeyPat
         Kept(private_folder("some")).put(str(n), bytes(100))
         os.utime(folder / str(n), ns=(n, n))
     assert sorted(p.name for p in folder.iterdir()) == ["2", "3", "4"]
+
+
+def test_an_entry_that_another_run_takes_away_meanwhile_costs_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_BYTES", 2 * (32 + 100))
+    store = Kept(private_folder("some"))
+    (folder / "gone").symlink_to(folder / "nothing")  # as an entry that is listed and cannot be looked at any more
+    for n in range(4):
+        store.put(str(n), bytes(100))
+        os.utime(folder / str(n), ns=(n, n))
+    assert sorted(p.name for p in folder.iterdir()) == ["2", "3", "gone"]

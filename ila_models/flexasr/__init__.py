@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rewrite_compiler.errors import UsageError
-from rewrite_compiler.ila import Ila, mmio
+from rewrite_compiler.ila import Ila, mmio, one_of
 
 from .attention import declare_attention
 from .buffers import declare_buffers
@@ -20,9 +19,8 @@ def build(behaviour: str = "hardware", sigmoid: str = "3.2") -> Ila:
 
     `sigmoid` is the release of the maths library whose piecewise-linear sigmoid the design was built with.
     """
-    for name, value, known in (("behaviour", behaviour, BEHAVIOURS), ("sigmoid", sigmoid, SIGMOIDS)):
-        if value not in known:
-            raise UsageError("F203", f'parameter {name} of flexasr must be one of {", ".join(known)}, not "{value}"')
+    one_of("flexasr", "behaviour", behaviour, BEHAVIOURS)
+    one_of("flexasr", "sigmoid", sigmoid, SIGMOIDS)
     m = Ila("flexasr", __doc__ or "", {"behaviour": behaviour, "sigmoid": sigmoid})
     bus = mmio(m)
     m.interrupt = m.register("interrupt", 1, doc="Interrupt line: an engine has finished.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rewrite_compiler.ila import Ila, mmio
 
-from .config import declare_config
+from .config import LAST_ADDRESS, declare_config
 from .convolution import declare_convolution
 from .memories import declare_memories
 from .revisions import DEFAULT, REVISIONS, Revision, choose
@@ -18,9 +18,12 @@ def build(revision: str = DEFAULT, **parameters: object) -> Ila:
     """Return the model of a design revision; `parameters` replace single parameters of it (fields of Revision)."""
     p = choose(revision, parameters)
     m = Ila("hlscnn", __doc__ or "", {"revision": revision, **asdict(p)})
-    mmio(m)
-    m.input("virtual", 1)
-    declare_config(m, p)
-    declare_memories(m, p)
-    declare_convolution(m, p)
+    bus = mmio(m)
+    virtual = m.input("virtual", 1)[()]  # where it tells writes of the SoC memory apart, they are no commands of the device
+    is_command = bus.address <= LAST_ADDRESS
+    device = replace(bus, address_bits=24, enabled=is_command if p.soc_window is not None else is_command & ~virtual)
+    soc = bus if p.soc_window is not None else replace(bus, enabled=virtual, fixed={"virtual": 1})
+    declare_config(m, device, p)
+    declare_memories(m, device, soc, p)
+    declare_convolution(m, device, p)
     return m

@@ -21,27 +21,18 @@ def rounded_sum(p: Revision, weight: Lanes, activation: Lanes) -> Expr:
 
     Every lane's product is truncated to the fraction bits of the partial sum; where none is lost the sum stays exact.
     """
-    lost = p.weight_fraction + p.act_fraction - p.psum_fraction
+    weight_bits, act_bits, psum_bits = p.fractions
+    lost = weight_bits + act_bits - psum_bits
     if lost <= 0:
         total = wrap(reduce_sum(lambda k: weight(k) * activation(k), 8), PSUM_BITS + lost)
-        return sat(shift_right(total, p.weight_fraction, "half_up"), 16)
-    total = weight(0) * activation(0) >> lost
-    for k in range(1, 8):
-        total = total + (weight(k) * activation(k) >> lost)
-    return sat(shift_right(wrap(total, PSUM_BITS), p.psum_fraction - p.act_fraction, "half_up"), 16)
+        return sat(shift_right(total, weight_bits, "half_up"), 16)
+    truncated = sum(weight(k) * activation(k) >> lost for k in range(8))
+    return sat(shift_right(wrap(truncated, PSUM_BITS), psum_bits - act_bits, "half_up"), 16)
 
 
-def accumulated(p: Revision, q: Expr, base: Expr) -> Expr:
-    """Return the activation after one step: q + base, saturated."""
-    return sat(_sum(p, q, base), 16)
-
-
-def finished(p: Revision, q: Expr, base: Expr, bias: Operand, is_relu: Expr) -> Expr:
-    """Return the activation after the last step: bias and ReLU act before the truncation and the saturation."""
-    below = p.psum_fraction - p.act_fraction
-    total = wrap(_sum(p, q, base) + (shift(bias, WEIGHT_FRACTION - p.psum_fraction) >> below), PSUM_BITS - below)
+def accumulated(p: Revision, q: Expr, base: Expr, bias: Operand = 0, is_relu: Operand = 0) -> Expr:
+    """Return the activation after one step: q + base, saturated; after the last one, bias and ReLU act before that."""
+    _, act_bits, psum_bits = p.fractions
+    width = PSUM_BITS - psum_bits + act_bits
+    total = wrap(wrap(q + base, width) + (shift(bias, WEIGHT_FRACTION - psum_bits) >> psum_bits - act_bits), width)
     return sat(select(is_relu, maximum(total, 0), total), 16)
-
-
-def _sum(p: Revision, q: Expr, base: Expr) -> Expr:
-    return wrap(q + base, PSUM_BITS - p.psum_fraction + p.act_fraction)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rewrite_compiler.errors import UsageError
+from rewrite_compiler.ila import check_design, choice, demand, designed, one_of, within
 
 SPAD0_BASE = 0x4000
 ADDRESS_TOP = 1 << 24  # the device masks the upper byte of the address away
@@ -22,17 +22,25 @@ class Revision:
     three base registers are honoured.
     """
 
-    weight_bits: int = 8
-    act_int_bits: int = 9
-    psum_int_bits: int = 16
-    grouped_output: bool = True
-    spad_bytes: int = 0x7F_C000
-    spad1_base: int | None = None
-    act_source: str = "soc"
-    soc_bytes: int = 1 << 28
-    soc_window: int | None = None
-    channel_bits: int = 11
-    filter_bits: int = 11
+    weight_bits: int = choice(8, 16)
+    act_int_bits: int = within(1, 15, 9)
+    psum_int_bits: int = within(2, 30, 16)
+    grouped_output: bool = choice(True, False)
+    spad_bytes: int = within(16, ADDRESS_TOP, 0x7F_C000, step=16)
+    spad1_base: int | None = within(SPAD0_BASE, ADDRESS_TOP, None)
+    act_source: str = choice("soc", "spad1")
+    soc_bytes: int = within(16, 1 << 32, 1 << 28, step=16)
+    soc_window: int | None = within(0, 1 << 32, None)
+    channel_bits: int = within(1, 12, 11)
+    filter_bits: int = within(1, 12, 11)
+
+    def __post_init__(self) -> None:
+        check_design("hlscnn", self)
+        _, act, psum = self.fractions
+        sentence = f"partial sums must have more fraction bits than activations, not {psum} against {act}"
+        demand(act < psum, sentence, help="lower psum_int_bits or raise act_int_bits")
+        room = f"both scratchpads of {self.spad_bytes:#x} bytes must lie between {SPAD0_BASE:#x} and {ADDRESS_TOP:#x}"
+        demand(SPAD0_BASE + self.spad_bytes <= self.spad1 <= ADDRESS_TOP - self.spad_bytes, f"{room}, not SPAD1 at {self.spad1:#x}")
 
     @property
     def spad1(self) -> int:
@@ -40,19 +48,9 @@ class Revision:
         return SPAD0_BASE + self.spad_bytes if self.spad1_base is None else self.spad1_base
 
     @property
-    def act_fraction(self) -> int:
-        """Fraction bits of activations, which have 16 bits."""
-        return 16 - self.act_int_bits
-
-    @property
-    def psum_fraction(self) -> int:
-        """Fraction bits of partial sums, which have 32 bits."""
-        return 32 - self.psum_int_bits
-
-    @property
-    def weight_fraction(self) -> int:
-        """Fraction bits of stored weights: Q2.6 or Q2.14."""
-        return self.weight_bits - 2
+    def fractions(self) -> tuple[int, int, int]:
+        """Fraction bits of stored weights (Q2.6 or Q2.14), of activations (16 bits) and of partial sums (32 bits)."""
+        return self.weight_bits - 2, 16 - self.act_int_bits, 32 - self.psum_int_bits
 
 
 _EXT8 = Revision()
@@ -66,54 +64,8 @@ REVISIONS: dict[str, Revision] = {
     "ext16_a3p8": replace(_EXT16, act_int_bits=3, psum_int_bits=8),
 }
 DEFAULT = "ext8"
-CHOICES: dict[str, tuple[Any, ...]] = {"weight_bits": (8, 16), "grouped_output": (False, True), "act_source": ("soc", "spad1")}
-RANGES: dict[str, tuple[int, int]] = {
-    "act_int_bits": (1, 15),
-    "psum_int_bits": (2, 30),
-    "spad_bytes": (16, ADDRESS_TOP),
-    "spad1_base": (SPAD0_BASE, ADDRESS_TOP),
-    "soc_bytes": (16, 1 << 32),
-    "soc_window": (0, 1 << 32),
-    "channel_bits": (1, 12),
-    "filter_bits": (1, 12),
-}
-OPTIONAL = ("spad1_base", "soc_window")
 
 
 def choose(revision: str, overrides: Mapping[str, Any]) -> Revision:
     """Return the named revision with single parameters replaced; UsageError names what is unknown or impossible."""
-    if revision not in REVISIONS:
-        raise UsageError("F203", f'parameter revision of hlscnn must be one of {", ".join(REVISIONS)}, not "{revision}"')
-    known = [f.name for f in fields(Revision)]
-    for name, value in overrides.items():
-        if name not in known:
-            raise UsageError("F203", f'hlscnn has no parameter "{name}"', help=f"known: revision, {', '.join(known)}")
-        _check(name, value)
-    made = replace(REVISIONS[revision], **overrides)
-    _consistent(made)
-    return made
-
-
-def _check(name: str, value: object) -> None:
-    if name in CHOICES:
-        if value not in CHOICES[name]:
-            raise UsageError("F203", f"parameter {name} of hlscnn must be one of {', '.join(map(str, CHOICES[name]))}, not {value}")
-    elif not (name in OPTIONAL and value is None):
-        low, high = RANGES[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise UsageError("F203", f"parameter {name} of hlscnn must be an integer in {low}…{high}, not {value}")
-
-
-def _consistent(r: Revision) -> None:
-    if r.psum_fraction <= r.act_fraction:
-        raise UsageError(
-            "F203",
-            f"partial sums must have more fraction bits than activations, not {r.psum_fraction} against {r.act_fraction}",
-            help="lower psum_int_bits or raise act_int_bits",
-        )
-    for name, value in (("spad_bytes", r.spad_bytes), ("soc_bytes", r.soc_bytes)):
-        if value % 16:
-            raise UsageError("F203", f"parameter {name} of hlscnn must be a multiple of 16, not {value}")
-    if not SPAD0_BASE + r.spad_bytes <= r.spad1 <= ADDRESS_TOP - r.spad_bytes:
-        room = f"both scratchpads of {r.spad_bytes:#x} bytes must lie between {SPAD0_BASE:#x} and {ADDRESS_TOP:#x}"
-        raise UsageError("F203", f"{room}, not SPAD1 at {r.spad1:#x}")
+    return designed("hlscnn", REVISIONS[one_of("hlscnn", "revision", revision, REVISIONS)], overrides, others=("revision",))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rewrite_compiler.errors import UsageError
-from rewrite_compiler.ila import Ila, Queue
+from rewrite_compiler.ila import Ila, Queue, designed, one_of
 
-from .compute import OPERATIONS, declare_compute
+from .alu import OPERATIONS, declare_alu
+from .compute import declare_compute
 from .config import Config
-from .fields import ENCODINGS, Encoding
+from .fields import ENCODINGS, words
 from .memories import declare_memories
 from .transfers import declare_transfers
 
@@ -20,20 +20,17 @@ def build(encoding: str = "current", behaviour: str = "fsim", **sizes: int) -> I
 
     `sizes` are the binary logarithms of `Config`: widths, batch, block and buffers.
     """
-    for name, value, known in (("encoding", encoding, tuple(ENCODINGS)), ("behaviour", behaviour, BEHAVIOURS)):
-        if value not in known:
-            raise UsageError("F203", f'parameter {name} of vta must be one of {", ".join(known)}, not "{value}"')
-    unknown = sorted(sizes.keys() - Config.__dataclass_fields__.keys())
-    if unknown:
-        names = ", ".join(("encoding", "behaviour", *Config.__dataclass_fields__))
-        raise UsageError("F203", f'vta has no parameter "{unknown[0]}"', help=f"known: {names}")
-    c = Config(**sizes)
+    one_of("vta", "encoding", encoding, ENCODINGS)
+    one_of("vta", "behaviour", behaviour, BEHAVIOURS)
+    c = designed("vta", Config(), sizes, others=("encoding", "behaviour"))
     m = Ila("vta", __doc__ or "", {"encoding": encoding, "behaviour": behaviour, **vars(c)})
     m.input("data", 8, WORD_BYTES)
     m.interrupt = m.register("done", 1, doc="Set by FINISH.")
     declare_memories(m, c)
-    declare_transfers(m, c, Encoding(encoding, c))
-    declare_compute(m, c, Encoding(encoding, c))
+    fields = words(encoding, c)
+    declare_transfers(m, c, fields)
+    declare_compute(m, c, fields)
+    declare_alu(m, c, fields)
     if behaviour != "ila":  # the published ILA executes in program order and ignores the dependency bits
         m.queues.extend(_queues(m))
     return m

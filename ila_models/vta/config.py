@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from rewrite_compiler.errors import UsageError
+from rewrite_compiler.ila import Bits, check_design, demand, layout, pack, within
 from rewrite_compiler.lang import Expr, extract
 
 UOP_BYTES = 4
@@ -17,41 +17,31 @@ ITERATION_BITS = 14
 class Config:
     """Binary logarithms: widths in bits, batch and block in elements, buffers in bytes. Outputs are as wide as inputs."""
 
-    log_inp_width: int = 3
-    log_wgt_width: int = 3
-    log_acc_width: int = 5
-    log_batch: int = 0
-    log_block: int = 4
-    log_uop_buffer: int = 15
-    log_inp_buffer: int = 15
-    log_wgt_buffer: int = 18
-    log_acc_buffer: int = 17
+    log_inp_width: int = within(3, 5, 3)
+    log_wgt_width: int = within(3, 5, 3)
+    log_acc_width: int = within(4, 5, 5)
+    log_batch: int = within(0, 24, 0)
+    log_block: int = within(0, 24, 4)
+    log_uop_buffer: int = within(2, 15, 15)
+    log_inp_buffer: int = within(0, 24, 15)
+    log_wgt_buffer: int = within(0, 24, 18)
+    log_acc_buffer: int = within(0, 24, 17)
 
     def __post_init__(self) -> None:
-        for name in (f.name for f in fields(self)):
-            value, (low, high) = getattr(self, name), RANGES.get(name, (0, 24))
-            if not isinstance(value, int) or not low <= value <= high:
-                raise _refused(f"parameter {name} of vta must be an integer in {low}…{high}, not {value}")
+        check_design("vta", self)
         for sort in ("uop", "inp", "wgt", "acc"):
             name, depth = f"log_{sort}_buffer", self.log_depth(sort)
-            if depth < 0:
-                raise _refused(
-                    f"parameter {name} of vta must be at least {getattr(self, name) - depth} (one element), not {getattr(self, name)}"
-                )
-        for word, bits, needed in self._words():
-            if needed > bits:
-                remedy = "make the buffers smaller or the block larger"
-                raise UsageError("F203", f"{word} of vta must fit in {bits} bits, not {needed}", help=remedy)
-
-    def _words(self) -> tuple[tuple[str, int, int], ...]:
-        """Return the words that hold indices: name, bits, bits needed."""
-        acc, inp, _ = indices = self.micro_op_widths
-        return (
-            ("a micro-op", UOP_BITS, sum(indices)),
+            given = vars(self)[name]
+            demand(depth >= 0, f"parameter {name} of vta must be at least {given - depth} (one element), not {given}")
+        acc, inp, wgt = (self.log_depth(sort) for sort in ("acc", "inp", "wgt"))
+        for word, bits, needed in (
+            ("a micro-op", UOP_BITS, acc + inp + wgt),
             ("the first half of a GEMM", 64, 8 + 2 * self.log_depth("uop") + 1 + 2 * ITERATION_BITS),
-            ("the second half of a GEMM", 64, 2 * sum(indices)),
+            ("the second half of a GEMM", 64, 2 * (acc + inp + wgt)),
             ("the second half of an ALU instruction", 64, 2 * (acc + inp) + 20),
-        )
+        ):
+            sentence = f"{word} of vta must fit in {bits} bits, not {needed}"
+            demand(needed <= bits, sentence, help="make the buffers smaller or the block larger")
 
     @property
     def batch(self) -> int:
@@ -84,30 +74,15 @@ class Config:
         """Return the number of elements that a buffer holds."""
         return 1 << self.log_depth(sort)
 
-    # -- micro-ops: destination, source and weight index, from bit 0
-
     @property
-    def micro_op_widths(self) -> tuple[int, int, int]:
-        """Bits of the three indices of a micro-op."""
-        return self.log_depth("acc"), self.log_depth("inp"), self.log_depth("wgt")
+    def micro_op_fields(self) -> dict[str, Bits]:
+        """The fields of a micro-op: destination, source and weight index."""
+        return layout(0, dst=self.log_depth("acc"), src=self.log_depth("inp"), wgt=self.log_depth("wgt"))
 
-    def indices(self, micro_op: Expr) -> tuple[Expr, Expr, Expr]:
+    def indices(self, micro_op: Expr) -> tuple[Expr, ...]:
         """Return the destination, source and weight index of a micro-op."""
-        acc, inp, wgt = self.micro_op_widths
-        return extract(micro_op, 0, acc), extract(micro_op, acc, inp), extract(micro_op, acc + inp, wgt)
+        return tuple(extract(micro_op, bits.low, bits.width) for bits in self.micro_op_fields.values())
 
     def micro_op(self, dst: int, src: int, wgt: int = 0) -> int:
         """Return the 32-bit micro-op with these indices."""
-        word, low = 0, 0
-        for name, value, bits in zip(("dst", "src", "wgt"), (dst, src, wgt), self.micro_op_widths, strict=True):
-            if not 0 <= value < 1 << bits:
-                raise _refused(f"index {name} of a micro-op must be in 0…{(1 << bits) - 1}, not {value}")
-            word, low = word | value << low, low + bits
-        return word
-
-
-RANGES = {"log_inp_width": (3, 5), "log_wgt_width": (3, 5), "log_acc_width": (4, 5), "log_uop_buffer": (2, 15)}
-
-
-def _refused(sentence: str) -> UsageError:
-    return UsageError("F203", sentence)
+        return pack("a micro-op", self.micro_op_fields, {"dst": dst, "src": src, "wgt": wgt})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rewrite_compiler.ila import CONTROL, DATA, External, Ila
-from rewrite_compiler.lang import Expr, Operand, Step, lift, require, seq, update, when, wrap
+from rewrite_compiler.ila import CONTROL, DATA, External, Ila, joined
+from rewrite_compiler.lang import Expr, Step, require, seq, update, when, wrap
 
 from .config import Config
 
@@ -47,44 +47,35 @@ class Place:
 
     def access(self, what: str, first: Expr, last: Expr, step: Callable[[External], Step]) -> Step:
         """Return `step` on the form of DRAM that is attached, after the check that it has the scalars first … last."""
-        low, high = first * self.size, (last + 1) * self.size - 1
         start, end = self.image.base[()], self.image.base[()] + self.image.size[()] - 1
+        low, high = first * self.size, (last + 1) * self.size - 1
         sentence = f"{what} the DRAM bytes {{low}}…{{high}}; the image holds {{start}}…{{end}}"
         inside = require(self.image.holds(low, high), "I103", sentence, always=True, low=low, high=high, start=start, end=end)
-        return when(self.image.is_attached, seq(inside, step(self.image)), self._virtual(what, first, last, step))
-
-    def _virtual(self, what: str, first: Expr, last: Expr, step: Callable[[External], Step]) -> Step:
         if self.virtual is None:
-            return require(0, "I103", f"{what} DRAM, but no DRAM image is attached", always=True)
-        sentence = f"{what} the scalars {{first}}…{{last}} of {self.virtual.leaf.name}, which has {{size}}"
-        inside = self.virtual.holds(first, last)
-        checked = require(inside, "I103", sentence, always=True, first=first, last=last, size=self.virtual.size[()])
-        return seq(checked, step(self.virtual))
+            other = require(0, "I103", f"{what} DRAM, but no DRAM image is attached", always=True)
+        else:
+            size = self.virtual.size[()]
+            sentence = f"{what} the scalars {{first}}…{{last}} of {self.virtual.leaf.name}, which has {{size}}"
+            checked = require(self.virtual.holds(first, last), "I103", sentence, always=True, first=first, last=last, size=size)
+            other = seq(checked, step(self.virtual))
+        return when(self.image.is_attached, seq(inside, step(self.image)), other)
 
-    def read(self, dram: External, number: Operand) -> Expr:
+    def read(self, dram: External, number: Expr) -> Expr:
         """Return a scalar; in the image it is the little-endian word of its bytes."""
         if dram is not self.image:
-            return dram.leaf[dram.index(lift(number))]
-        word = lift(0)
-        for byte in range(self.size):
-            word = word + (dram.leaf[dram.index(lift(number) * self.size + byte)] << 8 * byte)
-        return wrap(word, self.bits, self.signed)
+            return dram.leaf[dram.index(number)]
+        return wrap(joined(lambda n: dram.leaf[dram.index(number * self.size + n)], self.size), self.bits, self.signed)
 
     def write(self, dram: External, extents: Sequence[Expr | int], scalar: Callable[..., tuple[Expr, Expr]]) -> Step:
         """Return the update that stores scalar(i, …) = (number, value) for all i, …"""
+        size = self.size if dram is self.image else 1
 
-        def byte(*index: Expr) -> tuple[Expr, Expr]:
-            *inner, n = index
-            number, value = scalar(*inner)
-            return dram.index(number * self.size + n), wrap(value >> 8 * n, 8, False)
+        def part(*index: Expr) -> tuple[Expr, Expr]:
+            number, value = scalar(*index[: len(extents)])
+            n = index[-1] if size > 1 else 0
+            return dram.index(number * size + n), wrap(value >> 8 * n, 8, False) if dram is self.image else value
 
-        def whole(*index: Expr) -> tuple[Expr, Expr]:
-            number, value = scalar(*index)
-            return dram.index(number), value if dram is not self.image else wrap(value, 8, False)
-
-        if dram is self.image and self.size > 1:
-            return update(dram.leaf, (*extents, self.size), byte)
-        return update(dram.leaf, tuple(extents), whole)
+        return update(dram.leaf, (*extents, size) if size > 1 else tuple(extents), part)
 
 
 def place_of(m: Ila, c: Config, sort: str, virtual: str | None) -> Place:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from rewrite_compiler.ila import External, Ila, Match
-from rewrite_compiler.lang import Array, Expr, Leaf, Step, lift, loop, maximum, require, seq, update, when, wrap
+from rewrite_compiler.ila import External, Ila
+from rewrite_compiler.lang import Expr, Step, lift, loop, maximum, require, seq, update, when, wrap
 
 from .config import Config
-from .fields import ACC, ACC_8BIT, INP, LOAD, OPCODE, OUT, STORE, UOP, WGT, Encoding
-from .memories import Place, place_of
+from .fields import ACC, ACC_8BIT, INP, LOAD, OUT, STORE, UOP, WGT, Words
+from .memories import place_of
 
-Fields = dict[str, Expr]
+Fields = Mapping[str, Expr]
 
 # instruction → memory_type, buffer, whose scalars it reads, virtual DRAM, documentation
 LOADS = {
@@ -24,22 +24,18 @@ LOADS = {
 }
 
 
-@dataclass(frozen=True)
 class Transfer:
-    """One LOAD or STORE: its buffer, where its scalars lie in DRAM, and the fields of the instruction."""
+    """One LOAD or STORE: its buffer, where its scalars lie in DRAM, the fields of the instruction, and what they come to."""
 
-    name: str
-    buffer: Leaf
-    shape: tuple[int, ...]
-    place: Place
-    rows: Expr
-    count: Expr
-    fields: Fields
-
-    @property
-    def depth(self) -> int:
-        """Number of elements that the buffer holds."""
-        return int(self.buffer.shape[0])  # type: ignore[arg-type]
+    def __init__(self, m: Ila, c: Config, name: str, buffer: str, scalars: str, virtual: str | None, fields: Fields) -> None:
+        """Make it of buffer and fields; `scalars` and `virtual` say what of DRAM it moves (see `place_of`)."""
+        behaviour, self.name, self.fields = m.parameters["behaviour"], name, fields
+        self.buffer, self.place = m.s[buffer], place_of(m, c, scalars, virtual)
+        self.depth, self.shape = c.depth("acc" if buffer == "out" else buffer), c.shape("acc" if buffer == "out" else buffer)
+        least = 1 if behaviour == "ila" else 0  # loops of the published ILA run at least once
+        rows = fields["y_size"] if buffer != "uop" or behaviour == "fsim" else lift(1)  # micro-ops are one row in hardware
+        self.rows, self.count = maximum(rows, least), maximum(fields["x_size"], least)
+        self.padding = fields["x_pad_0"] + fields["x_pad_1"] + fields["y_pad_0"] + fields["y_pad_1"]
 
     def number(self, row: Expr, column: Expr, lanes: tuple[Expr, ...]) -> Expr:
         """Return the number of a scalar in DRAM."""
@@ -90,7 +86,6 @@ def padded(t: Transfer) -> Step:
     pitch = f["x_pad_0"] + t.count + f["x_pad_1"]
     body = f["sram_base"] + pitch * f["y_pad_0"]
     bottom = body + pitch * t.rows
-    has_zeros = f["x_pad_0"] + f["x_pad_1"] + f["y_pad_0"] + f["y_pad_1"] > 0
     zeros = seq(
         t.zeros((pitch * f["y_pad_0"],), lambda i: f["sram_base"] + i),
         t.zeros((t.rows, f["x_pad_0"]), lambda r, i: body + r * pitch + i),
@@ -98,7 +93,7 @@ def padded(t: Transfer) -> Step:
         t.zeros((pitch * f["y_pad_1"],), lambda i: bottom + i),
     )
     checked = t.in_buffer("writes", pitch * (f["y_pad_0"] + t.rows + f["y_pad_1"]))
-    return seq(checked, when(has_zeros, zeros), t.data(body + f["x_pad_0"], pitch))
+    return seq(checked, when(t.padding > 0, zeros), t.data(body + f["x_pad_0"], pitch))
 
 
 def unpadded(t: Transfer) -> Step:
@@ -137,92 +132,56 @@ FILLS: dict[str, dict[str, Callable[[Transfer], Step]]] = {
 }
 
 
-def declare_transfers(m: Ila, c: Config, e: Encoding) -> None:
+def declare_transfers(m: Ila, c: Config, words: Words) -> None:
     """Declare the LOADs of this encoding and STORE."""
-    for name, (memory_type, *_) in LOADS.items():
-        if memory_type < 1 << e.memory_type.width:
-            _declare_load(m, c, e, name)
-    _declare_store(m, c, e)
+    behaviour, layout = m.parameters["behaviour"], words["transfer"]
+    types = 1 << layout["memory_type"].width
+    for name, (memory_type, buffer, scalars, virtual, doc) in LOADS.items():
+        if memory_type < types:
+            # the all-zero word means no instruction to the published ILA
+            extra = m.word("data", 3, 127) != 0 if (name, behaviour) == ("load_uop", "ila") else None
+            update = partial(_load, m, partial(Transfer, m, c, name, buffer, scalars, virtual))
+            m.encoded(name, layout, {"opcode": LOAD, "memory_type": memory_type}, update, extra=extra, doc=doc)
+    named = {"memory_type": OUT if types > OUT else 0}  # two bits have no room for OUT: such an encoding of STORE carries 0
+    having = {"opcode": STORE} | (named if types > OUT and behaviour == "fsim" else {})
+    source = partial(Transfer, m, c, "store", "acc" if behaviour == "fsim" else "out", "inp", "out")
+    doc = "Store outputs: the low bits of accumulators, never saturated; no padding."
+    m.encoded("store", layout, having, lambda f: _store(source(f)), sets=named, doc=doc)
 
 
-def _declare_load(m: Ila, c: Config, e: Encoding, name: str) -> None:
-    memory_type, buffer, scalars, virtual, doc = LOADS[name]
-    decode = (m.word("data", OPCODE.low, OPCODE.high) == LOAD) & (m.word("data", e.memory_type.low, e.memory_type.high) == memory_type)
-    behaviour = m.parameters["behaviour"]
-    if name == "load_uop" and behaviour == "ila":
-        decode = decode & (m.word("data", 3, 127) != 0)  # the all-zero word means no instruction there
-
-    def load(**operands: Array) -> Step:
-        fields = {key: leaf[()] for key, leaf in operands.items()}
-        rows, count = _sizes(behaviour, fields, buffer)
-        place = place_of(m, c, scalars, virtual)
-        transfer = Transfer(name, getattr(m.s, buffer), c.shape(buffer), place, rows, count, fields)
-        return seq(_portable(name, fields), _filled(behaviour, name, transfer))
-
-    load.__doc__ = doc
-    fixed = LOAD | memory_type << e.memory_type.low
-    m.instruction(name, Match(decode, {"data": fixed}), e.transfer)(load)
+def _load(m: Ila, transfer: Callable[[Fields], Transfer], f: Fields) -> Step:
+    t, behaviour = transfer(f), m.parameters["behaviour"]
+    if t.name == "load_acc_8bit" and behaviour != "fsim":
+        filled = require(0, "I101", f"{t.name} exists in the functional simulator only")
+    else:
+        fill = FILLS[behaviour][t.buffer.name](t)
+        filled = when(f["x_size"] > 0, fill) if behaviour == "fsim" else fill
+    return seq(_portable(t), filled)
 
 
-def _sizes(behaviour: str, f: Fields, buffer: str) -> tuple[Expr, Expr]:
-    """Return the rows and the elements a row; loops of the published ILA run at least once, micro-ops are one row in hardware."""
-    rows = f["y_size"] if buffer != "uop" or behaviour == "fsim" else lift(1)
-    return (maximum(rows, 1), maximum(f["x_size"], 1)) if behaviour == "ila" else (rows, f["x_size"])
-
-
-def _filled(behaviour: str, name: str, t: Transfer) -> Step:
-    if name == "load_acc_8bit" and behaviour != "fsim":
-        return require(0, "I101", f"{name} exists in the functional simulator only")
-    fill = FILLS[behaviour][t.buffer.name](t)
-    return when(t.fields["x_size"] > 0, fill) if behaviour == "fsim" else fill
-
-
-def _portable(name: str, f: Fields) -> Step:
+def _portable(t: Transfer) -> Step:
     """Diagnose what the designs do differently: rows and padding of micro-ops, padding of weights, padding around nothing."""
-    padding = f["x_pad_0"] + f["x_pad_1"] + f["y_pad_0"] + f["y_pad_1"]
-    if name in ("load_uop", "load_wgt"):
-        unpadded_only = require(padding == 0, "I102", f"{name} must not pad: only the functional simulator does")
-        one_row = require((f["y_size"] == 1) | (f["x_size"] == 0), "I102", f"{name} must have 1 row, not {{rows}}", rows=f["y_size"])
-        return unpadded_only if name == "load_wgt" else seq(unpadded_only, one_row)
-    return require((padding == 0) | (f["x_size"] > 0), "I102", f"{name} of x_size 0 must not pad: the designs disagree")
+    rows, is_empty = t.fields["y_size"], t.fields["x_size"] == 0
+    if t.name not in ("load_uop", "load_wgt"):
+        return require((t.padding == 0) | ~is_empty, "I102", f"{t.name} of x_size 0 must not pad: the designs disagree")
+    unpadded_only = require(t.padding == 0, "I102", f"{t.name} must not pad: only the functional simulator does")
+    one_row = require((rows == 1) | is_empty, "I102", f"{t.name} must have 1 row, not {{rows}}", rows=rows)
+    return unpadded_only if t.name == "load_wgt" else seq(unpadded_only, one_row)
 
 
-def _declare_store(m: Ila, c: Config, e: Encoding) -> None:
-    decode = m.word("data", OPCODE.low, OPCODE.high) == STORE
-    fixed = STORE
-    behaviour = m.parameters["behaviour"]
-    if e.name == "current":
-        fixed |= OUT << e.memory_type.low
-        if behaviour == "fsim":
-            decode = decode & (m.word("data", e.memory_type.low, e.memory_type.high) == OUT)
-
-    def store(**operands: Array) -> Step:
-        """Store outputs: the low bits of accumulators, never saturated; no padding."""
-        fields = {key: leaf[()] for key, leaf in operands.items()}
-        rows, count = _sizes(behaviour, fields, "acc")
-        source = m.s.acc if behaviour == "fsim" else m.s.out
-        return _stored(Transfer("store", source, c.shape("acc"), place_of(m, c, "inp", "out"), rows, count, fields))
-
-    m.instruction("store", Match(decode, {"data": fixed}), e.transfer)(store)
-
-
-def _stored(t: Transfer) -> Step:
-    f = t.fields
+def _store(t: Transfer) -> Step:
+    first_element, stride = t.fields["sram_base"], t.fields["x_stride"]
 
     def rows_from(dram: External, first: Expr | int, rows: Expr | int) -> Step:
         def scalar(r: Expr, i: Expr, *lanes: Expr) -> tuple[Expr, Expr]:
-            value = t.buffer[((f["sram_base"] + (first + r) * t.count + i) % t.depth, *lanes)]
+            value = t.buffer[((first_element + (first + r) * t.count + i) % t.depth, *lanes)]
             return t.number(first + r, i, lanes), wrap(value, t.place.bits)
 
         return t.place.write(dram, (rows, t.count, *t.shape), scalar)
 
     def written(dram: External) -> Step:
-        apart = (t.rows <= 1) | (f["x_stride"] >= t.count)  # else a row overwrites the end of the one before
+        apart = (t.rows <= 1) | (stride >= t.count)  # else a row overwrites the end of the one before
         return when(apart, rows_from(dram, 0, t.rows), loop(t.rows, lambda r: rows_from(dram, r, 1)))
 
-    padding = f["x_pad_0"] + f["x_pad_1"] + f["y_pad_0"] + f["y_pad_1"]
-    return seq(
-        require(padding == 0, "I102", "store must not pad"),
-        t.in_buffer("reads", t.rows * t.count),
-        t.in_dram("writes", written),
-    )
+    unpadded_only = require(t.padding == 0, "I102", "store must not pad")
+    return seq(unpadded_only, t.in_buffer("reads", t.rows * t.count), t.in_dram("writes", written))

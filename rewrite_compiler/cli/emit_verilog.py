@@ -27,7 +27,8 @@ def emit_verilog(given: argparse.Namespace) -> Answer:
     count = len(made.instructions) + len(made.without)
     lines = [f"verilog   {target.name}: {len(made.instructions)} of {count} instructions"]
     lines += [f"outside   {name}: {why}" for name, why in made.without.items()]
-    document = {"target": target.name, "instructions": list(made.instructions), "outside": dict(made.without)}
+    lines += [f"clocks    {name}: {n} different ones" for name, n in made.several.items()]
+    document = {"target": target.name, "instructions": list(made.instructions), "outside": dict(made.without), "clocks": dict(made.several)}
     return {folder / name: data for name, data in made.files.items()}, document, lines
 
 

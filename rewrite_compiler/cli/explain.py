@@ -101,7 +101,7 @@ def _node_lines(document: Mapping[str, Any]) -> list[str]:
     if document["place"] == "absorbed":
         return [f"{name} left no operation of its own: {document['by']}"]
     o = document["offload"]
-    chain = [f"  {r['rule']:<32} {r['at']:<28} grade {r['grade']}" for r in o["because"]]
+    chain = [f"  {r['rule']:<32} {r['at']:<28} grade {r['grade']}, {r['covers']}" for r in o["because"]]
     shape = ", ".join(f"{d}={n}" for d, n in o["shape"].items())
     what = f"{name} stands for {', '.join(o['nodes'])}" if name == o["id"] else f"{name} is part of {o['id']}"
     calls = f"{o['device_calls']} device call{'s' if o['device_calls'] > 1 else ''}"

@@ -35,7 +35,9 @@ counts.*.* count | lowered_counts.*.* count | exact_counts.*.* count | device_ca
 offloads[].id text | offloads[].target text | offloads[].operation text | offloads[].parts any
 offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
 offloads[].because[].rule text | offloads[].because[].at text | offloads[].because[].grade text
-offloads[].certificate any | offloads[].device_calls count | offloads[].tiles.* count | offloads[].formats.* object
+offloads[].because[].covers text | offloads[].because[].ulp? number
+offloads[].because[].share_of_rounding? number | offloads[].certificate text | offloads[].device_calls count
+offloads[].tiles.* count | offloads[].formats.* object
 offloads[].resident?.inputs[] text | offloads[].resident?.outputs[] text | offloads[].resident?.constants.* count
 offloads[].resident?.saved_bytes count | offloads[].resident?.why_not.* text
 offloads[].cost?.cycles count | offloads[].cost?.compute_cycles count | offloads[].cost?.transfer_cycles count
@@ -115,7 +117,7 @@ what text | target~ text | files[].path text | files[].bytes count | files[].sha
 traces~[].target text | traces~[].commands count | traces~[].phases[].offload text | traces~[].phases[].phase text
 traces~[].phases[].constant flag | traces~[].phases[].commands count | traces~[].phases[].bytes count
 traces~[].phases[].cycles? count
-instructions~[] text | outside~.* text | proved~[] text | bounded~[] text
+instructions~[] text | outside~.* text | clocks~.* count | proved~[] text | bounded~[] text
 replay~.target text | replay~.target_changed flag | replay~.commands count | replay~.compared count | replay~.different count
 replay~.differences[].number count | replay~.differences[].command text | replay~.differences[].recorded text
 replay~.differences[].found text | replay~.differences[].section text

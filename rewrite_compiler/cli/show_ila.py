@@ -14,7 +14,7 @@ from .output import show
 def run(arguments: Sequence[str]) -> int:
     """Run `show ila`."""
     made = parser("show ila", "Show the states, instructions and fields of an accelerator, and what each instruction does.")
-    made.add_argument("name", metavar="NAME[:key=value,…]")
+    made.add_argument("name", metavar="NAME[:key=value,…]|FILE")
     made.add_argument("only", nargs="?", default="", metavar="PART", help="only instructions and states whose names contain this")
     made.add_argument("--html", metavar="FILE", help="write one self-contained page")
     made.add_argument("--markdown", metavar="FILE", help="write a page of documentation")
@@ -23,9 +23,9 @@ def run(arguments: Sequence[str]) -> int:
     check_outputs(files)
     from ..report.blocks import html_page, markdown, text_lines
     from ..report.ila import ila_blocks, ila_document
-    from ..target import find_target
+    from ..target.discovery import find_ila
 
-    model = find_target(given.name).ila()
+    model = find_ila(given.name)
     names = (*model.instructions, *model.states)
     if given.only and not any(given.only in n for n in names):
         raise UsageError(

@@ -22,11 +22,13 @@ from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits
+from ..prove.shipped import Certificate, in_short
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .calibrate import calibrated_from
+from .certified import Certified
 from .court import admitted
 from .lowered import lowered_in
 from .match import Matched, case_of, match, offloads_as_written, spelling_rules
@@ -75,7 +77,7 @@ def compile_model(
         exactly = pool.submit(offloads_as_written, model.program, spelling_rules(rules), mappings, options.limits, objective)
         matched = _pinned(model.program, used, mappings, options, objective, pins)
         exact = exactly.result()
-    plan = _plan(model, targets, used, mappings, matched, exact, options, objective)
+    plan = _plan(model, targets, used, mappings, matched, exact, options, objective, Certified(targets, space.certificates))
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}, "egraph_kept": matched.saturation.is_kept}
     run["rule_seconds"] = rule_seconds(matched.saturation, used, mappings)
@@ -91,6 +93,7 @@ class Searched:
     mappings: Sequence[Mapping]
     objective: Objective
     notes: tuple[str, ...] = ()
+    certificates: MappingOf[str, Certificate] = field(default_factory=dict)  # of rules from files, by name
 
 
 def searched(targets: Sequence[Target], options: Options) -> Searched:
@@ -98,7 +101,8 @@ def searched(targets: Sequence[Target], options: Options) -> Searched:
     court = admitted(shipped_rules(), options.rules, options.trusted, options.limits)
     objective = objective_for(options.objective, targets, options.host)
     mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
-    return Searched(tuple(r for r in court.rules if r.name not in options.without), mappings, objective, (*court.notes, *unpriced))
+    rules = tuple(r for r in court.rules if r.name not in options.without)
+    return Searched(rules, mappings, objective, (*court.notes, *unpriced), court.certificates)
 
 
 def _pinned(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins) -> Matched:
@@ -148,14 +152,14 @@ def _named(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
 
 def _plan(
     model: LoadedModel, targets: Sequence[Target], rules: Sequence[Rule], mappings: Sequence[Mapping],
-    matched: Matched, exact: Sequence[Mapping], options: Options, objective: Objective,
+    matched: Matched, exact: Sequence[Mapping], options: Options, objective: Objective, certified: Certified,
 ) -> Plan:  # fmt: skip
     by_name = {m.name: m for m in mappings}
     devices = [n for n in matched.program.nodes if n.op in by_name]
     ids, lowered = _ids(devices, by_name), lowered_in(model.program, devices, by_name)
-    reasons = HostReasons(matched.program, mappings, matched.fitted, objective.unusable)
+    reasons = HostReasons(matched.program, mappings, matched.fitted, objective.unusable, as_written=options.exact)
     counted = account(model.program, matched.program, ids, reasons)
-    because = _Because(matched, rules, mappings)
+    because = _Because(matched, rules, mappings, certified)
     offloads = tuple(
         _offload(key, node, nodes, by_name[node.op], targets, matched, because, objective)
         for (key, node), nodes in zip(ids.items(), counted.offloads, strict=True)
@@ -219,16 +223,24 @@ def _offload(
 class _Because:
     """The rules behind an offload: those that made its e-node, the parts it was matched from, and what is below it."""
 
-    def __init__(self, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> None:
-        self.births = [
-            *(Reason(r.name, short_place(r.place), r.grade) for r in rules),
-            *(Reason(m.name, short_place(m.rule.place), "E") for m in mappings),
-        ]
+    def __init__(self, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping], certified: Certified) -> None:
+        self.births: list[Rule | Mapping] = [*rules, *mappings]
+        self.certified = certified
+        self.reasons: dict[int, Reason] = {}
         self.explainer = Explainer(matched.saturation.graph, matched.extraction.choice, [*map(Maker, rules), *map(_maker, mappings)])
         self.e_nodes = matched.e_nodes
 
     def of(self, node: Node) -> tuple[Reason, ...]:
-        return tuple(self.births[b] for b in self.explainer.births(self.e_nodes[node.outputs[0]]))
+        return tuple(self._reason(b) for b in self.explainer.births(self.e_nodes[node.outputs[0]]))
+
+    def _reason(self, birth: int) -> Reason:
+        if birth not in self.reasons:
+            made = self.births[birth]
+            at, grade = (short_place(made.rule.place), "E") if isinstance(made, Mapping) else (short_place(made.place), made.grade)
+            found = self.certified.of_operation(made) if isinstance(made, Mapping) else self.certified.of_rule(made)
+            seen = (None, None) if found is None else (found.ulp, found.share_of_rounding)
+            self.reasons[birth] = Reason(made.name, at, grade, in_short(found), *seen)
+        return self.reasons[birth]
 
 
 def _maker(m: Mapping) -> Maker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +11,20 @@ from ..errors import AnswerNo, UsageError
 from ..limits import Limits
 from ..prove.cache import court_cache
 from ..prove.court import judge_rule
+from ..prove.record import proof_record
+from ..prove.shipped import Certificate, certificate_of_record
+from ..prove.verdict import Proof
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import collect, every_rule, rules_at
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """The rules that may be used, and what the plan says of those used on trust."""
+    """The rules that may be used, what the plan says of those used on trust, and the certificates of judged ones by name."""
 
     rules: tuple[Rule, ...]
     notes: tuple[str, ...]
+    certificates: Mapping[str, Certificate]
 
 
 def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str], limits: Limits | None = None) -> Admitted:
@@ -33,19 +37,18 @@ def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[s
     known = collect((*shipped, *added))
     certified = set(every_rule())
     foreign = [r for r in added if r not in certified]
-    notes = [note for r in foreign if (note := _judged(r, trusted))]
+    proofs = {r.name: _judged(r, trusted) for r in foreign}
+    notes = [f"rule {name} is {p.verdict} and used on trust (R108)" for name, p in proofs.items() if not p.is_proved]
     growth = growth_of(foreign, known[: len(known) - len(added)])
     notes += [] if growth is None else [f"added rules may not come to an end: {growth}"]
-    return Admitted(known, tuple(notes))
+    return Admitted(known, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
 
 
-def _judged(r: Rule, trusted: Sequence[str]) -> str:
-    """Judge a rule; return the stamp of one that is used on trust."""
+def _judged(r: Rule, trusted: Sequence[str]) -> Proof:
+    """Return the proof of a rule, or of one that is used on trust what the court says of it."""
     proof = judge_rule(r, court_cache())
-    if proof.is_proved:
-        return ""
-    if r.name in trusted:
-        return f"rule {r.name} is {proof.verdict} and used on trust (R108)"
+    if proof.is_proved or r.name in trusted:
+        return proof
     problem = proof.problem
     assert problem is not None
     raise AnswerNo(problem.code, problem.sentence, place=problem.place, help=f"{problem.help}, or name it with --trust-unproved")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -61,7 +63,20 @@ def match(
     p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS, pins: Pins = NO_PINS
 ) -> Matched:
     """Return the cheapest program by the levels of an objective: fewest host multiply-accumulates first, if none is given."""
-    return chosen(p, saturated(p, rules, mappings, limits), rules, mappings, limits, objective, pins)
+    with _uncollected():
+        return chosen(p, saturated(p, rules, mappings, limits), rules, mappings, limits, objective, pins)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let reference cycles wait: an e-graph is many objects in no cycle, which collections in between would visit again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def saturated(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Saturation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 
 from ..errors import SpecError, UsageError
@@ -37,17 +38,17 @@ class Objective:
     tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # what was searched before
     searching: Lock = field(default_factory=Lock, compare=False, repr=False)
 
-    @property
+    @cached_property
     def levels(self) -> tuple[str, ...]:
         """The names of what is counted, the most important first."""
         return OBJECTIVES[self.name]
 
-    @property
+    @cached_property
     def is_priced(self) -> bool:
         """Tell whether an operator's time, bytes or energy are among what decides."""
         return bool(self.spends)
 
-    @property
+    @cached_property
     def spends(self) -> str:
         """The level that operators spend, nothing where only their number counts."""
         return next((level for level in self.levels if level in SPENT), "")
@@ -59,8 +60,13 @@ class Objective:
 
     def ordered(self, counted: Sequence[int], spent: int = 0) -> tuple[int, ...]:
         """Return counts that stand as LEVELS in the order of this objective, behind what is spent."""
-        by_name = {**dict(zip(LEVELS, counted, strict=True)), self.spends: spent}
-        return tuple(by_name[level] for level in self.levels)
+        every = (*counted, spent)
+        return tuple([every[k] for k in self.order])
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The place of each level among LEVELS and, after them, what is spent."""
+        return tuple(LEVELS.index(level) if level in LEVELS else len(LEVELS) for level in self.levels)
 
 
 OFFLOADS = Objective()

@@ -1,6 +1,7 @@
-"""Host parts of sums, ReLUs, slices and zeros around: numpy gives the host engine's bits, in whatever layout values have.
+"""Host parts of sums, clamps, slices and zeros around, and convolutions of single channels, in whatever layout values have.
 
-Between two offloads a residual sum then needs no copy into the order of the model's axes and none back.
+numpy and machine code give the host engine's bits. Between two offloads a residual sum then needs no copy into the order of
+the model's axes and none back.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Data, Node, Program, Value
+from ..lang.kernels import kernels_in_use
+from ..lang.recycled import recycled
 from ..limits import DEFAULT
+from .channelwise import Channelwise, joined
 from .host import HostProgram
 
 CHECKED = 2  # samples of the first run whose bits are compared with the host engine's
@@ -20,7 +24,7 @@ CHECKED = 2  # samples of the first run whose bits are compared with the host en
 def laid_out(shape: Sequence[int], strides: Sequence[int], kind: Any) -> Data:
     """Return an array, not set, whose axes lie in memory in the order of these strides."""
     places = sorted(range(len(shape)), key=lambda n: -strides[n])
-    whole = np.empty([shape[n] for n in places], kind)
+    whole = recycled([shape[n] for n in places], kind)
     return whole.transpose(np.argsort(places))
 
 
@@ -36,37 +40,54 @@ def _pad(x: Data, *, pads: tuple[int, ...], value: float) -> Data:
     return out
 
 
+def _like(x: Data) -> Data:
+    """Return an array, not set, that lies in memory as another one does."""
+    return laid_out(x.shape, x.strides, x.dtype)
+
+
+def _clip(x: Data, *, low: float, high: float) -> Data:
+    found = np.maximum(x, np.float32(low), out=_like(x))
+    return np.minimum(found, np.float32(high), out=found)
+
+
 # operator → what it does to values with a sample axis
 PLAIN: dict[str, Callable[..., Data]] = {
-    "add": lambda a, b: a + b,
-    "relu": lambda x: np.maximum(x, np.float32(0)),
+    "add": lambda a, b: np.add(a, b, out=_like(a)),
+    "relu": lambda x: np.maximum(x, np.float32(0), out=_like(x)),
+    "clip": _clip,
     "slice": _slice,
     "pad": _pad,
 }
 
 
 def is_plain(p: Program) -> bool:
-    """Tell whether a host part has operators of the table only, on float32 of one shape and no constants."""
+    """Tell whether a host part has operators of the table only, on float32 of one shape and no constants, or of single channels."""
 
-    def known(node: Node) -> bool:
+    def known(node: Node | Channelwise) -> bool:
+        if isinstance(node, Channelwise):
+            return True
         types = [p.types[v] for v in (*node.inputs, *node.outputs)]
         same = len({p.types[v].shape for v in node.inputs}) == 1
         is_fixed = any(v in p.constants for v in node.inputs)
         return node.op in PLAIN and same and not is_fixed and all(t.dtype == "float32" for t in types)
 
-    return bool(p.nodes) and all(map(known, p.nodes))
+    return bool(p.nodes) and all(map(known, joined(p)))
 
 
 class PlainProgram(HostProgram):
-    """A plain host part; where a bit differs in its first run, all is the host engine's."""
+    """A plain host part; where a bit differs in its first run, or machine code is needed and not in use, all is the host engine's."""
 
     def __init__(self, program: Program, seconds: int = DEFAULT.host_seconds) -> None:
         """Prepare to run."""
         super().__init__(program, program.inputs, seconds=seconds)
         self.is_used: bool | None = None
+        self.nodes = joined(self.program)
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""
+        needs_code = any(isinstance(n, Channelwise) for n in self.nodes)
+        if needs_code and kernels_in_use() is None:
+            return super().run(values)
         if self.is_used is None:
             few = {v: np.ascontiguousarray(x[:CHECKED]) for v, x in values.items()}
             here, there = self._plain(few), self.one_by_one(few, min(len(x) for x in few.values()))
@@ -75,6 +96,7 @@ class PlainProgram(HostProgram):
 
     def _plain(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         found: dict[Value, Any] = dict(values)
-        for node in self.program.nodes:
-            found[node.outputs[0]] = PLAIN[node.op](*(found[v] for v in node.inputs), **dict(node.attributes))
+        for node in self.nodes:
+            given = [found[v] for v in node.inputs]
+            found[node.outputs[0]] = node(*given) if isinstance(node, Channelwise) else PLAIN[node.op](*given, **dict(node.attributes))
         return {v: found[v] for v in self.program.outputs}

@@ -10,6 +10,7 @@ from ..fit import Tiling
 from ..fit.cost import Price, accesses, cost_document
 from ..ir.program import Node, Program, Value
 from ..lang.formats import Format
+from ..prove.shipped import weakest
 from ..target import Mapping, Target
 from .stays import Resident, residency_document, resident_document
 
@@ -18,11 +19,17 @@ SCHEMA = "flexmatch.plan/1"
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule that led to an offload: its name, where it is written, its grade."""
+    """A rule that led to an offload: its name, where it is written, its grade, and what its certificate covers.
+
+    `ulp` and `share_of_rounding` are the largest differences of its sides that were seen in float32, None for operations.
+    """
 
     rule: str
     at: str
     grade: str
+    covers: str
+    ulp: float | None = None
+    share_of_rounding: float | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,8 @@ def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
     levels = accesses(o.mapping, o.tiling, dict(o.node.attributes))
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": None, "nodes": list(o.nodes),
-        "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because], "certificate": None,
+        "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because],
+        "certificate": weakest(r.covers for r in o.because),
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": resident_document(o.id, o.target.name, residency),

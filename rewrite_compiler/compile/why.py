@@ -19,11 +19,12 @@ class HostReasons:
     """Explains host nodes of one chosen program."""
 
     def __init__(
-        self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, unusable: MappingOf[str, str] | None = None
+        self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, unusable: MappingOf[str, str] | None = None,
+        *, as_written: bool = False,
     ) -> None:  # fmt: skip
-        self.program, self.mappings, self.fitted = program, mappings, fitted
+        self.program, self.mappings, self.fitted, self.as_written = program, mappings, fitted, as_written
         self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in (unusable or {}).items())
-        self.producer = program.producer()
+        self.producer, self.users = program.producer(), program.users()
         self.offered: dict[str, list[Mapping]] = {}
         for m in mappings:
             for x in subterms(m.rule.left):
@@ -54,6 +55,9 @@ class HostReasons:
         refused = self.refusal(m, bound)
         if refused is not None:
             return f"{m.name} ({short_place(m.rule.place)}): {refused.limit}"
+        above = self.above(m.rule.left, anchor, node) if self.as_written else ""
+        if above:
+            return f"{m.name} ({short_place(m.rule.place)}): {above}"
         return f"{m.name} ({short_place(m.rule.place)}): the chosen program is no dearer with {node.op} on the host"
 
     def bind(self, pattern: Tensor, node: Node, bound: dict[int, int]) -> bool:
@@ -66,6 +70,18 @@ class HostReasons:
             if isinstance(x, Apply) and (below is None or below.op != x.op.name or not self.bind(x, below, bound)):
                 return False
         return True
+
+    def above(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
+        """Return what reads a node where the pattern has another operator; without rewriting, this is why it does not match."""
+        parent = next((x for x in subterms(pattern) if isinstance(x, Apply) and any(y is anchor for y in x.operands)), None)
+        if parent is None:
+            return ""
+        readers = self.users.get(node.outputs[0], [])
+        fitting = next((r for r in readers if r.op == parent.op.name), None)
+        if fitting is not None:
+            return self.above(pattern, parent, fitting)
+        found = " and ".join(sorted({r.op for r in readers})) or "nothing"
+        return f"as written, {found} reads the result of {node.op}, its pattern has {parent.op.name} there"
 
     def binding(self, bound: MappingOf[int, int]) -> Binding:
         """Return what a match gives to guards."""

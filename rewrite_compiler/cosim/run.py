@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,7 @@ class Engine:
     host: str = "onnxruntime"  # or "exact"
     host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
     tapes: Tapes = field(init=False)
+    has_begun: bool = field(init=False, default=False)  # whether a batch ran
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
@@ -102,14 +104,19 @@ class Engine:
         return together(results)
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
-        """Yield what each part of the samples gives, in order; the first one alone, because it chooses how host parts are batched."""
+        """Yield what each part of the samples gives, in order; the very first one alone, as it chooses how host parts are batched."""
         if not parts:
             return
         self.tapes.expected += len(parts)
-        yield self.batch(take, parts[0])
+        sizes = Counter(part.stop - part.start for part in parts)
+        self.tapes.rare = frozenset(n for n, times in sizes.items() if times == 1) if len(parts) > 1 else frozenset()
+        if not self.has_begun:
+            self.has_begun = True
+            yield self.batch(take, parts[0])
+            parts = parts[1:]
         pool = ThreadPoolExecutor(self.threads)
         try:
-            yield from pool.map(lambda part: self.batch(take, part), parts[1:])
+            yield from pool.map(lambda part: self.batch(take, part), parts)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -131,7 +138,8 @@ class Engine:
             else:
                 self.tapes.keep(samples, group)
                 return found
-        return self._recorded(take(part), part) if self.tapes.are_wanted else self._once(take(part), part)
+        is_wanted = self.tapes.are_wanted and samples not in self.tapes.rare
+        return self._recorded(take(part), part) if is_wanted else self._once(take(part), part)
 
     def _recorded(self, inputs: Mapping[str, Data], part: slice) -> Outcome:
         """Co-simulate one part and keep its tape, if playing it on scrambled memory gives the same outputs."""
@@ -272,8 +280,9 @@ class _Look:
 
 
 def _are_same(some: Mapping[str, Data], others: Mapping[str, Data]) -> bool:
-    """Tell whether outputs are the same, bit for bit but for the kind of a NaN."""
-    return all(np.array_equal(x, others[name], equal_nan=x.dtype.kind == "f") for name, x in some.items())
+    """Tell whether outputs are the same, bit for bit but for the kind of a NaN; a sample at a time, which takes little memory."""
+    pairs = ((a, b) for name, x in some.items() for a, b in zip(x, others[name], strict=True))
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
 def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator[str]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..compile.execute import Prepared, Statistics, moved_codes
+from ..compile.execute import Prepared, Statistics
 from ..compile.moves import Moved
 from ..ila import Ila
+from ..lang.array_kernels import ArrayKernels
 from ..lang.named import Data
 from ..lang.tape import Diverged, Tape
 from ..target import TapedDevice, simulated_device
+from .affine import AffineShortcut
 from .provenance import NoShortcut
-from .shortcut import Scratch, Shortcut, shortcut
+from .shortcut import Shortcut, shortcut
+from .steps import Scratch
 
 Group = dict[str, TapedDevice]  # by target: what one batch runs on
+LEAST_BATCHES = {"native": 2, "arrays": 8}  # by reading: from how many batches on they are recorded
 
 
 @dataclass
@@ -27,13 +31,15 @@ class Tapes:
     refused: dict[str, None] = field(default_factory=dict)
     shortening: set[int] = field(default_factory=set)  # devices for which shortcuts are looked for
     moving: dict[str, str] = field(default_factory=dict)  # offloads without a shortcut, and why
-    known: dict[tuple[str, int], Shortcut] = field(default_factory=dict)  # by offload and batch size
+    known: dict[tuple[str, int], Shortcut | AffineShortcut] = field(default_factory=dict)  # by offload and batch size
     expected: int = 0  # batches: a single one is not worth a tape
+    rare: frozenset[int] = frozenset()  # sizes of which there is one batch only, such as the rest at the end
 
     @property
     def are_wanted(self) -> bool:
-        """Whether batches are recorded: machine code is called again; numpy's own time is no less on a tape."""
-        return self.reading == "native" and self.expected > 1 and not self.refused
+        """Whether batches are recorded: from as many on as a recorded one costs, more by numpy."""
+        least = LEAST_BATCHES.get(self.reading)
+        return least is not None and self.expected >= least and not self.refused
 
     def taken(self, samples: int) -> Group | None:
         """Return the devices of an earlier batch of this size, ready to play; None when none is free."""
@@ -58,7 +64,7 @@ class Tapes:
             self._shorten(prepared, device, operands)
         if name not in device.shortcuts:
             return prepared.run(device, operands)
-        found: Shortcut = device.shortcuts[name]
+        found: Shortcut | AffineShortcut = device.shortcuts[name]
         device.at += found.events
         return found.run(prepared, operands, is_loose=is_loose)
 
@@ -78,9 +84,8 @@ class Tapes:
 
     def _find(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved], scratch: Scratch) -> None:
         name = prepared.offload.id
-        codes = {n: moved_codes(prepared.offload.formats[n], x) for n, x in operands.items()}
         try:
-            device.shortcuts[name] = shortcut(prepared, device, codes, scratch)
+            device.shortcuts[name] = shortcut(prepared, device, operands, scratch)
         except (NoShortcut, Diverged) as why:
             self.moving[name] = str(why)
 
@@ -88,6 +93,8 @@ class Tapes:
         """Return a device that records."""
         inner = simulated_device(self.ilas[target], reading=self.reading, samples=samples)
         tape = inner.sim.machine.axes.tape = Tape(inner.sim.sample_axis)
+        if self.reading == "arrays":
+            inner.sim.machine.evaluator.kernels = ArrayKernels()
         return TapedDevice(inner, tape)
 
     def keep(self, samples: int, group: Group) -> None:

@@ -60,7 +60,7 @@ def loader_text(made: Constructor) -> str:
         f'(rule ({body}) ({head}) :ruleset load :name "load-{made.name}")',
     ]
     if made.is_work:
-        origin = f"(set (f_{made.name} {arguments}) (set-of g))"
+        origin = "(set (whole (V n)) (set-of g))" if made.results > 1 else f"(set (f_{made.name} {arguments}) (set-of g))"
         lines.append(f'(rule ({body} (<= 0 g)) ({origin}) :ruleset load :name "origin-{made.name}")')
     return "\n".join(lines)
 

@@ -143,6 +143,8 @@ class _Decoder:
         operands = [self.folded[d] for d in node.children]
         if op.name == "transpose":  # a view: weights are large
             return operands[0].transpose(attributes["perm"])  # type: ignore[arg-type]
+        if op.name == "scale" and operands[0].dtype.kind == "f":
+            return _scaled(operands[0], operands[1], int(attributes["axis"]))  # type: ignore[arg-type]
         moves = op.kind == LAYOUT and len({x.dtype for x in operands}) == 1  # and so rounds nothing
         return run_op(op, operands, attributes, None if moves else np.float64)[0]
 
@@ -169,7 +171,7 @@ class _Decoder:
         source = self.opaque[str(node.attributes[0])]
         results = [self.projections[(c,), (n,)] for n in range(len(source.outputs))]  # one key may stand for operators of several shapes
         self.tuples[c] = tuple(self.new(self.type_of(r), self.name_of.get(r, "")) for r in results)
-        return replace(source, inputs=self.operands(node), outputs=self.tuples[c], origins=node.origins)
+        return replace(source, inputs=self.operands(node), outputs=self.tuples[c], origins=frozenset(node.origins))
 
     def device_node(self, c: ClassId, node: ENode) -> Node:
         name = self.devices[node.op]
@@ -177,9 +179,9 @@ class _Decoder:
         operands = self.operands(node)
         if name.results is not None:
             outputs = self.tuples[c] = tuple(self.new(t, "") for t in name.results([self.types[v] for v in operands]))
-            return Node(name.op, operands, outputs, attributes, node.origins)
+            return Node(name.op, operands, outputs, attributes, frozenset(node.origins))
         self.place[c] = self.new(self.type_of(c), self.name_of.get(c, ""))
-        return Node(name.op, operands, (self.place[c],), attributes, node.origins)
+        return Node(name.op, operands, (self.place[c],), attributes, frozenset(node.origins))
 
     def core_node(self, c: ClassId, node: ENode) -> Node:
         op = operator_named(node.op)
@@ -187,7 +189,7 @@ class _Decoder:
             raise AssertionError(f"{node.op} is not an operator")
         operands = self.operands(node)
         attributes = tuple(zip((a.name for a in op.attributes), node.attributes, strict=True))
-        origins = self.layout.get(c, frozenset()) if op.kind == LAYOUT else node.origins
+        origins = self.layout.get(c, frozenset()) if op.kind == LAYOUT else frozenset(node.origins)
         self.check(c, node, op, [self.types[v] for v in operands])
         if op.outputs > 1:
             types = result_types(op, [self.types[v] for v in operands], dict(attributes))
@@ -224,3 +226,10 @@ def _moves_only(n: Node) -> bool:
 def classes_of(graph: EGraph, values: Sequence[Value]) -> list[ClassId]:
     """Return the classes of program values."""
     return [graph.values[v] for v in values]
+
+
+def _scaled(x: Data, factors: Data, axis: int) -> Data:
+    """Return `scale` in float64; the weights of a network are not copied into that type first."""
+    with np.errstate(all="ignore"):
+        found: Data = np.multiply(x, factors.reshape(-1, *[1] * (x.ndim - 1 - axis)), dtype=np.float64)
+    return found

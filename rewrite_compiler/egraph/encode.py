@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -76,9 +76,7 @@ class _Encoder:
     def known(self, node: Node, op: Op) -> Iterator[Item]:
         operands = node.inputs
         if op.variadic and len(operands) > len(op.operands):
-            links = [next(self.fresh) for _ in operands[1:-1]]
-            yield from self.chain(node, op, links)
-            operands = (links[-1], node.inputs[-1])
+            operands = yield from self.paired(node, op)
         if all(v in self.fixed for v in node.inputs):
             self.fixed.update(node.outputs)
         attributes = [v for _, v in node.attributes]
@@ -87,18 +85,30 @@ class _Encoder:
         one = next(iter(node.origins)) if is_work and len(node.origins) == 1 else NONE
         yield term_row(number, op, operands, attributes, one)
         if is_work and one == NONE:
-            yield f"(set (f_{op_constructor(op).name} {term(op, operands, attributes)}) {id_set(node.origins)})"
+            place = f"whole (V {number})" if op.outputs > 1 else f"f_{op_constructor(op).name} {term(op, operands, attributes)}"
+            yield f"(set ({place}) {id_set(node.origins)})"
         yield from self.results(node, number)
 
-    def chain(self, node: Node, op: Op, links: Sequence[int]) -> Iterator[Row]:
-        """Link all operands but the last, two by two from the left."""
-        here, attributes, fixed = node.inputs[0], dict(node.attributes), all(v in self.fixed for v in node.inputs)
-        t = self.p.types[here]
-        for v, number in zip(node.inputs[1:-1], links, strict=True):
-            yield term_row(number, op, (here, v), list(attributes.values()))
-            t = result_types(op, [t, self.p.types[v]], attributes)[0]
+    def paired(self, node: Node, op: Op) -> Generator[Row, None, tuple[int, int]]:
+        """Join operands two by two to one side and another: a tree of halves, which rules follow in few rounds; return its two sides."""
+        attributes, fixed = dict(node.attributes), all(v in self.fixed for v in node.inputs)
+
+        def joined(parts: Sequence[tuple[int, TensorType]]) -> Generator[Row, None, tuple[int, TensorType]]:
+            if len(parts) == 1:
+                return parts[0]
+            (left, a), (right, b) = yield from sides(parts)
+            number, t = next(self.fresh), result_types(op, [a, b], attributes)[0]
+            yield term_row(number, op, (left, right), list(attributes.values()))
             yield from fact_rows(number, t, fixed)
-            here = number
+            return number, t
+
+        def sides(parts: Sequence[tuple[int, TensorType]]) -> Generator[Row, None, tuple[tuple[int, TensorType], tuple[int, TensorType]]]:
+            half = (len(parts) + 1) // 2
+            left = yield from joined(parts[:half])
+            return left, (yield from joined(parts[half:]))
+
+        (left, _), (right, _) = yield from sides([(v, self.p.types[v]) for v in node.inputs])
+        return left, right
 
     def opaque(self, node: Node) -> Iterator[Item]:
         operands, number = " ".join(f"(V {v})" for v in node.inputs), next(self.fresh)

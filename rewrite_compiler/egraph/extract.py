@@ -15,7 +15,7 @@ from ..errors import BudgetError
 from .bound import within_bound
 from .eliminate import eliminated
 from .graph import ClassId, EGraph, ENode
-from .prune import Candidate, Candidates, Cost, CostOf, candidates, components, pruned
+from .prune import Candidate, Candidates, Cost, CostOf, components, pruned
 from .settle import Key, key_of, settled
 from .split import Part, parts
 
@@ -49,7 +49,7 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     """
     constants = constant_choices(graph, cost_of)
     moving = [r for r in roots if r not in constants]
-    options = pruned(within_bound(candidates(graph, cost_of, frozenset(constants)), moving), moving)
+    options = pruned(within_bound(graph, cost_of, frozenset(constants), moving), moving)
     if any(r not in options for r in moving):
         raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
     choice, bound, status = _solved(options, moving, time.monotonic() + seconds, {})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,42 @@ from ..ir.types import TensorType
 from ..ops.op import AttributeValue
 
 ClassId = int
+FEW = 8  # parts
 PROGRAM = -1  # birth of e-nodes that the program brought
+
+
+class Sources(AbstractSet[int]):
+    """Source nodes by the parts they come in: a layer of 500 steps stands for thousands, which few ask for."""
+
+    __slots__ = ("parts", "table")
+
+    def __init__(self, parts: frozenset[int], table: Mapping[int, frozenset[int]]) -> None:
+        self.parts, self.table = parts, table
+
+    @classmethod
+    def of(cls, parts: AbstractSet[int], table: Mapping[int, frozenset[int]]) -> AbstractSet[int]:
+        """Return the source nodes of parts, few of them at once."""
+        return cls(frozenset(parts), table) if len(parts) > FEW else frozenset(s for k in parts for s in table[k])
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[int]) -> AbstractSet[int]:  # type: ignore[override]
+        return frozenset(it)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(frozenset().union(*(self.table[k] for k in self.parts)))
+
+    def __len__(self) -> int:
+        return len(frozenset().union(*(self.table[k] for k in self.parts)))
+
+    def __contains__(self, x: object) -> bool:
+        return any(x in self.table[k] for k in self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        """Two are one where they have the same parts: equal sets need equal hashes, and those of the nodes are not looked at."""
+        return isinstance(other, Sources) and self.parts == other.parts and self.table is other.table
+
+    def __hash__(self) -> int:
+        return hash(self.parts)
 
 
 @dataclass(frozen=True)
@@ -21,7 +57,7 @@ class ENode:
     children: tuple[ClassId, ...]
     attributes: tuple[AttributeValue, ...]
     birth: int
-    origins: frozenset[int]
+    origins: AbstractSet[int]
 
 
 @dataclass(frozen=True)

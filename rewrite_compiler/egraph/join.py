@@ -14,7 +14,7 @@ from ..ir.types import TensorType
 from ..ops import OPS
 from .encode import term
 from .graph import PROGRAM, ClassId, EClass, EGraph, ENode
-from .regions import Region, form_of
+from .regions import Region, Shape, form_of
 from .schema import op_constructor
 
 CHANNELS_LAST, CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -63,10 +63,10 @@ def layouts_of(t: TensorType) -> tuple[Move, ...]:
     return Move(TRANSPOSE, CHANNELS_LAST, CHANNELS_FIRST, last), Move(RESHAPE, rows, last, rows)
 
 
-def representatives(p: Program, regions: Sequence[Region]) -> Representatives:
+def representatives(p: Program, regions: Sequence[Region], forms_known: Sequence[Shape] = ()) -> Representatives:
     """Return one region of each form as a program."""
     numbers: dict[object, int] = {}
-    of_region = [numbers.setdefault(form_of(p, r), len(numbers)) for r in regions]
+    of_region = [numbers.setdefault(form, len(numbers)) for form in forms_known or [form_of(p, r) for r in regions]]
     builder = _Representative(p)
     forms = tuple(builder.add(regions[of_region.index(n)]) for n in range(len(numbers)))
     return Representatives(builder.program(), forms, tuple(of_region), tuple(builder.commands))

@@ -22,6 +22,7 @@ class Reader:
         self.functions = egglog.freeze().functions
         self.numbers: dict[Any, ClassId] = {}
         self.lists: dict[Any, tuple[int, ...]] = {}
+        self.sets: dict[Any, frozenset[int]] = {None: frozenset()}
 
     def number(self, value: Any) -> ClassId:
         """Return the number of a class: classes are numbered by first occurrence."""
@@ -90,14 +91,17 @@ class Reader:
 
     def applications(self, made: Constructor) -> Iterable[tuple[ClassId, ENode]]:
         """Yield the e-nodes of one constructor."""
-        births, origins = self.table(f"b_{made.name}"), self.table(f"f_{made.name}")
+        births, origins = self.table(f"b_{made.name}"), self.table("whole" if made.results > 1 else f"f_{made.name}")
         for r in self.rows(made.name):
             key = tuple(r.inputs)
             children = tuple(self.number(v) for v in key[: made.operands])
             attributes = tuple(self.attribute(v, k) for v, k in zip(key[made.operands :], made.attributes, strict=True))
             birth = self.egglog.value_to_i64(births[key]) if key in births else PROGRAM
-            yield self.number(r.output), ENode(made.name, children, attributes, birth, self.ids(origins.get(key)))
+            source = (r.output,) if made.results > 1 else key
+            yield self.number(r.output), ENode(made.name, children, attributes, birth, self.ids(origins.get(source)))
 
     def ids(self, value: Any) -> frozenset[int]:
         """Return a set of source nodes."""
-        return frozenset() if value is None else frozenset(self.egglog.value_to_i64(v) for v in self.egglog.value_to_set(value))
+        if value not in self.sets:
+            self.sets[value] = frozenset(map(self.egglog.value_to_i64, self.egglog.value_to_set(value)))
+        return self.sets[value]

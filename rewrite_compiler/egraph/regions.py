@@ -42,10 +42,10 @@ class Region:
 
 def regions_of(p: Program) -> list[Region]:
     """Return the regions of a program; the nodes of all of them are its nodes, those of constants where they are read."""
-    known = _Known(p)
+    known = Known(p)
     moving = [n for n in p.nodes if any(v not in known.fixed for v in n.outputs)]
     cuts = _cuts(known, moving) if len(moving) >= 2 * SMALLEST else []
-    return [_region(known, moving[a:b]) for a, b in itertools.pairwise([0, *cuts, len(moving)])]
+    return [region_of(known, moving[a:b]) for a, b in itertools.pairwise([0, *cuts, len(moving)])]
 
 
 def form_of(p: Program, r: Region) -> Shape:
@@ -57,7 +57,7 @@ def form_of(p: Program, r: Region) -> Shape:
     return leaves, constants, nodes, tuple(place[v] for v in r.outputs)
 
 
-class _Known:
+class Known:
     """What is asked of a program again and again; `fixed` are the values that follow from constants alone."""
 
     def __init__(self, p: Program) -> None:
@@ -69,7 +69,7 @@ class _Known:
                 self.fixed.update(n.outputs)
 
 
-def _region(known: _Known, nodes: Sequence[Node]) -> Region:
+def region_of(known: Known, nodes: Sequence[Node]) -> Region:
     """Return the region of some nodes, with those that make its constants."""
     whole = [*_makers(nodes, known.producer, known.fixed), *nodes]
     made = {v for n in whole for v in n.outputs}
@@ -99,7 +99,7 @@ def _makers(nodes: Sequence[Node], producer: Mapping[Value, Node], fixed: Collec
     return list(found.values())
 
 
-def _cuts(known: _Known, nodes: Sequence[Node]) -> list[int]:
+def _cuts(known: Known, nodes: Sequence[Node]) -> list[int]:
     """Return the numbers of the nodes that a region begins with, but the first."""
     fixed = known.fixed
     last = {v: k for k, n in enumerate(nodes) for v in n.inputs if v not in fixed}
@@ -127,7 +127,7 @@ def _cuts(known: _Known, nodes: Sequence[Node]) -> list[int]:
 class _Forms:
     """Tells at which values a program may be cut."""
 
-    def __init__(self, known: _Known) -> None:
+    def __init__(self, known: Known) -> None:
         self.fixed, self.users, self.producer = known.fixed, known.users, known.producer
 
     def separate(self, alive: Collection[Value]) -> bool:

@@ -19,17 +19,21 @@ def present(p: Program) -> set[str]:
     return {op_constructor(op).name for op in (*found, *(OPS[name] for name in ALWAYS))}
 
 
-def relevant(texts: Sequence[str], core: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Return the rules among some texts that can match where a program has some operators, and all operators there can be."""
-    there, waiting, used = set(core), dict(enumerate(map(_read_and_made, texts))), set[int]()
+def relevant(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tuple[list[str], set[str]]:
+    """Return the commands, each once, of the rules that can match where a program has some operators, and all operators there can be.
+
+    The last command of a rule is the rule itself, those before it are stages of its query.
+    """
+    there, waiting, used = set(core), dict(enumerate(map(_read_and_made, rules))), set[int]()
     while new := [n for n, (read, _) in waiting.items() if read <= there]:
         for n in new:
             there |= waiting.pop(n)[1]
             used.add(n)
-    return [text for n, text in enumerate(texts) if n in used], there
+    return list(dict.fromkeys(command for n, commands in enumerate(rules) if n in used for command in commands)), there
 
 
-def _read_and_made(text: str) -> tuple[set[str], set[str]]:
+def _read_and_made(commands: Sequence[str]) -> tuple[set[str], set[str]]:
     """Return the operators in the query of a rule and in its actions."""
+    *stages, text = commands
     query, _, actions = text.partition("\n (")
-    return set(OPERATOR.findall(query)), set(OPERATOR.findall(actions))
+    return set(OPERATOR.findall("".join([*stages, query]))), set(OPERATOR.findall(actions))

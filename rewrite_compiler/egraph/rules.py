@@ -31,28 +31,54 @@ from ..ops.static import (
 )
 from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Float, Rule, name_of
-from .schema import literal, op_constructor
+from .schema import Constructor, literal, op_constructor
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "min": "min", "max": "max"}
 COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<="}
 NEGATED = {"eq": "ne", "ne": "eq"}
 
 
+@dataclass(frozen=True)
+class Row:
+    """An e-node of an operator of several results as a query has it: the class of all of them, its constructor, its arguments."""
+
+    name: str
+    made: Constructor
+    arguments: tuple[str, ...]
+
+    @property
+    def atom(self) -> str:
+        """The atom of the query."""
+        return f"(= {self.name} ({self.made.name} {' '.join(self.arguments)}))"
+
+    @property
+    def sorts(self) -> dict[str, str]:
+        """The sort of each argument."""
+        return dict(zip(self.arguments, self.made.sorts.split(), strict=True))
+
+
 @dataclass
-class _Text:
+class Text:
+    """A rule as egglog text under construction: the atoms of its query, its actions, and the names of what is matched."""
+
     rule: Rule
     body: list[str] = field(default_factory=list)
     head: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     shapes: dict[str, str] = field(default_factory=dict)
+    tuples: dict[tuple[object, ...], str] = field(default_factory=dict)  # operators of several results that are matched already
+    rows: list[Row] = field(default_factory=list)  # of these
+    results: dict[str, tuple[str, int]] = field(default_factory=dict)  # classes that are results: of what, and which one
     keep: list[object] = field(default_factory=list)
     count: int = 0
 
     def fresh(self, prefix: str) -> str:
+        """Return a name that is not taken."""
         self.count += 1
         return f"{prefix}{self.count}"
 
     def refuse(self, what: str) -> SpecError:
+        """Return the error that something of the rule has no text."""
         return SpecError(
             "R101",
             f"{what} in {self.rule.name} cannot be matched in the e-graph",
@@ -62,16 +88,21 @@ class _Text:
 
 
 def rule_text(rule: Rule, number: int) -> str:
-    """Return the egglog text of a rule of the phases ir and late; `number` is recorded as the birth of new rows."""
-    t = _Text(rule)
-    roots = [query(t, left) for left, _ in rule.pairs]
+    """Return the egglog text of a rule that is not a mapping; `number` is recorded as the birth of new rows."""
+    return finished(compiled(rule, number), rule.phase)
+
+
+def compiled(rule: Rule, number: int) -> Text:
+    """Return the atoms and actions of a rule."""
+    t = Text(rule)
+    roots = [_root(t, left) for left, _ in rule.pairs]
     guards(t, rule.where)
-    if not rule.marks & {"any_dtype", "ring"}:
+    if not rule.marks & {"any_dtype", "ring"} and not _goes_on(rule, rule.left):
         t.body.append(f"(Real {roots[0]})")
     origins = _origins(t, {id(x) for _, right in rule.pairs for x in subterms(right)})
     for root, (_, right) in zip(roots, rule.pairs, strict=True):
         t.head.append(f"(union {root} {build(t, right, number, origins)})")
-    return finished(t, rule.phase)
+    return t
 
 
 def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[Tensor], attributes: Sequence[tuple[object, str]]) -> str:
@@ -80,7 +111,7 @@ def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[T
     A mapping of all results of an operator matches the tuple, whether or not every result is used. Its command is named after
     the constructor: mappings of several targets may have one name.
     """
-    t = _Text(replace(rule, name=constructor))
+    t = Text(replace(rule, name=constructor))
     root = query(t, rule.left) if len(rule.pairs) == 1 else query_tuple(t, rule.left)
     guards(t, rule.where)
     if operands and not any(isinstance(c, HasType) for c in rule.where):  # codes have mappings of their own
@@ -92,7 +123,7 @@ def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[T
     return finished(t, "map")
 
 
-def finished(t: _Text, phase: str) -> str:
+def finished(t: Text, phase: str) -> str:
     """Return the complete rule command."""
     body, head = "\n  ".join(t.body), "\n  ".join(t.head)
     return f'(rule ({body})\n ({head})\n :ruleset {phase} :name "{t.rule.name}")'
@@ -101,7 +132,7 @@ def finished(t: _Text, phase: str) -> str:
 # -- queries
 
 
-def query(t: _Text, pattern: Tensor) -> str:
+def query(t: Text, pattern: Tensor) -> str:
     """Emit the atoms that match a pattern; return the name of its class."""
     if id(pattern) in t.names:
         return t.names[id(pattern)]
@@ -114,32 +145,64 @@ def query(t: _Text, pattern: Tensor) -> str:
     name = t.names[id(pattern)] = t.fresh("e")
     source = name
     if pattern.op.outputs > 1:
-        source = t.fresh("m")
+        known = t.tuples.get(_application(pattern))  # all results of one application are matched once
+        source = t.tuples.setdefault(_application(pattern), known or t.fresh("m"))
         t.body.append(f"(= {name} (Result {source} {pattern.output}))")
+        t.results[name] = source, pattern.output
+        if known:
+            return name
     _query_operator(t, pattern, source)
     return name
 
 
-def query_tuple(t: _Text, pattern: Tensor) -> str:
+def _application(pattern: Apply) -> tuple[object, ...]:
+    """Return what the results of one application of an operator have in common, and no other application."""
+    return pattern.op.name, id(pattern.attributes), *map(id, pattern.operands)
+
+
+def _goes_on(rule: Rule, left: Tensor) -> bool:
+    """Tell whether a side is a result of several in a rule of chains, which match anew in every round: each atom less counts there.
+
+    Operators of several results are recurrent layers, which are of real numbers.
+    """
+    return rule.phase == "fold" and isinstance(left, Apply) and left.op.outputs > 1
+
+
+def _root(t: Text, left: Tensor) -> str:
+    """Emit the atoms that match a left side; return its class: of a chain the term of its result, whether or not that is there."""
+    if not isinstance(left, Apply) or not _goes_on(t.rule, left) or id(left) in t.names:
+        return query(t, left)
+    if _application(left) not in t.tuples:
+        t.tuples[_application(left)] = t.fresh("m")
+        _query_operator(t, left, t.tuples[_application(left)])
+    t.keep.append(left)
+    term = t.names[id(left)] = f"(Result {t.tuples[_application(left)]} {left.output})"
+    return term
+
+
+def query_tuple(t: Text, pattern: Tensor) -> str:
     """Emit the atoms that match all results of a multi-output operator; return the name of their tuple's class."""
     if not isinstance(pattern, Apply):
         raise t.refuse("a tuple that is not an operator's")
-    name = t.names[id(pattern)] = t.fresh("m")
+    name = t.names[id(pattern)] = t.tuples[_application(pattern)] = t.fresh("m")
     t.keep.append(pattern)
     _query_operator(t, pattern, name)
     return name
 
 
-def _query_operator(t: _Text, pattern: Apply, name: str) -> None:
+def _query_operator(t: Text, pattern: Apply, name: str) -> None:
     """Emit the atoms that match an operator's e-node in the class `name`, and those of its operands."""
     operands = [query(t, x) for x in pattern.operands]
     later: list[str] = []
     attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
-    t.body.append(f"(= {name} ({op_constructor(pattern.op).name} {' '.join([*operands, *attributes])}))")
+    row = Row(name, op_constructor(pattern.op), (*operands, *attributes))
+    t.body.append(row.atom)
+    if pattern.op.outputs > 1:
+        t.rows.append(row)
     t.body.extend(later)
 
 
-def _matched(t: _Text, value: object, kind: str, later: list[str]) -> str:
+def _matched(t: Text, value: object, kind: str, later: list[str]) -> str:
     """Return an attribute position: a variable, a literal, or a fresh variable with an equation."""
     if isinstance(value, Named | Float):
         return f"a_{value.name}"
@@ -148,14 +211,14 @@ def _matched(t: _Text, value: object, kind: str, later: list[str]) -> str:
     if not isinstance(value, Ints | Expr):
         return literal(value, kind)
     name = t.fresh("w")
-    deferred = _Text(t.rule, names=t.names, shapes=t.shapes, keep=t.keep, count=t.count + 1000)
+    deferred = Text(t.rule, names=t.names, shapes=t.shapes, keep=t.keep, count=t.count + 1000)
     text = scalar(deferred, value) if isinstance(value, Expr) else ints(deferred, value)
     t.count = deferred.count
     later.extend([*deferred.body, f"(= {name} {text})"])
     return name
 
 
-def attribute_text(t: _Text, value: object, kind: str) -> str:
+def attribute_text(t: Text, value: object, kind: str) -> str:
     """Return the text of an attribute of a right side; computed ones are bound in the query."""
     if isinstance(value, Float):
         return f"a_{value.name}"
@@ -168,7 +231,7 @@ def attribute_text(t: _Text, value: object, kind: str) -> str:
     return str(int(value))  # type: ignore[call-overload]
 
 
-def bound(t: _Text, text: str) -> str:
+def bound(t: Text, text: str) -> str:
     """Bind a computed value in the query and return its name."""
     if not text.startswith("("):
         return text
@@ -177,7 +240,7 @@ def bound(t: _Text, text: str) -> str:
     return name
 
 
-def guards(t: _Text, conditions: Sequence[Condition]) -> None:
+def guards(t: Text, conditions: Sequence[Condition]) -> None:
     """Emit the guard."""
     for c in conditions:
         if isinstance(c, Same):
@@ -192,7 +255,7 @@ def guards(t: _Text, conditions: Sequence[Condition]) -> None:
             raise t.refuse(f"a guard of kind {type(c).__name__}")
 
 
-def truth(t: _Text, e: Expr) -> list[str]:
+def truth(t: Text, e: Expr) -> list[str]:
     """Return the atoms of a condition on integer terms: comparisons joined by &."""
     if e.op == "const":
         return [] if e.data else ["(= 0 1)"]
@@ -206,14 +269,14 @@ def truth(t: _Text, e: Expr) -> list[str]:
     raise t.refuse(f"the condition {e!r}")
 
 
-def class_of(t: _Text, x: Tensor) -> str:
+def class_of(t: Text, x: Tensor) -> str:
     """Return the name of a pattern that the query has matched."""
     if id(x) not in t.names:
         raise t.refuse("a shape or type of a pattern that is not part of the left side")
     return t.names[id(x)]
 
 
-def scalar(t: _Text, e: Expr) -> str:
+def scalar(t: Text, e: Expr) -> str:
     """Return an integer term as egglog text."""
     if e.op == "const":
         return str(int(e.data))
@@ -234,13 +297,13 @@ def scalar(t: _Text, e: Expr) -> str:
     raise t.refuse(f"the term {e!r}")
 
 
-def _position(t: _Text, base: Ints, index: Expr) -> str:
+def _position(t: Text, base: Ints, index: Expr) -> str:
     if index.op == "const" and int(index.data) < 0:
         return f"(- (vec-length {ints(t, base)}) {-int(index.data)})"
     return scalar(t, index)
 
 
-def ints(t: _Text, x: Ints) -> str:
+def ints(t: Text, x: Ints) -> str:
     """Return a static list as egglog text."""
     if isinstance(x, Named):
         return f"a_{x.name}"
@@ -261,7 +324,7 @@ def ints(t: _Text, x: Ints) -> str:
     raise t.refuse(f"a list of kind {type(x).__name__}")
 
 
-def _shape(t: _Text, tensor: Tensor) -> str:
+def _shape(t: Text, tensor: Tensor) -> str:
     name = class_of(t, tensor)
     if name not in t.shapes:
         t.shapes[name] = f"s_{name}"
@@ -269,7 +332,7 @@ def _shape(t: _Text, tensor: Tensor) -> str:
     return t.shapes[name]
 
 
-def _part(t: _Text, x: Part) -> str:
+def _part(t: Text, x: Part) -> str:
     base = ints(t, x.base)
     if (x.start, x.stop) == (0, -1):
         return f"(vec-pop {base})"
@@ -287,26 +350,25 @@ def _part(t: _Text, x: Part) -> str:
 # -- actions
 
 
-def _origins(t: _Text, kept: set[int]) -> str:
+def _origins(t: Text, kept: set[int]) -> str:
     """Return the source nodes that new work terms stand for: those of the work on the left that is not kept."""
-    found: list[str] = []
+    work: dict[object, Apply] = {}
     for left, _ in t.rule.pairs:
         for x in subterms(left):
-            if (
-                isinstance(x, Apply)
-                and id(x) in t.names.keys() - kept
-                and op_constructor(x.op).is_work
-                and f"g_{t.names[id(x)]}" not in found
-            ):
-                found.append(_origin_of(t, x))
+            if isinstance(x, Apply) and id(x) in t.names.keys() - kept and op_constructor(x.op).is_work:
+                work.setdefault(_application(x), x)
+    found = [_origin_of(t, x) for x in work.values() if not _goes_on(t.rule, x)]
     joined = "(set-empty)"
     for name in found:
         joined = name if joined == "(set-empty)" else f"(set-union {joined} {name})"
     return joined
 
 
-def _origin_of(t: _Text, x: Apply) -> str:
-    name = f"g_{t.names[id(x)]}"
+def _origin_of(t: Text, x: Apply) -> str:
+    name = t.fresh("g")
+    if x.op.outputs > 1:
+        t.body.append(f"(= {name} (whole {t.tuples[_application(x)]}))")
+        return name
     operands = [t.names[id(y)] for y in x.operands]
     later: list[str] = []
     attributes = [_matched(t, x.attributes[a.name], a.kind, later) for a in x.op.attributes]
@@ -314,7 +376,7 @@ def _origin_of(t: _Text, x: Apply) -> str:
     return name
 
 
-def build(t: _Text, pattern: Tensor, number: int, origins: str) -> str:
+def build(t: Text, pattern: Tensor, number: int, origins: str) -> str:
     """Emit the actions that make a right side; return its name."""
     if id(pattern) in t.names:
         return t.names[id(pattern)]
@@ -327,10 +389,14 @@ def build(t: _Text, pattern: Tensor, number: int, origins: str) -> str:
     arguments = " ".join([*operands, *attributes])
     name = t.fresh("r")
     t.head += [f"(let {name} ({made.name} {arguments}))", f"(set (b_{made.name} {arguments}) {number})"]
-    if made.is_work:
+    if made.is_work and made.results == 1:
         t.head.append(f"(set (f_{made.name} {arguments}) {origins})")
     if pattern.op.outputs > 1:
         source, name = name, t.fresh("r")
         t.head.append(f"(let {name} (Result {source} {pattern.output}))")
+        if t.rule.phase == "fold":
+            t.head.extend(f"(Joined {source} {part})" for part in t.tuples.values())
+        else:
+            t.head.append(f"(set (whole {source}) {origins})")
     t.names[id(pattern)] = name
     return name

@@ -21,13 +21,14 @@ from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import every_rule
 from .answers import answers, key_of
+from .chains import rule_commands
 from .encode import program_items
 from .graph import EGraph, from_json
 from .join import joined, representatives
 from .regions import regions_of
 from .relevant import present, relevant
-from .rules import rule_text
 from .schema import Constructor
+from .stepwise import saturated_by_steps
 
 CHILDREN: set[subprocess.Popen[str]] = set()  # running now: who ends this process early ends them first
 
@@ -75,7 +76,11 @@ def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[Devic
 
     What ends is kept, and not asked again.
     """
-    regions, kept = regions_of(p), answers()
+    kept = answers()
+    by_steps = saturated_by_steps(p, lambda part, more: saturate(part, rules, mappings, limits, more, kept))
+    if by_steps is not None:
+        return by_steps
+    regions = regions_of(p)
     if len(regions) < 2:
         return saturate(p, rules, mappings, limits, kept=kept)
     shared = representatives(p, regions)
@@ -94,7 +99,7 @@ def saturate(
     BudgetError F210 when the child ended before its first checkpoint.
     """
     added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r not in shipped()}
-    texts, core = relevant([*(_text(r, n, added) for n, r in enumerate(rules)), *(m.text for m in mappings)], present(p))
+    texts, core = relevant([*(_commands(r, n, added) for n, r in enumerate(rules)), *([m.text] for m in mappings)], present(p))
     request = {
         "rules": texts,
         "operators": sorted(core),
@@ -124,10 +129,11 @@ def saturate(
     raise Unsaturated("in its mapping phase", again)
 
 
-def _text(r: Rule, n: int, added: Mapping[str, Rule]) -> str:
-    """Return the text of a rule, one that was added in a ruleset of its own."""
-    text, own = rule_text(r, n), f"added{n}"
-    return text.replace(f":ruleset {r.phase} ", f":ruleset {own} ") if own in added else text
+def _commands(r: Rule, n: int, added: Mapping[str, Rule]) -> list[str]:
+    """Return the commands of a rule, one that was added in a ruleset of its own."""
+    *stages, text = rule_commands(r, n)
+    own = f"added{n}"
+    return [*stages, text.replace(f":ruleset {r.phase} ", f":ruleset {own} ") if own in added else text]
 
 
 @cache

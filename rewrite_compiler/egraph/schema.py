@@ -1,7 +1,8 @@
 """The sorts, constructors and tables of the e-graph, as egglog text.
 
 One flat sort X for tensors. Every constructor has a birth table (the first rule that made a row; absent: from the
-program); constructors that stand for work have an origin table (the source nodes a row stands for). `dims`, `kind` and
+program); constructors that stand for work have an origin table (the source nodes a row stands for). An operator of several
+results has it by the class of all of them: as a `whole`, to which `Joined` adds that of others. `dims`, `kind` and
 `size` are `:no-merge`: a union of different shapes or types panics, which is a free alarm for unsound rules.
 """
 
@@ -32,11 +33,14 @@ PRELUDE = """
 (relation Known (X Ints i64 String))
 (relation Fixed (X))
 (relation Real (X))
+(function whole (X) Ids :merge (set-union old new))
+(relation Joined (X X))
 (function inverse (Ints) Ints :no-merge)
 (function b_Opaque (String Xs) i64 :merge (min old new))
 (function f_Opaque (String Xs) Ids :merge (set-union old new))
 (ruleset facts) (ruleset ir) (ruleset fold) (ruleset late) (ruleset map)
 (rule ((Known x s n k)) ((set (dims x) s) (set (size x) n) (set (kind x) k)) :ruleset facts :name "known")
+(rule ((Joined e x) (= g (whole x))) ((set (whole e) g)) :ruleset fold :name "origins")
 (rule ((= e (Result x n)) (Fixed x)) ((Fixed e)) :ruleset facts :name "fixed-Result")
 """
 
@@ -49,6 +53,7 @@ class Constructor:
     operands: int
     attributes: tuple[str, ...]
     is_work: bool
+    results: int = 1
 
     @property
     def sorts(self) -> str:
@@ -59,7 +64,7 @@ class Constructor:
     def text(self) -> str:
         """The declarations of the constructor and its tables."""
         lines = [f"(constructor {self.name} ({self.sorts}) X)", f"(function b_{self.name} ({self.sorts}) i64 :merge (min old new))"]
-        if self.is_work:
+        if self.is_work and self.results == 1:
             lines.append(f"(function f_{self.name} ({self.sorts}) Ids :merge (set-union old new))")
         return "\n".join(lines)
 
@@ -74,7 +79,7 @@ class Constructor:
 
 def op_constructor(op: Op) -> Constructor:
     """Return the constructor of a core operator."""
-    return Constructor(f"o_{op.name}", len(op.operands), tuple(a.kind for a in op.attributes), op.kind != LAYOUT)
+    return Constructor(f"o_{op.name}", len(op.operands), tuple(a.kind for a in op.attributes), op.kind != LAYOUT, op.outputs)
 
 
 def operators(names: Iterable[str] | None = None) -> list[Constructor]:

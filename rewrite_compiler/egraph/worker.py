@@ -9,6 +9,7 @@ round is reported, so that the parent can ask for just those rounds again.
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -33,6 +34,7 @@ def main() -> int:
     if request.get("parent", os.getppid()) != os.getppid():  # it ended before it was asked for
         return 1
     limit_memory(int(request["limits"]["saturation_bytes"]))
+    gc.disable()  # it ends with its answer, and nearly all it makes is kept until then
     Schedule(request).run()
     return 0
 
@@ -71,9 +73,10 @@ class Schedule:
         """Run all phases; every stop has its reason."""
         if "ir" in self.phases:
             self.saturate()
-        for phase in ("late", "map"):
-            if phase in self.phases:
-                self.engine.round(phase)
+        if "late" in self.phases:
+            self.engine.round("late")
+        if "map" in self.phases:
+            self.engine.step("map")  # what a mapping makes is equal to what has a type already
         graph, matches = to_json(self.engine.snapshot()), dict(sorted(self.engine.matches.items()))
         taken = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
         spent = {
@@ -99,21 +102,23 @@ class Schedule:
 
     def round(self) -> bool:
         """Run one round of the shipped rules, of each added one that may run, and the fold rules; tell whether anything changed."""
-        changed = self.engine.round("ir")
+        step = self.engine.round if self.added.names else self.engine.step  # what others make is typed at once
+        changed = step("ir")
         for name in self.added.ready():
             before = self.engine.e_nodes
-            if self.engine.round(name):
+            if step(name):
                 changed = True
             self.added.grew(name, self.engine.e_nodes - before)
-        return self.fold() or changed
+        changed = self.fold() or changed
+        if changed:
+            self.engine.type_new_classes()
+        return changed
 
     def fold(self) -> bool:
         """Run the fold rules until nothing changes or there are too many e-nodes; tell whether they changed anything."""
         changed = False
         while "fold" in self.phases and self.engine.step("fold", FOLDS) and self.engine.e_nodes <= self.limits["e_nodes"]:
             changed = True
-        if changed:
-            self.engine.type_new_classes()
         return changed
 
     def reason_to_stop(self, before: int, now: int) -> tuple[str, str] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..ila import Ila
 from .c_program_text import MEMORY
 from .c_text import BOARD, BOARD_BUS, BOARD_STREAM, BOARD_WRITE, filled
@@ -27,7 +29,9 @@ def board_text(ila: Ila, name: str) -> str:
         bodies = filled(BOARD_BUS, {"name": name}) + "".join(filled(BOARD_WRITE, {"name": name, "flag": f}) for f in flags_of(ila))
     else:
         return ""
-    return filled(BOARD, {"name": name, "declared": bus_declarations(name, ila, "mmio"), "bodies": bodies})
+    declared = bus_declarations(name, ila, "mmio")
+    several = "\n".join(f"#define mmio_{n} mmio_{name}_{n}" for n in re.findall(r"^int mmio_(\w+)\(", declared, re.MULTILINE))
+    return filled(BOARD, {"name": name, "declared": declared, "several": several, "bodies": bodies})
 
 
 def flags_of(ila: Ila) -> list[str]:

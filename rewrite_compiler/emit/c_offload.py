@@ -71,6 +71,16 @@ class _Writer:
     names: dict[Leaf, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
+    @property
+    def to(self) -> str:
+        """The suffix of the functions that move commands of this accelerator."""
+        return moves_suffix(self.bus)
+
+
+def moves_suffix(bus: str) -> str:
+    """Return the suffix of the functions that move commands: none for the only accelerator of a program."""
+    return bus.removeprefix("mmio")
+
 
 def offload_function(
     unit: Unit, prepared: Prepared, ila: Ila, bus: str, stays: Sequence[tuple[Stay, Stay]] = ()
@@ -159,12 +169,12 @@ def _either(w: _Writer, first: Sequence[Move], later: Sequence[Move]) -> None:
 
 def _move(w: _Writer, move: object) -> Iterator[str]:
     if isinstance(move, Send):
-        yield _checked(f"send({_commands(w, move.commands)}, {len(move.commands)})")
+        yield _checked(f"send{w.to}({_commands(w, move.commands)}, {len(move.commands)})")
     elif isinstance(move, Put):
-        yield _checked(f"put({_commands(w, move.commands)}, {len(move.commands)}, {move.lanes}, {_cells(w, move.cells)})")
+        yield _checked(f"put{w.to}({_commands(w, move.commands)}, {len(move.commands)}, {move.lanes}, {_cells(w, move.cells)})")
     elif isinstance(move, Get):
         lanes = int(str(move.buffer.shape[1]))
-        yield _checked(f"get({_commands(w, move.commands)}, {len(move.commands)}, {lanes}, {w.names[move.buffer]})")
+        yield _checked(f"get{w.to}({_commands(w, move.commands)}, {len(move.commands)}, {lanes}, {w.names[move.buffer]})")
     elif isinstance(move, Fetched):
         yield _checked(f"{w.bus}_{move.memory}_read({move.address}, {w.names[move.buffer]}, sizeof {w.names[move.buffer]})")
     elif isinstance(move, Fill):

@@ -18,8 +18,8 @@ from ..lang.c import c_array
 from ..lang.c_runtime import PRELUDE, RUNTIME
 from .board import MMIO, bus_declarations
 from .c_host import operations_of
-from .c_offload import Unit, offload_function
-from .c_program_text import HEADER, MOVES, SOURCE
+from .c_offload import Unit, moves_suffix, offload_function
+from .c_program_text import COMMAND, HEADER, MOVES, SOURCE
 from .c_text import filled
 from .inference import Inference
 from .lasting import stays_of
@@ -85,24 +85,21 @@ def _checked(call: str) -> str:
 
 
 def _bus_name(plan: Plan, target: str) -> str:
-    return "mmio" if len({o.target.name for o in plan.offloads}) < 2 else f"mmio_{target}"
+    several = len({o.target.name for o in plan.offloads}) > 1
+    return "mmio_" + re.sub(r"\W", "_", target, flags=re.ASCII) if several else "mmio"
 
 
 def _moves(plan: Plan, ilas: Mapping[str, Ila], used: list[str]) -> str:
-    """Return the functions that move commands, for the one memory-mapped accelerator of the plan."""
+    """Return the functions that move commands, for each memory-mapped accelerator of the plan."""
     mapped = [t for t in used if not ilas[t].externals]
-    if len(mapped) > 1:
-        raise InputError("F161", f"a plan with {' and '.join(mapped)} has no C form: one memory-mapped accelerator a program")
-    if not mapped:
-        return ""
-    flags = [n for n in ilas[mapped[0]].inputs if n not in MMIO]
-    bus = _bus_name(plan, mapped[0])
-    write = (
-        f"c->flag ? {bus}_write128_{flags[0]}(c->address, data) : {bus}_write128(c->address, data)"
-        if flags
-        else f"{bus}_write128(c->address, data)"
-    )
-    return filled(MOVES, {"write": write, "read": f"{bus}_read128(c->address, data)"})
+    return "".join([COMMAND for _ in mapped[:1]] + [_moves_of(ilas[t], _bus_name(plan, t)) for t in mapped])
+
+
+def _moves_of(ila: Ila, bus: str) -> str:
+    flags = [n for n in ila.inputs if n not in MMIO]
+    write = f"{bus}_write128(c->address, data)"
+    write = f"c->flag ? {bus}_write128_{flags[0]}(c->address, data) : {write}" if flags else write
+    return filled(MOVES, {"to": moves_suffix(bus), "write": write, "read": f"{bus}_read128(c->address, data)"})
 
 
 def _members(p: Program, names: Mapping[Value, str], values: tuple[Value, ...], kind: str) -> str:

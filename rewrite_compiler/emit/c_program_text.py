@@ -67,14 +67,16 @@ void @name@_forget(void)
     sent_constants = 0;
 }
 """
-MOVES = """\
+COMMAND = """\
 typedef struct {
     uint32_t address;
     uint8_t flag;
     uint8_t data[16];
 } command;
 
-static inline int send(const command *c, size_t count)
+"""
+MOVES = """\
+static inline int send@to@(const command *c, size_t count)
 {
     int answer = 0;
     for (; count > 0 && answer == 0; --count, ++c) {
@@ -83,7 +85,7 @@ static inline int send(const command *c, size_t count)
     }
     return answer;
 }
-static inline int put(const command *c, size_t count, size_t lanes, int64_t (*cell)(size_t))
+static inline int put@to@(const command *c, size_t count, size_t lanes, int64_t (*cell)(size_t))
 {
     int answer = 0;
     for (size_t n = 0; n < count && answer == 0; ++n, ++c) {
@@ -93,7 +95,7 @@ static inline int put(const command *c, size_t count, size_t lanes, int64_t (*ce
     }
     return answer;
 }
-static inline int get(const command *c, size_t count, size_t lanes, uint8_t *to)
+static inline int get@to@(const command *c, size_t count, size_t lanes, uint8_t *to)
 {
     int answer = 0;
     for (; count > 0 && answer == 0; --count, ++c, to += lanes) {

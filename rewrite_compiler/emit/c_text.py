@@ -131,6 +131,9 @@ BOARD = """\
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef MMIO_SEVERAL  /* for a program with several accelerators, whose functions name the accelerator */
+@several@
+#endif
 @declared@
 
 static @name@_device *board(void)

@@ -2,132 +2,87 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..ila import Ila, Instruction
-from ..lang import intervals as iv
-from ..lang.binders import Leaf, static_shape
+from ..ila import Ila
+from ..lang.binders import static_shape
 from ..lang.loops import lower_step
-from ..lang.step import Step, assign, seq, update, when
-from ..lang.verilog import NoVerilog, Place, print_verilog, word_bits
+from ..lang.verilog import Place, print_verilog, word_bits
 from .c_text import filled
-from .device import _comment, _lanes, _operand
-from .verilog_text import BENCH, MODULE
+from .device import _comment
+from .verilog_design import DEPTH, Design, Word, decode_step, design, extent, found_leaf, input_bits, inside, result_bits, size
+from .verilog_text import BENCH, BENCH_DRAM, BUSY, MODULE, NOTES
 
-RESULT_LANE = 8
 FULL_RESET = 1 << 10  # larger memories start at their first value once, as on a board
 SHOWN = 1 << 16  # words of the largest memory that starts at a value and that the test bench prints
 
 
 @dataclass(frozen=True)
 class VerilogDevice:
-    """The files of an accelerator in Verilog, the instructions that they have, and why they do not have the others."""
+    """The files of an accelerator in Verilog, the instructions that they have, and why they do not have the others.
+
+    `several`: how many clocks are described for each instruction that takes more than one.
+    """
 
     files: Mapping[str, bytes]
     instructions: tuple[str, ...]
     without: Mapping[str, str]
+    several: Mapping[str, int]
 
 
 def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
     """Return the module of a model and a test bench that runs commands on it."""
     called = re.sub(r"\W", "_", name or ila.name, flags=re.ASCII)
-    places = _places(ila)
-    cases, without = [], dict[str, str]()
-    for number, i in enumerate(ila.instructions.values()):
-        try:
-            lines = _instruction(i, places)
-        except NoVerilog as refusal:
-            without[i.name] = refusal.problem.sentence
-            continue
-        cases += [f"            {number + 1}: {lines[0].lstrip()}", *lines[1:]]
-    kept = tuple(n for n in ila.instructions if n not in without)
+    d = design(ila)
     found = found_leaf(ila)
-    decode = print_verilog(lower_step(decode_step(ila, found)), "decode", places | {found: Place("found", "register", 0)}, 3)
+    decode = print_verilog(lower_step(decode_step(ila, found)), "decode", d.places | {found: Place("found", "register", 0)}, DEPTH)
+    cases = [line for n, part in d.arms.items() for line in _numbered(n, part.lines)]
     fields = {
-        "name": called, "shown": f"{SHOWN:,}", "doc": _comment(ila.doc), "contents": "\n".join(_contents(ila, without)),
+        "name": called, "shown": f"{SHOWN:,}", "doc": _comment(ila.doc), "contents": "\n".join(_contents(d)),
         "inputs": "\n".join(f"    input [{input_bits(leaf) - 1}:0] i_{n}," for n, leaf in ila.inputs.items()),
+        "ports": "".join(f"    {_declared(n, w)},\n" for n, w in d.words.items() if w.port),
         "number_top": str(word_bits(found.interval) - 2), "found_top": str(word_bits(found.interval) - 1),
         "result_top": str(result_bits(ila) - 1), "state": "\n".join(_member(ila, n) for n in inside(ila)),
-        "memories": "\n".join(_initial(ila)) or "        word = 0;", "registers": "\n".join(_resets(ila)),
+        "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port),
+        "memories": "\n".join(_initial(ila)) or "        word = 0;",
+        "registers": "\n".join([*_resets(ila), *(f"            {n} = 0;" for n, w in d.words.items() if w.reset)]),
+        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared), "note": _notes(d),
         "decode": "\n".join(decode), "cases": "\n".join(cases),
     }  # fmt: skip
-    files = {f"{called}_device.v": filled(MODULE, fields).encode(), f"{called}_bench.v": filled(BENCH, _bench(ila, fields)).encode()}
-    return VerilogDevice(files, kept, without)
+    files = {f"{called}_device.v": filled(MODULE, fields).encode(), f"{called}_bench.v": filled(BENCH, _bench(d, fields)).encode()}
+    several = {name: sum(p.name == name for p in d.clocks.values()) for name in dict.fromkeys(p.name for p in d.clocks.values())}
+    return VerilogDevice(files, tuple(n for n in ila.instructions if n not in d.without), d.without, several)
 
 
-def decode_step(ila: Ila, found: Leaf) -> Step:
-    """Return the step that sets `found` to the number of the instruction that a command is."""
-    return seq(*(when(i.decode, assign(found, n + 1)) for n, i in enumerate(ila.instructions.values())))
+def _notes(d: Design) -> str:
+    return "".join(text for n, text in NOTES.items() if n in d.words) + ("\n//" if d.clocks else "")
 
 
-def found_leaf(ila: Ila) -> Leaf:
-    """Return a register that holds the number of an instruction, 0 for none."""
-    return Leaf((), (0, len(ila.instructions)), False, "found")
+def _numbered(n: int, lines: tuple[str, ...]) -> list[str]:
+    return [f"            {n}: {lines[0].lstrip()}", *lines[1:]]
 
 
-def instruction_step(i: Instruction) -> tuple[Step, Leaf | None]:
-    """Return what an instruction does, its operands out of the inputs first, and the lanes that it returns."""
-    step = seq(*(_operand(o.leaf, o.term) for o in i.operands.values()), i.update)
-    if i.result is None:
-        return step, None
-    out, result = Leaf(_lanes(i.result), (0, 255), False, "result"), i.result
-    return seq(step, update(out, out.shape, lambda *j: (j, result[j]))), out
+def _busy(d: Design) -> str:
+    if not d.clocks:
+        return ""
+    return filled(BUSY, {"clocks": "\n".join(line for n, part in d.clocks.items() for line in _numbered(n, part.lines))})
 
 
-def result_bits(ila: Ila) -> int:
-    """Return the bits of the widest result."""
-    return RESULT_LANE * max([1, *(size(_lanes(i.result)) for i in ila.instructions.values() if i.result is not None)])
+def _declared(name: str, w: Word) -> str:
+    kind = {"input": "input", "output": "output reg", "": "reg"}[w.port]
+    return f"{kind} {'signed ' if w.signed else ''}[{w.bits - 1}:0] {name}"
 
 
-def size(shape: tuple[int, ...]) -> int:
-    """Return the number of elements."""
-    return math.prod(shape)
-
-
-def _places(ila: Ila) -> dict[Leaf, Place]:
-    found = {leaf: Place(f"i_{n}", "lanes" if leaf.shape else "register", word_bits(leaf.interval) - 1) for n, leaf in ila.inputs.items()}
-    for n in inside(ila):
-        s = ila.states[n]
-        found[s.leaf] = Place(f"m_{n}", "memory" if s.leaf.shape else "register", s.bits)
-    return found
-
-
-def inside(ila: Ila) -> list[str]:
-    """Return the states of the device itself."""
-    return [n for n in ila.states if n not in ila.externals]
-
-
-def _instruction(i: Instruction, places: Mapping[Leaf, Place]) -> list[str]:
-    step, out = instruction_step(i)
-    operands = {
-        o.leaf: Place(f"o_{n}", "memory" if o.leaf.shape else "register", word_bits(o.leaf.interval)) for n, o in i.operands.items()
-    }
-    known = {**places, **operands, **({out: Place("result", "lanes", RESULT_LANE)} if out is not None else {})}
-    lines = print_verilog(lower_step(step), f"do_{i.name}", known, 3)
-    declared = [f"{'    ' * 4}reg signed [{p.bits - 1}:0] {p.name}{_extent(leaf)};" for leaf, p in operands.items()]
-    return [lines[0], *declared, *lines[1:]]
-
-
-def _extent(leaf: Leaf) -> str:
-    return f" [0:{size(static_shape(leaf)) - 1}]" if leaf.shape else ""
-
-
-def _contents(ila: Ila, without: Mapping[str, str]) -> Iterator[str]:
-    for n, name in enumerate(ila.instructions):
-        yield f"// {n + 1}: {name}" + (f"  (outside: {_comment(without[name])})" if name in without else "")
-
-
-def input_bits(leaf: Leaf) -> int:
-    """Return the bits of an input, all of its lanes."""
-    return (iv.width_of(leaf.interval) or (8, False))[0] * size(static_shape(leaf))
+def _contents(d: Design) -> Iterator[str]:
+    for n, name in enumerate(d.ila.instructions):
+        yield f"// {n + 1}: {name}" + (f"  (outside: {_comment(d.without[name])})" if name in d.without else "")
 
 
 def _member(ila: Ila, name: str) -> str:
     s = ila.states[name]
-    return f"    reg {'signed ' if s.signed else ''}[{s.bits - 1}:0] m_{name}{_extent(s.leaf)}; // {_comment(s.doc)}".rstrip("/ ")
+    return f"    reg {'signed ' if s.signed else ''}[{s.bits - 1}:0] m_{name}{extent(s.leaf)}; // {_comment(s.doc)}".rstrip("/ ")
 
 
 def _filled(ila: Ila, name: str) -> str:
@@ -151,14 +106,21 @@ def _resets(ila: Ila) -> Iterator[str]:
             yield f"            {_filled(ila, n)}"
 
 
-def _bench(ila: Ila, fields: Mapping[str, str]) -> dict[str, str]:
+def _bench(d: Design, fields: Mapping[str, str]) -> dict[str, str]:
+    ila = d.ila
     names = [f"i_{n}" for n in ila.inputs]
+    flags = d.cleared
+    given = [n for n, w in d.words.items() if w.port == "input"]
+    has_port = "dram_read" in d.words
     return {
         **{k: fields[k] for k in ("name", "shown", "number_top", "result_top")},
         "order": ", ".join(ila.inputs), "count": str(len(names)), "names": ", ".join(names),
         "inputs": "\n".join(f"    reg [{input_bits(leaf) - 1}:0] i_{n};" for n, leaf in ila.inputs.items()),
-        "ports": ", ".join(f".{n}({n})" for n in names), "scan": " ".join(["%h"] * len(names)),
+        "ports": ", ".join(f".{n}({n})" for n in [*names, *given]), "scan": " ".join(["%h"] * len(names)),
+        "flags": "".join(f", after {n}" for n in flags), "formats": "".join(" %0d" for n in flags),
+        "flagged": "".join(f", dut.{n}" for n in flags), "wait": "                while (dut.at != 0) tick;\n" if d.clocks else "",
         "dump": "\n".join(line for n in inside(ila) for line in _dumped(ila, n)),
+        **{k: (text if has_port else "") for k, text in BENCH_DRAM.items()},
     }  # fmt: skip
 
 

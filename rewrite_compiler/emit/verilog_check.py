@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ..errors import FlexmatchError, InputError
 from ..ila import Ila
@@ -11,16 +12,19 @@ from ..lang.binders import static_shape
 from ..lang.smt import Verdict
 from ..lang.smt_module import Comparison, parts_of
 from ..lang.verilog_read import Module, Statement, Term, Word, read_verilog
-from .verilog import FULL_RESET, SHOWN, decode_step, found_leaf, input_bits, inside, instruction_step, result_bits, size, verilog_device
+from .verilog import FULL_RESET, SHOWN
+from .verilog_design import Design, Part, decode_step, design, found_leaf, input_bits, inside, result_bits, size
 
 ROUNDS = 8  # of a loop whose end the state decides
 SECONDS = 30.0
+SAID = 3  # of the words that differ
+BUSY = Term("!=", (Term("name", name="at"), Term("number", width=32, signed=True)))
 OUTPUTS = ("executed", "outside", "result")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One part of a text (an instruction, `words`, `reset`, `decode`, `others`) and the verdict on it.
+    """One part of a text (an instruction, `clock N` of one, `words`, `decode`, `others`, `nowhere`) and the verdict on it.
 
     `bounded`: proved for states in which its loops end within `ROUNDS` rounds.
     """
@@ -39,39 +43,66 @@ class _Parts:
     decode: tuple[Statement, ...]
     arms: Mapping[int, tuple[Statement, ...]]
     others: tuple[Statement, ...]
+    clocks: Mapping[int, tuple[Statement, ...]]
+    nowhere: tuple[Statement, ...]
     doubled: tuple[int, ...] = field(default=())
 
 
-def check_verilog(text: str, ila: Ila, place: str = "", *, rounds: int = ROUNDS, seconds: float = SECONDS) -> Iterator[Judged]:
-    """Yield a verdict on every part of a text; InputError F103 names a line that is not of the emitted form."""
-    module = read_verilog(text, place)
-    parts = _parts(module, place)
-    wrong = [*_words(module, ila), *_arms(parts, ila), *_starts(parts, ila)]
-    yield Judged("words", Verdict("refuted", reason="; ".join(wrong)) if wrong else Verdict("proved"))
-    if wrong:
-        return
-    registers = {ila.states[n].leaf: f"m_{n}" for n in inside(ila)}
-    inputs = {leaf: f"i_{n}" for n, leaf in ila.inputs.items()}
-    c = Comparison(module.words, registers, inputs, frozenset(("found", "word")), rounds, seconds)
+def check_verilog(
+    text: str, ila: Ila, place: str = "", *, rounds: int = ROUNDS, seconds: float = SECONDS, only: Collection[str] = ()
+) -> Iterator[Judged]:
+    """Yield a verdict on every part of a text, or on `words` and the parts of these names.
+
+    InputError F103 names a line that is not of the emitted form.
+    """
+    module, d = read_verilog(text, place), design(ila)
+    wrong = [*_words(module, d)]  # of another accelerator, say
+    parts = None if wrong else _parts(module, place, bool(d.clocks))
+    wrong += [*_arms(parts, d), *_starts(parts, d)] if parts is not None else []
+    yield Judged("words", Verdict("refuted", reason=_joined(wrong)) if wrong else Verdict("proved"))
+    if parts is not None and not wrong:
+        asked = _asked(module, parts, d, rounds, seconds)
+        yield from (judge() for part, judge in asked if not only or part in only)
+
+
+def _joined(wrong: Sequence[str]) -> str:
+    more = [f"{len(wrong) - SAID} more"] if len(wrong) > SAID else []
+    return "; ".join([*wrong[:SAID], *more])
+
+
+def _asked(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) -> Iterator[tuple[str, Callable[[], Judged]]]:
+    """Yield the name of each part and what judges it."""
+    c = _comparison(m, d, ("found", "word"), rounds, seconds)
     # `found` is what the case reads, so in the decode it is no scratch word
-    strict = Comparison(module.words, registers, inputs, frozenset(("word",)), rounds, seconds)
-    leaf, quiet = found_leaf(ila), {"outside": 0, "result": 0}
-    yield Judged("decode", _judged(lambda: strict.decoded(parts.decode, decode_step(ila, leaf), leaf, quiet, ("executed", "found"))))
-    yield Judged("others", _judged(lambda: c.sets(parts.others, {"outside": 1})))
-    yield from _instructions(c, parts, ila)
+    strict = _comparison(m, d, ("word",), rounds, seconds)
+    leaf, quiet = found_leaf(d.ila), {"outside": 0, "result": 0, **dict.fromkeys(d.cleared, 0)}
+    step = decode_step(d.ila, leaf)
+    yield "decode", lambda: Judged("decode", _judged(lambda: strict.decoded(parts.decode, step, leaf, quiet, ("executed", "found"))))
+    yield "others", lambda: Judged("others", _judged(lambda: c.sets(parts.others, {"outside": 1})))
+    for n, p in d.arms.items():
+        yield p.name, partial(_compared, c, parts.arms[n], p, p.name, quiet)
+    if d.clocks:
+        yield "nowhere", lambda: Judged("nowhere", _judged(lambda: c.sets(parts.nowhere, {"at": 0})))
+    for n, p in d.clocks.items():
+        part = f"clock {n} of {p.name}"
+        yield part, partial(_compared, c, parts.clocks[n], p, part, {})
 
 
-def _instructions(c: Comparison, parts: _Parts, ila: Ila) -> Iterator[Judged]:
-    for number, i in enumerate(ila.instructions.values()):
-        body = parts.arms.get(number + 1)
-        if body is None:
-            continue
-        step, out = instruction_step(i)
-        try:
-            verdict, bounded = c.compare(body, step, {"result": 0, "outside": 0}, None if out is None else ("result", out))
-        except FlexmatchError as refusal:
-            verdict, bounded = Verdict("refuted", reason=refusal.problem.sentence), False
-        yield Judged(i.name, verdict, bounded)
+def _comparison(m: Module, d: Design, scratch: tuple[str, ...], rounds: int, seconds: float) -> Comparison:
+    """Return what stands for what: leaves that are inputs, and those that are registers and memories."""
+    given = {f"i_{n}" for n in d.ila.inputs} | {n for n, w in d.words.items() if w.port == "input"}
+    registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in given and p.name in m.words}
+    inputs = {leaf: p.name for leaf, p in d.places.items() if p.name in given & m.words.keys()}
+    return Comparison(m.words, registers, inputs, frozenset(scratch), rounds, seconds)
+
+
+def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, known: Mapping[str, int]) -> Judged:
+    own = replace(c, registers={**c.registers, **{leaf: place.name for leaf, place in p.held.items()}})
+    try:
+        verdict, bounded = own.compare(body, p.step, known, None if p.out is None else ("result", p.out))
+    except FlexmatchError as refusal:
+        verdict, bounded = Verdict("refuted", reason=refusal.problem.sentence), False
+    return Judged(part, verdict, bounded)
 
 
 def _judged(compute: Callable[[], Verdict]) -> Verdict:
@@ -84,23 +115,44 @@ def _judged(compute: Callable[[], Verdict]) -> Verdict:
 # -- the form of a module
 
 
-def _parts(m: Module, place: str) -> _Parts:
+def _parts(m: Module, place: str, has_clocks: bool) -> _Parts:
     """Return the parts of a module; InputError F103 names the line where it is not of the emitted form."""
     (top,) = parts_of(m.always)
     reset = _branch(top, "reset", place)
-    taken = top.bodies[1][0] if top.bodies[1] else None
-    if taken is None:
-        raise _other(top, place, "else if (valid)")
+    taken = _otherwise(top, place, "else if (at != 0)" if has_clocks else "else if (valid)")
+    clocks: Statement | None = None
+    if has_clocks:
+        (clocks,) = _busy(taken, place)
+        taken = _otherwise(taken, place, "else if (valid)")
     run = _branch(taken, "valid", place)
     if taken.bodies[1]:
         raise _other(taken, place, "no further else")
     *decode, case = run
-    if case.kind != "case" or case.terms[0].op != "name" or case.terms[0].name != "found":
-        raise _other(case, place, "case (found)")
-    arms = dict(zip(case.labels, case.bodies, strict=False))
-    doubled = tuple(sorted({n for n in case.labels if case.labels.count(n) > 1}))
+    arms, doubled = _cases(case, "found", place)
+    states, twice = _cases(clocks, "at", place) if clocks is not None else ({}, ())
     initial = tuple(s for outer in m.initial for s in parts_of(outer))
-    return _Parts(initial, reset, tuple(decode), arms, case.bodies[-1], doubled)
+    return _Parts(initial, reset, tuple(decode), arms, case.bodies[-1], states, clocks.bodies[-1] if clocks else (), (*doubled, *twice))
+
+
+def _otherwise(s: Statement, place: str, wanted: str) -> Statement:
+    if not s.bodies[1]:
+        raise _other(s, place, wanted)
+    return s.bodies[1][0]
+
+
+def _busy(s: Statement, place: str) -> tuple[Statement, ...]:
+    """Return what the module does inside of an instruction of several clocks: one case."""
+    found = tuple(parts_of(s.bodies[0][0])) if s.kind == "if" and s.terms[0] == BUSY else ()
+    if len(found) != 1:
+        raise _other(s, place, "if (at != 0) with one case")
+    return found
+
+
+def _cases(case: Statement, name: str, place: str) -> tuple[Mapping[int, tuple[Statement, ...]], tuple[int, ...]]:
+    if case.kind != "case" or case.terms[0].op != "name" or case.terms[0].name != name:
+        raise _other(case, place, f"case ({name})")
+    doubled = sorted({n for n in case.labels if case.labels.count(n) > 1})
+    return dict(zip(case.labels, case.bodies, strict=False)), tuple(doubled)
 
 
 def _branch(s: Statement, name: str, place: str) -> tuple[Statement, ...]:
@@ -113,8 +165,9 @@ def _other(s: Statement, place: str, wanted: str) -> InputError:
     return InputError("F103", f"the module must have {wanted} here", place=f"{place}:{s.line}".lstrip(":"))
 
 
-def _words(m: Module, ila: Ila) -> Iterator[str]:
+def _words(m: Module, d: Design) -> Iterator[str]:
     """Yield what is declared otherwise than the model's state and inputs."""
+    ila = d.ila
     top = found_leaf(ila).interval[1] or 0
     wanted = {"clock": Word(1, False, 0, "input"), "reset": Word(1, False, 0, "input"), "valid": Word(1, False, 0, "input")}
     wanted |= {f"i_{n}": Word(input_bits(leaf), False, 0, "input") for n, leaf in ila.inputs.items()}
@@ -122,6 +175,7 @@ def _words(m: Module, ila: Ila) -> Iterator[str]:
         "executed": Word(top.bit_length(), False, 0, "output"), "outside": Word(1, False, 0, "output"),
         "result": Word(result_bits(ila), False, 0, "output"), "found": Word(top.bit_length() + 1, True), "word": Word(32, True),
     }  # fmt: skip
+    wanted |= {n: Word(w.bits, w.signed, 0, w.port) for n, w in d.words.items()}
     for n in inside(ila):
         s = ila.states[n]
         wanted[f"m_{n}"] = Word(s.bits, s.signed, size(static_shape(s.leaf)) if s.leaf.shape else 0)
@@ -130,24 +184,26 @@ def _words(m: Module, ila: Ila) -> Iterator[str]:
             yield f"{name} is declared otherwise than in the model"
 
 
-def _arms(parts: _Parts, ila: Ila) -> Iterator[str]:
-    """Yield the instructions whose update is missing, doubled, or not one of this model."""
-    names = [*ila.instructions]
-    numbers = {names.index(n) + 1 for n in verilog_device(ila).instructions}
-    yield from (f"instruction {n} has two updates" for n in parts.doubled)
-    for n in sorted(numbers ^ (parts.arms.keys() - {0})):
-        yield f"instruction {n} ({names[n - 1] if n <= len(names) else 'of no name'}) has {'no' if n in numbers else 'an'} update"
+def _arms(parts: _Parts, d: Design) -> Iterator[str]:
+    """Yield the instructions and clocks whose update is missing, doubled, or not one of this model."""
+    names = [*d.ila.instructions]
+    yield from (f"{n} has two updates" for n in parts.doubled)
+    for n in sorted(d.arms.keys() ^ (parts.arms.keys() - {0})):
+        yield f"instruction {n} ({names[n - 1] if n <= len(names) else 'of no name'}) has {'no' if n in d.arms else 'an'} update"
+    for n in sorted(d.clocks.keys() ^ parts.clocks.keys()):
+        yield f"clock {n} has {'no' if n in d.clocks else 'an'} update"
     if any(tuple(parts_of(s))[0:1] for s in parts.arms.get(0, ())):
         yield "a command that nothing decodes changes something"
 
 
-def _starts(parts: _Parts, ila: Ila) -> Iterator[str]:
+def _starts(parts: _Parts, d: Design) -> Iterator[str]:
     """Yield what does not start at its first value: registers and small memories at a reset, large memories once."""
-    states = {n: ila.states[n] for n in inside(ila)}
+    states = {n: d.ila.states[n] for n in inside(d.ila)}
     states = {n: s for n, s in states.items() if size(static_shape(s.leaf)) <= SHOWN}
     large = {n for n, s in states.items() if size(static_shape(s.leaf)) > FULL_RESET}
     first = {f"m_{n}": (size(static_shape(s.leaf)) if s.leaf.shape else 0, s.reset) for n, s in states.items()}
     at_reset = {n: x for n, x in first.items() if n[2:] not in large} | dict.fromkeys(OUTPUTS, (0, 0))
+    at_reset |= {n: (0, 0) for n, w in d.words.items() if w.reset}
     for statements, wanted in ((parts.reset, at_reset), (parts.initial, {n: x for n, x in first.items() if n[2:] in large})):
         found = [_filling(s) for s in statements]
         given = {name: (count, value) for name, count, value in found if name != "word"}

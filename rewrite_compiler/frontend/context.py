@@ -10,11 +10,12 @@ from typing import Any
 
 from ..errors import InputError
 from ..ir.program import Builder, Data, Node, OpaqueOp, Value
-from ..ir.types import TensorType
+from ..ir.types import FLOATS, TensorType
 from ..limits import Limits
 from ..ops import OPS
 from ..ops.op import AttributeValue, ShapeError
 from .tensors import to_array, to_dense
+from .twins import Twins
 
 FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result"
 
@@ -47,6 +48,8 @@ class Context:
     reasons: dict[int, str] = field(default_factory=dict)
     derived: dict[Hashable, Value] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
+    twins: Twins = field(default_factory=Twins)
+    turned: dict[Value, Data] = field(default_factory=dict)  # transposes of constants
     dequantized: dict[Value, Scaled] = field(default_factory=dict)  # constants of real numbers that were written as codes
     taken: dict[str, None] = field(default_factory=dict)  # in the order in which the names were given
 
@@ -89,9 +92,33 @@ class Context:
         self.check(TensorType(tuple(data.shape), dtype or str(data.dtype)), name)
         return self.builder.constant(data, self.unique(name), dtype)
 
-    def tensor(self, message: Any, what: str) -> tuple[Data, str]:
-        """Return the elements of a tensor of the model and the name of their type."""
-        return to_array(message, what, self.limits, self.folder)
+    def weight(self, data: Data, name: str, dtype: str) -> Value:
+        """Add a constant of the model; one that is there already is that, and a matrix whose transpose is there is made of it."""
+        is_matrix = data.ndim == 2 and dtype in FLOATS
+        turned = self.twin(data.T, dtype) if is_matrix and self.twin(data, dtype) is None else None
+        if turned is None:
+            return self.moved(data, name, dtype)
+        (v,) = self.builder.apply("transpose", [turned], {"perm": (1, 0)}, names=[self.unique(name)])
+        self.turned[v] = data
+        return v
+
+    def moved(self, data: Data, name: str, dtype: str) -> Value:
+        """Add a constant that was made by moving elements of another; one that is there already is that."""
+        twin = self.twin(data, dtype)
+        if twin is not None:
+            return twin
+        v = self.constant(data, name, dtype)
+        self.twins.add(v, data, dtype)
+        return v
+
+    def twin(self, data: Data, dtype: str) -> Value | None:
+        """Return the constant that some data are; those that were written as codes are no others."""
+        found = self.twins.find(data, dtype, self.builder.constants)
+        return None if found in self.dequantized else found
+
+    def tensor(self, message: Any, what: str, payload: memoryview | None = None) -> tuple[Data, str]:
+        """Return the elements of a tensor of the model and the name of their type; `payload` are its bytes where the message has none."""
+        return to_array(message, what, self.limits, self.folder, payload)
 
     def sparse(self, message: Any, what: str) -> tuple[Data, str]:
         """Return the elements of a sparse tensor of the model as a dense array."""
@@ -119,7 +146,8 @@ class Context:
 
     def data(self, v: Value) -> Data | None:
         """Return the elements of a value known at compile time."""
-        return self.builder.constants.get(v)
+        found = self.builder.constants.get(v)
+        return self.turned.get(v) if found is None else found
 
 
 @dataclass
@@ -143,6 +171,7 @@ def take_back(c: Context, m: Mark) -> None:
     b = c.builder
     for v in range(m.values, len(b.types)):
         b.constants.pop(v, None)
+        c.turned.pop(v, None)
     del b.types[m.values :], b.names[m.values :], b.nodes[m.nodes :]
     c.folded_bytes = m.folded_bytes
     while len(c.derived) > m.derived:

@@ -19,6 +19,7 @@ from .header import own_domain
 from .normalise import BY_DOMAIN
 from .normalise.quantised import remember_codes
 from .opaque import key_of, placed, reads
+from .payload import NO_PAYLOADS, Payloads
 from .scope import Body, Scope
 from .shapes import inferred
 from .signature import check_types, signature_of
@@ -164,14 +165,14 @@ class Importer:
             self.context.builder.opaque = opaque
             raise Unsupported(reason.problem.sentence if isinstance(reason, FlexmatchError) else str(reason)) from None
 
-    def define_initializers(self, graph: Any, scope: Scope) -> None:
-        """Add the constants of a graph; sparse ones become dense."""
+    def define_initializers(self, graph: Any, scope: Scope, payloads: Payloads = NO_PAYLOADS) -> None:
+        """Add the constants of a graph; sparse ones become dense. `payloads` are the bytes of those whose messages have none."""
         for s in graph.sparse_initializer:
             data, dtype = self.context.sparse(s, f'Sparse initializer "{s.values.name}"')
             scope.values[s.values.name] = self.context.constant(data, scope.prefix + s.values.name, dtype)
-        for t in graph.initializer:
-            data, dtype = self.context.tensor(t, f'Initializer "{t.name}"')
-            scope.values[t.name] = self.context.constant(data, scope.prefix + t.name, dtype)
+        for n, t in enumerate(graph.initializer):
+            data, dtype = self.context.tensor(t, f'Initializer "{t.name}"', payloads.get(n))
+            scope.values[t.name] = self.context.weight(data, scope.prefix + t.name, dtype)
 
     def _call(self, site: Site, node: Any, function: Any, body: Body) -> Sequence[Value | None]:
         """Lower the body of a function of the model in place of its call."""

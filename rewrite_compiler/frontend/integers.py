@@ -17,6 +17,7 @@ import numpy as np
 from ..ir.program import Builder, Data, Node, Value
 from ..ops.op import AttributeValue
 from ..ops.quantised import code_range, multiplier_of
+from .centre import centred, sums
 from .context import Context, Scaled
 from .normalise.quantised import MOST_TAPS, are_sums, is_sum
 
@@ -207,7 +208,12 @@ class _Pass:
         rows = self.transposed(w.codes) if node.op == "matmul" else w.codes
         attributes: dict[str, AttributeValue] = {"x_zero": x.zero, "w_zero": w.zero, **dict(node.attributes)}
         op = "integer_conv" if node.op == "conv" else "integer_dense"
-        value = self.apply(op, [x.codes, rows], node.origins, **attributes)
+        data = self.b.constants.get(rows) if w.zero else None
+        if data is None:
+            value = self.apply(op, [x.codes, rows], node.origins, **attributes)
+        else:
+            made = centred(data, np.asarray(w.zero))
+            value = sums(op, x.codes, made, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
         rank = len(self.b.types[value].shape)
         return Sums(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
 

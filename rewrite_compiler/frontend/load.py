@@ -19,7 +19,8 @@ from .header import check_header, imports_of, own_domain
 from .importer import Importer
 from .integers import integer_form
 from .names import check_names
-from .read import read_model
+from .payload import NO_PAYLOADS, Payloads
+from .read import read_apart
 from .scope import Body, Scope
 from .shapes import declared_type
 from .structure import check_structure, drop_absent_ends, function_key
@@ -43,9 +44,9 @@ class LoadedModel:
 def load(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> LoadedModel:
     """Read an ONNX model; InputError or UsageError in one sentence when it is not one, or not one that can be compiled."""
     file = Path(path)
-    model, digest = read_model(file, limits)
+    model, payloads, digest = read_apart(file, limits)
     try:
-        loaded = import_model(model, file, digest, shapes or {}, limits)
+        loaded = import_model(model, file, digest, shapes or {}, limits, payloads)
     except FlexmatchError as error:
         raise error.at(str(file)) from None
     return replace(loaded, sha256=_with_data(model, file, digest))
@@ -63,8 +64,10 @@ def _with_data(model: Any, file: Path, digest: str) -> str:
     return whole.hexdigest()
 
 
-def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits) -> LoadedModel:
-    """Turn a parsed model into a program."""
+def import_model(
+    model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits, payloads: Payloads = NO_PAYLOADS
+) -> LoadedModel:  # fmt: skip
+    """Turn a parsed model into a program; `payloads` are the bytes of those initializers that the message has not got."""
     place = str(file)
     check_names(model, place)
     notes = check_header(model, place)
@@ -78,7 +81,7 @@ def import_model(model: Any, file: Path, digest: str, shapes: Mapping[str, tuple
     scope = Scope()
     batch = _define_inputs(context, model.graph, scope, shapes, place)
     importer = Importer(context, {function_key(f): f for f in model.functions}, place)
-    importer.define_initializers(model.graph, scope)
+    importer.define_initializers(model.graph, scope, payloads)
     declared = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
     importer.lower([(n, model.graph.node[n]) for n in order], Body(scope, imports, declared=declared))
     outputs = _outputs(context, scope, model.graph, place)

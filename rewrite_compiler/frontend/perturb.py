@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..ir.program import Data
+from .steps import lstm_as_steps
 
 OLDEST = 13  # from this operator set on, axes and pads are operands
 LARGEST_MOVED = 1 << 16  # elements of a value that goes through a pair of moves
@@ -58,7 +59,7 @@ class Graph:
         from onnx import numpy_helper
 
         name = self.fresh(stem)
-        self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(data), name)
+        self.constants[name] = numpy_helper.from_array(np.asarray(data, order="C"), name)
         self.model.graph.initializer.append(self.constants[name])
         return name
 
@@ -213,19 +214,51 @@ def bias_as_add(g: Graph, node: Any) -> list[Any] | None:
     return [node, g.node("Add", [node.output[0], g.constant(bias.reshape(form), "bias")], [name])]
 
 
-def norm_as_scale(g: Graph, node: Any) -> list[Any] | None:
-    """Mul and Add, or the equations, for BatchNormalization"""
+def norm_folded(g: Graph, node: Any) -> list[Any] | None:
+    """Conv with other weights for BatchNormalization behind Conv"""
+    factors = _scale_and_shift(g, node)
+    conv = next((n for n in g.model.graph.node if factors is not None and n.output[:1] == node.input[:1]), None)
+    if factors is None or conv is None or conv.op_type != "Conv" or _readers(g, conv.output[0]) > 1:
+        return None
+    k, shift = factors
+    weights, bias = g.data(conv.input[1]), g.data(conv.input[2]) if len(conv.input) > 2 and conv.input[2] else np.zeros_like(shift)
+    if weights is None or bias is None:
+        return None
+    folded = [g.constant(weights * k.reshape(-1, *[1] * (weights.ndim - 1)), "folded"), g.constant(bias * k + shift, "folded_bias")]
+    conv.input[1:] = folded
+    conv.output[0] = node.output[0]
+    return []
+
+
+def _readers(g: Graph, name: str) -> int:
+    """Return how often a value is read, by nodes or as an output."""
+    return [*(i for n in g.model.graph.node for i in n.input), *(o.name for o in g.model.graph.output)].count(name)
+
+
+def _scale_and_shift(g: Graph, node: Any) -> tuple[Data, Data] | None:
+    """Return what a BatchNormalization multiplies by and adds, by channel; None where that is not known."""
     given = attributes_of(node)
     if node.op_type != "BatchNormalization" or given.get("training_mode", 0):
         return None
-    data, shape = [g.data(n) for n in node.input[1:5]], g.shape(node.output[0])
-    if shape is None or any(d is None for d in data):
+    data = [g.data(n) for n in node.input[1:5]]
+    if any(d is None for d in data):
         return None
-    gamma, beta, mean, variance = (np.asarray(d).reshape(-1, *[1] * (len(shape) - 2)) for d in data)
-    k = (gamma.astype(np.float64) / np.sqrt(variance.astype(np.float64) + given.get("epsilon", 1e-5))).astype(np.float32)
+    gamma, beta, mean, variance = (np.asarray(d).astype(np.float64) for d in data)
+    k = gamma / np.sqrt(variance + given.get("epsilon", 1e-5))
+    return k.astype(np.float32), (beta - mean * k).astype(np.float32)
+
+
+def norm_as_scale(g: Graph, node: Any) -> list[Any] | None:
+    """Mul and Add, or the equations, for BatchNormalization"""
+    factors, shape = _scale_and_shift(g, node), g.shape(node.output[0])
+    if shape is None or factors is None:
+        return None
+    k, shift, beta, mean = (
+        np.asarray(x).reshape(-1, *[1] * (len(shape) - 2)) for x in (*factors, *map(g.data, (node.input[2], node.input[3])))
+    )
     if g.source.random() < 1 / 2:
         scaled = g.node("Mul", [node.input[0], g.constant(k, "scale")])
-        return [scaled, g.node("Add", [scaled.output[0], g.constant(beta - mean * k, "shift")], node.output[:1])]
+        return [scaled, g.node("Add", [scaled.output[0], g.constant(shift, "shift")], node.output[:1])]
     centred = g.node("Sub", [node.input[0], g.constant(mean, "mean")])
     scaled = g.node("Mul", [centred.output[0], g.constant(k, "scale")])
     return [centred, scaled, g.node("Add", [scaled.output[0], g.constant(beta, "beta")], node.output[:1])]
@@ -395,9 +428,11 @@ def constants_as_nodes(g: Graph) -> int:
 
 
 NODE_REWRITES: dict[str, Rewrite] = {
+    "lstm-as-steps": lstm_as_steps,
     "gemm-as-matmul": gemm_as_matmul,
     "matmul-as-gemm": matmul_as_gemm,
     "bias-as-add": bias_as_add,
+    "norm-folded": norm_folded,
     "norm-as-scale": norm_as_scale,
     "conv1d-as-conv2d": conv1d_as_conv2d,
     "pads-as-node": pads_as_node,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UsageError
 from ..limits import GIB, Limits
 from .disguise import disguise
+from .payload import cut
 from .wire import damage
 
 # the largest message protobuf can hold, whatever the limits say
@@ -20,8 +22,14 @@ LARGEST_MESSAGE = 2 * GIB
 def read_model(path: Path, limits: Limits) -> tuple[Any, str]:
     """Return the parsed model and the sha256 of the file."""
     data = read_bytes(path, limits)
-    digest = hashlib.sha256(data).hexdigest()
-    return parse(data, str(path)), digest
+    return parse(data, str(path)), hashlib.sha256(data).hexdigest()
+
+
+def read_apart(path: Path, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
+    """Return the parsed model without the bytes of its large initializers, these by the initializers' numbers, and the file's sha256."""
+    data = read_bytes(path, limits)
+    apart = cut(data)
+    return parse(apart.model, str(path), data), apart.payloads, hashlib.sha256(data).hexdigest()
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
@@ -74,9 +82,10 @@ def _check_size(size: int, place: str, limits: Limits) -> None:
         raise InputError("F105", f"a model file must have at most {allowed} bytes, not {size}", place=place, help=advice)
 
 
-def parse(data: bytes, place: str) -> Any:
-    """Return the model in some bytes; InputError says what they are when they are none."""
-    known = disguise(data)
+def parse(data: bytes, place: str, whole: bytes = b"") -> Any:
+    """Return the model in some bytes, which are in the file as a whole; InputError says what they are when they are none."""
+    whole = whole or data
+    known = disguise(whole)
     if known is not None:
         raise InputError("F104", f"this is not an ONNX model but {known.what}", place=place, help=known.help)
     from onnx import ModelProto
@@ -84,7 +93,7 @@ def parse(data: bytes, place: str) -> Any:
     try:
         model = ModelProto.FromString(data)
     except Exception:  # protobuf's DecodeError
-        raise damage(data, place) from None
+        raise damage(whole, place) from None
     if not model.HasField("graph"):
-        raise InputError("F103", f"not an ONNX model: {len(data)} bytes were read and there is no graph in them", place=place)
+        raise InputError("F103", f"not an ONNX model: {len(whole)} bytes were read and there is no graph in them", place=place)
     return model

@@ -160,7 +160,8 @@ class Site:
 
             OPS[op].shapes([tuple(data.shape)], {"step": 1, **attributes} if op == "slice" else attributes)
             name = f"{self.context.builder.names[inputs[0]]}/{op}"
-            self.context.derived[key] = self.context.constant(_MOVES[op](data, **attributes), name, self.type(inputs[0]).dtype)
+            add = self.context.constant if inputs[0] in self.context.dequantized else self.context.moved
+            self.context.derived[key] = add(_MOVES[op](data, **attributes), name, self.type(inputs[0]).dtype)
             self._move_codes(op, inputs[0], self.context.derived[key], attributes)
         return self.context.derived[key]
 

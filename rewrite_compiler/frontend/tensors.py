@@ -77,11 +77,15 @@ def payload_bytes(dims: tuple[int, ...], dtype: str) -> int:
     return -(-math.prod(dims) * _bits(dtype) // 8)
 
 
-def to_array(tensor: Any, what: str, limits: Limits, folder: Path) -> tuple[Data, str]:
-    """Return the elements of a tensor and the name of their type; `folder` is where external data may lie."""
+def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memoryview | None = None) -> tuple[Data, str]:
+    """Return the elements of a tensor and the name of their type; `folder` is where external data may lie.
+
+    `payload` are its raw bytes where the message has none in their place.
+    """
     dims = dims_of(tensor, what, limits)
     dtype = DTYPES[int(tensor.data_type)]
-    raw = _raw(tensor, dims, dtype, what, folder)
+    held = _raw(tensor, dims, dtype, what, folder)
+    raw = held if payload is None else payload
     if raw is None:
         _check_typed(tensor, dims, dtype, what)
         return _from_message(tensor), dtype
@@ -90,7 +94,7 @@ def to_array(tensor: Any, what: str, limits: Limits, folder: Path) -> tuple[Data
         raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {needed} bytes of data, not {len(raw)}")
     if dtype in _PLAIN:
         return np.frombuffer(raw, np.dtype(dtype)).reshape(dims), dtype
-    return _from_message(_with_raw(tensor, raw)), dtype
+    return _from_message(_with_raw(tensor, bytes(raw))), dtype
 
 
 def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path) -> bytes | None:

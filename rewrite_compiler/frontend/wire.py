@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import InputError
@@ -28,6 +29,17 @@ class Span:
     end: int
     message: str
     depth: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field: its number, how it is written, where it begins, where its contents begin and end; a number has none."""
+
+    number: int
+    wire: int
+    at: int
+    start: int
+    end: int
 
 
 class Broken(Exception):
@@ -57,7 +69,13 @@ def damage(data: bytes, place: str) -> InputError:
 
 def _inner(data: bytes, span: Span) -> list[Span]:
     """Return the messages directly inside one; Broken where a field does not fit."""
-    found: list[Span] = []
+    kinds = MESSAGES.get(span.message, {})
+    found = ((f, kinds[f.number][1]) for f in fields(data, span) if f.number in kinds and f.wire == BYTES)
+    return [Span(f.start, f.end, kind, span.depth + 1) for f, kind in found]
+
+
+def fields(data: bytes, span: Span) -> Iterator[Field]:
+    """Yield the fields of a message; Broken where one does not fit."""
     at = span.start
     while at < span.end:
         tag, value = _varint(data, at, span, 0)
@@ -65,16 +83,19 @@ def _inner(data: bytes, span: Span) -> list[Span]:
         if field == 0 or wire not in (VARINT, FIXED64, BYTES, FIXED32):
             raise Broken(at, field, span.message, False)
         if wire == VARINT:
-            _, at = _varint(data, value, span, field)
-            continue
-        length, start = _varint(data, value, span, field) if wire == BYTES else (8 if wire == FIXED64 else 4, value)
+            length, start = 0, _varint(data, value, span, field)[1]
+        else:
+            length, start = _varint(data, value, span, field) if wire == BYTES else (8 if wire == FIXED64 else 4, value)
         if start + length > span.end:
             raise Broken(start, field, span.message, True)
-        kind = MESSAGES.get(span.message, {}).get(field)
-        if kind is not None and wire == BYTES:
-            found.append(Span(start, start + length, kind[1], span.depth + 1))
+        yield Field(field, wire, at, start, start + length)
         at = start + length
-    return found
+
+
+def varint(value: int) -> bytes:
+    """Return a number in seven bits a byte."""
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
 
 
 def _varint(data: bytes, at: int, span: Span, field: int) -> tuple[int, int]:

@@ -3,8 +3,28 @@
 from typing import TYPE_CHECKING
 
 from ..callable_module import make_callable
+from .design import check_design, choice, demand, designed, one_of, within
 from .mmio import Bus, assemble, mmio
-from .model import CONTROL, DATA, Bits, External, Ila, Instruction, Match, Operand, Queue, State, Wait, lanes_of
+from .model import (
+    CONTROL,
+    DATA,
+    Bits,
+    External,
+    Ila,
+    Instruction,
+    Match,
+    Operand,
+    Queue,
+    Registers,
+    State,
+    Wait,
+    Word,
+    joined,
+    lanes_of,
+    layout,
+    pack,
+)
+from .region import Region
 from .registry import ila
 from .simulate import DeviceHang
 
@@ -20,13 +40,25 @@ __all__ = [
     "Match",
     "Operand",
     "Queue",
+    "Region",
+    "Registers",
     "State",
     "Wait",
+    "Word",
     "assemble",
     "check",
+    "check_design",
+    "choice",
+    "demand",
+    "designed",
     "ila",
+    "joined",
     "lanes_of",
+    "layout",
     "mmio",
+    "one_of",
+    "pack",
+    "within",
 ]
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import SpecError
@@ -16,49 +16,57 @@ from .model import Bits, Ila, Instruction, Match, Operand
 Command = Mapping[str, int]  # input name → value; the input "data" is one little-endian word of all lanes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bus:
-    """The inputs wr, rd, addr and data (lanes of bytes) of a memory-mapped model."""
+    """The inputs wr, rd, addr and data (lanes of bytes) of a memory-mapped model.
+
+    Where a device decodes the low `address_bits` of an address alone, answers under the condition `enabled` or takes more inputs
+    (`fixed` are those of its commands), `dataclasses.replace` returns the bus that it sees.
+    """
 
     ila: Ila
     address_bits: int = 32
+    enabled: Expr | None = None
+    fixed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def address(self) -> Expr:
+        """The bits of the address that the device decodes."""
+        whole = self.ila.inputs["addr"][()]
+        return whole if whole.interval[1] == (1 << self.address_bits) - 1 else whole[0 : self.address_bits]
 
     def write(self, address: int, extra: Expr | None = None) -> Match:
         """Match writes of exactly `address`."""
-        return self._match(True, self._address() == address, address, extra)
+        return self.match(True, self.address == address, address, extra)
 
     def read(self, address: int, extra: Expr | None = None) -> Match:
         """Match reads of exactly `address`."""
-        return self._match(False, self._address() == address, address, extra)
+        return self.match(False, self.address == address, address, extra)
 
-    def write_range(self, first: int, count: int, stride: int = 16) -> Match:
+    def write_range(self, first: int, count: int, stride: int = 16, index: str = "index") -> Match:
         """Match writes of `count` vectors from `first`; the operand `index` is the vector's number."""
-        return self._range(True, first, count, stride)
+        return self._range(True, first, count, stride, index)
 
-    def read_range(self, first: int, count: int, stride: int = 16) -> Match:
+    def read_range(self, first: int, count: int, stride: int = 16, index: str = "index") -> Match:
         """Match reads of `count` vectors from `first`; the operand `index` is the vector's number."""
-        return self._range(False, first, count, stride)
+        return self._range(False, first, count, stride, index)
 
-    def _address(self) -> Expr:
-        return self.ila.inputs["addr"][()]
-
-    def _direction(self, is_write: bool) -> Expr:
+    def match(self, is_write: bool, condition: Expr, address: int, extra: Expr | None = None) -> Match:
+        """Match writes (or reads) under a condition; assembled commands have this address."""
         wr, rd = self.ila.inputs["wr"][()], self.ila.inputs["rd"][()]
-        return wr & ~rd if is_write else rd & ~wr
+        decode = wr & ~rd if is_write else rd & ~wr
+        for part in (self.enabled, condition, extra):
+            decode = decode if part is None else decode & part
+        return Match(decode, {"wr": int(is_write), "rd": int(not is_write), "addr": address, **self.fixed})
 
-    def _match(self, is_write: bool, condition: Expr, address: int, extra: Expr | None) -> Match:
-        decode = self._direction(is_write) & condition
-        fixed = {"wr": int(is_write), "rd": int(not is_write), "addr": address}
-        return Match(decode if extra is None else decode & extra, fixed)
-
-    def _range(self, is_write: bool, first: int, count: int, stride: int) -> Match:
+    def _range(self, is_write: bool, first: int, count: int, stride: int, name: str) -> Match:
         shift = stride.bit_length() - 1
-        number = self._address() >> shift
+        number = self.address >> shift
         base = first >> shift
         inside = (number >= base) & (number < base + count)
-        index = Leaf((), (0, count - 1), False, "index")
+        index = Leaf((), (0, count - 1), False, name)
         operand = Operand(index, clamp(number - base, 0, count - 1), "addr", Bits(shift, self.address_bits - 1), base)
-        return Match(self._direction(is_write) & inside, {"wr": int(is_write), "rd": int(not is_write), "addr": 0}, {"index": operand})
+        return replace(self.match(is_write, inside, 0), operands={name: operand})
 
 
 def mmio(ila: Ila, *, address_bits: int = 32, data_bytes: int = 16) -> Bus:

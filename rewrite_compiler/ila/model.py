@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from ..errors import SpecError
@@ -17,7 +19,7 @@ from ..lang import intervals as iv
 from ..lang.arith import switch
 from ..lang.binders import Array, Comprehension, Leaf, array
 from ..lang.expr import Expr, clamp, extract, lift, wrap
-from ..lang.step import NOTHING, Step, assign, together
+from ..lang.step import NOTHING, Step, Update, assign, together
 
 CONTROL, DATA = "control", "data"
 ADDRESS_BITS = 48  # of what lies outside of the device
@@ -35,6 +37,14 @@ class Bits:
     def width(self) -> int:
         """Number of bits."""
         return self.high - self.low + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Word:
+    """A word that lies somewhere in an input: its value, and where assembled commands have its bit 0."""
+
+    term: Expr
+    shift: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +155,26 @@ class States:
         except KeyError:
             raise AttributeError(f'there is no state "{name}"') from None
 
+    def __getitem__(self, name: str) -> Leaf:
+        return self.__getattr__(name)
+
     def add(self, leaf: Leaf) -> Leaf:
         """Register a leaf under its name."""
         self._leaves[leaf.name] = leaf
         return leaf
+
+
+@dataclass(frozen=True, eq=False)
+class Registers:
+    """What the registers of a model hold, by name: `r.count` or `r["count"]` is the number that `s.count[()]` reads."""
+
+    states: States
+
+    def __getattr__(self, name: str) -> Expr:
+        return self.states[name][()]
+
+    def __getitem__(self, name: str) -> Expr:
+        return self.states[name][()]
 
 
 class Ila:
@@ -167,6 +193,7 @@ class Ila:
         self.queues: list[Queue] = []
         self.idle: list[Expr] = []  # conditions on the inputs under which there is no command
         self.s = States()
+        self.r = Registers(self.s)
         self.interrupt: Leaf | None = None
 
     def simulator(self, **options: Any) -> Any:
@@ -258,16 +285,45 @@ class Ila:
 
         return decorate
 
-    def field(self, name: str, source: str, bits: Bits) -> Operand:
-        """Return the operand in a bit field of an input; SpecError when the input has not all of its bits."""
-        leaf = self.inputs[source]
+    def encoded(
+        self,
+        name: str,
+        layout: Mapping[str, Bits],
+        having: Mapping[str, int],
+        update: Callable[[Mapping[str, Expr]], Step],
+        *,
+        sets: Mapping[str, int] | None = None,
+        extra: Expr | None = None,
+        doc: str,
+    ) -> Instruction:
+        """Add the instruction whose word "data" has these values in fields of its layout; the other fields are its operands.
+
+        `update` gets their numbers by name. Assembled words have the fields `sets`, too; `extra` is another condition.
+        """
+        fixed = {**having, **(sets or {})}
+        conditions = [self.word("data", layout[key].low, layout[key].high) == value for key, value in having.items()]
+        decode = reduce(and_, conditions if extra is None else [*conditions, extra])
+
+        def of_numbers(**leaves: Array) -> Step:
+            return update({key: leaf[()] for key, leaf in leaves.items()})
+
+        of_numbers.__doc__ = doc
+        operands = {key: bits for key, bits in layout.items() if key not in fixed}
+        return self.instruction(name, Match(decode, {"data": pack(name, layout, fixed)}), operands)(of_numbers)
+
+    def field(self, name: str, source: str, bits: Bits, word: Word | None = None) -> Operand:
+        """Return the operand in a bit field of an input, or of a word in it; SpecError when the input has not all of its bits."""
+        leaf, shift = self.inputs[source], word.shift if word is not None else 0
         width = (iv.width_of(leaf.interval) or (0, False))[0] * math.prod(n for n in leaf.shape if isinstance(n, int))
+        if word is not None:
+            width = min(width - shift, (iv.width_of(word.term.interval) or (0, False))[0])
         if not 0 <= bits.low <= bits.high < width:
-            raise SpecError("I102", f"bits {bits.low}…{bits.high} of field {name} must be in 0…{width - 1} of {source}", place=_caller())
-        term = self.word(source, bits.low, bits.high)
+            whole = source if word is None else f"the word in {source}"
+            raise SpecError("I102", f"bits {bits.low}…{bits.high} of field {name} must be in 0…{width - 1} of {whole}", place=_caller())
+        term = self.word(source, bits.low, bits.high) if word is None else extract(word.term, bits.low, bits.width)
         if bits.signed:
             term = wrap(term, bits.width, True)
-        return Operand(Leaf((), term.interval, False, name), term, source, bits)
+        return Operand(Leaf((), term.interval, False, name), term, source, replace(bits, low=bits.low + shift, high=bits.high + shift))
 
     def config(
         self,
@@ -281,26 +337,28 @@ class Ila:
         resets: Mapping[str, int] | None = None,
         shape: Sequence[int] = (),
         read: Match | None = None,
+        word: Word | None = None,
+        register: str = "",
     ) -> Instruction:
         """Add an instruction that stores each field in the control register of its name (with `prefix`).
 
         The registers are declared on first use, with `shape` when several units have one each and `index` is this one's.
-        `read` adds the instruction that reads the word back, unlisted bits 0.
+        `read` adds the instruction that reads the word back, unlisted bits 0. The fields are those of the data input, or of a
+        `word` in it. `register` names the word in the documentation of its fields.
         """
-        operands = {key: self.field(key, "data", bits) for key, bits in fields.items()}
-        updates = []
+        operands = {key: self.field(key, "data", bits, word) for key, bits in fields.items()}
+        updates: list[Update] = []
         for key, operand in operands.items():
             state = f"{prefix}{key}"
             if state not in self.states:
-                self.register(state, fields[key].width, shape=shape, signed=fields[key].signed, reset=(resets or {}).get(key, 0))
+                bits, said = fields[key], f"{register}, bits {fields[key].high}:{fields[key].low}." if register else ""
+                self.register(state, bits.width, shape=shape, signed=bits.signed, reset=(resets or {}).get(key, 0), doc=said)
             leaf = self.states[state].leaf
             updates.append(assign(leaf, operand.leaf[()], *index))
         if read is not None:
             stored = {bits.low: (self.states[f"{prefix}{key}"].leaf[tuple(index)], bits) for key, bits in fields.items()}
             self.readback(f"{name}_read", read, lambda j: switch(j, *(_byte_of(stored, n) for n in range(16))), doc="Read the word back.")
-        return self.add(
-            Instruction(name, doc, _caller(), match.condition, match.fixed, operands | dict(match.operands), together(*updates))
-        )
+        return self.add(Instruction(name, doc, _caller(), match.condition, match.fixed, operands | dict(match.operands), _all(updates)))
 
     def readback(
         self, name: str, match: Match, lane: Callable[[Expr], Expr], *, lanes: int = 16, doc: str = "Read it back."
@@ -322,9 +380,42 @@ class Ila:
         return instruction
 
 
+def layout(first: int, **widths: int) -> dict[str, Bits]:
+    """Return fields of these widths, one after the other from bit `first`; the width of a signed field is negative."""
+    found = {}
+    for name, width in widths.items():
+        found[name] = Bits(first, first + abs(width) - 1, signed=width < 0)
+        first += abs(width)
+    return found
+
+
+def pack(name: str, layout: Mapping[str, Bits], values: Mapping[str, int]) -> int:
+    """Return the word whose fields have these values, the others 0; SpecError when one does not fit. `name` is the word's."""
+    word = 0
+    for key, value in values.items():
+        bits = layout[key]
+        low, high = (-(1 << bits.width - 1), (1 << bits.width - 1) - 1) if bits.signed else (0, (1 << bits.width) - 1)
+        if not low <= value <= high:
+            raise SpecError("I102", f"field {key} of {name} must be in {low}…{high}, not {value}")
+        word |= value % (1 << bits.width) << bits.low
+    return word
+
+
+def joined(byte: Callable[[int], Expr], size: int) -> Expr:
+    """Return the unsigned word of `size` bytes, the lowest first."""
+    word = lift(0)
+    for n in range(size):
+        word = word + (byte(n) << 8 * n)
+    return word
+
+
 def lanes_of(state: Leaf, *index: Expr | int, lanes: int = 16) -> Comprehension:
     """Return the last axis of a memory at `index`, as an array of lanes."""
     return array(lambda j: state[(*index, j)], lanes)
+
+
+def _all(updates: Sequence[Update]) -> Step:
+    return together(*updates) if updates else NOTHING
 
 
 def _byte_of(stored: Mapping[int, tuple[Expr, Bits]], byte: int) -> Expr:

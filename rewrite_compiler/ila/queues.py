@@ -136,6 +136,14 @@ class _Scheduler:
         return None
 
 
+def tokens_of(queues: Sequence[Queue], issue: Issue) -> tuple[list[str], list[str]]:
+    """Return the tokens that an instruction takes and those that it gives."""
+    queue = next((q for q in queues if issue.instruction.name in q.instructions), None)
+    sides = (queue.takes, queue.gives) if queue is not None else ({}, {})
+    takes, gives = ([token for operand, token in side.items() if issue.asks(operand)] for side in sides)
+    return takes, gives
+
+
 def unconnected(queues: Sequence[Queue], stream: Sequence[Issue]) -> None:
     """Refuse a stream that asks for a token which the queue of the instruction does not have."""
     of = {name: q for q in queues for name in q.instructions}

@@ -8,13 +8,13 @@ with machine code for whole terms; what that cannot compute numpy does.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..errors import AnswerNo, SpecError, UsageError
+from ..errors import AnswerNo, SpecError, UsageError, did_you_mean
 from ..lang.binders import Leaf, index_variable, static_shape
 from ..lang.expr import Expr, const, var
 from ..lang.kernels import Kernels, loaded_kernels
@@ -23,7 +23,7 @@ from ..lang.memory import Memory
 from ..lang.named import Axis, Data, Store, axis_of, storage_dtype
 from ..lang.parallel import is_parallel
 from ..lang.python import StepFunction
-from ..lang.step import Loop, Step, assign, seq, update, updates_of, when
+from ..lang.step import Loop, Seq, Step, assign, seq, update, updates_of, when
 from .mmio import Command, assemble, split_lanes
 from .model import CONTROL, Ila, Instruction
 from .unwritten import Written
@@ -69,6 +69,7 @@ class Simulator:
         self._plans: dict[str, _Executable] = {}
         self.calls: dict[Any, Any] = {}  # of machine code on the memories, by what made it
         self.singles = 0  # commands of columns that ran one by one although they could be decoded by machine code
+        self.turns = 0  # of compiled loops, one after the other
 
     def _kernels(self) -> Kernels | None:
         """Return kernels for machine code; where there is none, numpy runs every instruction, which is noted."""
@@ -125,7 +126,7 @@ class Simulator:
 
     def issue(self, name: str, **operands: int) -> int | None:
         """Execute an instruction by name."""
-        return self.command(assemble(self.ila.instructions[name], **operands))
+        return self.command(assemble(instruction_of(self.ila, name), **operands))
 
     def play(self, columns: Mapping[str, Data]) -> Data:
         """Execute raw commands given as columns by input ([count] or [count, lanes]); return what reads give, [count, bytes].
@@ -164,8 +165,8 @@ class Simulator:
 
         A read returns [count, samples, lanes] (samples 1 when nothing it reads depends on them).
         """
+        instruction = instruction_of(self.ila, name)
         self.executed += count
-        instruction = self.ila.instructions[name]
         given = self._executable(instruction).run_block(count, operands, sampled)
         if self.unwritten is not None:
             self.unwritten.see(instruction, operands)
@@ -173,13 +174,32 @@ class Simulator:
 
     def state(self, name: str) -> Data:
         """Return a copy of a state element; a leading sample axis when it depends on samples."""
+        if name not in self.ila.states:
+            raise unknown(self.ila, "state", name, self.ila.states)
         store = self.memories[self.ila.states[name].leaf].full(self.machine.axes)
         return np.array(store.data)
+
+    def apart(self, instruction: Instruction) -> _Executable:
+        """Return a part of an instruction, prepared under the name of the whole one with a mark."""
+        return self._plans.setdefault(f"{instruction.name} apart", _Executable(self, instruction))
 
     def _executable(self, instruction: Instruction) -> _Executable:
         if instruction.name not in self._plans:
             self._plans[instruction.name] = _Executable(self, instruction)
         return self._plans[instruction.name]
+
+
+def instruction_of(ila: Ila, name: str) -> Instruction:
+    """Return an instruction by its name; UsageError when the model has none of that name."""
+    if name not in ila.instructions:
+        raise unknown(ila, "instruction", name, ila.instructions)
+    return ila.instructions[name]
+
+
+def unknown(ila: Ila, kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the refusal of a name that a model does not have."""
+    remedy = did_you_mean(name, known) or f"flexmatch show ila {ila.name} lists them"
+    return UsageError("F203", f'{ila.name} has no {kind} "{name}"', help=remedy)
 
 
 _SAMPLE = var("sample", (0, None))
@@ -237,6 +257,8 @@ class _Executable:
         touched = written.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
         self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in touched)
         self.counter = index_variable("n", 1 << 31)
+        self.acts = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
+        self.reads_own = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(written)
 
     # -- operands of a raw command
 
@@ -305,16 +327,22 @@ class _Executable:
         self.sim.machine.axes.add(axis, count)
         loop = Loop(self.counter, const(count), self.instruction.update)
         self._bind({leaf: self._store(leaf, np.asarray(operands[name]), name in sampled, axis) for leaf, name in self.leaves.items()})
+        if self.reads_own:
+            return self._one_by_one(count, operands, sampled)
+        given = None
         with self.sim.machine.along(self.counter):
             if self.instruction.result is not None:
-                return self._rows(axis, count)
+                given = self._rows(axis, count)
+        if not self.acts:
+            return given
         if is_parallel(self.sim.machine, loop, count).parallel:
             self.sim.machine.axes.add(axis, count)
             with self.sim.machine.along(self.counter):
                 self.sim.machine.run(self.instruction.update)
             self.sim.machine.settle(axis)
-            return None
-        return self._one_by_one(count, operands, sampled)
+        else:
+            self._one_by_one(count, operands, sampled)
+        return given
 
     def _one_by_one(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
         rows = []

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import SpecError, UsageError
-from ..lang.binders import Leaf
+from ..lang.binders import Leaf, static_shape
 from ..lang.footprint import Footprint, footprint
 from ..lang.memory import Memory
 from ..lang.named import Data, storage_dtype
 from .mmio import split_lanes
 from .model import External, Ila
-from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, unconnected, written_by
+from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, tokens_of, unconnected, written_by
 from .simulate import DeviceHang, Simulator
 from .unwritten import Written
+from .words import advance
 
 WORD = "data"
 IMAGE = "dram"
+PATIENCE = 1024  # words of a device, from which it pays to have machine code that decodes them
 
 
 class Stream(Simulator):
@@ -45,6 +49,8 @@ class Stream(Simulator):
         self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
         self.watched = frozenset(leaf for leaf in self.written if leaf.shape)
         self.held: tuple[str, ...] = ()  # tokens that earlier runs left
+        self.ran = frozenset[Leaf]()  # what the words wrote that ran in their order, before one had to wait
+        self.reached = 0  # the word that machine code ended at
         self.unwritten = None  # a stream marks what its instructions touch
         self.filled = Written(ila) if strict else None
         if dram is not None:
@@ -99,20 +105,54 @@ class Stream(Simulator):
 
     # -- running
 
-    def run(self, instructions: Iterable[int]) -> None:
-        """Run instruction words as the queues of the device order them; in their own order where that is legal.
+    def run(self, instructions: Iterable[int] | Data) -> None:
+        """Run instruction words (integers, or rows of bytes) as the queues of the device order them; in their order where that is legal.
 
         DeviceHang when a queue waits for ever; what could run has run then. Tokens that are left over are there in the
         next run. With `strict`, nothing runs when a token is missing or left over, and SpecError names two instructions
         whose order is open and matters.
         """
-        made = self._scheduled(instructions)
+        is_rows = isinstance(instructions, np.ndarray) and instructions.ndim == 2 and instructions.dtype == np.uint8
+        words: Any = instructions if is_rows else list(instructions)
+        self.ran = frozenset()
+        ended = self._in_order(words) if self.reading == "native" and not self.strict and not self.samples else 0
+        made = self._scheduled(map(word_of, words[ended:]), ended)
         races = self._races() if self.strict and self.ila.queues else None
         for turn in made.turns:
             self._take(turn, races)
         self.held = tuple(token for token, _ in made.left_over)
-        if made.waiting and not any(self.ila.interrupt in written_by(t.issue.instruction) for t in made.turns):
+        is_finished = any(self.ila.interrupt in written_by(t.issue.instruction) for t in made.turns)
+        if made.waiting and not is_finished and self.ila.interrupt not in self.ran:
             raise _hang(made)
+
+    def _in_order(self, words: Sequence[Any]) -> int:
+        """Run words in their order until one has to wait for a token; return its number. Those that move data run in machine code."""
+        column = column_of(words, math.prod(static_shape(self.ila.inputs[WORD])))
+        if column is None:  # one is no such word: nothing runs
+            return 0
+        tokens, at = Counter(self.held), 0
+        while at < len(words):
+            at = self._moved(column, at, tokens) if self.executed + len(words) >= PATIENCE else at
+            issue = self._issue(at, word_of(words[at])) if at < len(words) else None
+            if issue is not None:
+                takes, gives = tokens_of(self.ila.queues, issue)
+                if any(not tokens[t] for t in takes):
+                    break
+                tokens.subtract(takes)
+                self._take(Turn(issue, "", {}), None)
+                tokens.update(gives)
+                self.ran |= written_by(issue.instruction)
+            at += at < len(words)
+        self.held = tuple(tokens.elements())
+        return at
+
+    def _moved(self, column: Data, at: int, tokens: Counter[str]) -> int:
+        try:
+            return advance(self, column, at, tokens)
+        except SpecError as refusal:
+            self.executed += 1
+            issue = self._issue(self.reached, word_of(column[self.reached]))
+            raise refusal.at(str(issue)) from None
 
     def check(self, instructions: Iterable[int]) -> None:
         """Refuse a stream as a strict `run` would, on a copy: neither the device nor its external memory changes."""
@@ -127,8 +167,8 @@ class Stream(Simulator):
                 twin.memories[state.leaf].data[...] = self.memories[state.leaf].data
         twin.run(instructions)
 
-    def _scheduled(self, instructions: Iterable[int]) -> Schedule:
-        stream = [i for i in (self._issue(n, word) for n, word in enumerate(instructions)) if i is not None]
+    def _scheduled(self, instructions: Iterable[int], start: int = 0) -> Schedule:
+        stream = [i for i in (self._issue(n, word) for n, word in enumerate(instructions, start)) if i is not None]
         made = schedule(self.ila.queues, stream, self.held)
         if not self.strict:
             return made
@@ -175,6 +215,21 @@ class Stream(Simulator):
 
     def _elements(self, leaf: Leaf) -> int:
         return int(np.prod(self.memories[leaf].own))
+
+
+def word_of(word: Any) -> Any:
+    """Return an instruction word that may be a row of bytes as an integer."""
+    return int.from_bytes(word.tobytes(), "little") if isinstance(word, np.ndarray) else word
+
+
+def column_of(words: Iterable[Any], size: int) -> Data | None:
+    """Return instruction words as rows of so many bytes; None where one of them is no such word."""
+    if isinstance(words, np.ndarray):
+        return np.ascontiguousarray(words) if words.shape[1] == size else None
+    try:
+        return np.frombuffer(b"".join(operator.index(w).to_bytes(size, "little") for w in words), np.uint8).reshape(-1, size)
+    except (TypeError, OverflowError):
+        return None
 
 
 def words_of(name: str, contents: Any, external: External, is_written: bool) -> Data:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..lang.arrays import evaluate as evaluate_array
-from ..lang.binders import Leaf
-from ..ops.op import AttributeValue, Op
+from ..lang.binders import Array, Leaf
+from ..ops.op import AttributeValue, Op, Shape
 from .program import Data, Node, Program, Value
 from .types import TensorType, interval_of
 
+MOST_MEANINGS = 64  # of operators, that are kept
 OpaqueRunner = Callable[[Node, Sequence[Data]], Sequence[Data]]
 
 
@@ -25,18 +27,37 @@ def run_op(operator: Op, operands: Sequence[Data], attributes: Mapping[str, Attr
     if all(0 in shape for shape in shapes):  # nothing to compute, and indices of empty tensors have no place to point at
         own = bool(operands) and (real is None or not np.issubdtype(operands[0].dtype, np.floating))
         return [np.zeros(shape, operands[0].dtype if own else compute) for shape in shapes]
-    leaves = [_leaf(n, x) for n, x in enumerate(operands)]
+    leaves, arrays = _meaning(operator, tuple((tuple(x.shape), x.dtype) for x in operands), _Given(attributes))
     values = {leaf: x.astype(compute, copy=False) if leaf.real else x for leaf, x in zip(leaves, operands, strict=True)}
-    meaning = operator.meaning(*leaves, **attributes)
-    arrays = meaning if isinstance(meaning, tuple) else (meaning,)
     dtype = np.dtype(operator.dtype_of(str(operands[0].dtype) if operands else "float32", attributes))
     floats = dtype if real is None else compute
     return [np.asarray(evaluate_array(a, values, compute)).astype(floats if a.real else dtype, copy=False) for a in arrays]
 
 
-def _leaf(n: int, x: Data) -> Leaf:
-    real = bool(np.issubdtype(x.dtype, np.floating))
-    return Leaf(tuple(x.shape), interval_of("float32" if real else str(x.dtype)) if not real else (None, None), real, f"x{n}")
+class _Given:
+    """Attributes, the same where they are written alike."""
+
+    def __init__(self, attributes: Mapping[str, AttributeValue]) -> None:
+        self.attributes, self.text = attributes, repr(sorted(attributes.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Given) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+@lru_cache(maxsize=MOST_MEANINGS)
+def _meaning(operator: Op, operands: tuple[tuple[Shape, Any], ...], given: _Given) -> tuple[list[Leaf], tuple[Array, ...]]:
+    """Return the operands and the outputs of an operator as terms."""
+    leaves = [_leaf(n, *x) for n, x in enumerate(operands)]
+    meaning = operator.meaning(*leaves, **given.attributes)
+    return leaves, meaning if isinstance(meaning, tuple) else (meaning,)
+
+
+def _leaf(n: int, shape: Shape, dtype: Any) -> Leaf:
+    real = bool(np.issubdtype(dtype, np.floating))
+    return Leaf(shape, (None, None) if real else interval_of(str(dtype)), real, f"x{n}")
 
 
 def run(

@@ -243,10 +243,14 @@ def reduce_max(function: Callable[..., Operand], extent: Sequence[Extent] | Exte
     return reduce("max", function, extent)
 
 
-def fold(extent: Extent, initial: Operand, function: Callable[[Expr, Expr], Operand], width: Interval | None = None) -> Expr:
-    """Return acc after acc := function(k, acc) for k = 0 … extent−1; the body's interval must fit `width`."""
-    start = scalar_array(initial)
-    (result,) = fold_arrays(extent, [start], lambda k, a: [scalar_array(function(k, a[()]))], [width])
+def fold(extent: Sequence[Extent] | Extent, initial: Operand, function: Callable[..., Operand], width: Interval | None = None) -> Expr:
+    """Return acc after acc := function(k, …, acc) for k = 0 … extent−1, the last index fastest; each acc must fit `width`."""
+    first, *inner = as_shape(extent)
+
+    def body(k: Expr, acc: Expr) -> Operand:
+        return fold(inner, acc, lambda *rest: function(k, *rest), width) if inner else function(k, acc)
+
+    (result,) = fold_arrays(first, [scalar_array(initial)], lambda k, a: [scalar_array(body(k, a[()]))], [width])
     return result[()]
 
 

@@ -19,6 +19,7 @@ from .binders import Accumulator, Comprehension, Fold, FoldResult
 from .expr import Expr
 from .kernels import Strides, Trace
 from .named import Axes, Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
+from .shifted import shifted_sum, split_code, split_words
 from .straight import Code, Op, TooWide, Tracer, bits_of, is_operator
 
 if TYPE_CHECKING:
@@ -258,7 +259,8 @@ class Blocked:
         tables, slots, operators = self._operands()
         packed = self._packed(slots, tiles, lanes)
         start = self._start(m, n, padded, tiles * lanes)
-        code, *last = [tuple(self._placed(op, operators) for op in c) for c in self.codes]
+        codes = [tuple(self._placed(op, operators) for op in c) for c in self.codes]
+        (code, *last), packed = self._shifted(codes, packed, form)
         tape = self.ev.axes.taping(self.rows, self.columns)
         out = np.empty((padded, tiles * lanes), kind) if tape is None else tape.empty((padded, tiles * lanes), kind)
         kernel = Kernel(
@@ -275,6 +277,15 @@ class Blocked:
             given.append((f.data, rows, step))
         run_fold(kernel, given, packed, start, out, numbers, tape)
         return self.ev.axes.ordered(out[:m, :n].reshape(*size(self.rows), *size(self.columns)), (*self.rows, *self.columns))
+
+    def _shifted(self, codes: list[Code], packed: Data, form: str) -> tuple[list[Code], Data]:
+        """Return codes and columns with two sums in place of products that are shifted one by one, where there are."""
+        found = [shifted_sum(c) for c in codes]
+        if not form.startswith("avx512") or self.ev.axes.taping(*(b.strides for b, _ in self.factors)) is not None:
+            return codes, packed
+        if None in found or len({f[2] for f in found if f is not None}) > 1 or found[0] is None or len(found[0][1]) != packed.shape[2]:
+            return codes, packed
+        return [split_code(c, f) for c, f in zip(codes, found, strict=True) if f is not None], split_words(packed, found[0][2])
 
     def _start(self, m: int, n: int, padded: int, width: int) -> Data | None:
         """Return the values before the first step; None when all are 0."""

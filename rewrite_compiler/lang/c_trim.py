@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .code import Allocate, Assign, Bind, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from .code import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 
 
 def trimmed(routine: Routine) -> Routine:
@@ -49,7 +49,7 @@ def _read(body: Sequence[Statement]) -> Iterator[str]:
 
 
 def _trees(s: Statement) -> tuple[Tree, ...]:
-    if isinstance(s, Bind | Mutable | Assign):
+    if isinstance(s, Bind | Mutable | Assign | Every):
         return (s.value,)
     if isinstance(s, Allocate):
         return (s.size,)

@@ -96,16 +96,37 @@ class Raise:
 
 @dataclass(frozen=True)
 class Copy:
-    """array[index + i] := source[start + i] for i = 0 … count−1, all inside; made of loops by `runs`, for machine code."""
+    """array[index + stride · i] := source[start + i] for i = 0 … count−1; made of loops by `runs`, for machine code.
+
+    With a `width` of more than 1 what is copied are words of so many bytes of the source, the low ones first; with `low` the
+    low bits of elements. `loop` is what it was made of.
+    """
 
     array: str
     index: Tree
     source: str
     start: Tree
     count: int
+    loop: For
+    stride: int = 1
+    width: int = 1
+    low: int | None = None
 
 
-Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise | Copy
+@dataclass(frozen=True)
+class Every:
+    """name := min(name, value) for i = 0 … count−1, all of them 0 or 1; made of loops by `runs`, for machine code.
+
+    `value` reads arrays side by side, or what is the same in every iteration. `loop` is what it was made of.
+    """
+
+    name: str
+    value: Tree
+    count: int
+    loop: For
+
+
+Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise | Copy | Every
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from ..errors import SpecError
 from . import intervals as iv
 from .arrays import Evaluator, evaluate, table_data
 from .binders import Leaf, Table, array, index_variable
-from .convert import Conversion, is_worth_it, looked_up, traced
+from .convert import Conversion, is_worth_it, looked_up, then, traced
 from .expr import Expr
-from .formats import FLOAT16, FLOAT32, IEEE, AdaptivFloat, Format
+from .formats import FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format
 from .kernels import kernels_in_use
 from .named import Data, Store, storage_dtype
 from .straight import REAL
@@ -61,16 +61,18 @@ def codes_of(f: Format, values: Data) -> Data:
     return np.asarray(_by_leading_bits(f, data.dtype).take(key.astype(np.intp, copy=False)))
 
 
-def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float]) -> bool:
+def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float], after: Conversion | None = None) -> bool:
     """Set an array of codes to those of floats, in one pass whatever the layouts; False where `codes_of` has to be asked.
 
-    The values lie between `ends`, which are not finite where one of them is not.
+    The values lie between `ends`, which are not finite where one of them is not. Codes are converted by `after` where it is given.
     """
     if values.dtype not in WORDS or isinstance(f, IEEE) or f in NATIVE or not is_worth_it(values, target):
         return False
     conversion = _encoder(f, values.dtype) if all(map(math.isfinite, ends)) else None
-    if conversion is None or target.dtype.itemsize < np.dtype(storage_dtype(f.codes)).itemsize:
+    if conversion is None or (after is None and target.dtype.itemsize < np.dtype(storage_dtype(f.codes)).itemsize):
         return False
+    conversion = conversion if after is None else _encoded_then(f, values.dtype, after)
+    assert conversion is not None
     conversion(target, values if conversion.code[0].bits == REAL else values.view(WORDS[values.dtype][0]))
     return True
 
@@ -88,23 +90,41 @@ def _encoder(f: Format, kind: Any) -> Conversion | None:
     return found if found is not None and found.code[0].name == "array" else None
 
 
+@lru_cache(maxsize=256)
+def _encoded_then(f: Format, kind: Any, after: Conversion) -> Conversion | None:
+    conversion = _encoder(f, kind)
+    return None if conversion is None else then(conversion, storage_dtype(f.codes), after)
+
+
+@lru_cache(maxsize=256)
+def _decoded_after(f: Format, kind: Any, before: Conversion) -> Conversion | None:
+    conversion = _decoder(f, kind)
+    return None if conversion is None else then(before, kind, conversion)
+
+
 @lru_cache(maxsize=64)
 def _decoder(f: Format, kind: Any) -> Conversion | None:
     """Return machine code from codes to values."""
     if f in NATIVE or isinstance(f, IEEE):
         return None
-    if f.width > TABLE_BITS - 1:
+    if f.width > TABLE_BITS - 1 or isinstance(f, Fixed):
         found = traced(f.decode, Leaf((1,), f.codes, False, "x"))
         return found if found is not None and found.code[0].name == "array" else None
-    return looked_up(_values(f), 0, kind, f.codes[0] or 0)
+    return looked_up(_values(f).astype(np.float32), 0, kind, f.codes[0] or 0)
 
 
-def put_values(f: Format, codes: Data, target: Data) -> None:
-    """Set an array of 32-bit floats to the values of codes."""
-    kind = codes.dtype
+def put_values(f: Format, codes: Data, target: Data, before: Conversion | None = None, kind: Any = None) -> None:
+    """Set an array of 32-bit floats to the values of codes; `before` gives the codes, of a type `kind`, where it is given."""
+    kind = codes.dtype if before is None else np.dtype(kind)
     are_codes = codes.ndim == target.ndim and kind == storage_dtype(f.codes) and f.width == 8 * kind.itemsize
     conversion = _decoder(f, kind) if are_codes and is_worth_it(codes, target) else None
-    if conversion is None:
+    if conversion is not None and before is not None:
+        conversion = _decoded_after(f, kind, before)
+    if conversion is None and before is not None:
+        found = np.empty(codes.shape, kind)
+        before(found, codes)
+        put_values(f, found, target)
+    elif conversion is None:
         target[...] = values_of(f, codes).astype(np.float32)
     else:
         conversion(target, codes)

@@ -1,6 +1,6 @@
-"""Whole arrays converted by machine code, in one pass: floats to codes, codes to floats, copies into another layout.
+"""Whole arrays converted in one pass: floats to codes, codes to floats, copies into another layout.
 
-Where machine code is not in use, or an array is small, numpy does the same.
+Machine code does it where it is in use, else numpy in blocks that stay in the cache.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from . import array_grid
 from .arrays import Evaluator
 from .binders import Leaf, index_variable
 from .expr import Expr
-from .kernels import GridTracer, Operand, kernels_in_use, launched
+from .kernels import GridTracer, Operand, kernels_in_use, launched, merged
 from .named import Data, Store
-from .straight import Code, Op, TooWide
+from .straight import REAL, Code, Op, TooWide
 
 LEAST = 1 << 12  # elements: below, numpy is as fast
 WIDE = 8  # bytes
@@ -33,14 +34,45 @@ class Conversion:
 
     def __call__(self, target: Data, source: Data) -> None:
         """Set every element of `target`."""
+        if kernels_in_use() is None:
+            run = _by_numpy(self, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
+            run(target.ctypes.data, source.ctypes.data)
+            return
         run, arguments = _launch(self, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
         run(target.ctypes.data, source.ctypes.data, *arguments)
 
 
+def then(first: Conversion, kind: Any, second: Conversion) -> Conversion:
+    """Return one conversion in place of two with elements of `kind` between them; what follows a table is done to its entries."""
+    kind, last = np.dtype(kind), first.code[-1]
+    if last.name == "table" and last.data == len(first.tables) - 1 and not any(op.bits == REAL for op in second.code):
+        entries = first.tables[-1].astype(kind)
+        found = np.empty(entries.shape, np.int32)
+        second(found, entries)
+        return Conversion(first.code, (*first.tables[:-1], _narrowed(found)))
+    code = list(first.code)
+    (read,) = (op for op in second.code if op.name == "array")
+    code.append(Op("wrap", (len(code) - 1,), (8 * kind.itemsize, kind.kind == "i"), read.bits, max(last.bits, read.bits)))
+    places: list[int] = []
+    for op in second.code:
+        if op.name == "array":
+            places.append(len(first.code))
+            continue
+        data = op.data + len(first.tables) if op.name == "table" else op.data
+        code.append(Op(op.name, tuple(places[a] for a in op.args), data, op.bits, op.width))
+        places.append(len(code) - 1)
+    return Conversion(tuple(code), (*first.tables, *second.tables))
+
+
+def _narrowed(entries: Data) -> Data:
+    """Return integers in the narrowest signed type that holds them."""
+    low, high = int(entries.min(initial=0)), int(entries.max(initial=0))
+    return entries.astype(next(k for k in (np.int8, np.int16, np.int32) if np.iinfo(k).min <= low and high <= np.iinfo(k).max))
+
+
 def is_worth_it(*arrays: Data) -> bool:
-    """Tell whether machine code converts these arrays: they are large and regular, and machine code is in use."""
-    large = all(a.size >= LEAST for a in arrays)
-    return large and kernels_in_use() is not None and all(a.flags.aligned and not any(s % a.itemsize for s in a.strides) for a in arrays)
+    """Tell whether these arrays are converted as wholes: they are large and regular."""
+    return all(a.size >= LEAST and a.flags.aligned and not any(s % a.itemsize for s in a.strides) for a in arrays)
 
 
 def lay(target: Data, source: Data) -> None:
@@ -56,6 +88,8 @@ def copier(target: Data, source: Data) -> Callable[[], Any] | None:
     """Return machine code that copies integers between these two arrays; None where numpy does as well."""
     is_block = target.dtype == source.dtype and target.flags.c_contiguous and source.flags.c_contiguous
     if is_block or any(a.dtype.kind not in "iu" for a in (target, source)) or not is_worth_it(target, source):
+        return None
+    if kernels_in_use() is None:
         return None
     target, source = _widened(target, source)
     conversion = _COPIES[max(target.itemsize, source.itemsize) == 8]
@@ -118,6 +152,15 @@ def _launch(
     run, numbers = launched(c.code, [target, source], c.tables, (), order, dict(enumerate(shape)))
     _held.append(numbers)
     return run, (*(t.ctypes.data for t in c.tables), numbers.ctypes.data)
+
+
+@lru_cache(maxsize=4096)
+def _by_numpy(c: Conversion, out: str, kind: str, shape: tuple[int, ...], to: tuple[int, ...], of: tuple[int, ...]) -> Callable[..., None]:
+    """Return the function of numpy for arrays of these strides."""
+    order = sorted(range(len(shape)), key=lambda n: -to[n])
+    size, step = np.dtype(out).itemsize, np.dtype(kind).itemsize
+    loops = merged([(shape[n], [to[n] // size, of[n] // step]) for n in order if shape[n] > 1])
+    return array_grid.launched(c.code, [out, kind], loops, c.tables, ())
 
 
 _held: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once

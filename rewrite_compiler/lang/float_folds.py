@@ -5,39 +5,48 @@ intervals, and float32 is used where no magnitude is beyond 2^24, float64 where 
 products is that of Σ|a||w|, so every partial sum is exact in any order. A shift to the right takes the floor of a multiple
 of 2^-n; where it follows a product, the factor of the columns is scaled instead.
 
-A sum of products whose only use is a chain of added constants, a shift and a clamp may reach 2^25 in float32: both halves
-of it are exact, their sum is exact up to 2^24, and beyond that its rounding cannot leave what the clamp makes one value,
-because every pass is monotone.
+A sum of products whose only use is a chain of added constants, a shift and a clamp may reach 2^25 in float32, where it is
+exact below an edge from which on the clamp makes it one value, because every pass is monotone. One with a partial sum beyond
+2^24 is itself large when the other products are small; else both halves of it are exact, and their sum is up to 2^24.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import intervals as iv
+from .array_calls import Views, recorded
+from .array_grid import runs
 from .binders import Fold
 from .blocked import Blocked, Factor, FoldTrace, Site, folded, magnitude
 from .expr import Expr
-from .float_passes import Made, Pass, clamped, last_uses, ranges_of, reach_of, scales_of, with_numbers
+from .float_passes import Made, Pass, clamped, clips_of, last_uses, ranges_of, reach_of, scales_of, with_numbers
+from .intervals import Interval
 from .named import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, Named, Store
 from .straight import Code, TooWide
 
 if TYPE_CHECKING:
     from .arrays import Evaluator
 
-BLOCK_BYTES = 1 << 17  # of the result at once: a few of them fit a second-level cache
+BLOCK_BYTES = 1 << 18  # of the result at once: two of them fit a second-level cache
 KEPT_ELEMENTS = 1 << 18  # of the factor of the rows that are converted at once
-LEAST_ELEMENTS = 1 << 9
+LEAST_ELEMENTS = 1 << 9  # of all steps together
+INT32_EXACT = (1 << 31) - 1
 
 
 def in_floats(ev: Evaluator, f: Fold) -> Store | None:
     """Return the accumulator of a fold after its last step; None when floats cannot hold it or it is not a blocked fold."""
-    return None if ev.axes.tape is not None else folded(ev, f, _Floats, _Trace)
+    return None if ev.axes.tape is not None else played_in_floats(ev, f)
+
+
+def played_in_floats(ev: Evaluator, f: Fold) -> Store | None:
+    """Return the same; a tape computes it again."""
+    return folded(ev, f, _Floats, _Trace)
 
 
 @dataclass
@@ -65,35 +74,74 @@ class _Floats(Blocked):
     def result(self, kind: np.dtype[np.generic]) -> Named:
         size = self.ev.axes.shape
         m, n = math.prod(size(self.rows)), math.prod(size(self.columns))
-        if m * n < LEAST_ELEMENTS:
+        if m * n * math.prod(steps for _, steps in self.loops) < LEAST_ELEMENTS:
             raise TooWide
         self.codes = [with_numbers(code, self.trace.scalars) for code in self.codes]
-        self.scales = [scales_of(code) for code in self.codes]
         self.views = [self._views(s) for s in self.trace.sites]
+        self.is_across = any(op.name == "product" for code in self.codes for op in code)
         self.kind, self.halved = self._type()
-        out = np.empty((m, n), kind)
-        self._fill(out, self._start(m, n, m, n))
+        self.scales = [scales_of(code) if self.kind is not np.int32 else (0,) * len(code) for code in self.codes]
+        self.shape = size(self.rows)
+        tape = self.ev.axes.taping(self.rows, self.columns)
+        out = np.empty((m, n), kind) if tape is None else tape.empty((m, n), kind)
+        start = self._start(m, n, m, n)
+        self._fill(out, start, self.views)
+        if tape is not None:
+            tape.calls.append(recorded(tape, self.views, start, out, self._fill))
         return self.ev.axes.ordered(out.reshape(*size(self.rows), *size(self.columns)), (*self.rows, *self.columns))
 
     def _type(self) -> tuple[Any, frozenset[int]]:
-        """Return the type in which all passes are exact, and the products that are computed in halves; TooWide where none is."""
+        """Return the type in which all passes are exact, and the products that are computed in halves; TooWide where none is.
+
+        What factors hold is looked at where their intervals leave no words of 32 bits.
+        """
+        found = self._type_within([self._known(number) for number in range(len(self.views))])
+        if not self.ev.is_steady and self.ev.axes.tape is None and (found is None or found[0] is np.float64 or found[1]):
+            found = self._type_within([self._limit(number) for number in range(len(self.views))]) or found
+        if found is None:
+            raise TooWide
+        return found
+
+    def _type_within(self, limits: Sequence[int]) -> tuple[Any, frozenset[int]] | None:
+        """Return the type for products within these limits, and the products that are computed in halves."""
         assert self.trace.accumulator is not None
         held, sites = self.trace.accumulator.interval, range(len(self.views))
-        limits = [self._limit(number) for number in sites]
         ranges = [ranges_of(code, limits, held) for code in self.codes]
         if any(not iv.is_bounded(r) for found in ranges for r in found):
-            raise TooWide
+            return None
         largest = max(reach_of(r) for found in ranges for r in found)
         if largest <= FLOAT32_EXACT:
             return np.float32, frozenset()
+        if largest <= INT32_EXACT and not any(op.name == "dot" for code in self.codes for op in code):
+            return np.int32, frozenset()
         wide = frozenset(n for n in sites if limits[n] > FLOAT32_EXACT)
-        chains = [clamped(code, wide) for code in self.codes]
-        rest = [r for found, chain in zip(ranges, chains, strict=True) for n, r in enumerate(found) if chain is None or n not in chain]
-        if None not in chains and max(map(reach_of, rest)) <= FLOAT32_EXACT and all(self._limit(n, 2) <= FLOAT32_EXACT for n in wide):
+        if self._is_clamped(ranges, [self._edge(n) if n in wide else 0 for n in sites]):
+            return np.float32, frozenset()
+        are_exact = all(self._limit(n, 2) <= FLOAT32_EXACT for n in wide)
+        if are_exact and self._is_clamped(ranges, [FLOAT32_EXACT // 2 if n in wide else 0 for n in sites]):
             return np.float32, wide
-        if largest > FLOAT64_EXACT:
-            raise TooWide
-        return np.float64, frozenset()
+        return (np.float64, frozenset()) if largest <= FLOAT64_EXACT else None
+
+    def _is_clamped(self, ranges: Sequence[Sequence[Interval]], edges: Sequence[int]) -> bool:
+        """Tell whether what is not exact, beyond its edge, is clamped to one value, and everything else is exact."""
+        chains = [clamped(code, tuple(edges)) for code in self.codes]
+        if min(edges) < 0 or None in chains:
+            return False
+        rest = [r for found, chain in zip(ranges, chains, strict=True) for n, r in enumerate(found) if n not in (chain or ())]
+        return max(map(reach_of, rest)) <= FLOAT32_EXACT
+
+    def _edge(self, number: int) -> int:
+        """Return a magnitude below which a sum of products is exact in any order; −1 where there is none.
+
+        A partial sum beyond 2^24 has so many products that the others cannot bring the whole near 0 again; each rounding
+        of what is below 2^25 is by 1 at most.
+        """
+        assert isinstance(self.trace, _Trace)
+        (first, second), lanes = self.trace.limits[number], self.views[number][1].shape[-1]
+        product = first * second
+        others = lanes - FLOAT32_EXACT // product - 1
+        edge = FLOAT32_EXACT + 1 - others * product - lanes
+        return edge if edge > 0 and product * lanes <= 2 * FLOAT32_EXACT else -1
 
     # -- operands
 
@@ -117,89 +165,99 @@ class _Floats(Blocked):
         data = np.broadcast_to(data, [extent[x] if x != s.lane else s.lanes for x in order])
         return data if s.lanes else data[..., None]
 
-    def _limit(self, number: int, parts: int = 1) -> int:
-        """Return a bound of Σ|a||w| over one of `parts`: by the intervals, or by what the factors hold where that may decide."""
+    def _known(self, number: int, parts: int = 1) -> int:
+        """Return a bound of Σ|a||w| over one of `parts`, by the intervals."""
         assert isinstance(self.trace, _Trace)
-        (a, w), (first, second) = self.views[number], self.trace.limits[number]
-        length = -(-w.shape[-1] // parts)
-        known: int = first * second * length
-        if known <= FLOAT32_EXACT or self.ev.is_steady:
+        (_, w), (first, second) = self.views[number], self.trace.limits[number]
+        found: int = first * second * -(-w.shape[-1] // parts)
+        return found
+
+    def _limit(self, number: int, parts: int = 1) -> int:
+        """Return such a bound by what the factors hold, where the intervals' is beyond 2^24 and they do not change."""
+        (a, w), known = self.views[number], self._known(number, parts)
+        if known <= FLOAT32_EXACT or self.ev.is_steady or self.ev.axes.tape is not None:
             return known
+        length = -(-w.shape[-1] // parts)
         magnitudes = np.abs(w.astype(np.int64))
         sums = [int(magnitudes[..., low : low + length].sum(axis=-1).max()) for low in range(0, w.shape[-1], length)]
         return min(known, _largest(a) * max(sums))
 
     # -- blocks of rows
 
-    def _fill(self, out: Data, start: Data | None) -> None:
+    def _fill(self, out: Data, start: Data | None, views: Sequence[Views]) -> None:
         m, n = out.shape
         loops = tuple(count for _, count in self.loops)
         rows = max(1, min(m, BLOCK_BYTES // (n * self.kind().itemsize)))
-        wide = sum(w.shape[-1] for _, w in self.views)
-        steps = max(1, min(math.prod(loops), KEPT_ELEMENTS // (rows * wide)))
-        self.kept = [np.empty(rows * steps * w.shape[-1], self.kind) for _, w in self.views]
-        self.now = list(self.kept)
-        columns = [self._columns(scales, code) for scales, code in zip(self.scales, self.codes, strict=True)]
-        total = np.empty((rows, n), self.kind)
+        steps = max(1, min(math.prod(loops), KEPT_ELEMENTS // (rows * sum(w.shape[-1] for _, w in views))))
+        kept = [np.empty(rows * steps * w.shape[-1], self.kind) for _, w in views]
+        now = list(kept)
+        columns = [self._columns(scales, code, views) for scales, code in zip(self.scales, self.codes, strict=True)]
+        total = np.empty(rows * n, self.kind)
         buffers: list[Data] = []
-        for place, first, count in _runs(self.ev.axes.shape(self.rows), rows):
-            here = total[:count]
+        for place, first, count in runs(self.shape, rows):
+            block = total[: count * n].reshape((n, count) if self.is_across else (count, n))
+            here = block.T if self.is_across else block
             here[...] = 0 if start is None else start[first : first + count]
-            made = [self._passes(number, columns[number], here, buffers) for number in range(len(self.codes))]
-            for step, at, length in _runs(loops, steps):
-                self._read((*place, *step), count, length)
+            made = [self._passes(number, columns[number], block, buffers, now) for number in range(len(self.codes))]
+            for step, at, length in runs(loops, steps):
+                for number, (view, _) in enumerate(views):
+                    rank = sum(isinstance(p, slice) for p in place)
+                    now[number] = self._read(view[(*place, *step)], rank, kept[number], (count, length))
                 for k in range(length):
                     is_last = at + k == math.prod(loops) - 1
                     for run in made[-1 if is_last else 0]:
                         run(k, at + k)
             out[first : first + count] = here
 
-    def _read(self, place: tuple[Any, ...], count: int, length: int) -> None:
-        """Convert the factors of some rows and steps, [rows, steps, lanes]."""
-        for number, (view, _) in enumerate(self.views):
-            block = view[place]
-            self.now[number] = self.kept[number][: block.size].reshape(count, length, view.shape[-1])
-            self.now[number].reshape(block.shape)[...] = block
+    def _read(self, block: Data, rank: int, kept: Data, size: tuple[int, int]) -> Data:
+        """Convert factors of rows (the first `rank` axes) and steps, as [steps, rows, lanes]; across, as [steps, lanes, rows]."""
+        (count, length), inner, lanes = size, block.ndim - rank, block.shape[-1]
+        kept = kept[: block.size]
+        if self.is_across:
+            turned = kept.reshape(*block.shape[rank:], *block.shape[:rank])
+            turned.transpose(*range(inner, block.ndim), *range(inner))[...] = block
+            return kept.reshape(length, lanes, count)
+        kept.reshape(block.shape)[...] = block
+        return kept.reshape(count, length, lanes).transpose(1, 0, 2)
 
-    def _columns(self, scales: Sequence[int], code: Code) -> dict[int, Data]:
-        """Return the factors of the columns as [steps, lanes, columns], scaled as the operators of one code need them."""
+    def _columns(self, scales: Sequence[int], code: Code, views: Sequence[Views]) -> dict[int, Data]:
+        """Return the factors of the columns as [steps, lanes, columns] or, where rows lie across, [steps, columns, lanes].
+
+        They are scaled as the operators of one code need them.
+        """
         found = {}
+        order = (1, 0, 2) if self.is_across else (1, 2, 0)
         for scale, op in zip(scales, code, strict=True):
             if op.name in ("dot", "product"):
-                data = np.ascontiguousarray(self.views[op.data][1].transpose(1, 2, 0), self.kind)
+                data = np.ascontiguousarray(views[op.data][1].transpose(order), self.kind)
                 found[op.data] = data * self.kind(2.0**-scale) if scale else data
         return found
 
-    def _passes(self, number: int, columns: dict[int, Data], total: Data, buffers: list[Data]) -> list[Pass]:
+    def _passes(self, number: int, columns: dict[int, Data], total: Data, buffers: list[Data], now: Sequence[Data]) -> list[Pass]:
         """Return the calls of one step on a block; the last one writes `total`."""
         code, scales, made = self.codes[number], self.scales[number], Made(total, buffers, last_uses(self.codes[number]))
+        clips = clips_of(code)
+        halves = {first for first, _ in clips.values()}
         for n, op in enumerate(code):
             if op.name in ("dot", "product"):
-                made.product(n, self.now, op.data, columns[op.data], is_halved=op.data in self.halved)
+                half = -(-self.views[op.data][1].shape[-1] // 2) if op.data in self.halved else 0
+                made.product(n, now, op.data, columns[op.data], half, is_across=self.is_across)
+            elif n in clips:
+                made.clip(n, *clips[n])
+            elif n in halves:
+                made.same(n, next(a for a in op.args if code[a].name != "const"))
             elif op.name == "acc":
                 made.values[n] = total
             elif op.name == "const":
                 made.values[n] = self.kind(op.data)
+            elif op.name == "shr" and self.kind is np.int32:
+                made.plain(n, op, 1)
             elif op.name == "shr":
                 amount = int(code[op.args[1]].data)
                 made.shift(n, op, self.kind(2.0 ** (scales[op.args[0]] - amount)))
             else:
-                made.plain(n, op, self.kind(2.0 ** -scales[n]))
+                made.plain(n, op, self.kind(2.0 ** -scales[n]) if scales[n] else 1)
         return made.passes
-
-
-def _runs(shape: tuple[int, ...], most: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
-    """Yield indices that cut a row-major grid into runs of at most `most` elements, with where each begins and its length."""
-    depth = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= most), 0)
-    inner = math.prod(shape[depth + 1 :])
-    if not shape:
-        yield (), 0, 1
-        return
-    rest, step = (slice(None),) * (len(shape) - depth - 1), max(1, most // inner)
-    for number, head in enumerate(np.ndindex(shape[:depth])):
-        for low in range(0, shape[depth], step):
-            high = min(low + step, shape[depth])
-            yield (*head, slice(low, high), *rest), (number * shape[depth] + low) * inner, (high - low) * inner
 
 
 def _largest(x: Data) -> int:

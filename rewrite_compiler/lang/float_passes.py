@@ -25,7 +25,14 @@ RANGES: dict[str, Callable[[Interval, Interval], Interval]] = {
     "max": iv.maximum,
     "shr": iv.shift_right,
 }
-PASSES: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+PASSES: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "shr": np.right_shift,
+}
 
 
 class Made:
@@ -37,19 +44,29 @@ class Made:
         self.values: dict[int, Any] = {}
         self.passes: list[Pass] = []
         self.limits: dict[float, Data] = {}
-        self.buffers, self.free = buffers, [x[: len(total)] for x in buffers]
+        self.buffers, self.free = buffers, [x[: total.size].reshape(total.shape) for x in buffers]
 
-    def product(self, n: int, now: Sequence[Data], site: int, columns: Data, *, is_halved: bool) -> None:
-        """Multiply a block of rows with the columns; in halves where one float does not hold the sum."""
+    def product(self, n: int, now: Sequence[Data], site: int, columns: Data, half: int, *, is_across: bool) -> None:
+        """Multiply a block of rows with the columns; the first `half` lanes apart where one float does not hold the sum.
+
+        Where rows lie across, a single product is one pass along them: a call of BLAS for it costs ten.
+        """
         out = self._out(n, ())
-        if not is_halved:
-            self.passes.append(lambda k, step: np.matmul(now[site][:, k], columns[step], out=out))
+        lanes = columns.shape[2 if is_across else 1]
+        if is_across and lanes == 1:
+            self.passes.append(lambda k, step: np.multiply(columns[step], now[site][k], out=out))
             return
-        half, rest = -(-columns.shape[1] // 2), self._new()
-        self.free.append(rest)
-        self.passes.append(lambda k, step: np.matmul(now[site][:, k, :half], columns[step, :half], out=out))
-        self.passes.append(lambda k, step: np.matmul(now[site][:, k, half:], columns[step, half:], out=rest))
-        self.passes.append(lambda k, step: np.add(out, rest, out=out))
+
+        def part(low: int, high: int, to: Data) -> Pass:
+            if is_across:
+                return lambda k, step: np.matmul(columns[step, :, low:high], now[site][k, low:high], out=to)
+            return lambda k, step: np.matmul(now[site][k, :, low:high], columns[step, low:high], out=to)
+
+        self.passes.append(part(0, half or lanes, out))
+        if half:
+            rest = self._new()
+            self.free.append(rest)
+            self.passes += [part(half, lanes, rest), lambda k, step: np.add(out, rest, out=out)]
 
     def shift(self, n: int, op: Op, scale: Any) -> None:
         """Take the floor of an operand, scaled first where it is not yet."""
@@ -60,11 +77,21 @@ class Made:
         y = x if scale == 1 else out
         self.passes.append(lambda k, step: np.floor(y, out=out))
 
+    def same(self, n: int, a: int) -> None:
+        """Let a result be an operand's, which nothing else needs: another pass computes both."""
+        self.values[n] = self.values[a]
+
+    def clip(self, n: int, a: int, ends: tuple[int, int]) -> None:
+        """Clamp an operand."""
+        x, low, high = self.values[a], *map(self.total.dtype.type, ends)
+        out = self._out(n, (a,))
+        self.passes.append(lambda k, step: x.clip(low, high, out))
+
     def plain(self, n: int, op: Op, scale: Any) -> None:
         """Call the operator of numpy; numbers are scaled as the operand is."""
-        given = [self.values[a] * scale if isinstance(self.values[a], np.floating) else self.values[a] for a in op.args]
+        given = [self.values[a] * scale if scale != 1 and isinstance(self.values[a], np.generic) else self.values[a] for a in op.args]
         if op.name in ("min", "max"):  # numpy has no vector instructions for a limit that is a number
-            given = [self._limit(x) if isinstance(x, np.floating) else x for x in given]
+            given = [self._limit(x) if isinstance(x, np.generic) else x for x in given]
         out = self._out(n, op.args)
         function = PASSES.get(op.name, np.negative)
         self.passes.append(lambda k, step: function(*given, out=out))
@@ -84,8 +111,8 @@ class Made:
 
     def _new(self) -> Data:
         if not self.free:
-            self.buffers.append(np.empty_like(self.total))  # the first block is the largest
-            self.free.append(self.buffers[-1])
+            self.buffers.append(np.empty_like(self.total).reshape(-1))  # the first block is the largest
+            self.free.append(self.buffers[-1].reshape(self.total.shape))
         return self.free.pop()
 
 
@@ -111,6 +138,35 @@ def last_uses(code: Code) -> list[int]:
         for a in op.args:
             last[a] = n
     return last
+
+
+@lru_cache(maxsize=256)
+def clips_of(code: Code) -> dict[int, tuple[int, tuple[int, int]]]:
+    """Return the operators that are the second half of a clamp, with the first half and the limits."""
+    last, uses = last_uses(code), Counter(a for op in code for a in op.args)
+    found: dict[int, tuple[int, tuple[int, int]]] = {}
+    for n, op in enumerate(code):
+        inner = [a for a in op.args if {op.name, code[a].name} == {"min", "max"} and uses[a] == 1 and a not in found]
+        limits = [_limit_of(code, m) for m in (n, *inner)]
+        if len(inner) != 1 or None in limits:
+            continue
+        (_, end), (operand, start) = (x for x in limits if x is not None)
+        if last[operand] == inner[0] and code[operand].name not in ("acc", "const"):
+            found[n] = inner[0], (min(start, end), max(start, end))
+    return {n: x for n, x in found.items() if _is_clamp(code, n, x[1])}
+
+
+def _limit_of(code: Code, n: int) -> tuple[int, int] | None:
+    """Return what a limit is laid on, and the limit."""
+    numbers = [code[a].data for a in code[n].args if code[a].name == "const"]
+    others = [a for a in code[n].args if code[a].name != "const"]
+    return (others[0], numbers[0]) if len(numbers) == len(others) == 1 else None
+
+
+def _is_clamp(code: Code, n: int, ends: tuple[int, int]) -> bool:
+    """Tell whether the lower limit is that of the maximum."""
+    limit = _limit_of(code, n)
+    return limit is not None and limit[1] == ends[code[n].name == "min"]
 
 
 @lru_cache(maxsize=256)
@@ -148,27 +204,29 @@ def ranges_of(code: Code, limits: Sequence[int], held: Interval) -> list[Interva
 
 
 @lru_cache(maxsize=256)
-def clamped(code: Code, sites: frozenset[int]) -> set[int] | None:
-    """Return the operators between these products and the clamps behind them; None where one may pass unclamped."""
+def clamped(code: Code, edges: tuple[int, ...]) -> set[int] | None:
+    """Return the operators between products and the clamps behind them; None where one may pass unclamped.
+
+    A product is exact, or at least as large as its edge; products without an edge (0) are always exact.
+    """
     chain: set[int] = set()
     for n, op in enumerate(code):
-        if op.name not in ("dot", "product") or op.data not in sites:
+        if op.name not in ("dot", "product") or edges[op.data] == 0:
             continue
-        found = _to_clamp(code, n)
+        found = _to_clamp(code, n, edges[op.data])
         if found is None:
             return None
         chain |= found
     return chain
 
 
-def _to_clamp(code: Code, product: int) -> set[int] | None:
+def _to_clamp(code: Code, product: int, edge: int) -> set[int] | None:
     """Return the operators from a product to the clamp that follows; None where the clamp has not its limits from `edge` on.
 
     Up to `edge` every pass is exact.
     """
     users = {n: [m for m, op in enumerate(code) if n in op.args] for n in range(len(code))}
     adding = sum(abs(op.data) for op in code if op.name == "const") if len(code) < LONGEST else FLOAT32_EXACT
-    edge = FLOAT32_EXACT // 2
     ends: tuple[Interval, Interval] = ((-edge, -edge), (edge, edge))
     limits, chain, at = dict[str, int](), {product}, product
     if adding > edge:

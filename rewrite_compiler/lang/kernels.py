@@ -10,11 +10,12 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from ..errors import SpecError
 from . import intervals as iv
@@ -23,12 +24,13 @@ from .bytewise import byte_stored, word_loaded
 from .expr import Expr, wrap
 from .loops import terms_of
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
-from .straight import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
-from .tape import Ran, Span
+from .straight import REAL, Code, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
+from .tape import Grid, Ran, Span, Unary
 
 if TYPE_CHECKING:
     from .arrays import Evaluator
     from .native_grid import Shape
+    from .products import Multiplier
     from .tape import Tape
 
 LEAST_ELEMENTS = 1 << 9  # below, a call costs more than numpy's own
@@ -36,6 +38,7 @@ UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: 
 UNROLLED, NEAR = 8, 16
 SHORT = 64  # a reduction of so many steps is compiled for its length
 MOST_INLINED = 40  # operators of a table's function that are faster than a read of its entry
+TOO_WIDE = "a value does not fit a word of 64 bits, or is no integer"
 Strides = dict[Axis, int]
 
 
@@ -239,18 +242,21 @@ class Kernels:
                 return None
             last = tracer.trace(e)
         except TooWide:
-            self.refused["a value does not fit a word of 64 bits, or is no integer"] = None
+            self.refused[TOO_WIDE] = None
             return None
         except SpecError as refusal:
             self.refused[refusal.problem.sentence] = None
             return None
-        found = tracer.found
+        found, kind = tracer.found, np.dtype(storage_dtype(e.interval))
         axes = ev.axes.union(tuple(found.axes))
         if not found.work or not axes or 0 in ev.axes.shape(axes):
             return None
+        if kind.hasobject:  # a choice that is the same everywhere may be of words, though the other one is not
+            self.refused[TOO_WIDE] = None
+            return None
         code = tracer.code if last == len(tracer.code) - 1 else [*tracer.code, Op("wrap", (last,), (64, True), bits_of(e), 64)]
         self.grids += 1
-        return _run(found, tuple(code), _loop_order(axes, order), np.dtype(storage_dtype(e.interval)))
+        return _run(found, tuple(code), _loop_order(axes, order), kind, launch=self.launched)
 
     def _bytes(self, ev: Evaluator, word: Expr, variable: Expr, count: int, order: Sequence[Axis]) -> Named | None:
         """Return the bytes of words, all of a word at once."""
@@ -285,9 +291,15 @@ class Kernels:
 
         if not is_exact(e, pair, modular=modular) or not all(isinstance(x.data, np.ndarray) for x in values):
             return None
-        found = product(*values, over, ev.axes)
+        found = product(*values, over, ev.axes, self.multiplier())
         self.products += found is not None
         return found
+
+    def multiplier(self) -> Multiplier:
+        """Return what multiplies matrices."""
+        from .native_products import native_products
+
+        return native_products()
 
     def reduced(
         self, ev: Evaluator, monoid: str, body: Expr, variables: Sequence[Expr], count: int, *, modular: bool = False
@@ -313,7 +325,7 @@ class Kernels:
         self.grids += 1
         order = [*kept, *over] if inner == over[-1] else [*(a for a in kept if a != inner), *over, inner]
         kind = np.dtype(np.int32 if modular or bound * count < 1 << 31 else np.int64)
-        return _run(found, tuple(tracer.code), order, kind, over, monoid)
+        return _run(found, tuple(tracer.code), order, kind, over, monoid, launch=self.launched)
 
     def of_samples(
         self, ev: Evaluator, pair: Sequence[Expr], variables: Sequence[Expr], count: int, *, modular: bool
@@ -324,6 +336,13 @@ class Kernels:
             return None
         return self.reduced(ev, "sum", pair[0] * pair[1], variables, count, modular=modular)
 
+    def launched(
+        self, code: tuple[Op, ...], sides: Sequence[Operand], tables: Sequence[Data], scalars: Sequence[int], order: Sequence[Axis],
+        extent: Mapping[Axis, int], monoid: str = "",
+    ) -> tuple[Any, Data]:  # fmt: skip
+        """Return the function of addresses that computes a grid, and the numbers it is given last."""
+        return launched(code, sides, tables, scalars, order, extent, monoid)
+
     def _axes_of(self, ev: Evaluator, e: Expr) -> set[Axis]:
         return {axis_of(v) for v in e.free if ev.is_axis(v)}.union(*(ev.batch_of(leaf) for leaf in e.reads))
 
@@ -333,7 +352,8 @@ class Kernels:
 
 
 def _run(
-    found: Trace, code: tuple[Op, ...], order: list[Axis], kind: np.dtype[np.generic], over: Sequence[Axis] = (), monoid: str = ""
+    found: Trace, code: tuple[Op, ...], order: list[Axis], kind: np.dtype[np.generic], over: Sequence[Axis] = (), monoid: str = "",
+    *, launch: Callable[..., tuple[Any, Data]],
 ) -> Named:  # fmt: skip
     """Compute the grid into a new array with its axes in `order`; those of `over`, the last ones, are reduced by a monoid."""
     extent = found.ev.axes.extent
@@ -342,7 +362,7 @@ def _run(
     tape = found.ev.axes.taping(order)
     out = np.empty(shape, kind) if tape is None else tape.empty(shape, kind)
     result = Operand(out, {a: s // out.itemsize for a, s in zip(kept, out.strides, strict=True)})
-    run, given = launched(code, [result, *found.operands], found.tables, found.scalars, order, extent, monoid)
+    run, given = launch(code, [result, *found.operands], found.tables, found.scalars, order, extent, monoid)
     tables = [t.ctypes.data for t in found.tables]
     if order and monoid and _moves(order, kept, extent):
         out.fill(0)
@@ -351,10 +371,39 @@ def _run(
     if tape is not None:
         tape.keep(*found.tables)
         rest = (*tables, tape.address(given))
-        reads = [_span(tape, o, order, extent, _deltas(code, n)) for n, o in enumerate(found.operands)]
+        steady = [replace(o, data=tape.steady(o.data)) for o in found.operands]
+        reads = [_span(o, order, extent, _deltas(code, n)) for n, o in enumerate(steady)]
         key = (code, monoid, rest[:-1], given.tobytes())
-        tape.calls.append(Ran(tape.steady(out), reads, lambda places: partial(run, *places, *rest), None if monoid else code, key))
+        call = Ran(tape.steady(out), reads, lambda places: partial(run, *places, *rest), None if monoid else code, key)
+        extents = [extent[a] for a in order]
+        call.unary = None if monoid else _unary(tape, found, code, extents, order)
+        call.grid = None if monoid else _grid(found, code, steady, extents, order)
+        tape.calls.append(call)
     return found.ev.axes.ordered(out, kept)
+
+
+def _unary(tape: Tape, found: Trace, code: Code, shape: Sequence[int], order: Sequence[Axis]) -> Unary | None:
+    """Return what code computes from one element each; None where it reads any other."""
+    if len(found.operands) != 1 or _deltas(code, 0) != [0] or not tape.owns(found.operands[0].data):
+        return None
+    return Unary(_plain(found, code), tuple(found.tables), tape.steady(_over(found.operands[0], shape, order)))
+
+
+def _grid(found: Trace, code: Code, kept: Sequence[Operand], shape: Sequence[int], order: Sequence[Axis]) -> Grid | None:
+    """Return what code computes from an element of each operand; None where it looks up tables, or reads other elements."""
+    if found.tables or any(_deltas(code, n) != [0] for n in range(len(kept))):
+        return None
+    return Grid(_plain(found, code), tuple(_over(o, shape, order) for o in kept))
+
+
+def _over(o: Operand, shape: Sequence[int], order: Sequence[Axis]) -> Data:
+    """Return an operand along all axes of a grid."""
+    return as_strided(o.data[(slice(0, 1),) * o.data.ndim], shape, [o.strides.get(a, 0) * o.data.itemsize for a in order])
+
+
+def _plain(found: Trace, code: Code) -> Code:
+    """Return code with numbers in place of scalars."""
+    return tuple(Op("const", (), found.scalars[op.data], op.bits) if op.name == "scalar" else op for op in code)
 
 
 def _in_runs(found: Trace, axis: Axis) -> bool:
@@ -378,11 +427,11 @@ def _deltas(code: Iterable[Op], number: int) -> list[int]:
     return [op.data[1] for op in code if op.name == "array" and op.data[0] == number] or [0]
 
 
-def _span(tape: Tape, o: Operand, order: Sequence[Axis], extent: Mapping[Axis, int], deltas: Sequence[int]) -> Span:
+def _span(o: Operand, order: Sequence[Axis], extent: Mapping[Axis, int], deltas: Sequence[int]) -> Span:
     """Return the elements of an operand that a loop nest reads."""
     far = [o.strides.get(a, 0) * (extent[a] - 1) for a in order]
     low, high = sum(min(f, 0) for f in far) + min(deltas), sum(max(f, 0) for f in far) + max(deltas)
-    return Span(tape.steady(o.data), low, high + 1)
+    return Span(o.data, low, high + 1)
 
 
 def launched(
@@ -395,7 +444,7 @@ def launched(
     """
     from .native_grid import ANY_STRIDE, Shape, Side, grid_function
 
-    loops = _merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
+    loops = merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
     loops = loops if loops or not monoid else [(1, [0] * len(sides))]
     unroll, steps = 1, [0] * len(sides)
     if not monoid and len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
@@ -427,7 +476,7 @@ def _loop_order(axes: tuple[Axis, ...], order: Sequence[Axis]) -> list[Axis]:
     return [*(a for a in axes if a not in inner), *inner]
 
 
-def _merged(loops: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
+def merged(loops: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
     """Join loops that are one progression in every array."""
     found: list[tuple[int, list[int]]] = []
     for extent, strides in loops:

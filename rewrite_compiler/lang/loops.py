@@ -18,7 +18,7 @@ from . import intervals as iv
 from .binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, Table, array
 from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, apply, constant
 from .expr import Expr, lift
-from .step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
+from .step import Let, Loop, Require, Seq, Step, Together, Update, When, children, updates_of
 
 INLINE_NODES = 16  # an array element cheaper than this is recomputed where it is read
 TRAPS = frozenset({"div", "mod", "tdiv", "tmod", "rdiv", "load", "table", "shl", "shr"})
@@ -33,11 +33,17 @@ class _Scope:
     storage: dict[Array, tuple[str, tuple[Tree, ...]]] = field(default_factory=dict)
     folds: dict[Fold, None] = field(default_factory=dict)
 
+    def keep_but(self, written: frozenset[Leaf]) -> None:
+        """Forget what was computed from memories that are written from now on."""
+        self.memo = {e: t for e, t in self.memo.items() if e.reads.isdisjoint(written)}
+        self.storage = {a: x for a, x in self.storage.items() if a.reads.isdisjoint(written)}
+        self.folds = {f: None for f in self.folds if f.reads.isdisjoint(written)}
+
 
 def lower_step(step: Step, *, strict: bool = False) -> Routine:
     """Return the code of a step; with `strict`, its Requires too."""
     lowering = _Lowering(strict)
-    lowering.uses = _count_uses([x for u in updates_of(step) for x in (u.value, *u.address)])
+    lowering.uses = _count_uses([*(x for u in updates_of(step) for x in (u.value, *u.address)), *_local_terms(step)])
     lowering.step(step)
     return lowering.routine()
 
@@ -65,6 +71,7 @@ class _Lowering:
         self.names: dict[Leaf, str] = {}
         self.tables: dict[str, Table] = {}
         self.uses: Counter[Expr] = Counter()
+        self.writes: dict[Step, frozenset[Leaf]] = {}
         self.count = 0
 
     def routine(self) -> Routine:
@@ -378,7 +385,8 @@ class _Lowering:
         self.emit(If(condition, [], statements))
 
     def when(self, step: When) -> None:
-        condition = self.scalar(step.condition)
+        with self.scope(self.scopes[-1].statements, barrier=True):
+            condition = self.expr(step.condition)
         branches: list[list[Statement]] = []
         for part in (step.then, step.otherwise):
             statements: list[Statement] = []
@@ -392,8 +400,16 @@ class _Lowering:
             shape = tuple(self.named(self.expr(lift(n))) for n in step.array.shape)
             name = self.allocate(step.array, shape)
             self.fill(name, step.array)
+            s.keep_but(self.written(step.body))
             s.storage[step.local] = name, shape
             self.step(step.body)
+
+    def written(self, step: Step) -> frozenset[Leaf]:
+        """Return the memories that a step writes; those of the steps inside are kept, as they are asked for again."""
+        if step not in self.writes:
+            own = {u.memory for u in ((step,) if isinstance(step, Update) else ())}
+            self.writes[step] = frozenset(own).union(*map(self.written, children(step)))
+        return self.writes[step]
 
     def together(self, updates: Sequence[Update]) -> None:
         if _are_alike(updates) and not _read_elsewhere(updates):
@@ -459,6 +475,14 @@ def _bodies(a: Array) -> list[Expr]:
         parts = (*a.fold.initial, *a.fold.bodies)
         return [x for p in parts for x in (_bodies(p) or [p[tuple(0 for _ in p.shape)]])] + [a.fold.extent]
     return []
+
+
+def _local_terms(step: Step) -> Iterator[Expr]:
+    """Yield the elements of the arrays that a step gives a name."""
+    if isinstance(step, Let):
+        yield from _bodies(step.array)
+    for part in children(step):
+        yield from _local_terms(part)
 
 
 def _are_alike(updates: Sequence[Update]) -> bool:

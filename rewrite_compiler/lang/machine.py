@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Machine:
         tape = self.axes.taping(condition.axes)
         if tape is not None:
             data = tape.steady(condition.data)
-            tape.calls.append(lambda: must_hold(data))
+            tape.calls.append(partial(must_hold, data))
         if not np.all(condition.data):
             values = {name: self.evaluator.value(e) for name, e in step.values}
             axes = self.axes.union(condition.axes, *(x.axes for x in values.values()))

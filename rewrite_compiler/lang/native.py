@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,10 +19,12 @@ from llvmlite import ir
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Leaf
-from .code import Allocate, Assign, Bind, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree, apply, constant
+from .code import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from .loops import lower_step
 from .named import Data, storage_dtype
-from .native_jit import compiled
+from .native_copy import copy
+from .native_jit import compiled, kept_code, key_of
+from .native_lanes import every, is_vector
 from .native_ops import declared
 from .python import diagnostic
 from .runs import ends_early, with_runs
@@ -41,6 +43,11 @@ FAILURES = {
 }
 TRAPS = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+LOGICAL: dict[str, Callable[..., ir.Value]] = {
+    "bitand": lambda b, x, y: b.and_(x, y),
+    "bitor": lambda b, x, y: b.or_(x, y),
+    "not": lambda b, x: b.not_(x),
+}
 
 
 class NotNative(SpecError):
@@ -75,15 +82,31 @@ class NativeFunction:
 
     def _prepare(self, routine: Routine, printer: Printer, level: int = 2) -> None:
         """Compile what a printer has printed."""
-        self.memories: tuple[Leaf, ...] = tuple(routine.memories.values())
+        text = str(printer.module)
+        self.code = key_of(text, level)
+        self._take(routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compiled(text, level))
+
+    def _take(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
+        """Know what the code is called with; it is owned by its engine."""
+        self.memories: tuple[Leaf, ...] = tuple(memories)
         self.numbers = {leaf: n for n, leaf in enumerate(self.memories)}
         self.kinds = [element_kind(leaf) for leaf in self.memories]
         self.sizes = [_static_size(leaf) for leaf in self.memories]
-        self.raises = printer.raises
-        self.tables = [table_entries(t) for t in routine.tables.values()]
-        self._engine, address = compiled(str(printer.module), level)
+        self.raises, self.tables = raises, tables
+        self._engine, address = code
         self._run = SIGNATURE(address)
         self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
+
+    @classmethod
+    def again(cls, memories: Iterable[Leaf], code: tuple[str, int]) -> NativeFunction | None:
+        """Return a function without diagnostics and tables from its kept code; None where that is not there any more."""
+        found = kept_code(*code)
+        if found is None:
+            return None
+        made = cls.__new__(cls)
+        made.code = code
+        made._take(memories, [], [], found)
+        return made
 
     def __call__(self, memories: Sequence[Data]) -> None:
         """Run the step in place on `memories`, one array for each of `self.memories`; SpecError as the oracle's."""
@@ -181,7 +204,7 @@ class Printer:
             self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in apart)
         for name, leaf in (own or {}).items():
             kind, count = element_kind(leaf), _static_size(leaf) or 0
-            self.local(name, self.start.alloca(_element(kind), count), kind, count)
+            self.local(name, self.start.alloca(element(kind), count), kind, count)
         self.block(with_runs(routine.body))
         self.close(ir.Constant(WORD, 0))
 
@@ -224,8 +247,8 @@ class Printer:
         places, lengths, _ = self.function.args
         at = ir.Constant(WORD, n)
         raw = self.start.load(self.start.gep(places, [at]))
-        size = self.start.load(self.start.gep(lengths, [at]))
-        self.arrays[name] = _Array(self.start.bitcast(raw, _element(kind).as_pointer()), kind, size, static, is_apart)
+        size = self.start.load(self.start.gep(lengths, [at])) if static is None else ir.Constant(WORD, static)
+        self.arrays[name] = _Array(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
 
     def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
         """Know an array of `count` elements at a place of the function."""
@@ -261,45 +284,57 @@ class Printer:
         kind = element_kind(s)
         size = self.value(s.size)
         if s.size.op == "const" and int(s.size.data) <= ON_STACK:
-            base = self.start.alloca(_element(kind), max(1, int(s.size.data)))
+            base = self.start.alloca(element(kind), max(1, int(s.size.data)))
             self.arrays[s.name] = _Array(base, kind, size, int(s.size.data))
             return
         raw = self.b.call(self.malloc, [self.b.add(self.b.mul(size, ir.Constant(WORD, kind.itemsize)), ir.Constant(WORD, 1))])
         self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), MEMORY)
         self.allocated[-1].append(raw)
-        self.arrays[s.name] = _Array(self.b.bitcast(raw, _element(kind).as_pointer()), kind, size, None)
+        self.arrays[s.name] = _Array(self.b.bitcast(raw, element(kind).as_pointer()), kind, size, None)
 
     def store(self, s: Store) -> None:
         """Print a store of an element."""
         a = self.arrays[s.array]
         value = self.value(s.value)
         place = self.place(a, s.index)
-        self._told(a, self.b.store(value if _element(a.kind) == value.type else self.b.trunc(value, _element(a.kind)), place))
+        self.told(a, self.b.store(value if element(a.kind) == value.type else self.b.trunc(value, element(a.kind)), place))
 
-    def _told(self, a: _Array, access: ir.Instruction) -> ir.Instruction:
+    def told(self, a: _Array, access: ir.Instruction) -> Any:
         """Note of a load or store which memories it cannot touch."""
         if self.scope is not None:
             access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
         return access
 
     def copy(self, s: Copy) -> None:
-        """Copy elements as one vector; one by one where both arrays may share storage or an index may be outside."""
-        to, source = self.arrays[s.array], self.arrays[s.source]
-        ends = [(t.interval, a) for t, a in ((s.index, to), (s.start, source))]
-        is_inside = all(a.static is not None and iv.inside(x, (0, a.static - s.count)) for x, a in ends)
-        if to.kind != source.kind or to.is_apart == source.is_apart or not is_inside:
-            at = Tree("name", (), "copied", (0, s.count - 1), False)
-            stored = iv.of_width(8 * source.kind.itemsize, source.kind.kind == "i")
-            value = Tree("load", (apply("add", s.start, at),), s.source, stored, source.kind.kind == "f")
-            self.loop(For(at.data, constant(s.count), [Store(s.array, apply("add", s.index, at), value)]))
-            return
-        kind = ir.VectorType(_element(to.kind), s.count).as_pointer()
-        places = [self.b.bitcast(self.b.gep(a.base, [self.value(t)]), kind) for t, a in ((s.index, to), (s.start, source))]
-        vector = self._told(source, self.b.load(places[1], align=to.kind.itemsize))
-        self._told(to, self.b.store(vector, places[0], align=to.kind.itemsize))
+        """Copy elements: as one vector where it can be one."""
+        copy(self, s)
+
+    def every(self, s: Every) -> None:
+        """Print a conjunction: as one vector where every part of it has vectors."""
+        if is_vector(s, lambda name: self.arrays[name].static):
+            every(self, s)
+        else:
+            self.loop(s.loop)
+
+    def vector(self, array: str, start: Tree, kind: ir.VectorType) -> ir.Value:
+        """Return elements side by side, each as wide as a scalar."""
+        a = self.arrays[array]
+        place = self.b.bitcast(self.b.gep(a.base, [self.value(start)]), ir.VectorType(element(a.kind), kind.count).as_pointer())
+        words = self.told(a, self.b.load(place, align=a.kind.itemsize))
+        if words.type == kind:
+            return words
+        return self.b.zext(words, kind) if a.kind.kind == "u" else self.b.sext(words, kind)
+
+    def kind_of(self, a: _Array) -> ir.Type:
+        """Return the type of an array's elements."""
+        return element(a.kind)
 
     def loop(self, s: For) -> None:
-        """Print a loop."""
+        """Print a loop; what runs once is none."""
+        if s.extent.op == "const" and int(s.extent.data) == 1:
+            self.names[s.name] = ir.Constant(WORD, 0)
+            self.block(s.body)
+            return
         extent, before = self.value(s.extent), self.b.block
         head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
         self.b.branch(head)
@@ -360,12 +395,16 @@ class Printer:
 
     def condition(self, t: Tree) -> ir.Value:
         """Return whether a tree is not 0."""
+        if t.op in COMPARE and not t.args[0].real and not t.args[1].real:
+            return self.b.icmp_signed(COMPARE[t.op], *map(self.value, t.args))
+        if t.op in LOGICAL and all(iv.inside(a.interval, iv.TRUTH) for a in t.args):
+            return LOGICAL[t.op](self.b, *map(self.condition, t.args))
         return self.b.icmp_signed("!=", self.value(t), ir.Constant(WORD, 0))
 
     def load(self, t: Tree) -> ir.Value:
         """Return an element, as wide as a scalar."""
         a = self.arrays[t.data]
-        word = self._told(a, self.b.load(self.place(a, t.args[0])))
+        word = self.told(a, self.b.load(self.place(a, t.args[0])))
         if word.type == self.scalar(t.real):
             return word
         return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
@@ -375,7 +414,7 @@ class Printer:
         at = self.value(index)
         if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):
             self.fail_if(self.b.icmp_unsigned(">=", at, a.size), OUTSIDE)
-        return self.b.gep(a.base, [at])
+        return a.base if isinstance(at, ir.Constant) and at.constant == 0 else self.b.gep(a.base, [at])
 
     def select(self, t: Tree) -> ir.Value:
         """Return a choice; branches that may trap are printed as branches."""
@@ -422,7 +461,8 @@ def table_entries(t: Any) -> Data:
     return np.ascontiguousarray(table_data(t))
 
 
-def _element(kind: Any) -> ir.Type:
+def element(kind: Any) -> ir.Type:
+    """Return the type of an element that is stored as `kind`."""
     return ir.FloatType() if kind.kind == "f" else ir.IntType(8 * kind.itemsize)
 
 
@@ -525,6 +565,7 @@ STATEMENTS: dict[type, Callable[[Printer, Any], None]] = {
     Store: Printer.store,
     For: Printer.loop,
     Copy: Printer.copy,
+    Every: Printer.every,
     If: Printer.choose,
     Raise: Printer.fail,
 }

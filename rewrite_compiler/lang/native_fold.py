@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from llvmlite import ir
 
 from .native_grid import element_type
 from .native_jit import function_of, host
+from .native_loop import WORD, emitted_loop, word
 from .native_ops import Words, declared, resized
 from .straight import Code, Op
 from .tape import Ran, Span
@@ -25,8 +26,10 @@ from .tape import Ran, Span
 if TYPE_CHECKING:
     from .tape import Tape
 
-WORD, INT32, INT16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
+INT32, INT16 = ir.IntType(32), ir.IntType(16)
 ROWS = 4
+READING = ("dot", "product", "high")
+ONES = 1 << 16 | 1
 # feature → (lanes of a vector, the instruction that adds the products of pairs)
 FORMS = {
     "avx512vnni": (16, "llvm.x86.avx512.vpdpwssd.512"),
@@ -41,7 +44,8 @@ FORMS = {
 class Kernel:
     """Everything that the code depends on: the step, how many A tables there are, B's slots a step, the result's type.
 
-    Operators "acc", "scalar", "dot" (table, offset, first slot, pairs) and "product" (table, offset, slot) are operands.
+    Operators "acc", "scalar", "dot" (table, offset, first slot, pairs), "product" (table, offset, slot) and "high" (as "dot", of
+    the high halves of products) are operands.
     """
 
     code: Code
@@ -81,62 +85,86 @@ class _Fold:
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.words = Words(self.b, self.lanes)
         self.columns, self.start, self.out, numbers = self.function.args[3:]
-        rows, tiles, self.steps, self.width = (self.b.load(self.b.gep(numbers, [_word(n)])) for n in range(4))
-        self.scalars = [self.words.splat(self.b.load(self.b.gep(numbers, [_word(4 + n)])), 64) for n in range(kernel.scalars)]
+        rows, tiles, self.steps, self.width = (self.b.load(self.b.gep(numbers, [word(n)])) for n in range(4))
+        self.scalars = [self.words.splat(self.b.load(self.b.gep(numbers, [word(4 + n)])), 64) for n in range(kernel.scalars)]
         self.tables = [[self._pointer(a, t, kind) for t in range(kernel.tables)] for a, kind in enumerate((INT16, INT32, INT32))]
-        self._loop(tiles, lambda tile: self._loop(self.b.udiv(rows, _word(ROWS)), lambda group: self._tile(tile, group)))
+        self._loop(tiles, lambda tile: self._loop(self.b.udiv(rows, word(ROWS)), lambda group: self._tile(tile, group)))
         self.b.ret_void()
 
     def _pointer(self, argument: int, table: int, kind: ir.IntType) -> ir.Value:
-        raw = self.b.load(self.b.gep(self.function.args[argument], [_word(table)]))
+        raw = self.b.load(self.b.gep(self.function.args[argument], [word(table)]))
         return self.b.bitcast(raw, kind.as_pointer())
 
     def _loop(self, extent: ir.Value, inner: Any, carried: list[ir.Value] | None = None) -> list[ir.Value]:
-        """Emit a loop; `inner` gets the counter (and the carried values, and returns the new ones)."""
-        before = self.b.block
-        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
-        self.b.branch(head)
-        self.b.position_at_end(head)
-        counter = self.b.phi(WORD)
-        counter.add_incoming(_word(0), before)
-        values = [self.b.phi(x.type) for x in carried or ()]
-        for phi, x in zip(values, carried or (), strict=True):
-            phi.add_incoming(x, before)
-        self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, after)
-        self.b.position_at_end(body)
-        news = inner(counter, values) if carried is not None else (inner(counter) or [])
-        counter.add_incoming(self.b.add(counter, _word(1)), self.b.block)
-        for phi, x in zip(values, news, strict=True):
-            phi.add_incoming(x, self.b.block)
-        self.b.branch(head)
-        self.b.position_at_end(after)
-        return values
+        return emitted_loop(self.b, extent, inner, carried)
 
     def _tile(self, tile: ir.Value, group: ir.Value) -> None:
         """Compute ROWS rows of one tile of columns."""
-        b, first = self.b, self.b.mul(group, _word(ROWS))
-        rows = [b.add(first, _word(r)) for r in range(ROWS)]
+        b, first = self.b, self.b.mul(group, word(ROWS))
+        rows = [b.add(first, word(r)) for r in range(ROWS)]
         bases = [[self._offset(1, t, row) for t in range(self.k.tables)] for row in rows]
-        places = [b.add(b.mul(row, self.width), b.mul(tile, _word(self.lanes))) for row in rows]
+        places = [b.add(b.mul(row, self.width), b.mul(tile, word(self.lanes))) for row in rows]
         starts = [self._vector(b.gep(self.start, [p])) if self.k.has_start else self.words.const(0, 32) for p in places]
-        size = b.mul(self.steps, _word(self.k.slots * self.lanes))
+        narrow = self._saturating()
+        size = b.mul(self.steps, word(self.k.slots * self.lanes))
         column = b.gep(self.columns, [b.mul(tile, size)])
 
         def step(k: ir.Value, accumulators: list[ir.Value], code: Code = self.k.code) -> list[ir.Value]:
-            slots = b.gep(column, [b.mul(k, _word(self.k.slots * self.lanes))])
-            vectors = [self._vector(b.gep(slots, [_word(s * self.lanes)])) for s in range(self.k.slots)]
+            slots = b.gep(column, [b.mul(k, word(self.k.slots * self.lanes))])
+            vectors = [self._vector(b.gep(slots, [word(s * self.lanes)])) for s in range(self.k.slots)]
             offsets = [self._offset(2, t, k) for t in range(self.k.tables)]
-            return [self._step(code, acc, base, offsets, vectors) for acc, base in zip(accumulators, bases, strict=True)]
+            if code is not self.k.code or not narrow:
+                return [self._step(code, acc, base, offsets, vectors) for acc, base in zip(accumulators, bases, strict=True)]
+            zero = self.words.const(0, 32)
+            terms = [self._step(narrow, zero, base, offsets, vectors) for base in bases]
+            return [self._saturated(acc, *terms[2 * n : 2 * n + 2]) for n, acc in enumerate(accumulators)]
 
+        count = b.sub(self.steps, word(1)) if self.k.last else self.steps
+        ends = self._loop(count, step, self._paired(starts) if narrow else starts)
+        ends = self._unpaired(ends) if narrow else ends
         if self.k.last:
-            before = b.sub(self.steps, _word(1))
-            ends = step(before, self._loop(before, step, starts), self.k.last)
-        else:
-            ends = self._loop(self.steps, step, starts)
+            ends = step(count, ends, self.k.last)
         kind = element_type(self.k.kind)
         for place, x in zip(places, ends, strict=True):
             narrow = resized(b, x, ir.VectorType(kind, self.lanes))
             b.store(narrow, b.bitcast(b.gep(self.out, [place]), narrow.type.as_pointer()), align=1)
+
+    # -- accumulators of 16 bits that saturate, those of two rows in one vector
+
+    def _saturating(self) -> Code:
+        """Return the code of what a step adds, where it is clamped to 16 bits, added, and the sum clamped again; else nothing."""
+        code = self.k.code
+        if not self.k.form.startswith("avx512") or "avx512bw" not in host()[1] or self.k.kind != "<i2":
+            return ()
+        total = _clamped(code, len(code) - 1)
+        if total is None or code[total].name != "add":
+            return ()
+        terms = [n for n in code[total].args if code[n].name != "acc"]
+        inner = _clamped(code, terms[0]) if len(terms) == 1 else None
+        is_alone = inner is not None and all(op.name != "acc" and op.width == 32 for op in code[: inner + 1])
+        return code[: inner + 1] if is_alone and inner is not None else ()
+
+    def _saturated(self, acc: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
+        """Return the accumulators of two rows after a step."""
+        wide, half = first.type, ir.VectorType(INT16, 2 * self.lanes)
+        pack = declared(self.module, "llvm.x86.avx512.packssdw.512", ir.FunctionType(half, [wide, wide]))
+        add = declared(self.module, "llvm.sadd.sat.v32i16", ir.FunctionType(half, [half, half]))
+        return self.b.call(add, [acc, self.b.call(pack, [first, second])])
+
+    def _paired(self, rows: list[ir.Value]) -> list[ir.Value]:
+        """Return words of 32 bits as accumulators, in the order in which the processor packs two rows: four and four."""
+        narrow = [resized(self.b, x, ir.VectorType(INT16, self.lanes)) for x in rows]
+        order = [x for n in range(0, self.lanes, 4) for x in (*range(n, n + 4), *range(self.lanes + n, self.lanes + n + 4))]
+        return [self._shuffled(narrow[n], narrow[n + 1], order) for n in range(0, len(rows), 2)]
+
+    def _unpaired(self, pairs: list[ir.Value]) -> list[ir.Value]:
+        """Return the rows of accumulators as words of 32 bits."""
+        orders = [[8 * n + first + j for n in range(self.lanes // 4) for j in range(4)] for first in (0, 4)]
+        rows = [self._shuffled(x, x, order) for x in pairs for order in orders]
+        return [resized(self.b, x, ir.VectorType(INT32, self.lanes)) for x in rows]
+
+    def _shuffled(self, x: ir.Value, y: ir.Value, order: list[int]) -> ir.Value:
+        return self.b.shuffle_vector(x, y, ir.Constant(ir.VectorType(INT32, len(order)), order))
 
     def _offset(self, argument: int, table: int, n: ir.Value) -> ir.Value:
         return self.b.sext(self.b.load(self.b.gep(self.tables[argument][table], [n])), WORD)
@@ -151,19 +179,29 @@ class _Fold:
                 given[n] = acc
             elif op.name == "scalar":
                 given[n] = self.words.fit(self.scalars[op.data], op.bits)
-            elif op.name in ("dot", "product"):
+            elif op.name in READING:
                 given[n] = self._products(op, bases, offsets, vectors)
         return self.words.fit(self.words.run(code, given)[-1], 32)
 
     def _products(self, op: Op, bases: list[ir.Value], offsets: list[ir.Value], vectors: list[ir.Value]) -> ir.Value:
         table, delta, slot, pairs = op.data
-        at = self.b.add(self.b.add(bases[table], offsets[table]), _word(delta))
+        at = self.b.add(self.b.add(bases[table], offsets[table]), word(delta))
         total = None
         for p in range(max(pairs, 1)):
-            place = self.b.gep(self.tables[0][table], [self.b.add(at, _word(2 * p))])
-            word = self._pair(place) if pairs else self.b.zext(self.b.load(place, align=2), INT32)
-            total = self._added(total, self.words.splat(word, 32), vectors[slot + p])
+            place = self.b.gep(self.tables[0][table], [self.b.add(at, word(2 * p))])
+            pair = self._pair(place) if pairs else self.b.zext(self.b.load(place, align=2), INT32)
+            x = self.words.splat(pair, 32)
+            if op.name == "high":
+                total = self._added(total, self._high(x, vectors[slot + p]), self.words.const(ONES, 32))
+            else:
+                total = self._added(total, x, vectors[slot + p])
         return total
+
+    def _high(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Return the high halves of the products of 16-bit halves."""
+        halves = ir.VectorType(INT16, 2 * self.lanes)
+        multiply = declared(self.module, "llvm.x86.avx512.pmulh.w.512", ir.FunctionType(halves, [halves, halves]))
+        return self.b.bitcast(self.b.call(multiply, [self.b.bitcast(v, halves) for v in (x, y)]), x.type)
 
     def _added(self, total: ir.Value | None, x: ir.Value, y: ir.Value) -> ir.Value:
         """Return the total and, in each lane, the two products of 16-bit halves."""
@@ -189,8 +227,59 @@ class _Fold:
         return b.add(low, b.mul(b.ashr(x, half), b.ashr(y, half)))
 
 
-def _word(n: int) -> ir.Constant:
-    return ir.Constant(WORD, n)
+def _clamped(code: Code, n: int) -> int | None:
+    """Return the operator that operator `n` clamps to 16 bits with a sign; None where it does not."""
+    ends = {"min": 32767, "max": -32768}
+    for _ in range(2):
+        op = code[n]
+        limit = [a for a in op.args if code[a].name == "const" and code[a].data == ends.get(op.name)]
+        if len(limit) != 1 or len(op.args) != 2:
+            return None
+        ends.pop(op.name)
+        n = op.args[1 - op.args.index(limit[0])]
+    return n
+
+
+@dataclass(frozen=True, eq=False)
+class Folding:
+    """A recorded fold from zero over one table of A, by columns that do not change: offsets of rows and steps, and numbers."""
+
+    kernel: Kernel
+    rows: Any
+    steps: Any
+    columns: Any
+    numbers: Any
+
+    @property
+    def width(self) -> int:
+        """How many elements of A, side by side, a step multiplies; 0 where the fold is not a plain sum of products."""
+        acc, dot, add = Op("acc"), self.kernel.code[-2] if len(self.kernel.code) > 1 else None, Op("add", (0, 1))
+        is_sum = dot is not None and dot.name == "dot" and self.kernel.code == (acc, dot, add) and not self.kernel.last
+        return 2 * dot.data[3] if is_sum and dot is not None and dot.data[:3] == (0, 0, 0) else 0
+
+    def factors(self) -> Any:
+        """Return B as [columns, elements of A]."""
+        tiles, steps, words, lanes = self.columns.shape
+        return np.ascontiguousarray(self.columns.transpose(0, 3, 1, 2)).reshape(tiles * lanes, steps * words).view(np.int16)
+
+    def over(self, out: Any, rows: Any, steps: Any, factors: Any, width: int) -> Ran:
+        """Return a call of the same sum over other places of A, `width` elements a step; B is [columns, elements of A]."""
+        tiles, _, _, lanes = self.columns.shape
+        words = np.ascontiguousarray(factors, np.int16).view(np.int32).reshape(tiles, lanes, len(steps), width // 2)
+        columns = np.ascontiguousarray(words.transpose(0, 2, 3, 1))
+        kernel = replace(self.kernel, code=(Op("acc"), Op("dot", (), (0, 0, 0, width // 2)), Op("add", (0, 1))), slots=width // 2)
+        _, run = fold_function(kernel)
+        given = self.numbers.copy()
+        given[2] = len(steps)
+        offsets = [(ctypes.c_void_p * 1)(x.ctypes.data) for x in (rows, steps)]
+        kept = (columns, rows, steps, given)
+
+        def bind(places: Sequence[int]) -> Any:
+            result, data = places
+            return partial(run, (ctypes.c_void_p * 1)(data), *offsets, kept[0].ctypes.data, None, result, given.ctypes.data)
+
+        span = Span(np.zeros(1, np.int16), 0, 1)
+        return Ran(out, [span], bind, None, None)
 
 
 def run_fold(
@@ -221,10 +310,13 @@ def _record(tape: Tape, kernel: Kernel, run: Any, a: list[tuple[Any, Any, Any]],
         return partial(run, (ctypes.c_void_p * len(rest))(*rest), *offsets, columns, first, result, numbers)
 
     same = (*(x.tobytes() for _, rows, steps in a for x in (rows, steps)), given.tobytes())
-    tape.calls.append(Ran(tape.steady(out), reads, bind, None, (kernel, same)))
+    call = Ran(tape.steady(out), reads, bind, None, (kernel, same))
+    if len(a) == 1 and start is None and not tape.owns(b):
+        call.fold = Folding(kernel, a[0][1], a[0][2], b, given)
+    tape.calls.append(call)
 
 
 def _reach(kernel: Kernel, table: int) -> tuple[int, int]:
     """Return from where to before where code reads a table, from the elements at its offsets on."""
-    found = [op for op in (*kernel.code, *kernel.last) if op.name in ("dot", "product") and op.data[0] == table]
+    found = [op for op in (*kernel.code, *kernel.last) if op.name in READING and op.data[0] == table]
     return min(op.data[1] for op in found), max(op.data[1] + max(2 * (op.data[3] if len(op.data) > 3 else 0), 1) for op in found)

@@ -83,6 +83,15 @@ def _real(w: Words, op: Op, given: list[ir.Value]) -> ir.Value:
     return b.fneg(a[0]) if op.name == "neg" else {"add": b.fadd, "sub": b.fsub, "mul": b.fmul}[op.name](*a)
 
 
+def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:
+    """Return `old` with the elements of a shorter vector at even distances in it."""
+    count, lanes = vector.type.count, old.type.count
+    kind, stride = ir.VectorType(ir.IntType(32), lanes), lanes // count
+    repeated = ir.Constant(kind, [j // stride for j in range(lanes)])
+    apart = b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), repeated)
+    return b.shuffle_vector(old, apart, ir.Constant(kind, [j if j % stride else lanes + j for j in range(lanes)]))
+
+
 def resized(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:
     """Return a signed value in another width."""
     if value.type == kind:

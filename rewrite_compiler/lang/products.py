@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,7 +19,6 @@ from . import intervals as iv
 from .blocked import INT16, INT32, LANES, MOST_LANES, offsets, packed_columns, words_of
 from .expr import Expr
 from .named import Axes, Axis, Data, Named
-from .straight import Code, Op
 
 if TYPE_CHECKING:
     from .tape import Tape
@@ -44,7 +43,27 @@ class _Sides:
     summed: tuple[Axis, ...]
 
 
-def product(a: Named, b: Named, over: Sequence[Axis], axes: Axes) -> Named | None:
+class Multiplier(Protocol):
+    """What multiplies matrices."""
+
+    lanes: int  # columns are filled up to a multiple of them
+    rows: int  # rows, too
+
+    def run(self, a: Factor, b: Data, out: Data, tape: Tape | None) -> None:
+        """Set out[row, column] to the sum over steps of A's elements, side by side, times the packed words of B."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """16-bit elements; how far the first one of each row and of each step is from the first; how many a step has."""
+
+    data: Data
+    rows: Data
+    steps: Data
+    width: int
+
+
+def product(a: Named, b: Named, over: Sequence[Axis], axes: Axes, by: Multiplier) -> Named | None:
     """Return Σ_over a·b of 16-bit integers modulo 2^32; None where it is too small to be worth a call."""
     shared = [v for v in a.axes if v in b.axes]
     batch, summed = (tuple(v for v in shared if (v in over) is inner) for inner in (False, True))
@@ -57,33 +76,23 @@ def product(a: Named, b: Named, over: Sequence[Axis], axes: Axes) -> Named | Non
     is_fixed = [axes.taping(x) is None for x in (rows, columns)]
     if is_fixed == [True, False] or (is_fixed[0] == is_fixed[1] and m < n):
         a, b, rows, columns = b, a, columns, rows
-    return _multiplied(a, b, _Sides(batch, rows, columns, summed), axes)
+    return _multiplied(a, b, _Sides(batch, rows, columns, summed), axes, by)
 
 
-def _multiplied(a: Named, b: Named, sides: _Sides, axes: Axes) -> Named:
-    from .native_fold import FORMS, ROWS, Kernel, best_form, run_fold
-
-    form = best_form()
-    lanes, _ = FORMS[form]
+def _multiplied(a: Named, b: Named, sides: _Sides, axes: Axes, by: Multiplier) -> Named:
     grid = (*sides.batch, *sides.rows, *sides.columns)
     m, n = (math.prod(axes.shape(x)) for x in (sides.rows, sides.columns))
-    padded, tiles = -(-m // ROWS) * ROWS, -(-n // lanes)
+    padded, tiles = -(-m // by.rows) * by.rows, -(-n // by.lanes)
     left = _in_place(a, sides, axes) or _copied(a, sides, axes)
     total = math.prod(count for _, count in left.steps)
     tables = offsets(left.along, padded), offsets(left.steps, total)
     tape = axes.taping(grid)
-    shape = (len(left.parts), padded, tiles * lanes)
+    shape = (len(left.parts), padded, tiles * by.lanes)
     out = np.empty(shape, np.int32) if tape is None else tape.empty(shape, np.int32)
-    kernel = Kernel(_step(left.width), 1, left.width // 2, out.dtype.str, form, False)
     for x, y, z in zip(left.parts, _split(b, sides.batch), out, strict=True):
-        packed = _packed(y, (*sides.columns, *left.order), (n, total, left.width), (tiles, lanes), axes.taping(b.axes))
-        run_fold(kernel, [(x.data, *tables)], packed, None, z, [padded, tiles, total, tiles * lanes], tape)
+        packed = _packed(y, (*sides.columns, *left.order), (n, total, left.width), (tiles, by.lanes), axes.taping(b.axes))
+        by.run(Factor(x.data, *tables, left.width), packed, z, tape)
     return axes.ordered(out[:, :m, :n].reshape(axes.shape(grid)), grid)
-
-
-def _step(width: int) -> Code:
-    """Return the code that adds `width` products to the accumulator."""
-    return Op("acc"), Op("dot", (), (0, 0, 0, width // 2)), Op("add", (0, 1))
 
 
 # -- the factor that is read through offsets

@@ -1,4 +1,4 @@
-"""Runs: loops of lowered code that copy elements which lie side by side, as one statement.
+"""Runs: loops of lowered code over elements which lie side by side, copies and conditions, as one statement.
 
 A loop whose indices are taken modulo a constant is given twice: once for a run that does not wrap, without the modulus, and
 once as it is.
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .code import Bind, Copy, For, If, Statement, Store, Tree, apply, constant
+from . import intervals as iv
+from .code import Assign, Bind, Copy, Every, For, If, Statement, Store, Tree, apply, constant
 
 MOST_ELEMENTS = 64
 MOST_MODULI = 4
+MOST_STRIDE = 2
+EVERY = (8, 16, 32, 64)  # iterations: lanes of vectors
 
 
 def with_runs(statements: Sequence[Statement]) -> list[Statement]:
@@ -26,10 +29,33 @@ def _made(s: Statement) -> list[Statement]:
     if not isinstance(s, For):
         return [s]
     if not all(isinstance(x, Bind | Store) for x in s.body):
-        return [For(s.name, s.extent, with_runs(s.body))]
+        return _every(s) or [For(s.name, s.extent, with_runs(s.body))]
     fixed, moving = _parted(s)
     run = _run(For(s.name, s.extent, moving))
     return [*fixed, *run] if run else [s]
+
+
+def _every(s: For) -> list[Statement]:
+    """Return the conjunction that a loop is; nothing when it is something else."""
+    *before, last = s.body or [s]
+    if not isinstance(last, Assign) or not all(isinstance(x, Bind) for x in before) or s.extent.op != "const":
+        return []
+    count, (kept, value) = int(s.extent.data), last.value.args if last.value.op == "min" else (constant(0), constant(0))
+    if count not in EVERY or kept.data != last.name or not (kept.interval == value.interval == (0, 1)):
+        return []
+    fixed, moving = _parted(For(s.name, s.extent, [*before, Store("", constant(0), value)]))
+    *names, whole = moving
+    known: dict[str, Tree] = {}
+    for x in names:
+        assert isinstance(x, Bind)
+        known[x.name] = _spelt(x.value, known)
+    assert isinstance(whole, Store)
+    return [*fixed, Every(last.name, _spelt(whole.value, known), count, s)]
+
+
+def _spelt(t: Tree, known: dict[str, Tree]) -> Tree:
+    """Return a tree with the values of names in their places."""
+    return known[t.data] if t.op == "name" and t.data in known else replace(t, args=tuple(_spelt(a, known) for a in t.args))
 
 
 def _parted(s: For) -> tuple[list[Statement], list[Statement]]:
@@ -96,8 +122,8 @@ def _straight(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[Statemen
     """Return where the indices start, whether none of them wraps, and what they are then; those apart by a constant start together."""
     groups: dict[tuple[Tree, Tree], list[tuple[Tree, int, int]]] = {}
     for tree in moduli:
-        (value, modulus), step = tree.args, _step(tree.args[0], s.name)
-        start, apart = _split(_first(value, s.name))
+        (value, modulus), step = tree.args, step_of(tree.args[0], s.name)
+        start, apart = _split(first_of(value, s.name))
         if step is None or int(modulus.data) <= apart + step * (count - 1):
             return None
         groups.setdefault((start, modulus), []).append((tree, step, apart))
@@ -117,6 +143,9 @@ def _straight(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[Statemen
 
 def _split(t: Tree) -> tuple[Tree, int]:
     """Return a sum without the positive constant that is added to it, and that constant."""
+    if t.op == "sub" and t.args[0].op == "add":
+        inner, apart = _split(t.args[0])
+        return replace(t, args=(inner, t.args[1]), interval=iv.sub(t.interval, (apart, apart))), apart
     known = [a for a in t.args if a.op == "const" and int(a.data) > 0] if t.op == "add" else []
     if not known:
         return t, 0
@@ -137,13 +166,39 @@ def _modulo(x: Tree, modulus: Tree) -> Tree:
 
 
 def _copy(s: For, count: int) -> Copy | None:
-    """Return the copy that a loop is."""
-    if len(s.body) != 1 or not isinstance(s.body[0], Store) or s.body[0].value.op != "load":
+    """Return the copy that a loop is: of elements, or of words given as m[i] + (m[i + 1] << 8)."""
+    if len(s.body) != 1 or not isinstance(s.body[0], Store):
         return None
     store = s.body[0]
-    if _step(store.index, s.name) != 1 or _step(store.value.args[0], s.name) != 1:
+    value, low = _low_bits(store.value)
+    loads, stride = _loads(value), step_of(store.index, s.name)
+    if not loads or stride is None or not 1 <= stride <= MOST_STRIDE:
         return None
-    return Copy(store.array, _first(store.index, s.name), store.value.data, _first(store.value.args[0], s.name), count)
+    if any(step_of(x.args[0], s.name) != len(loads) for x in loads):
+        return None
+    start, *others = (first_of(x.args[0], s.name) for x in loads)
+    if any(_split(x) != (start, n) for n, x in enumerate(others, 1)) or (len(loads) != 2 and stride > 1):
+        return None
+    return Copy(store.array, first_of(store.index, s.name), loads[0].data, start, count, s, stride, len(loads), low)
+
+
+def _low_bits(t: Tree) -> tuple[Tree, int | None]:
+    """Return what words are cut from, and how many bits of it at least; None when nothing is cut."""
+    if t.op != "wrap":
+        return t, None
+    inner, more = _low_bits(t.args[0])
+    return inner, min(t.data[0], more or t.data[0])
+
+
+def _loads(t: Tree) -> tuple[Tree, ...]:
+    """Return the load that a value is, or those of its bytes, the low one first."""
+    if t.op == "load":
+        return (t,)
+    if t.op != "add" or t.args[1].op != "shl" or t.args[1].args[1].op != "const":
+        return ()
+    below, (high, shift) = _loads(t.args[0]), t.args[1].args
+    is_next = bool(below) and high.op == "load" and high.data == below[0].data and shift.data == 8 * len(below)
+    return (*below, high) if is_next and high.interval == below[0].interval == (0, 255) else ()
 
 
 def _moduli(s: For) -> list[Tree]:
@@ -158,36 +213,40 @@ def _moduli(s: For) -> list[Tree]:
 
 
 def _collect(t: Tree, name: str, found: dict[Tree, None]) -> None:
-    if t.op == "mod" and t.args[1].op == "const" and int(t.args[1].data) > 0 and _step(t.args[0], name):
+    if t.op == "mod" and t.args[1].op == "const" and int(t.args[1].data) > 0 and step_of(t.args[0], name):
         found[t] = None
         return
     for a in t.args:
         _collect(a, name, found)
 
 
-def _step(t: Tree, name: str) -> int | None:
+def step_of(t: Tree, name: str) -> int | None:
     """Return by how much a value grows with each iteration; None when it does not grow evenly."""
     if not _names(t, name):
         return 0
     if t.op == "name":
         return 1
-    parts = [_step(a, name) for a in t.args] if t.op in ("add", "mul") else [None]
-    if None in parts:
+    parts = [step_of(a, name) for a in t.args] if t.op in ("add", "sub", "mul") else [None]
+    if None in parts or (t.op == "sub" and parts[1]):
         return None
     a, b = (p or 0 for p in parts)
+    if t.op == "sub":
+        return a
     if t.op == "add":
         return a + b
     factor = t.args[1] if a else t.args[0]
     return (a or b) * int(factor.data) if factor.op == "const" and int(factor.data) > 0 else None
 
 
-def _first(t: Tree, name: str) -> Tree:
+def first_of(t: Tree, name: str) -> Tree:
     """Return the value of an even index in the first iteration."""
     if not _names(t, name):
         return t
     if t.op == "name":
         return constant(0)
-    return apply(t.op, *(_first(a, name) for a in t.args))
+    if t.op == "sub":
+        return replace(t, args=(first_of(t.args[0], name), t.args[1]))
+    return apply(t.op, *(first_of(a, name) for a in t.args))
 
 
 def _names(t: Tree, name: str) -> bool:

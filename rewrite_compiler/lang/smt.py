@@ -7,9 +7,11 @@ see data. Real functions are uninterpreted; tables are too when asked. `unknown`
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +67,7 @@ class Symbolic:
         """Return the elements of an array term as an object array."""
         if isinstance(a, Leaf):
             return self.memories[a]
-        return self._keep(a, a.free, lambda: self._array(a))  # type: ignore[no-any-return]
+        return self._keep(a, a.free, partial(self._array, a))  # type: ignore[no-any-return]
 
     def value(self, e: Expr) -> Value:
         """Return the value of a term."""
@@ -92,10 +94,25 @@ class Symbolic:
 
     def _kept_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
         """Return what is kept as long as these variables stay."""
-        depth = len(self.levels) - 1
-        while depth and self.levels[depth].isdisjoint(free):
+        depth, levels = len(self.levels) - 1, self.levels
+        while depth and levels[depth].isdisjoint(free):
             depth -= 1
         return self.kept[depth]
+
+    def _each(self, variables: Sequence[Expr], ranges: Sequence[range], compute: Callable[[], Any]) -> list[Any]:
+        """Compute something at every point of ranges, in their order."""
+        self.levels.append(frozenset(variables))
+        self.kept.append({})
+        found = []
+        try:
+            for point in itertools.product(*ranges):
+                self.bound.update(zip(variables, point, strict=True))
+                self.kept[-1] = {}
+                found.append(compute())
+        finally:
+            self.levels.pop()
+            self.kept.pop()
+        return found
 
     def _bind(self, variables: Sequence[Expr], values: Sequence[Value], compute: Callable[[], Any]) -> Any:
         self.bound.update(zip(variables, values, strict=True))
@@ -140,10 +157,11 @@ class Symbolic:
     def _load(self, e: Expr) -> Value:
         data = self.array(e.data)
         index = [self.value(i) for i in e.args]
-        if all(isinstance(i, int) for i in index):
-            self._bounds(e, index, data)
-            return data[tuple(index)]
-        return self._symbolic_load(data, index)
+        for i in index:
+            if not isinstance(i, int):
+                return self._symbolic_load(data, index)
+        self._bounds(e, index, data)
+        return data[tuple(index)]
 
     def _bounds(self, e: Expr, index: Sequence[int], data: Data) -> None:
         for axis, (i, n) in enumerate(zip(index, data.shape, strict=True)):
@@ -161,7 +179,7 @@ class Symbolic:
     def _reduce(self, e: Expr) -> Value:
         monoid, variables = e.data
         ranges = [range(self.number(n)) for n in e.args[1:]]
-        values = [self._bind(variables, point, lambda: self.value(e.args[0])) for point in itertools.product(*ranges)]
+        values = self._each(variables, ranges, partial(self.value, e.args[0]))
         if not values:
             if monoid == "sum":
                 return Fraction(0) if e.real else 0
@@ -203,10 +221,10 @@ class Symbolic:
         if not isinstance(a, Comprehension):
             raise SpecError("I102", "not an array term")
         shape = tuple(self.number(lift(n)) for n in a.shape)
-        data = np.empty(shape, object)
-        for point in itertools.product(*(range(n) for n in shape)):
-            data[point] = self._bind(a.variables, point, lambda: self.value(a.body))
-        return data
+        data = np.empty(math.prod(shape), object)
+        for n, value in enumerate(self._each(a.variables, [range(n) for n in shape], partial(self.value, a.body))):
+            data[n] = value
+        return data.reshape(shape)
 
     def _fold(self, f: Fold) -> tuple[list[Data], list[Data]]:
         current = [self.array(first) for first in f.initial]
@@ -262,16 +280,14 @@ class Symbolic:
         self._forget()
 
     def _writes(self, u: Update) -> list[tuple[Leaf, tuple[int, ...], Value]]:
-        found = []
-        for point in itertools.product(*(range(self.number(n)) for n in u.extents)):
+        written, memory = u.memory[u.address], self.memories[u.memory]
 
-            def one() -> tuple[Leaf, tuple[int, ...], Value]:
-                place = tuple(self.number(a) for a in u.address)
-                self._bounds(u.memory[u.address], place, self.memories[u.memory])
-                return u.memory, place, number_of(self.value(u.value))
+        def one() -> tuple[Leaf, tuple[int, ...], Value]:
+            place = tuple([self.number(a) for a in u.address])
+            self._bounds(written, place, memory)
+            return u.memory, place, number_of(self.value(u.value))
 
-            found.append(self._bind(u.variables, point, one))
-        return found
+        return self._each(u.variables, [range(self.number(n)) for n in u.extents], one)
 
 
 def _stacked(rows: Sequence[Data], shape: tuple[int, ...]) -> Data:

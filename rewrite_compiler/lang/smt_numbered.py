@@ -41,9 +41,10 @@ class Numbered(Symbolic):
 
     def value(self, e: Expr) -> Value:
         """Return the value of a term."""
-        if e.op == "const":
+        op = e.op
+        if op == "const":
             return e.data
-        if e.op == "var":
+        if op == "var":
             return self.bound[e]
         kept = self._kept_for(e.free)
         found = kept.get(e)
@@ -52,18 +53,22 @@ class Numbered(Symbolic):
         return found
 
     def _value(self, e: Expr) -> Value:
-        if e.op in ("load", "reduce"):
-            return self._load(e) if e.op == "load" else self._reduce(e)
-        if e.op == "table":
+        op = e.op
+        if op == "load":
+            return self._load(e)
+        reading = READINGS.get(op)
+        if reading is not None and not e.real:
+            return reading(self.terms, e, *[_integer(self.value(a)) for a in e.args])
+        if op == "table":
             return self._table(e)
-        if e.op == "select":
-            condition = self.value(e.args[0])
-            if not isinstance(condition, Term):
-                return self.value(e.args[1] if condition else e.args[2])
-            return self.terms.choice(condition, *(_integer(self.value(a)) for a in e.args[1:]))
-        if e.real or e.op not in READINGS:
-            raise NotInteger(e.op)
-        return READINGS[e.op](self.terms, e, *[_integer(self.value(a)) for a in e.args])
+        if op == "reduce":
+            return self._reduce(e)
+        if op != "select":
+            raise NotInteger(op)
+        condition = self.value(e.args[0])
+        if not isinstance(condition, Term):
+            return self.value(e.args[1] if condition else e.args[2])
+        return self.terms.choice(condition, *(_integer(self.value(a)) for a in e.args[1:]))
 
     def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
         result: Value = None
@@ -87,8 +92,9 @@ class Numbered(Symbolic):
     def _table(self, e: Expr) -> Value:
         table: Table = e.data
         operands = [_integer(self.value(a)) for a in e.args]
-        if any(isinstance(x, Term) for x in operands):
-            return self.terms.apply("table", _Named(table), operands, e.interval)
+        for x in operands:
+            if isinstance(x, Term):
+                return self.terms.apply("table", _Named(table), operands, e.interval)
         flat = 0
         for x, n, d in zip(operands, table.shape, table.domains, strict=True):
             flat = flat * n + x - (d[0] or 0)

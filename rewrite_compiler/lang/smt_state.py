@@ -35,6 +35,7 @@ class State(Bits):
         super().__init__(memories)
         self.arrays = dict(arrays)
         self.rounds, self.premises = rounds, list[z3.BoolRef]()
+        self.runs = list[z3.BoolRef]()  # for each premise, that its loop runs at all
 
     # -- terms
 
@@ -85,6 +86,7 @@ class State(Bits):
         count = min(self.rounds, e.interval[1] if e.interval[1] is not None else self.rounds)
         if e.interval[1] is None or e.interval[1] > count:
             self.premises.append(_holds(extent, count, lambda a, b: a <= b))
+            self.runs.append(_holds(extent, 0, lambda a, b: b < a))
         return [(k, _holds(extent, k, lambda a, b: b < a)) for k in range(count)]
 
     def _fold(self, f: Fold) -> tuple[list[Data], list[Data]]:

@@ -147,11 +147,13 @@ def together(*updates: Update) -> Step:
     return updates[0] if len(updates) == 1 else Together(updates)
 
 
-def loop(extent: Extent, body: Callable[[Expr], Step]) -> Step:
-    """Return body(k) for k = 0 … extent−1 in order."""
-    n = lift(extent)
-    k = index_variable("k", n)
-    return Loop(k, n, body(k))
+def loop(extent: Sequence[Extent] | Extent, body: Callable[..., Step]) -> Step:
+    """Return body(k, …) for k = 0 … extent−1 in order, the last index fastest."""
+    bounds = [(index_variable("k", n), lift(n)) for n in as_shape(extent)]
+    step = body(*(k for k, _ in bounds))
+    for k, n in reversed(bounds):
+        step = Loop(k, n, step)
+    return step
 
 
 def when(condition: Operand, then: Step, otherwise: Step = NOTHING) -> Step:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -181,8 +182,29 @@ class Span:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Unary:
+    """What a call computes from one element each: code with its tables, and the elements, one for each of the result's."""
+
+    code: Any
+    tables: tuple[Data, ...]
+    source: Data
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """What a call computes: code, and its operands, each seen over the elements of the result."""
+
+    code: Any
+    operands: tuple[Data, ...]
+
+
 class Ran:
     """A call of machine code: what it writes, what it reads, and how to call it on elements that lie elsewhere."""
+
+    unary: Unary | None = None
+    grid: Grid | None = None
+    fold: Any = None  # of a blocked fold: its operands
 
     def __init__(self, out: Data, reads: Sequence[Span], bind: Callable[[Sequence[int]], Call], code: Any, key: Any) -> None:
         """`bind` takes the addresses of the result and of what is read; calls of one `key` compute the same from the same."""

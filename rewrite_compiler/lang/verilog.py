@@ -86,10 +86,9 @@ def print_verilog(routine: Routine, name: str, places: Mapping[Leaf, Place], dep
     kept = trimmed(routine)
     if kept.tables:
         raise NoVerilog("a table has no Verilog form")
-    for n, leaf in kept.memories.items():
-        if leaf.real or static_size(leaf) is None:
+    for leaf in kept.memories.values():
+        if leaf.real or static_size(leaf) is None or leaf not in places:
             raise NoVerilog(f"{leaf.name} has no Verilog form: {'it is real' if leaf.real else 'it lies outside of the device'}")
-        assert leaf in places, n
     printer = _Printer(Block({n: places[leaf] for n, leaf in kept.memories.items()}), kept.memories)
     printer.block(kept.body, depth + 1, 1)
     inner = "    " * (depth + 1)

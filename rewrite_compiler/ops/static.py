@@ -252,6 +252,8 @@ def value_of(e: Expr, b: Binding) -> int:
     if e.op == "var":
         known = ELEMENTS.get(e)
         return int(b.attributes[e]) if known is None else _measured(known, b)
+    if len(e.args) == 2:  # nearly all, and guards are read often
+        return INTEGER[e.op](value_of(e.args[0], b), value_of(e.args[1], b))
     operands = [value_of(a, b) for a in e.args]
     if e.op == "select":
         return operands[1] if operands[0] else operands[2]

@@ -63,11 +63,7 @@ def court_cache() -> Cache:
 
 def rule_key(rule: Rule, **bounds: Any) -> str:
     """Return the key of a rule's verdict under bounds."""
-    try:
-        meant = compiled.rule_text(rule, 0)
-    except FlexmatchError as error:  # a rule that cannot be compiled is judged, and refused later
-        meant = str(error)
-    return _key("rule", _engine(OF_RULES), rule_text(replace(rule, doc="")), meant, json.dumps(bounds, sort_keys=True))
+    return _key("rule", _engine(OF_RULES), *_rule(rule), json.dumps(bounds, sort_keys=True))
 
 
 def mapping_key(target: Target, name: str) -> str:
@@ -80,6 +76,29 @@ def model_key(target: Target) -> str:
     return _key("model", _engine(OF_TARGETS), _content(), target.name, target.sha256)
 
 
+def statement_of_rule(rule: Rule) -> str:
+    """Return the hash of what a rule says: its text, what it is compiled to, and the meaning of the operators."""
+    return _key("rule", _meaning(), *_rule(rule))
+
+
+def statement_of_operation(target: Target, name: str) -> str:
+    """Return the hash of what an operation of a target says."""
+    return _key("operation", _meaning(), _content(), target.name, target.sha256, name)
+
+
+def statement_of_model(target: Target) -> str:
+    """Return the hash of what a target's accelerator model says."""
+    return _key("model", _content(), target.name, target.sha256)
+
+
+def _rule(rule: Rule) -> tuple[str, str]:
+    try:
+        meant = compiled.rule_text(rule, 0)
+    except FlexmatchError as error:  # a rule that cannot be compiled is judged, and refused later
+        meant = str(error)
+    return rule_text(replace(rule, doc="")), meant
+
+
 def _key(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -88,6 +107,11 @@ def _key(*parts: str) -> str:
 def _engine(packages: tuple[str, ...]) -> str:
     versions = [f"{name} {version(name)}" for name in SOLVERS]
     return hash_of([ENGINE / p for p in packages], [sys.version, *versions])
+
+
+@cache
+def _meaning() -> str:
+    return hash_of([ENGINE / "ops"], [])
 
 
 @cache

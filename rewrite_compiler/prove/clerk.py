@@ -10,18 +10,19 @@ import sys
 from dataclasses import asdict
 
 from ..errors import FlexmatchError
-from .court import answer
+from .court import answer, rare_collection
 
 
 def main() -> int:
     """Judge until there are no more cases."""
-    for line in sys.stdin:
-        try:
-            answered = answer(json.loads(line))
-        except FlexmatchError as refusal:
-            answered = {"refused": asdict(refusal.problem)}
-        sys.stdout.write(json.dumps(answered) + "\n")
-        sys.stdout.flush()
+    with rare_collection():
+        for line in sys.stdin:
+            try:
+                answered = answer(json.loads(line))
+            except FlexmatchError as refusal:
+                answered = {"refused": asdict(refusal.problem)}
+            sys.stdout.write(json.dumps(answered) + "\n")
+            sys.stdout.flush()
     return 0
 
 

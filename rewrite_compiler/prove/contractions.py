@@ -34,7 +34,11 @@ def matmul(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
 
     def at(i: Index) -> Real:
         lead, m, n = i[:-2], i[-2], i[-1]
-        return r.total([x.shape[-1]], lambda c: r.multiply(broadcast_read(t, x, (*lead, m, c)), broadcast_read(t, y, (*lead, c, n))))
+
+        def term(c: Poly) -> Real:
+            return r.multiply(*(broadcast_read(t, v, (*lead, *p), (*shape[:-2], *v.shape[-2:])) for v, p in ((x, (m, c)), (y, (c, n)))))
+
+        return r.total([x.shape[-1]], term)
 
     return indexed(t, shape, at)
 

@@ -7,13 +7,16 @@ verdict that the solver left open is not kept: it may depend on the time it had.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
+import os
 import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from ..errors import Problem, SpecError
@@ -29,6 +32,7 @@ from .rules import prove_rule, with_suggestion
 from .verdict import UNPROVED, Proof
 
 JSON = dict[str, Any]
+RARE = 200_000, 20, 50  # as gc.set_threshold takes them
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,21 @@ def target_cases(target: Target, spec: str) -> Iterator[Case]:
     """Yield the cases of a target: its operations; `spec` names it for another process."""
     for name, m in target.mappings.items():
         message = {"kind": "mapping", "target": spec, "name": name}
-        yield Case(m.name, mapping_key(target, name), message, _judge_mapping(target, m), m.rule.place)
+        yield Case(m.name, mapping_key(target, name), message, partial(_judge_mapping, target, m), m.rule.place)
 
 
-def _judge_mapping(target: Target, m: Mapping) -> Callable[[], JSON]:
-    return lambda: record.proof_record(prove_mapping(m, target.ila()))
+def _judge_mapping(target: Target, m: Mapping) -> JSON:
+    return record.proof_record(prove_mapping(m, target.ila()))
 
 
 def model_case(target: Target, spec: str) -> Case:
     """Return the case of a target's accelerator model."""
     message = {"kind": "model", "target": spec}
-    return Case(target.name, model_key(target), message, lambda: record.model_record(record.of_check(check(target.ila()))))
+    return Case(target.name, model_key(target), message, partial(_judge_model, target))
+
+
+def _judge_model(target: Target) -> JSON:
+    return record.model_record(record.of_check(check(target.ila())))
 
 
 def answer(message: JSON) -> JSON:
@@ -74,9 +82,16 @@ def answer(message: JSON) -> JSON:
     if message["kind"] == "rule":
         (rule,) = rules_of_text(message["text"], "rule")
         return _judge_rule(rule, message["count"])
-    target = find_target(message["target"])
-    cases = [model_case(target, "")] if message["kind"] == "model" else target_cases(target, "")
-    return next(c for c in cases if message["kind"] == "model" or c.message["name"] == message["name"]).judge()
+    target = _found(message["target"])
+    if message["kind"] == "model":
+        return _judge_model(target)
+    return _judge_mapping(target, target.mappings[message["name"]])
+
+
+@lru_cache(maxsize=16)
+def _found(spec: str) -> Target:
+    """Return a target, once in a process: its tables and terms are made once, too."""
+    return find_target(spec)
 
 
 def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
@@ -85,6 +100,7 @@ def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] =
     missing = [n for n, known in found.items() if known is None]
     with contextlib.ExitStack() as stack:
         jobs = min(jobs, len(missing))
+        stack.enter_context(rare_collection())
         answers = _here(cases, missing) if jobs < 2 else stack.enter_context(_Clerks(jobs)).answers(cases, missing)
         for n, verdict in answers:
             progress(cases[n].name)
@@ -97,6 +113,17 @@ def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] =
     return [{**x, "at": c.at} if c.at else x for c, x in zip(cases, found.values(), strict=True) if x is not None]
 
 
+@contextlib.contextmanager
+def rare_collection() -> Iterator[None]:
+    """Look for cycles among objects seldom: a proof makes millions of objects that stay for as long as it lasts."""
+    before = gc.get_threshold()
+    gc.set_threshold(*RARE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def _here(cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
     return ((n, cases[n].judge()) for n in missing)
 
@@ -107,7 +134,8 @@ class _Clerks:
     def __init__(self, count: int) -> None:
         command = [sys.executable, "-m", "rewrite_compiler.prove.clerk"]
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-        self.processes = [subprocess.Popen(command, **streams) for _ in range(count)]
+        alone = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")  # each process is a thread of the work already
+        self.processes = [subprocess.Popen(command, env={**os.environ, **alone}, **streams) for _ in range(count)]
         self.threads: list[threading.Thread] = []
 
     def __enter__(self) -> _Clerks:

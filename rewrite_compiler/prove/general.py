@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from ..lang.expr import Expr
+from ..ops.op import ELEMENTWISE
 from ..ops.static import (
     ELEMENTS,
     Condition,
@@ -31,7 +32,7 @@ from ..ops.static import (
     ShapeOf,
     Truth,
 )
-from ..ops.term import Apply, Variable
+from ..ops.term import Apply, Variable, subterms
 from ..ops.term import Tensor as Pattern
 from ..rewrite.rule import Float, Rule, Str, condition_atoms
 from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product
@@ -44,6 +45,10 @@ RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has
 BRANCHES = 6_000  # of ranks, permutations and cases
 CASES = 3_000  # of permutations and cases at the same ranks
 SPLITS = 6  # digits of one index of the result
+SMALL = 4  # values of such a digit that are compared one by one
+
+
+Index = list[list[tuple[Poly, Poly]]]  # of each axis: digits, each with its extent and weight
 
 
 @dataclass
@@ -54,6 +59,8 @@ class _Choices:
     counts: list[int] = field(default_factory=list)
     cases: list[int] = field(default_factory=list)  # the counts of choices other than ranks
     at: int = 0
+    is_open: bool = False  # whether extents that broadcast are left open
+    has_open: bool = False  # whether some were
 
     def choose(self, options: Sequence[Any], *, is_rank: bool = False) -> Any:
         """Return the option that this walk takes; Unmet where there is none, TooMuchWork where its like are too many."""
@@ -107,6 +114,9 @@ class _Assuming(Typing):
         a, b = self.facts.norm(a), self.facts.norm(b)
         if a == b or 1 in (a.number, b.number):
             return b if a.number == 1 else a
+        if self.choices.is_open:
+            self.choices.has_open = True
+            return self.facts.join(a, b, assumed=True) or a
         case = self.choices.choose(("equal", "first", "second"))
         self.facts.unify(a, b if case == "equal" else as_poly(1)) if case != "second" else self.facts.unify(b, as_poly(1))
         return b if case == "first" else a
@@ -114,12 +124,19 @@ class _Assuming(Typing):
     def widened(self, a: Poly, b: Poly) -> None:
         """Assume that an extent is another one or 1: a case of each."""
         a, b = self.facts.norm(a), self.facts.norm(b)
-        if a != b and a.number != 1:
-            self.facts.unify(a, self.choices.choose((b, as_poly(1))))
+        if a == b or a.number == 1:
+            return
+        if self.choices.is_open:
+            self.choices.has_open = True
+            self.facts.widened.add((a, b))
+            return
+        self.facts.unify(a, self.choices.choose((b, as_poly(1))))
 
 
 def proved_for_all_shapes(rule: Rule) -> str:
     """Return for which ranks a rule is proved at all shapes in words, nothing where it is not."""
+    if is_pointwise(rule) and _forms(replace(rule, where=()), 0):
+        return "every extent from 1 on, every rank"
     for rank in RANKS:
         found = _forms(rule, rank)
         if found is None:
@@ -129,9 +146,44 @@ def proved_for_all_shapes(rule: Rule) -> str:
     return ""
 
 
+def is_pointwise(rule: Rule) -> bool:
+    """Tell whether both sides of every pair are functions of the elements of the same operands.
+
+    What they broadcast to is then one shape, or none, in whatever order they are joined, and an element of it reads the same
+    elements of the operands on both sides: what holds of scalars holds of tensors.
+    """
+    return all(_leaves(a) == _leaves(b) for a, b in rule.pairs) and all(
+        map(_is_of_elements, (t for pair in rule.pairs for side in pair for t in subterms(side)))
+    )
+
+
+def _leaves(side: Pattern) -> set[str]:
+    return {x.name for x in subterms(side) if isinstance(x, Variable)}
+
+
+def _is_of_elements(t: Pattern) -> bool:
+    """Tell whether a term is an operand, a number, or an operator on elements."""
+    if not isinstance(t, Apply):
+        return isinstance(t, Variable)
+    return t.op.kind == ELEMENTWISE if t.operands else t.op.name == "full" and _is_scalar(t.attributes["shape"])
+
+
+def _is_scalar(shape: Any) -> bool:
+    return (isinstance(shape, Listed) and not shape.elements) or shape == ()
+
+
 def _forms(rule: Rule, rank: int) -> int | None:
-    """Return at how many forms with operands up to a rank a rule is proved, None where it is not."""
-    choices, work, found = _Choices(), WORK, 0
+    """Return at how many forms with operands up to a rank a rule is proved, None where it is not.
+
+    Which of two extents that broadcast is 1 is left open first; where that does not prove it, each case is a form of its own.
+    """
+    choices = _Choices(is_open=True)
+    found = _forms_of(rule, rank, choices)
+    return _forms_of(rule, rank, _Choices()) if found is None and choices.has_open else found
+
+
+def _forms_of(rule: Rule, rank: int, choices: _Choices) -> int | None:
+    work, found = WORK, 0
     for _ in range(BRANCHES):
         branch = _Branch(rule, choices, work, rank)
         try:
@@ -184,18 +236,29 @@ class _Branch:
         if len(a.shape) != len(b.shape) or not all(self.facts.equal(n, m) for n, m in zip(a.shape, b.shape, strict=True)):
             raise NotProved
         shape = [self.facts.norm(n) for n in a.shape]
-        index = [[(n, as_poly(1))] for n in shape]  # of each axis: digits, each with its extent and weight
+        index: Index = [[(n, as_poly(1))] for n in shape]
         for _ in range(SPLITS):
             digits = [[self.facts.index(("i", k, d, n.terms), n) for d, (n, _) in enumerate(axis)] for k, axis in enumerate(index)]
-            at = [_joined(i, axis) for i, axis in zip(digits, index, strict=True)]
-            x, y = a.at(at), b.at(at)
-            if self.reals.equal(x, y):
+            found = self._difference(a, b, index, digits)
+            if found is None:
                 return
-            if not self._split(index, digits, (x, y)):
+            if not self._split(index, digits, found):
                 raise NotProved
         raise NotProved
 
-    def _split(self, index: list[list[tuple[Poly, Poly]]], digits: Sequence[Sequence[Poly]], found: Sequence[Real]) -> bool:
+    def _difference(self, a: Tensor, b: Tensor, index: Index, digits: Sequence[Sequence[Poly]]) -> tuple[Real, Real] | None:
+        """Return elements that are not proved to be equal; digits with few values are these values one after the other."""
+        for values in itertools.product(
+            *(_values(n, i, axis) for axis, at in zip(index, digits, strict=True) for (n, _), i in zip(axis, at, strict=True))
+        ):
+            given = iter(values)
+            at = [_joined([next(given) for _ in axis], axis) for axis in index]
+            x, y = a.at(at), b.at(at)
+            if not self.reals.equal(x, y):
+                return x, y
+        return None
+
+    def _split(self, index: Index, digits: Sequence[Sequence[Poly]], found: Sequence[Real]) -> bool:
         """Take a digit apart that is divided by a factor of its extent."""
         divisions = [key for x in found for a in integer_atoms(x.frozen) if (key := key_of(a))[0] == "div"]
         for k, axis in enumerate(index):
@@ -361,6 +424,12 @@ class _Branch:
             raise Contradiction
         elif op in BOUNDS:
             self.facts.assume(BOUNDS[op](a, b))
+
+
+def _values(extent: Poly, digit: Poly, axis: Sequence[Any]) -> Sequence[Poly]:
+    """Return what a digit is compared at: each of its values where it is one of several of an index and these are few."""
+    n = extent.number
+    return [as_poly(v) for v in range(n)] if n is not None and 1 < n <= SMALL and len(axis) > 1 else [digit]
 
 
 def _joined(digits: Sequence[Poly], axis: Sequence[tuple[Poly, Poly]]) -> Poly:

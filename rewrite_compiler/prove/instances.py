@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..rewrite.rule import Rule
-from .shapes import Component, Instance, Operands, Search, TooMany, drawn, operands_key
+from .shapes import Component, Instance, Operands, Search, TooMany, drawn, in_random_order, largest_window, operands_key
 
 RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
 TRIED = 60_000  # candidates tried for all instances, before sets are drawn for each combination of shapes
@@ -25,8 +25,10 @@ WIDE, FEW = 3, 5_000  # extents up to which all shapes are judged where that mak
 TRIED_WIDE = 25_000  # candidates tried to see whether it does, and candidates tried to draw some
 GUARDED_WIDE = 200_000  # candidates held against the guard to see whether it does
 QUIET = 40  # draws in a row without a new pair of values after which a set with wide extents is complete
+QUIET_COVERED = 24  # the same where a proof at all shapes covers every instance
 MOST_WIDE, ELEMENTS_WIDE = 1_000, 60_000  # instances with wide extents that are drawn, and elements of their patterns together
 MOST_COVERED, ELEMENTS_COVERED = 300, 12_000  # the same where a proof at all shapes covers every instance
+ELEMENTS_FIRST = 4_000  # of the instances with wide extents that are judged before all small ones
 ELEMENTS = 400_000  # elements of the patterns of all instances with wide extents, beyond which only some are judged
 SMALLEST = 1_000  # instances that are judged before larger ones are looked for: a false rule mostly shows there
 TRIED_FALSE, SMALLEST_FALSE = 20_000, 400  # the same two where a rule is known to be false
@@ -34,7 +36,9 @@ COMBINATIONS = 5_000  # combinations of operand shapes that are covered
 EACH = 32  # instances of one combination that are all judged
 DRAWN = 16  # instances drawn for one combination before what they lack is searched for
 TRIED_FOR_A_PAIR = 4_000
+GUARDED_IN_A_DRAW = 1_000  # candidates of a draw that are held against the guard
 FIRST = 40  # instances drawn before a covering set is searched for: a false rule mostly shows there
+GUARDED_EMPTY = 500  # candidates held against the guard in one draw of these
 EMPTY = 20  # instances drawn with extents 0 and 1
 DRAWN_WORDS = "drawn with seed 0"
 Pair = frozenset[tuple[Component, Any]]
@@ -87,31 +91,47 @@ def instances_of(
         found = _unlimited(rule, rank, count, look, covered) if limit is None else _within(rule, limit, rank, count, look)
         if found.chosen:
             break
-    empty = [i for i in drawn(rule, range(2), found.rank, EMPTY, draws=2) if any(0 in shape for shape in i.operands.values())]
+    empty = [
+        i
+        for i in drawn(rule, range(2), found.rank, EMPTY, draws=2, guarded=GUARDED_EMPTY)
+        if any(0 in shape for shape in i.operands.values())
+    ]
     return replace(found, empty=tuple(_by_size(empty)))
 
 
 def _unlimited(rule: Rule, rank: int, count: int | None, look: Look, covered: Covered) -> Instances:
     if count is not None:
-        return _within(rule, WIDE - 1, rank, count, look)
+        return _within(rule, max(WIDE - 1, largest_window(rule)), rank, count, look)
     first = _first(rule, WIDE - 1, rank)
     holds = bool(first.chosen) and covered(first)
     if holds:
-        wide, is_complete = _wide(rule, rank, MOST_COVERED, ELEMENTS_COVERED)
+        wide, is_complete = _wide(rule, rank, MOST_COVERED, ELEMENTS_COVERED, QUIET_COVERED)
         return replace(first, chosen=tuple(_by_size([*first.chosen, *wide])), wide=tuple(wide), has_every_pair=is_complete)
+    if holds is not None:
+        look(_smallest_and_wide(rule, rank))
     small = _every(rule, WIDE - 1, rank, TRIED if holds is not None else TRIED_FALSE)
     if small:
         look(_smallest(small, rank, SMALLEST if holds is not None else SMALLEST_FALSE))
     if holds is None:
         look(first)
-    every = None if small is None or len(small) > FEW else _every(rule, WIDE, rank, TRIED_WIDE, GUARDED_WIDE)
+    limit = max(WIDE, largest_window(rule))
+    every = None if small is None or len(small) > FEW else _every(rule, limit, rank, TRIED_WIDE, GUARDED_WIDE)
     if every is not None and len(every) <= FEW and _elements(every) <= ELEMENTS:
-        return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", WIDE, rank)
+        return Instances(tuple(_by_size(every)), f"all {len(every)} instances with {{}}", limit, rank)
     found = _chosen(rule, WIDE - 1, rank, count, look, small)
     if not found.chosen:
         return found
     wide, is_complete = _wide(rule, rank)
     return replace(found, chosen=tuple(_by_size([*found.chosen, *wide])), wide=tuple(wide), has_every_pair=is_complete)
+
+
+def _smallest_and_wide(rule: Rule, rank: int) -> Instances:
+    """Return the first of all instances and a few with wide extents: some differences begin there."""
+    search = Search(rule, range(1, WIDE), rank, _all, TRIED_FOR_A_PAIR)
+    some = _wide(rule, rank, FIRST, ELEMENTS_FIRST)[0]
+    with suppress(TooMany):
+        some += itertools.islice(search.instances(), 1)
+    return Instances(tuple(_by_size(some)), f"{len(some)} instances with {{}}, {DRAWN_WORDS}", WIDE, rank)
 
 
 def _smallest(every: Sequence[Instance], rank: int, most: int) -> Instances:
@@ -131,7 +151,7 @@ def _first(rule: Rule, limit: int, rank: int) -> Instances:
     return Instances(tuple(_by_size(first)), f"{len(first)} instances with {{}}, {DRAWN_WORDS}", limit, rank)
 
 
-def _wide(rule: Rule, rank: int, most: int = MOST_WIDE, largest: int = ELEMENTS_WIDE) -> tuple[list[Instance], bool]:
+def _wide(rule: Rule, rank: int, most: int = MOST_WIDE, largest: int = ELEMENTS_WIDE, enough: int = QUIET) -> tuple[list[Instance], bool]:
     """Return drawn instances with extents up to 3, each with two values of extents or attributes that no other has together.
 
     The second tells whether draws ceased to show new ones; else candidates, instances or elements reached their bounds.
@@ -139,10 +159,11 @@ def _wide(rule: Rule, rank: int, most: int = MOST_WIDE, largest: int = ELEMENTS_
     source, covered, quiet = random.Random(0), set[Pair](), 0
     kept: list[Instance] = []
     tried = elements = 0
-    while quiet < QUIET:
+    while quiet < enough:
         if tried >= TRIED_WIDE or len(kept) >= most or elements >= largest:
             return kept, False
-        search = Search(rule, range(1, WIDE + 1), rank, lambda c: source.sample(c, len(c)), TRIED_FOR_A_PAIR)
+        search = Search(rule, range(1, WIDE + 1), rank, in_random_order(source), TRIED_FOR_A_PAIR)
+        search.left = GUARDED_IN_A_DRAW
         instance = None
         with suppress(TooMany):
             instance = next(search.instances(), None)
@@ -245,7 +266,7 @@ class _Cover:
         self.rule, self.extents, self.rank, self.operands = rule, range(1, limit + 1), rank, dict(operands)
         self.domains: dict[Component, set[Any]] = {}
         self.whole: set[str] = set()
-        self.noted: set[tuple[str, int]] = set()
+        self.noted: set[tuple[int, int]] = set()
         self.covered: set[Pair] = set()
         self.kept: list[Instance] = []
         self.undecided = 0
@@ -281,7 +302,7 @@ class _Cover:
             return False
 
     def _found(self, pins: dict[Component, Any]) -> bool:
-        search = self._search(lambda c: self.source.sample(c, len(c)), TRIED_FOR_A_PAIR)
+        search = self._search(in_random_order(self.source), TRIED_FOR_A_PAIR)
         search.pins = pins
         instance = next(search.instances(), None)
         if instance is None:

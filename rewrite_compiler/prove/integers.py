@@ -16,6 +16,7 @@ from typing import Any
 Monomial = tuple[int, ...]  # numbers of atoms in order, repeated by degree
 DEPTH = 6  # how deep a bound is looked for
 WORK = 100_000  # bounds looked for, before a proof is given up
+REST = "rest"  # of an unknown that is divided by a number
 _serial: dict[Any, int] = {}
 _keys: list[Any] = []
 
@@ -152,6 +153,9 @@ class Facts:
     state: tuple[int, ...] = ()
     normal: dict[Poly, Poly] = field(default_factory=dict)  # normal forms under these equations
     equated: tuple[int, ...] = ()
+    joins: dict[frozenset[Poly], Poly] = field(default_factory=dict)  # extents that broadcast, and to what
+    joined: dict[Poly, frozenset[Poly]] = field(default_factory=dict)  # the other way round
+    widened: set[tuple[Poly, Poly]] = field(default_factory=set)  # extents that are another one or 1
 
     def extent(self, key: Any) -> Poly:
         """Return an atom that is at least 1."""
@@ -162,6 +166,33 @@ class Facts:
         """Return an atom that is at least 0."""
         self.least[atom_number(key)] = 0
         return atom(key)
+
+    def join(self, a: Poly, b: Poly, *, assumed: bool) -> Poly | None:
+        """Return the extent that two broadcast to, an atom; None where it is neither known nor `assumed` that they do."""
+        both = (self.joined.get(a) or frozenset((a,))) | (self.joined.get(b) or frozenset((b,)))
+        if both not in self.joins:
+            if not assumed and not any(both <= known for known in self.joins):
+                return None
+            found = self.joins[both] = self.extent(("joined", both))
+            self.joined[found] = both
+        return self.joins[both]
+
+    def within(self, i: Poly, wide: Poly, n: Poly) -> Poly:
+        """Return where an index of an extent that n broadcasts to reads n: the index itself, 0 where n is 1."""
+        wide, n = self.norm(wide), self.norm(n)
+        if n.number == 1 or i == ZERO:
+            return ZERO
+        if n == wide:
+            return i
+        for read in map(key_of, i.atoms):
+            if read[0] == "within" and atom(read) == i and self.may_widen(n, read[2]):  # of an extent between
+                return self.within(read[1], wide, n)
+        return self.index(("within", i, n), n)
+
+    def may_widen(self, n: Poly, wide: Poly) -> bool:
+        """Tell whether it is known that an extent is another one or 1."""
+        parts = self.joined.get(wide, frozenset((wide,)))
+        return n in parts or any(narrow == n and other in (wide, *parts) for narrow, other in self.widened)
 
     def index(self, key: Any, extent: Poly) -> Poly:
         """Return an atom in 0 … extent − 1, which is 0 for an extent of 1."""
@@ -223,7 +254,7 @@ class Facts:
     def _vanishes(self, gap: Poly) -> bool:
         """Assume that amounts whose sum is 0 are all 0."""
         signs = {c > 0 for _, c in gap.terms}
-        amounts = all(len(m) == 1 and self.least.get(m[0]) == 0 and m[0] not in self.most for m, _ in gap.terms)
+        amounts = all(len(m) == 1 and self.least.get(m[0]) == 0 and self._may_vanish(m[0]) for m, _ in gap.terms)
         if len(signs) != 1 or not amounts:
             return False
         self.values.update((m[0], ZERO) for m, _ in gap.terms)
@@ -239,6 +270,10 @@ class Facts:
                 self._renew()
                 return True
         return False
+
+    def _may_vanish(self, a: int) -> bool:
+        """Tell whether an atom may be assumed to be 0: it is no index of a comparison."""
+        return a not in self.most or key_of(a)[0] == REST
 
     def _may_be_solved(self, a: int) -> bool:
         """Tell whether an atom may be replaced by a value: its least value is known, and it is no index."""
@@ -277,6 +312,7 @@ class Facts:
             raise Contradiction
         if not self.nonnegative(p):
             self.known.append(p)
+            self._tighten(p)
 
     def nonnegative(self, p: Poly, depth: int = DEPTH) -> bool:
         """Tell whether a polynomial is proved not to be negative."""
@@ -344,15 +380,53 @@ class Facts:
         p, n = self.norm(p), self.norm(n)
         if n.number == 1:
             return p
-        quotient, rest = long_division(p, n)
+        self._part(p, n)
+        quotient, rest = long_division(self.norm(p), n)
         if self.nonnegative(rest) and self.nonnegative(n - 1 - rest):
             return quotient
+        for factor in _factors(n):  # ⌊(f·a + b) / (f·m)⌋ = ⌊a / m⌋ for 0 ≤ b < f
+            digit, below = long_division(rest, factor)
+            if self.nonnegative(factor - 1) and self.nonnegative(below) and self.nonnegative(factor - 1 - below):
+                return quotient + self.divided(digit, long_division(n, factor)[0])
         made = atom(("div", rest, n))
         number = atom_number(("div", rest, n))
         if number not in self.least and self.nonnegative(rest):
             self.least[number] = 0
             self.known += [rest - n * made, n * made + n - 1 - rest]
         return quotient + made
+
+    def _part(self, p: Poly, n: Poly) -> None:
+        """Write an unknown that is divided by a number as so many times a quotient and a rest."""
+        if n.number is None or n.number < 2 or len(p.terms) != 1 or p.terms[0][1] != 1 or len(p.terms[0][0]) != 1:
+            return
+        ((whole,), _) = p.terms[0]
+        if not self._may_be_solved(whole) or key_of(whole)[0] == "div":
+            return
+        self.values[whole] = self.amount(("quotient", p, n)) * n + self.index((REST, p, n), n)
+        self.assume(self.values[whole] - self.least[whole])
+        for f in [f for f in self.known if whole in f.atoms]:
+            self._tighten(self.norm(f))
+        self._renew()
+
+    def _tighten(self, p: Poly) -> None:
+        """Learn least values from a multiple of a product that is not negative with a number, rests of divisions aside."""
+        if not self._is_of_unknowns(p):
+            return
+        for a in p.atoms & self.most.keys():
+            slope, rest = self._slope(p, a)
+            if slope is not None and self.nonnegative(slope):
+                p = rest + slope * self.most[a]
+        low = p.terms[0][1] if p.terms and not p.terms[0][0] else 0
+        product_of, c = p.terms[-1] if p.terms else ((), 0)
+        if low < 0 < c and len(p.terms) == 2 and all(map(self._may_be_solved, product_of)):
+            least = -(low // c) if len(product_of) == 1 else 1  # a product of amounts is not 0: none of them is
+            self.least.update((a, max(self.least[a], least)) for a in product_of)
+            self.forgotten += 1
+
+    def _is_of_unknowns(self, p: Poly) -> bool:
+        """Tell whether a polynomial reads no index: what is known of one holds only where its range is not empty."""
+        keys = [key_of(a) for a in p.atoms if a in self.most or key_of(a)[0] == "div"]
+        return all(k[0] == REST or (k[0] == "div" and self._is_of_unknowns(k[1]) and self._is_of_unknowns(k[2])) for k in keys)
 
     def digits(self, place: Poly, shape: Sequence[Poly]) -> list[Poly]:
         """Return a row-major place as one index an axis."""
@@ -377,6 +451,15 @@ def place_of(index: Sequence[Poly], shape: Sequence[Poly]) -> Poly:
 def _parts(atoms: Monomial) -> tuple[Monomial, ...]:
     """Return the products that (1 + a) · (1 + b) · … is the sum of."""
     return tuple(tuple(itertools.compress(atoms, kept)) for kept in itertools.product((0, 1), repeat=len(atoms)))
+
+
+def _factors(n: Poly) -> list[Poly]:
+    """Return factors of a product: its number, and its unknowns."""
+    if len(n.terms) != 1:
+        return []
+    ((m, c),) = n.terms
+    unknowns = [Poly(((m, 1),))] if c > 1 and m else []
+    return [*unknowns, *(atom_of(a) for a in dict.fromkeys(m) if len(m) > 1), *([as_poly(c)] if c > 1 and m else [])]
 
 
 def _rewritten(m: Monomial, old: Monomial, new: Monomial) -> Monomial:

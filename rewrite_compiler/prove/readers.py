@@ -48,7 +48,7 @@ def _elementwise(operator: Op, t: Typing, operands: Sequence[Tensor], attributes
         shape = operands[0].shape
         return Tensor(shape, lambda i: function(*(x.at(i) for x in operands)), lambda p: function(*(x.flat(p) for x in operands)))
     shape = tuple(broadcast(t, [x.shape for x in operands]))
-    return indexed(t, shape, lambda i: function(*(broadcast_read(t, x, i) for x in operands)))
+    return indexed(t, shape, lambda i: function(*(broadcast_read(t, x, i, shape) for x in operands)))
 
 
 def _agree(t: Typing, x: Tensor, y: Tensor) -> bool:
@@ -153,7 +153,7 @@ def _expand(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
         raise Unmet
     for n, m in zip(reversed(x.shape), reversed(shape), strict=False):
         t.widened(n, m)
-    return indexed(t, shape, lambda i: broadcast_read(t, x, i))
+    return indexed(t, shape, lambda i: broadcast_read(t, x, i, shape))
 
 
 def _full(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:

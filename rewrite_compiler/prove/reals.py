@@ -19,6 +19,7 @@ Conditions = frozenset[Poly]
 Term = tuple[Conditions, tuple[int, ...]]  # conditions, and the numbers of its atoms in order
 MOST = 4_000  # terms
 SPLITS = 8  # nested cases of one comparison
+READING = ("div", "within")  # atoms that are functions of integers
 VARIABLES = 4  # of one sum, whose order is normalised
 
 
@@ -142,10 +143,28 @@ class Reals:
     def _applied(self, function: str, operands: Sequence[Real]) -> Real:
         if function == "rdiv" and operands[1].number:
             return self.scaled(operands[0], 1 / Fraction(operands[1].number))
+        if function == "rdiv" and self._is_count(operands[1]):
+            return self._by_count(*operands)
         if function in ("max", "min"):
             members = frozenset().union(*(self._members(function, x) for x in operands))
             return operands[0] if len(members) == 1 else self.atom(function, "of", members)
         return self.atom("call", function, *(x.frozen for x in operands))
+
+    def _is_count(self, x: Real) -> bool:
+        """Tell whether an element is a multiple of an integer that is at least 1."""
+        (((conditions, atoms), c), *others) = x.terms.items() or ((NOTHING, 0),)
+        keys = [key_of(a) for a in atoms]
+        return bool(c and keys and not conditions and not others) and all(
+            k[0] == "integer" and self.facts.nonnegative(k[1] - 1) for k in keys
+        )
+
+    def _by_count(self, x: Real, n: Real) -> Real:
+        """Return x / n for n that is not 0: numbers come out of both."""
+        if not x.terms:
+            return NIL
+        times, (by,) = min(x.terms.items(), key=lambda t: sorted_term(t[0]))[1], n.terms.values()
+        whole, count = self.scaled(x, 1 / times), self.scaled(n, 1 / by)
+        return self.scaled(self.atom("call", "rdiv", whole.frozen, count.frozen), times / by)
 
     def _members(self, function: str, x: Real) -> frozenset[Any]:
         """Return the operands of an extremum, those of another one inside it among them."""
@@ -284,6 +303,11 @@ class Reals:
         return all(self.equal(self.assuming(gap, p), NIL, depth - 1) for p in cases)
 
 
+def sorted_term(term: Term) -> Any:
+    """Return what terms are put in an order by."""
+    return term[1], sorted(p.terms for p in term[0])
+
+
 def _ranges(extents: Sequence[Poly], variables: Sequence[Poly]) -> tuple[list[Poly], list[Poly]]:
     """Return the ranges of more than one index."""
     kept = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms]
@@ -311,7 +335,7 @@ def integer_atoms(key: Any) -> frozenset[int]:
 
 def _inside(a: int) -> Any:
     key = key_of(a)
-    return key[1:] if key[0] == "div" else ()
+    return key[1:] if key[0] in READING else ()
 
 
 def renamed(key: Any, names: Mapping[int, Poly]) -> Any:
@@ -320,9 +344,9 @@ def renamed(key: Any, names: Mapping[int, Poly]) -> Any:
         for a in key.atoms:
             if a in names:
                 key = key.put(a, names[a])
-            elif key_of(a)[0] == "div" and integer_atoms(_inside(a)) & names.keys():
-                _, p, n = key_of(a)
-                key = key.put(a, atom(("div", renamed(p, names), renamed(n, names))))
+            elif key_of(a)[0] in READING and integer_atoms(_inside(a)) & names.keys():
+                op, p, n = key_of(a)
+                key = key.put(a, atom((op, renamed(p, names), renamed(n, names))))
         return key
     if _is_term(key):
         return renamed(key[0], names), tuple(sorted(atom_number(renamed(key_of(a), names)) for a in key[1]))

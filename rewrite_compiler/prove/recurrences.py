@@ -56,7 +56,7 @@ class Fold:
         first = [s(row, column) for s in self.first]
         after = tuple(s(row, column).frozen for s in self.step(time, before))
         step = _under_names(self._extents(), after, (time, row, column, states))
-        continued = _continued(first, step, row, column)
+        continued = _continued(first, step, (time, row, column))
         return continued or (_under_names(self._extents(), tuple(x.frozen for x in first), (ZERO, row, column, ZERO)), step, ZERO)
 
     def _extents(self) -> tuple[Poly, Poly]:
@@ -77,8 +77,12 @@ def _under_names(extents: Sequence[Poly], body: Any, variables: Sequence[Poly]) 
     return ("range", height, tuple(extents), renamed(body, names))
 
 
-def _continued(first: Sequence[Real], step: Any, row: Poly, column: Poly) -> tuple[Any, Any, Poly] | None:
-    """Return first states, step and length of the fold whose last states `first` are, if `step` goes on with its steps."""
+def _continued(first: Sequence[Real], step: Any, place: tuple[Poly, Poly, Poly]) -> tuple[Any, Any, Poly] | None:
+    """Return first states, step and length of the fold whose last states `first` are, if `step` goes on with its steps.
+
+    `place` is time, row and column; the time of a single step is 0.
+    """
+    now, row, column = place
     keys = [_only_atom(x) for x in first]
     if any(key is None or key[0] != "fold" or key[1] != k or key[3:5] != (row, column) for k, key in enumerate(keys)):
         return None
@@ -86,7 +90,7 @@ def _continued(first: Sequence[Real], step: Any, row: Poly, column: Poly) -> tup
     if len(found) != 1:
         return None
     ((length, start, steps),) = found
-    time = atom(("bound", steps[1], 0))
+    time = atom(("bound", steps[1], 0)) if now.atoms else ZERO
     shifted = renamed(steps, {atom_number(("bound", steps[1], 0)): time + length})
     return (start, steps, length) if shifted == step else None
 

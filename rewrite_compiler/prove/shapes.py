@@ -9,23 +9,25 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 from ..errors import SpecError
 from ..lang.expr import Expr
 from ..ops.op import AttributeValue, Op, Shape, ShapeError
 from ..ops.recurrent import GATES
-from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, ShapeOf, holds, list_of, value_of
+from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, ShapeOf, Truth, holds, list_of, value_of
 from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
 
 DRAWS = 10  # draws for each instance wanted
 TRIED_IN_A_DRAW = 1_000
+WINDOW = 2  # the largest window that is tried where a rule does not ask for more
 Operands = tuple[tuple[str, Shape], ...]
+Choose = Callable[[Sequence[Any]], Iterable[Any]]  # the candidates that are followed, in their order
 Component = tuple[str, int]  # the name of an attribute, and the place in its list (0 of a number or of a whole list)
 WHOLE = frozenset({"shape", "perm", "axes"})  # attributes whose elements do not vary one by one
 FLOATS: dict[str, tuple[float, ...]] = {
@@ -62,14 +64,47 @@ class Instance:
         )
 
 
-def _conditions(rule: Rule) -> dict[str, list[Condition]]:
+Waiting = tuple[Condition, frozenset[Any]]  # a condition, and what must be bound before it can be held: operands and keys of attributes
+
+
+def _conditions(rule: Rule) -> dict[str, list[Waiting]]:
     """Return the conditions of a guard by the variables that they use; those on typed terms under no name."""
-    found: dict[str, list[Condition]] = {}
+    found: dict[str, list[Waiting]] = {}
     for c in rule.where:
-        names = {name_of(v) for v in condition_variables(c)}
+        variables = [*condition_variables(c)]
+        names = {name_of(v) for v in variables}
+        waiting = c, frozenset(v if isinstance(v, Expr) else name_of(v) for v in variables)
         for name in {"", *names} if _reads_terms(c) else names:
-            found.setdefault(name, []).append(c)
+            found.setdefault(name, []).append(waiting)
     return found
+
+
+@lru_cache(maxsize=64)
+def _read(rule: Rule) -> tuple[Mapping[str, list[Waiting]], frozenset[str], Mapping[str, str]]:
+    """Return the conditions of a rule by variable, the names of its operands, and the element types that its guard gives them."""
+    names = frozenset(x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable))
+    dtypes = {name_of(c.tensor): c.dtypes[0] for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
+    return _conditions(rule), names, dtypes
+
+
+@cache
+def largest_window(rule: Rule) -> int:
+    """Return the largest window that is tried: 2, or one and two more than a guard asks for where it asks for more than 2."""
+    kernels = {
+        id(x.attributes["kernel"]) for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Apply) and "kernel" in x.attributes
+    }
+    asked = [int(low.data) for c in rule.where if isinstance(c, Truth) for low in _lower_bounds(c.term, kernels)]
+    return max([WINDOW, *(n + 2 for n in asked if n >= WINDOW)])
+
+
+def _lower_bounds(e: Expr, kernels: set[int]) -> Iterator[Expr]:
+    """Yield the constants that elements of some lists must be more than."""
+    if e.op in ("lt", "le") and e.args[0].op == "const":
+        element = ELEMENTS.get(e.args[1])
+        if element is not None and id(element.base) in kernels:
+            yield e.args[0]
+    for a in e.args if e.op == "bitand" else ():
+        yield from _lower_bounds(a, kernels)
 
 
 def _reads_terms(c: Condition) -> bool:
@@ -86,9 +121,8 @@ class TooMany(Exception):
     """There are more candidates than are tried."""
 
 
-@dataclass(frozen=True)
-class State:
-    """What a search has bound so far."""
+class State(NamedTuple):
+    """What a search has bound so far; a tuple, because a search makes many."""
 
     shapes: Mapping[int, Shape]
     values: Mapping[Any, Any]
@@ -110,7 +144,7 @@ class Search:
     is yielded for operands that are `finished`.
     """
 
-    def __init__(self, rule: Rule, extents: range, rank: int, choose: Callable[[Sequence[Any]], Sequence[Any]], budget: int) -> None:
+    def __init__(self, rule: Rule, extents: range, rank: int, choose: Choose, budget: int) -> None:
         self.rule = rule
         self.extents = extents
         self.rank = rank
@@ -121,11 +155,10 @@ class Search:
         self.pins: Mapping[Component, Any] = {}
         self.finished: set[Operands] = set()
         self.domains: dict[Component, set[Any]] = {}  # values of components that were candidates
-        self.noted: set[tuple[str, int]] = set()
+        self.noted: set[tuple[int, int]] = set()
         self.whole: set[str] = set()  # attributes of one component
-        self.conditions = _conditions(rule)
-        self.names = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
-        self.dtypes = {name_of(c.tensor): c.dtypes[0] for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
+        self.conditions, self.names, self.dtypes = _read(rule)
+        self.windows = largest_window(rule)
 
     def instances(self) -> Iterator[Instance]:
         """Yield the instances in the order of the candidates."""
@@ -140,13 +173,18 @@ class Search:
 
     def is_excluded(self, state: State, name: str = "") -> bool:
         """Tell whether a condition on a variable that was bound now, or on a term that was typed, fails already."""
-        conditions = self.conditions.get(name, ())
-        if not conditions:
-            return False
+        conditions = self.ready(name, state.values.keys() | state.operands.keys())
+        return bool(conditions) and self.fails(conditions, self.made(state).binding())
+
+    def ready(self, name: str, bound: Set[Any]) -> Sequence[Condition]:
+        """Return the conditions on a variable, or on typed terms, of which everything is bound."""
+        return [c for c, needed in self.conditions.get(name, ()) if needed <= bound]
+
+    def fails(self, conditions: Sequence[Condition], binding: Binding) -> bool:
+        """Tell whether one of some conditions fails; TooMany where more candidates were held against the guard than are."""
         self.left -= 1
         if self.left < 0:
             raise TooMany
-        binding = self.made(state).binding()
         return any(_fails(c, binding) for c in conditions)
 
     def terms(self, ts: Sequence[Tensor], state: State, hint: Callable[[list[Shape]], Sequence[Shape] | None]) -> Iterator[State]:
@@ -197,20 +235,26 @@ class Search:
 
     def bound(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
         """Yield the states in which one attribute is bound."""
+        known_as = label(key)
         for state in states:
             shapes = tuple(state.shapes[id(x)] for x in t.operands)
-            candidates = candidates_for(t.op, name, shapes, self.extents, self.rank)
+            candidates = candidates_for(t.op, name, shapes, self.extents, self.rank, self.windows)
             self.note(key, name in WHOLE, candidates)
+            if self.is_finished(state):
+                continue
+            conditions = self.ready(known_as, {key} | state.values.keys() | state.operands.keys())
+            values = {**state.values, key: None}
+            binding = Instance(state.shapes, values, state.operands, self.dtypes).binding()
             for value in self.choose([c for c in candidates if self.follows(key, c)] if self.pins else candidates):
-                following = state.valued(key, value)
-                if not self.is_finished(state) and not self.is_excluded(following, label(key)):
-                    yield following
+                values[key] = value
+                if not (conditions and self.fails(conditions, binding)):
+                    yield state.valued(key, value)
 
     def note(self, key: Any, is_whole: bool, candidates: Sequence[Any]) -> None:
         """Remember which values the components of an attribute can have; lists of candidates are kept, so their ids are theirs."""
-        if (label(key), id(candidates)) in self.noted:
+        if (id(key), id(candidates)) in self.noted:
             return
-        self.noted.add((label(key), id(candidates)))
+        self.noted.add((id(key), id(candidates)))
         if is_whole:
             self.whole.add(label(key))
         for value in candidates:
@@ -235,14 +279,25 @@ class Search:
             raise TooMany
         if self.is_finished(state):
             return
-        made = self.made(state)
         try:
-            shapes = t.op.shapes([state.shapes[id(x)] for x in t.operands], attributes_of(t, made.binding()))
+            attributes = attributes_of(t, self.made(state).binding())
         except (ShapeError, IndexError):
+            return
+        shapes = _typed(t.op, tuple([state.shapes[id(x)] for x in t.operands]), tuple(attributes.items()))
+        if shapes is None:
             return
         following = state.typed(t, shapes[t.output])
         if not self.is_excluded(following):
             yield following
+
+
+@lru_cache(maxsize=1 << 16)
+def _typed(op: Op, operands: tuple[Shape, ...], attributes: tuple[tuple[str, AttributeValue], ...]) -> tuple[Shape, ...] | None:
+    """Return the shapes of an application, None where it has no meaning: most candidates have none, and many are tried again."""
+    try:
+        return op.shapes(operands, dict(attributes))
+    except (ShapeError, IndexError):
+        return None
 
 
 def operands_key(operands: Mapping[str, Shape]) -> Operands:
@@ -250,12 +305,28 @@ def operands_key(operands: Mapping[str, Shape]) -> Operands:
     return tuple(sorted(operands.items()))
 
 
-def drawn(rule: Rule, extents: range, rank: int, count: int, seed: int = 0, draws: int = DRAWS) -> list[Instance]:
+def in_random_order(source: random.Random) -> Choose:
+    """Return what yields candidates in a random order: as many are drawn as are asked for."""
+
+    def choose(candidates: Sequence[Any]) -> Iterator[Any]:
+        left = list(candidates)
+        while left:
+            place = int(source.random() * len(left))
+            left[place], left[-1] = left[-1], left[place]
+            yield left.pop()
+
+    return choose
+
+
+def drawn(
+    rule: Rule, extents: range, rank: int, count: int, seed: int = 0, draws: int = DRAWS, guarded: float = math.inf
+) -> list[Instance]:
     """Return at most `count` different random instances, of `draws` for each, whose operands have these extents and at most `rank` axes."""
     source = random.Random(seed)
     found: dict[tuple[Any, ...], Instance] = {}
     for _ in range(count * draws):
-        search = Search(rule, extents, rank, lambda c: source.sample(c, len(c)), TRIED_IN_A_DRAW)
+        search = Search(rule, extents, rank, in_random_order(source), TRIED_IN_A_DRAW)
+        search.left = guarded
         with suppress(TooMany):
             for instance in itertools.islice(search.instances(), 1):
                 found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
@@ -406,8 +477,8 @@ def _subsets(shape: Shape) -> list[tuple[int, ...]]:
 
 
 @cache
-def candidates_for(op: Op, name: str, shapes: tuple[Shape, ...], extents: range, rank: int) -> Sequence[Any]:
-    """Return the values tried for a free attribute of an operator on operands of these shapes."""
+def candidates_for(op: Op, name: str, shapes: tuple[Shape, ...], extents: range, rank: int, windows: int = WINDOW) -> Sequence[Any]:
+    """Return the values tried for a free attribute of an operator on operands of these shapes; windows are at most that large."""
     x = shapes[0] if shapes else ()
     table: dict[str, Callable[[], Sequence[Any]]] = {
         "perm": lambda: list(itertools.permutations(range(len(x)))),
@@ -416,7 +487,7 @@ def candidates_for(op: Op, name: str, shapes: tuple[Shape, ...], extents: range,
         "shape": lambda: factorings(math.prod(x), rank) if op.name == "reshape" else all_shapes(extents, rank),
         "strides": lambda: _each((1, 2), _spatial(x)),
         "dilations": lambda: _each((1, 2), _spatial(x)),
-        "kernel": lambda: _each((1, 2), _spatial(x)),
+        "kernel": lambda: _each(range(1, windows + 1), _spatial(x)),
         "pads": lambda: _each((0, 1), 2 * (len(x) if op.name == "pad" else _spatial(x))),
         "group": lambda: _groups(shapes, extents),
         "start": lambda: range(max(x, default=0) + 1),

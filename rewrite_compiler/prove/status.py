@@ -1,18 +1,26 @@
-"""What is known of an accelerator's operations without judging them: the verdicts that `prove` has kept."""
+"""What is known of an accelerator's operations without judging them: the verdicts that `prove` has kept, else those that ship."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..target import Target
 from .cache import court_cache, mapping_key
+from .shipped import Certificate, certificate_of_operation
 
 NOT_JUDGED = "not judged yet"
 
 
 def known_verdicts(target: Target) -> dict[str, str]:
-    """Return the kept verdict on every operation of a target as it is now: another text of it is not judged yet."""
+    """Return the verdict on every operation of a target as it is now: another text of it is not judged yet."""
     kept = court_cache()
-    found = {name: kept.get(mapping_key(target, name)) for name in target.mappings}
-    return {name: NOT_JUDGED if record is None else str(record["verdict"]) for name, record in found.items()}
+    return {name: _known(kept.get(mapping_key(target, name)), certificate_of_operation(target, name)) for name in target.mappings}
+
+
+def _known(kept: dict[str, Any] | None, shipped: Certificate | None) -> str:
+    if kept is not None:
+        return str(kept["verdict"])
+    return NOT_JUDGED if shipped is None else shipped.verdict
 
 
 def in_short(verdicts: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ A tensor is its extents and a function from an index, or from a row-major place,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,11 +40,19 @@ class Typing:
             return a
         if self.facts.norm(a).number == 1:
             return b
-        raise Unmet
+        a, b = self.facts.norm(a), self.facts.norm(b)
+        for narrow, wide in ((b, a), (a, b)):
+            if self.facts.may_widen(narrow, wide):
+                return wide
+        found = self.facts.join(a, b, assumed=False)
+        if found is None:
+            raise Unmet
+        return found
 
     def widened(self, a: Poly, b: Poly) -> None:
         """Require an extent to be another one or 1."""
-        if self.facts.norm(a).number != 1:
+        a, b = self.facts.norm(a), self.facts.norm(b)
+        if a.number != 1 and not self.facts.may_widen(a, b):
             self.same(a, b)
 
 
@@ -85,10 +94,10 @@ def broadcast(t: Typing, shapes: Sequence[Sequence[Poly]]) -> list[Poly]:
     return found
 
 
-def broadcast_read(t: Typing, x: Tensor, i: Index) -> Real:
-    """Return the element of a tensor at an index of what it broadcasts to."""
-    tail = i[len(i) - len(x.shape) :]
-    return x.at([as_poly(0) if t.facts.norm(n).number == 1 else p for p, n in zip(tail, x.shape, strict=True)])
+def broadcast_read(t: Typing, x: Tensor, i: Index, shape: Sequence[Poly]) -> Real:
+    """Return the element of a tensor at an index of the shape that it broadcasts to."""
+    before = len(i) - len(x.shape)
+    return x.at([t.facts.within(p, wide, n) for p, wide, n in zip(i[before:], shape[before:], x.shape, strict=True)])
 
 
 def axis_of(a: Attributes, x: Tensor) -> int:
@@ -112,7 +121,10 @@ def inside(t: Typing, x: Tensor, i: Index, pads: Sequence[Poly], fill: Real) -> 
 def integer(t: Typing, p: Poly) -> Real:
     """Return an integer as a real number."""
     n = t.facts.norm(p)
-    return t.reals.atom("integer", n) if n.number is None else number(n.number)
+    if n.number is not None:
+        return number(n.number)
+    common = math.gcd(*(c for _, c in n.terms))
+    return t.reals.scaled(t.reals.atom("integer", Poly(tuple((m, c // common) for m, c in n.terms))), common)
 
 
 def mean_of(t: Typing, extents: Sequence[Poly], element: Callable[..., Real]) -> Real:

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..compile import Plan
 from ..prove.cache import Cache, court_cache
 from ..prove.court import model_case, rule_case, target_cases
+from ..prove.shipped import OPEN, Certificate, certificate_of_model, certificate_of_operation, certificate_of_record, certificate_of_rule
 from ..rewrite.ruleset import every_rule, rules_at
 from .charts import growth
-from .markup import figure, note, section, table, text
+from .markup import Cell, figure, note, section, table, text
 from .terminal import counted, rule_table
 
-UNKNOWN = "not judged here"
 JUDGE_RULE = "flexmatch prove --only"
 JUDGE_TARGET = "flexmatch prove --no-rules --accel"
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """What the court said of a rule, an operation or a model: its verdict, what that covers, and by what evidence."""
-
-    name: str
-    kind: str
-    verdict: str
-    covers: str
-    evidence: str
-
-
 def certificates_of(plan: Plan, kept: Cache | None = None) -> tuple[Certificate, ...]:
-    """Return the certificates of the rules, operations and models behind a plan, as far as this machine's court has judged them."""
+    """Return the certificates of the rules, operations and models behind a plan: of this machine's court, else those that ship."""
     kept = kept or court_cache()
     used = {r.rule for o in plan.offloads for r in o.because}
     return (*_rules(plan, used, kept), *_targets(plan, used, kept))
@@ -42,7 +30,8 @@ def _rules(plan: Plan, used: set[str], kept: Cache) -> Iterator[Certificate]:
     files = [Path(p) for p in plan.settings.get("rules", ())]
     known = {r.name: r for r in (*every_rule(), *(r for f in files if f.is_file() for r in rules_at(f)))}
     for name in sorted(used & known.keys()):
-        yield _certificate(name, "rule", kept.get(rule_case(known[name], None).key), f"{JUDGE_RULE} {name}")
+        r = known[name]
+        yield _certificate("rule", name, kept.get(rule_case(r, None).key), certificate_of_rule(r), f"{JUDGE_RULE} {name}")
 
 
 def _targets(plan: Plan, used: set[str], kept: Cache) -> Iterator[Certificate]:
@@ -50,19 +39,15 @@ def _targets(plan: Plan, used: set[str], kept: Cache) -> Iterator[Certificate]:
         how = f"{JUDGE_TARGET} {t.name}"
         for case in target_cases(t, t.name):
             if case.name in used:
-                yield _certificate(case.name, "operation", kept.get(case.key), how)
-        model = kept.get(model_case(t, t.name).key)
-        if model is None:
-            yield _certificate(t.name, "model", None, how)
-        else:
-            disjoint = "proved" if model["decodes_disjoint"] else "refuted"
-            yield Certificate(t.name, "model", disjoint, f"{model['instructions']} instructions", "no command is decoded by two of them")
+                shipped = certificate_of_operation(t, case.message["name"])
+                yield _certificate("operation", case.name, kept.get(case.key), shipped, how)
+        yield _certificate("model", t.name, kept.get(model_case(t, t.name).key), certificate_of_model(t), how)
 
 
-def _certificate(name: str, kind: str, found: Mapping[str, Any] | None, how: str) -> Certificate:
-    if found is None:
-        return Certificate(name, kind, UNKNOWN, "", f"{how} judges it")
-    return Certificate(name, kind, found["verdict"], found["strength"], found["evidence"])
+def _certificate(kind: str, name: str, found: Mapping[str, Any] | None, shipped: Certificate | None, how: str) -> Certificate:
+    if found is not None:
+        return certificate_of_record(kind, name, found)
+    return shipped or Certificate(kind, name, OPEN, "", f"{how} judges it")
 
 
 def search(plan: Mapping[str, Any]) -> str:
@@ -87,7 +72,12 @@ def certificates(found: Sequence[Certificate]) -> str:
     if not found:
         return ""
     proved = sum(c.verdict == "proved" for c in found)
-    rows = [(text(c.name), text(c.kind), text(c.verdict), text(c.covers), text(c.evidence)) for c in found]
-    about = "A rule of --rules is judged before it is used, every shipped one by the tests. Below is what the court of this machine keeps."
-    made = table(f"{proved} of {len(found)} proved here", ("name", "what", "verdict", "covers", "evidence"), rows)
+    rows = [(text(c.name), text(c.kind), text(c.verdict), text(c.strength), text(c.evidence), _ulp(c)) for c in found]
+    about = "A rule of --rules is judged before it is used; what ships has the certificates it was released with."
+    made = table(f"{proved} of {len(found)} proved", ("name", "what", "verdict", "covers", "evidence", "float32 differs by at most"), rows)
     return section("Certificates", note(about) + made, "certificates")
+
+
+def _ulp(c: Certificate) -> Cell:
+    """Return what was seen of rounding: units in the last place."""
+    return text("–") if c.ulp is None else figure(f"{c.ulp:,.0f} ulp ({c.share_of_rounding:.2g} of what rounding can do)" if c.ulp else "0")

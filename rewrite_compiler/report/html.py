@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Plan, to_json
+from ..prove.shipped import Certificate
 from .accuracy import accuracy, attribution, percent, values
 from .again import reproduction
-from .evidence import Certificate, certificates, certificates_of, search
+from .evidence import certificates, certificates_of, search
 from .graph import Graph, details, graph_of, svg
 from .markup import Cell, figure, note, section, table, text
 from .spending import spending

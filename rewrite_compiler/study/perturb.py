@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +13,8 @@ from ..compile.match import match
 from ..frontend.load import load
 from ..frontend.perturb import PERTURBATIONS, perturbed
 from ..frontend.read import read_model
-from ..ir.program import Program
+from ..ir.evaluate import run
+from ..ir.program import Node, Program, Value
 from ..limits import DEFAULT, Limits
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import shipped_rules
@@ -24,7 +25,7 @@ SAME = 1e-3  # relative distance of the sizes of two weights that are one
 
 @dataclass(frozen=True)
 class Found:
-    """One offload: its operation, the shapes of its operands, the size (Frobenius norm) of each constant one."""
+    """One offload: its operation, the shapes of its operands, the size (Frobenius norm) of each that follows from constants."""
 
     operation: str
     shapes: tuple[tuple[int, ...], ...]
@@ -76,14 +77,26 @@ def offloads_of(path: Path, rules: Sequence[Rule], mappings: Sequence[Mapping], 
 def found_in(p: Program, mappings: Sequence[Mapping]) -> list[Found]:
     """Return the offloads of a chosen program."""
     known = {m.name: m for m in mappings}
-    found = []
+    found, sizes_of = [], _sizes(p, [v for n in p.nodes if n.op in known for v in n.inputs])
     for n in p.nodes:
         if n.op not in known:
             continue
         m = known[n.op]
-        sizes = tuple(float(np.linalg.norm(p.constants[v].astype(np.float64))) for v in n.inputs if v in p.constants)
+        sizes = tuple(sizes_of[v] for v in n.inputs if v in sizes_of)
         found.append(Found(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
     return found
+
+
+def _sizes(p: Program, wanted: Sequence[Value]) -> dict[Value, float]:
+    """Return the sizes of those values that follow from constants."""
+    fixed, nodes = set(p.constants), list[Node]()
+    for n in p.nodes:
+        if n.operator is not None and all(v in fixed for v in n.inputs):
+            fixed.update(n.outputs)
+            nodes.append(n)
+    outputs = tuple(dict.fromkeys(v for v in wanted if v in fixed))
+    found = run(replace(p, nodes=tuple(nodes), outputs=outputs), {}, real=None)
+    return {v: float(np.linalg.norm(found[v].astype(np.float64))) for v in outputs}
 
 
 def difference(left: Sequence[Found], right: Sequence[Found]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:

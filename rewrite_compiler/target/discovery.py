@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import UsageError, did_you_mean
+from ..ila import Ila
 from ..limits import Limits
 from ..rewrite.userfile import module_at
 from .target import Target
@@ -29,6 +30,18 @@ def find_target(text: str, limits: Limits | None = None) -> Target:
     """Return the target of `NAME_OR_PATH[:key=value,…]`; UsageError F201 when there is none of that name."""
     name, _, rest = text.partition(":")
     return load_target(name, limits).configured(_parameters(name, rest))
+
+
+def find_ila(text: str) -> Ila:
+    """Return the model of `NAME_OR_PATH[:key=value,…]`: that of a target, or the one that a Python file without targets defines."""
+    name, _, rest = text.partition(":")
+    values = list(vars(module_at(Path(name), "target", "F201")).values()) if name.endswith(".py") else []
+    models = [v for v in values if isinstance(v, Ila)]
+    if len(models) != 1 or any(isinstance(v, Target) for v in values):
+        return find_target(text).ila()
+    if rest:
+        raise UsageError("F203", f"{name} defines a model and no target, so it takes no parameters", help=f"leave out :{rest}")
+    return models[0]
 
 
 def load_target(name: str, limits: Limits | None = None) -> Target:

@@ -245,7 +245,7 @@ def a_rule_of_mine_changes_the_plan(here: Visitor) -> None:
         assert answer.code == 0, answer.err
         plans.append(json.loads(answer.out))
     assert [len(p["host"]) for p in plans] == [1, 0]
-    assert "negate-weights" in {r["rule"] for o in plans[1]["offloads"] for r in o["because"]}
+    assert ("negate-weights", "all shapes") in {(r["rule"], r["covers"]) for o in plans[1]["offloads"] for r in o["because"]}
     shown = flexmatch("show", "plan.json", "--rules", "mine.py", "-v").out
     assert re.search(r"^ *rule +written at +grade +matches +new nodes +seconds +offloads *$", shown, re.MULTILINE)
     assert re.search(r"^ *negate-weights +\S+/mine\.py:4 +A +\d+ +\d+ +\d\.\d+ +1 *$", shown, re.MULTILINE)

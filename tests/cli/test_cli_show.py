@@ -81,3 +81,31 @@ def test_files_that_cannot_be_read_or_written(folder: Path) -> None:
     refused(flexmatch("show", "ready.json", "--html", "ready.json"), 2, said)
     said = "error[F100]: no/page.html cannot be written: there is no folder no\n  help: choose another name or folder"
     refused(flexmatch("show", "ready.json", "--html", "no/page.html"), 2, said)
+
+
+UNIT = '''from rewrite_compiler.ila import Ila, mmio
+from rewrite_compiler.lang import update
+
+unit = Ila("unit", "A unit.")
+bus = mmio(unit)
+unit.memory("rows", (16, 16), 8, doc="Rows.")
+
+
+@unit.instruction("store", bus.write_range(0x1000, 16), lanes="row")
+def store(index, row):
+    """Store a row."""
+    return update(unit.s.rows, 16, lambda j: ((index[()], j), row[j]))
+'''
+
+
+def test_a_file_with_a_model_alone_is_shown(folder: Path) -> None:
+    (folder / "unit.py").write_text(UNIT, "utf-8")
+    shown = flexmatch("show", "ila", "unit.py")
+    assert (shown.code, shown.err) == (0, "")
+    assert "rows[index, i] := row[i]   for i in 0 … 15" in shown.out
+    sentence = "error[F203]: unit.py defines a model and no target, so it takes no parameters\n  help: leave out :size=4\n"
+    given = flexmatch("show", "ila", "unit.py:size=4")
+    assert (given.code, given.err) == (2, sentence)
+    (folder / "unit.py").write_text(UNIT.replace("row[j]", "row[j] + 1"), "utf-8")
+    refused = flexmatch("show", "ila", "unit.py")
+    assert "unit.py:9 in store: error[I102]: rows holds values in 0…255, not 1…256" in refused.err

@@ -62,6 +62,7 @@ KEYS = [
     "schema", "model", "targets", "rules_sha256", "settings", "calibrated", "calibration", "counts", "lowered_counts", "exact_counts",
     "device_calls", "offloads", "host", "absorbed", "inserted", "formats", "egraph", "extraction", "limited", "notes", "run",
 ]  # fmt: skip
+REASON = {"rule", "at", "grade", "covers", "ulp", "share_of_rounding"}
 OFFLOAD = {
     "id", "target", "operation", "parts", "nodes", "shape", "macs", "because", "certificate", "device_calls", "tiles", "formats",
     "resident", "cost",
@@ -76,7 +77,7 @@ def test_the_document_has_every_promised_key(name: str, plan_of: PlanOf) -> None
     assert document["model"].keys() >= {"path", "sha256", "ops"}
     assert [t.keys() for t in document["targets"]] == [{"name", "parameters", "sha256"}]
     assert all(o.keys() >= OFFLOAD for o in document["offloads"])
-    assert all(r.keys() == {"rule", "at", "grade"} for o in document["offloads"] for r in o["because"])
+    assert all(r.keys() == REASON for o in document["offloads"] for r in o["because"])
     assert all(h.keys() == {"node", "op", "why_not"} for h in document["host"])
     assert all(a.keys() == {"node", "by"} for a in document["absorbed"])
     assert all(i.keys() == {"op", "bytes", "for"} for i in document["inserted"])

@@ -76,7 +76,7 @@ def test_f1_of_parts_is_that_of_the_whole() -> None:
     assert found.interval[0] <= found.difference <= found.interval[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 12), st.integers(0, 12))
 def test_mcnemar_is_the_exact_binomial(better: int, worse: int) -> None:
     n = better + worse
@@ -211,7 +211,7 @@ def test_the_proportion_interval_covers_the_difference() -> None:
         assert 0.92 <= inside / 500 <= 0.99
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(1, 20))
 def test_the_ends_of_the_interval_are_where_the_score_test_turns(better: int, worse: int, rest: int) -> None:
     """The likeliest shares under a difference are found by search here, not by the closed form."""

@@ -14,14 +14,19 @@ from onnx import helper, numpy_helper
 from test_tapes import BATCH, convolution, normal
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model
+from rewrite_compiler.compile.channelwise import Channelwise
 from rewrite_compiler.compile.plain import PLAIN, PlainProgram
 from rewrite_compiler.cosim import Engine
-from rewrite_compiler.cosim.provenance import moves_bits
+from rewrite_compiler.cosim.maker import _ranges
+from rewrite_compiler.cosim.provenance import MOST, moves_bits
 from rewrite_compiler.cosim.shortcut import Shortcut
+from rewrite_compiler.cosim.steps import Filling
+from rewrite_compiler.lang.digits import digits_of
+from rewrite_compiler.lang.native_tiles import is_there
 from rewrite_compiler.lang.straight import Op
 from rewrite_compiler.lang.tape import Arena, Ran, Span
 
-CASES = [("hlscnn:revision=ext8", (1, 5, 9, 9)), ("hlscnn:revision=ext16", (1, 5, 9, 9)), ("vta", (1, 5, 9, 9))]
+CASES = [("hlscnn:revision=ext8", (1, 5, 9, 9)), ("hlscnn:revision=ext16", (1, 5, 9, 9)), ("vta", (1, 5, 9, 9)), ("flexasr", (1, 5, 9, 9))]
 
 
 def plan_of(folder: Path, accel: str, x: np.ndarray) -> Plan:
@@ -95,6 +100,54 @@ def test_plain_host_parts_give_the_bits_of_the_engine(is_right: bool, tmp_path: 
     assert shortcuts(engine).keys() == {o.id for o in plan.offloads}
 
 
+def inverted() -> Any:
+    """Return an inverted residual block, [1, 8, 7, 7]: 1×1, every channel by itself, 1×1, clamps between."""
+    weights = {"w0": normal(48, 8, 1, 1, seed=1), "w1": normal(48, 1, 3, 3, seed=2), "w2": normal(8, 48, 1, 1, seed=4)}
+    weights |= {"b": normal(48, seed=3), "low": np.zeros((), np.float32), "high": np.float32(6) + np.zeros((), np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b"], ["a"]),
+        helper.make_node("Clip", ["a", "low", "high"], ["c"]),
+        helper.make_node("Conv", ["c", "w1", "b"], ["d"], pads=[1, 1, 1, 1], strides=[2, 2], group=48),
+        helper.make_node("Clip", ["d", "low", "high"], ["e"]),
+        helper.make_node("Conv", ["e", "w2"], ["y"]),
+    ]
+    return onnx_model(nodes, {"x": (1, 8, 7, 7)}, {"y": (1, 8, 4, 4)}, [numpy_helper.from_array(w, n) for n, w in weights.items()])
+
+
+def test_channels_by_themselves_are_convolved_where_the_device_leaves_them(tmp_path: Path) -> None:
+    x = normal(3 * BATCH, 1, 8, 7, 7)
+    onnx.save(inverted(), tmp_path / "app.onnx")
+    plan = calibrated(compile_model(tmp_path / "app.onnx", ["vta"]), {"x": x}, "inputs", "")
+    assert len(plan.offloads) == 2
+    engine = Engine(plan, reading="native")
+    found = engine.run({"x": x}, batch=BATCH)
+    expected = Engine(plan).run({"x": x}, batch=3 * BATCH)
+    np.testing.assert_array_equal(found.outputs["y"], expected.outputs["y"])
+    (part,) = (h for _, h in engine.steps if isinstance(h, PlainProgram))
+    assert [type(n) for n in part.nodes] == [Channelwise]
+    assert len(engine.loose) == 1
+    for o in plan.offloads:
+        a, b = found.statistics[o.id], expected.statistics[o.id]
+        assert (a.values, a.saturated, a.range_in, a.range_out) == (b.values, b.saturated, b.range_in, b.range_out)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ends"),
+    [
+        ([16 * 100 * (n // 16) + n % 16 for n in range(35)], [32, 35]),
+        ([10_000 * (n // 464) + 100 * (n % 464 // 16) + n % 16 for n in range(915)], [464, 912, 915]),
+        (list(range(9)), [9]),
+        ([4], [1]),
+    ],
+    ids=["blocks", "vectors of elements", "one progression", "one"],
+)
+def test_results_fall_into_parts_that_lie_in_a_regular_order(steps: list[int], ends: list[int]) -> None:
+    found = _ranges(np.array(steps), 0)
+    assert [r.stop for r in found] == ends
+    assert [r.start for r in found] == [0, *ends[:-1]]
+    assert all(digits_of(np.array(steps[r])[None]) is not None for r in found)
+
+
 def call(arena: Arena, code: tuple[Op, ...], compute: Callable[[np.ndarray], np.ndarray]) -> Ran:
     source, out = (arena.empty((64,), np.int16) for _ in range(2))
 
@@ -122,3 +175,32 @@ def test_code_is_told_to_move_bits(names: tuple[str, ...], compute: Callable[[np
     before = ran.reads[0].flat.copy()
     assert moves_bits(ran, arena) is is_move
     np.testing.assert_array_equal(ran.reads[0].flat, before)
+
+
+def dense(inputs: int, outputs: int) -> Any:
+    """Return a matrix product with a bias, [3, inputs] to [3, outputs]."""
+    kept = [numpy_helper.from_array(normal(inputs, outputs, seed=3), "w"), numpy_helper.from_array(normal(outputs, seed=4), "b")]
+    return onnx_model([helper.make_node("Gemm", ["x", "w", "b"], ["y"])], {"x": (3, inputs)}, {"y": (3, outputs)}, kept)
+
+
+@pytest.mark.parametrize("most", [None, 180_000], ids=["all tiles", "tile by tile"])
+def test_sums_whose_words_become_floats_in_registers_give_the_bits_and_figures(
+    most: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr("rewrite_compiler.cosim.provenance.MOST", most or MOST)
+    onnx.save(dense(20, 6000), tmp_path / "app.onnx")
+    x = normal(3 * BATCH, 3, 20)
+    x[: 2 * BATCH] *= 40  # saturates
+    plan = calibrated(compile_model(tmp_path / "app.onnx", ["flexasr"]), {"x": x[-BATCH:]}, "inputs", "")
+    (o,) = plan.offloads
+    assert len(list(o.tiling.slices())) == 2
+    short, plain = Engine(plan, reading="native"), Engine(plan)
+    found, expected = short.run({"x": x}, batch=BATCH), plain.run({"x": x}, batch=BATCH)
+    (made,) = shortcuts(short).values()
+    assert len(made.tiles) == (1 if most is None else 2)
+    if is_there():
+        assert all(isinstance(s, Filling) for t in made.tiles for s in t.steps)
+    np.testing.assert_array_equal(found.outputs["y"].view(np.int32), expected.outputs["y"].view(np.int32))
+    a, b = found.statistics[o.id], expected.statistics[o.id]
+    assert (a.values, a.saturated, a.range_in, a.range_out) == (b.values, b.saturated, b.range_in, b.range_out)
+    assert a.saturated > 0

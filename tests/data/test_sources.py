@@ -122,7 +122,7 @@ def png(image: Any, filters: list[int], colour: int | None = None, extra: bytes 
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(out)) + chunk(b"IEND", b"")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.lists(st.integers(0, 4), min_size=1, max_size=5), st.integers(0, 99))
 def test_every_prediction_is_undone(rows: int, columns: int, depth: int, filters: list[int], seed: int) -> None:
     image = np.random.default_rng(seed).integers(0, 256, (rows, columns, depth), np.uint8)

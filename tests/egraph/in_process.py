@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from rewrite_compiler import Rule
 from rewrite_compiler.egraph import EGraph, ENode, extract, extracted_program
+from rewrite_compiler.egraph.chains import rule_commands
 from rewrite_compiler.egraph.encode import program_items
 from rewrite_compiler.egraph.engine import Engine
-from rewrite_compiler.egraph.rules import rule_text
 from rewrite_compiler.ir.program import Program, Value
 
 
 def engine_of(p: Program, rules: Sequence[Rule] = ()) -> Engine:
-    return Engine([], [rule_text(r, n) for n, r in enumerate(rules)], program_items(p))
+    commands = dict.fromkeys(c for n, r in enumerate(rules) for c in rule_commands(r, n))
+    return Engine([], commands, program_items(p))
 
 
 def saturated(p: Program, rules: Sequence[Rule] = (), rounds: int = 20) -> EGraph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -37,9 +38,9 @@ def unpruned(options: Candidates, roots: Iterable[int]) -> Candidates:
     return prune._reachable(prune._buildable(options), tuple(roots))
 
 
-def unbounded(options: Candidates, roots: Iterable[int]) -> Candidates:
+def unbounded(graph: EGraph, cost: prune.CostOf, given: frozenset[int], roots: Iterable[int]) -> Candidates:
     """Every candidate, whatever it costs."""
-    return options
+    return prune.candidates(graph, cost, given)
 
 
 @pytest.mark.parametrize("first", range(0, 800, 100))
@@ -105,6 +106,31 @@ def test_four_levels_of_very_different_size_stay_exact(first: int) -> None:
         assert (extraction and extraction.cost) == best, seed
 
 
+@pytest.mark.usefixtures("solver_alone")
+def test_the_integer_program_alone_compares_levels_of_very_different_size() -> None:
+    """Levels too large to be one sum are held digit by digit, those that cost nothing forbid what does."""
+    for seed in range(60):
+        graph, roots = random_graph(seed, 4, magnitudes)
+        best, extraction = cheapest(graph, roots, 4), found(graph, roots)
+        assert (extraction and extraction.cost) == best, seed
+        assert extraction is None or extraction.status == "optimal"
+
+
+def test_levels_that_are_settled_cost_nothing_more() -> None:
+    answered = 0
+    for seed in range(40):
+        graph, roots = random_graph(seed, 4, magnitudes)
+        options = prune.pruned(prune.candidates(graph, cost_of(graph)), roots)
+        if any(r not in options for r in roots):
+            continue
+        choice, bound, status = _Problem(options, frozenset(roots)).solve(1, 4, time.monotonic() + 60)
+        assert choice is not None, seed
+        used = total(graph, {c: o.node for c, o in choice.items()}, roots, 4)
+        assert (status, bound) == ("optimal", (0, *used[1:])), seed
+        answered += 1
+    assert answered > 10
+
+
 def huge(r: random.Random) -> int:
     """Levels whose product no machine word holds."""
     return r.choice((0, 1, r.randrange(10**8, 10**9), r.randrange(10**14, 10**15)))
@@ -135,9 +161,9 @@ def test_pruning_keeps_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pruning_leaves_fewer_candidates() -> None:
     graphs = [random_graph(seed) for seed in range(100)]
     counts = [
-        [sum(map(len, left(prune.candidates(g, cost_of(g)), roots).values())) for left in (prune.pruned, within_bound, unbounded)]
-        for g, roots in graphs
-    ]
+        [sum(map(len, left.values())) for left in (prune.pruned(every, roots), within_bound(g, cost_of(g), frozenset(), roots), every)]
+        for g, roots in graphs for every in [prune.candidates(g, cost_of(g))]
+    ]  # fmt: skip
     assert all(small <= large and bounded <= large for small, bounded, large in counts)
     small, bounded, large = map(sum, zip(*counts, strict=True))
     assert small < large

@@ -120,6 +120,11 @@ def test_regions_lose_nothing_against_the_whole(p: Program, target: str, monkeyp
     assert offloads[0] == offloads[1]
 
 
+def test_the_fewest_regions_are_saturated_one_by_one() -> None:
+    found = saturate_regions(residual(3), shipped_rules(), [])
+    assert (found.regions, found.forms, found.reason) == (2, 2, "saturated")
+
+
 def test_a_program_of_copied_regions_computes_the_same() -> None:
     p = residual(4)
     extracted = matched(p, shipped_rules(), [], DEFAULT).program

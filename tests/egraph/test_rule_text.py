@@ -180,6 +180,36 @@ def two_conditions(x: Tensor) -> Law:
 
 
 @rule
+def last_two(x: Tensor) -> Law:
+    """relu(x) = x: false"""
+    return o.relu(x), x, Where(x.shape[-2:] == (3, 4))
+
+
+@rule
+def inner_two(x: Tensor) -> Law:
+    """relu(x) = x: false"""
+    return o.relu(x), x, Where(x.shape[1:3] == (3, 4))
+
+
+@rule
+def halves_are_odd(x: Tensor) -> Law:
+    """relu(x) = x: false"""
+    return o.relu(x), x, Where((x.shape[0] // 2) % 2 == 1)
+
+
+@rule
+def not_square(x: Tensor) -> Law:
+    """relu(x) = x: false"""
+    return o.relu(x), x, Where(~(x.shape[0] == x.shape[1]))
+
+
+@rule
+def next_to_last_is_three(x: Tensor) -> Law:
+    """relu(x) = x: false"""
+    return o.relu(x), x, Where(x.shape[-2] == 3)
+
+
+@rule
 def never(x: Tensor) -> Law:
     """relu(x) = x: false"""
     return o.relu(x), x, Where(False)
@@ -203,6 +233,11 @@ MATCHES: list[tuple[Rule, tuple[int, ...], tuple[int, ...]]] = [
     (joined, (3, 4), (3, 5)),
     (replaced, (3, 4), (4, 4)),
     (two_conditions, (3, 4), (3, 3)),
+    (last_two, (2, 3, 4), (3, 4, 2)),
+    (inner_two, (2, 3, 4, 5), (3, 4, 2, 5)),
+    (halves_are_odd, (7, 1), (5, 1)),
+    (next_to_last_is_three, (3, 4), (4, 3)),
+    (not_square, (3, 4), (3, 3)),
 ]
 
 

@@ -50,5 +50,18 @@ def run(bench: Path, ila: Ila, commands: Iterable[Mapping[str, int]]) -> tuple[l
     done = subprocess.run(["vvp", "-n", str(bench), "+state"], cwd=bench.parent, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     rows = [line.split() for line in done.stdout.splitlines()]
-    answers = [(int(a), int(b), int(c.replace("x", "0"), 16)) for a, b, c in rows[: len(lines)]]
+    answers = [(int(a), int(b), int(c.replace("x", "0"), 16)) for a, b, c, *_ in rows[: len(lines)]]
     return answers, {(name, int(at)): int(word, 16) for name, at, word in rows[len(lines) :]}
+
+
+def run_words(bench: Path, words: Iterable[int], image: bytes, start: int, *options: str) -> tuple[list[list[int]], bytes]:
+    """Return the row that the bench prints for each instruction word of a stream, and the memory outside afterwards."""
+    folder = bench.parent
+    (folder / "commands.txt").write_text("".join(f"{w:x}\n" for w in words))
+    (folder / "before.hex").write_text("\n".join(f"{b:02x}" for b in image))
+    given = ["+dram=before.hex", "+after=after.hex", f"+start={start}", f"+size={len(image)}", *options]
+    done = subprocess.run(["vvp", "-n", str(bench), *given], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [[int(x, 16 if n == 2 else 10) for n, x in enumerate(line.split())] for line in done.stdout.splitlines()]
+    after = [line for line in (folder / "after.hex").read_text().splitlines() if not line.startswith("//")]
+    return rows, bytes(int(x, 16) for line in after for x in line.split())

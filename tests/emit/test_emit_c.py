@@ -76,6 +76,26 @@ def test_the_program_on_the_device_gives_the_bits_of_cosimulation(app: str, targ
 
 
 @needs_gcc
+def test_a_program_for_two_accelerators_names_them(tmp_path: Path) -> None:
+    """Two memory-mapped ones; the boards of both devices in one library."""
+    a, x = named("digits_cnn"), images()
+    (tmp_path / "toy.py").write_text(toy_text(), "utf-8")
+    with np.load(a.calibration) as data:
+        samples = {"image": data["image"].reshape(-1, 1, 1, 8, 8).astype(np.float32)}
+    plan = calibrated(compile_model(a.model, ["hlscnn", str(tmp_path / "toy.py")]), samples, "calibration.npz", "")
+    assert {o.target.name for o in plan.offloads} == {"hlscnn", "toy"}
+    files = dict(program_files(plan))
+    for t in plan.targets:
+        files |= device_files(t.ila(), t.name)
+    library = ctypes.CDLL(str(compiled(files, tmp_path / "c", "-O0", "-DMMIO_SEVERAL")))
+    expected = Engine(plan, host="exact").run({"image": x}, batch=IMAGES).outputs["logits"]
+    for n in range(IMAGES):
+        y = np.zeros((1, 10), np.float32)
+        assert library.infer((ctypes.c_void_p * 1)(x[n].ctypes.data), (ctypes.c_void_p * 1)(y.ctypes.data)) == 0
+        assert y.tobytes() == expected[n].tobytes(), n
+
+
+@needs_gcc
 def test_the_program_says_what_it_cannot_do(tmp_path: Path) -> None:
     """A value that is not a number, and the answer of a bus that refuses."""
     plan = plan_for("digits_mlp", "toy", tmp_path)

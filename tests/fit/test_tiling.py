@@ -65,7 +65,7 @@ def pieces(n: int, size: int) -> list[slice]:
     return [slice(at, min(at + size, n)) for at in range(0, n, size)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(sizes_of, units_of, memories_of)
 def test_tiles_fit_and_cover_every_element_once(sizes: dict[str, int], units: dict[str, int], memories: list[Memory]) -> None:
     found = tile(operation(memories, units), sizes)
@@ -91,14 +91,14 @@ def fewest(memories: Sequence[Memory], units: Mapping[str, int], sizes: Mapping[
     return min(fitting, default=None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(sizes_of, units_of, memories_of)
 def test_no_tile_has_fewer_calls(sizes: dict[str, int], units: dict[str, int], memories: list[Memory]) -> None:
     found, best = tile(operation(memories, units), sizes), fewest(memories, units, sizes)
     assert (None if isinstance(found, Refusal) else found.calls) == best
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(sizes_of, units_of, memories_of)
 def test_a_refusal_names_a_capacity_that_the_smallest_tile_exceeds(
     sizes: dict[str, int], units: dict[str, int], memories: list[Memory]

@@ -102,13 +102,13 @@ def check(problem: dict[str, Any], nest: tuple[dict[str, int], list[dict[str, An
             assert found[level["memory"]][tensor] == machine.counts(tensor, at), (tensor, level)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(nests("MNK"))
 def test_a_product_counts_as_if_it_ran(nest: tuple[dict[str, int], list[dict[str, Any]]]) -> None:
     check(MATMUL, nest)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (2, 3)]), nests("PRCK"))
 def test_a_convolution_counts_as_if_it_ran(steps: tuple[int, int], nest: tuple[dict[str, int], list[dict[str, Any]]]) -> None:
     if math.prod(nest[0].values()) <= 300:
@@ -118,7 +118,7 @@ def test_a_convolution_counts_as_if_it_ran(steps: tuple[int, int], nest: tuple[d
 IMAGES = {"W": [{"K": 1}, {"C": 1}, {"R": 1}, {"S": 1}], "O": [{"K": 1}, {"P": 1}, {"Q": 1}]}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from([(1, 1), (2, 1), (2, 3), (3, 2)]), nests("PQRSCK"))
 def test_a_convolution_of_images_counts_as_if_it_ran(steps: tuple[int, int], nest: tuple[dict[str, int], list[dict[str, Any]]]) -> None:
     rows, cols = steps  # strides; a window may leave places out
@@ -126,7 +126,7 @@ def test_a_convolution_of_images_counts_as_if_it_ran(steps: tuple[int, int], nes
         check({"tensors": {**IMAGES, "I": [{"C": 1}, {"P": rows, "R": 1}, {"Q": cols, "S": 1}]}, "output": "O"}, nest)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=4))
 def test_distinct_sums_are_counted(digits: list[tuple[int, int]]) -> None:
     sums = {sum(s * i for (s, _), i in zip(digits, index, strict=True)) for index in itertools.product(*(range(n) for _, n in digits))}

@@ -233,13 +233,13 @@ def outcome(data: bytes) -> str:
     return ""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_with_a_sentence(data: bytes) -> None:
     assert outcome(data) in {"F103", "F104", "F110", "F111", "F125"}
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_mutated_bytes_are_accepted_or_refused(changes: list[tuple[int, int]]) -> None:
     data = bytearray(BYTES)

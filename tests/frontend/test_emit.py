@@ -139,7 +139,7 @@ def windows(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
     return shape, {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(windows())
 def test_im2col_of_any_window(case: tuple[tuple[int, ...], dict[str, Any]]) -> None:
     shape, window = case

@@ -201,7 +201,7 @@ def test_the_folding_budget_leaves_operations() -> None:
     assert p.notes == ("constant folding stopped at its limit of 1000 bytes (--limits folding_bytes=)",)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9), st.sampled_from([-3, -2, -1, 1, 2, 3])), min_size=1, max_size=3),
     st.booleans(),

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.frontend.perturb import NODE_REWRITES, PERTURBATIONS, perturbed
 
-SHAPES = {"x": (1, 4, 6, 6), "s": (1, 3, 8), "m": (1, 2, 5)}
+SHAPES = {"x": (1, 4, 6, 6), "s": (1, 3, 8), "m": (1, 2, 5), "t": (4, 1, 3), "h": (1, 1, 2), "c": (1, 1, 2)}
 
 
 def small(opset: int = 17) -> Any:
@@ -42,9 +42,13 @@ def small(opset: int = 17) -> Any:
     weights.append(numpy_helper.from_array(np.asarray([1, -1], np.int64), "flat"))
     z = node("Reshape", z, "flat")
     m = node("Add", node("MatMul", "m", weight(5, 3)), weight(3))
+    lstm, back = ("t", weight(1, 8, 3), weight(1, 8, 2), weight(1, 16), "", "h", "c"), ("t", weight(1, 8, 3), weight(1, 8, 2))
+    nodes.append(helper.make_node("LSTM", lstm, ["all", "last_h", "last_c"], name="lstm", hidden_size=2))
+    nodes.append(helper.make_node("LSTM", back, ["", "back_h"], name="back", hidden_size=2, direction="reverse"))
     given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in SHAPES.items()]
-    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in ((y, (1, 5)), (z, (1, 16)), (m, (1, 2, 3)))]
-    graph = helper.make_graph(nodes, "small", given, outputs, weights)
+    outputs = {y: (1, 5), z: (1, 16), m: (1, 2, 3), "all": (4, 1, 1, 2), "last_h": (1, 1, 2), "last_c": (1, 1, 2), "back_h": (1, 1, 2)}
+    made = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in outputs.items()]
+    graph = helper.make_graph(nodes, "small", given, made, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 

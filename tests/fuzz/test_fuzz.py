@@ -16,7 +16,7 @@ from mutants import byte_mutant, structural_mutant
 from streams import MODELS as DEVICES
 from streams import Bench
 from streams import run as run_stream
-from together import joined, judged
+from together import compiled_in_process, joined, judged
 
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.compile.document import plan_onnx
@@ -79,6 +79,11 @@ def test_a_limit_before_the_first_round_costs_matching_not_the_plan(limits: Limi
 
 def test_random_models_together(tmp_path: Path) -> None:
     assert judged(range(5000, 5020), tmp_path / "m.onnx", ["flexasr", "hlscnn"], second=True) == {}
+
+
+def test_a_valid_model_that_the_host_refuses_is_no_finding(tmp_path: Path) -> None:
+    (model := tmp_path / "refused.onnx").write_bytes(valid_model(80621, 40).SerializeToString())  # a pool with pads as wide as its window
+    assert compiled_in_process(model, ["flexasr"]) == HOST_REFUSES
 
 
 @pytest.mark.parametrize(("model", "seed", "commands"), [("flexasr", 50, 240), ("hlscnn ext16", 2, 200), ("vta hls", 9, 60)])

@@ -93,7 +93,7 @@ def ran(rows: Sequence[Row], *, strict: bool) -> tuple[tuple[int, ...], Flexmatc
     return tuple(device.state("cells").tolist()), refusal
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(programs())
 def test_verdict_is_that_of_all_interleavings(rows: list[Row]) -> None:
     orders = set(interleavings(rows))
@@ -110,7 +110,7 @@ def test_verdict_is_that_of_all_interleavings(rows: list[Row]) -> None:
         assert given_in_all > sum(f[o] for q, f in rows for o in TAKES[q])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(programs())
 def test_without_diagnostics_a_legal_order_runs(rows: list[Row]) -> None:
     """All that can run runs, in a legal order, and a device that waits for ever says so."""
@@ -152,3 +152,22 @@ def test_missing_token_of_two_queues() -> None:
         "queue b waits at instruction 2 (b) for a token of cb that nothing gives; "
         "queue c waits at instruction 1 (c) for a token of bc that instruction 2 (b) would give"
     )
+
+
+def test_a_race_names_the_row_of_a_memory_of_rows() -> None:
+    m = Ila("rows")
+    m.input("data", 8, 4)
+    cells = m.memory("cells", (CELLS, 2), 8)
+    for code, name in enumerate("ab"):
+
+        def step(**operands: Array) -> Step:
+            """Store a number in the second half of a row."""
+            return assign(cells, operands["number"][()], operands["dst"][()], 1)
+
+        m.instruction(name, Match(m.word("data", 0, 1) == code, {"data": code}), {"dst": Bits(8, 9), "number": Bits(16, 19)})(step)
+        m.queues.append(Queue(name, frozenset({name}), {}, {}, ()))
+    device = Stream(m, strict=True, reading="oracle")
+    with pytest.raises(SpecError) as refusal:
+        device.run([assemble(m.instructions[name], dst=3, number=n)["data"] for n, name in enumerate("ab")])
+    assert refusal.value.problem.code == "I107"
+    assert refusal.value.problem.sentence.endswith(" element 3 of cells")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from rewrite_compiler.ila import Bits, Ila, Instruction, assemble, ila, mmio
 from rewrite_compiler.ila.assembly import disassemble, parse_named
 from rewrite_compiler.ila.trace import Attach, Commands, Fetch, Header, Item, Place, Section, Trace, Wait, block_of, columns_of
 from rewrite_compiler.ila.trace_read import read_header, read_trace
-from rewrite_compiler.ila.trace_write import to_assembly, to_binary, to_json_lines
+from rewrite_compiler.ila.trace_write import CHUNK, COMMANDS, COUNT, END, OTHER, WORDS, to_assembly, to_binary, to_json_lines
 from rewrite_compiler.lang.binders import static_shape
 
 NAMES = ("flexasr", "hlscnn", "vta")
@@ -43,7 +44,7 @@ def random_operands(i: Instruction, draw: random.Random) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_assembling_what_was_disassembled_gives_the_command(name: str, data: st.DataObject) -> None:
     m = ila(name)
@@ -55,7 +56,7 @@ def test_assembling_what_was_disassembled_gives_the_command(name: str, data: st.
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_bits_outside_of_the_fields_are_kept(name: str, data: st.DataObject) -> None:
     """A command with any data at an address that an instruction answers to survives assembly text."""
@@ -153,6 +154,13 @@ def test_the_lines_of_a_small_trace() -> None:
     assert lines == ['{"wr":1,"addr":"0x10","data":"0x1e03"}', '{"wait":{}}', '{"end":1}']
 
 
+def test_flags_are_numbers_and_words_hexadecimal() -> None:
+    m = toy()
+    commands = [assemble(m.instructions["config"], length=n) for n in (1, 2)]
+    _, *lines = to_json_lines(Trace(Header("toy"), (Commands(columns_of(m, commands)),)), m).decode().splitlines()
+    assert lines == ['{"wr":1,"addr":"0x10","data":1}', '{"wr":1,"addr":"0x10","data":"0x2"}', '{"end":2}']
+
+
 def test_the_assembly_of_a_small_trace() -> None:
     m = toy()
     named = [
@@ -237,6 +245,47 @@ def test_a_changed_bit_of_a_binary_trace_is_found() -> None:
     for at in range(len(data) - 30, len(data)):
         with pytest.raises(InputError):
             read_trace(bytes([*data[:at], data[at] ^ 1, *data[at + 1 :]]), lambda _: m, "t")
+
+
+def test_a_binary_trace_ends_with_its_last_chunk() -> None:
+    m = toy()
+    data = to_binary(read_trace(toy_text().encode(), lambda _: m, "t"), m)
+    assert refused(data + b"\0") == f"the trace must end at byte {len(data)}, not {len(data) + 1}"
+
+
+def binary_with(kind: int, payload: bytes) -> bytes:
+    """Return a binary trace without commands that has one chunk more."""
+    m = toy()
+    whole = to_binary(Trace(Header("toy"), ()), m)
+    before = whole[: len(whole) - CHUNK.size - 2 * COUNT.size] + CHUNK.pack(kind, len(payload)) + payload
+    end = COUNT.pack(0) + COUNT.pack(zlib.crc32(before))
+    return before + CHUNK.pack(END, len(end)) + end
+
+
+def with_words(content: dict[str, object]) -> bytes:
+    text = json.dumps(content).encode()
+    return COUNT.pack(len(text)) + text
+
+
+STRANGE_CHUNKS = {
+    "a kind that there is not": (9, b"{}"),
+    "columns without their counts": (COMMANDS, bytes(COUNT.size)),
+    "words of two items": (WORDS, with_words({"place": {"memory": "dram", "address": 0}, "fetch": {}})),
+    "words of an item without words": (WORDS, with_words({"wait": {}})),
+    "two items": (OTHER, b'{"wait":{},"attach":{}}'),
+    "no JSON": (OTHER, b"wait"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE_CHUNKS)
+def test_a_chunk_that_is_none_of_a_trace_is_named(name: str) -> None:
+    kind, payload = STRANGE_CHUNKS[name]
+    assert refused(binary_with(kind, payload)) == f"a chunk of kind {kind} and {len(payload)} bytes is none of a trace"
+
+
+def test_an_item_of_a_chunk_is_checked_as_that_of_a_line() -> None:
+    assert read_trace(binary_with(OTHER, b'{"wait":{}}'), lambda _: toy(), "t").items == (Wait(),)
+    assert refused(binary_with(WORDS, with_words({"place": 3}))).startswith("place must have memory (a text), ")
 
 
 def test_what_is_no_trace_is_said() -> None:

@@ -119,6 +119,20 @@ def test_fill_copies_vectors_and_read_keeps_words() -> None:
     assert sim.read(EXT_SPAD1 + 0x40, virtual=True) == 0
 
 
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_block_of_reads_does_what_the_reads_do(reading: str) -> None:
+    one, many = simulator("ext8", reading), simulator("ext8", reading)
+    for sim in (one, many):
+        sim.memories[sim.ila.states["spad1"].leaf].data[:64] = np.arange(64)
+    offsets = np.arange(0, 48, 16)
+    given = many.block("spad1_data_rd", 3, {"offset": offsets})
+    assert given is not None
+    for n, offset in enumerate(offsets):
+        assert sum(int(b) << 8 * i for i, b in enumerate(given[n].reshape(-1))) == one.issue("spad1_data_rd", offset=int(offset))
+    assert many.state("virtual_output").any()
+    assert np.array_equal(many.state("virtual_output"), one.state("virtual_output"))
+
+
 def test_both_directions_or_none_is_no_command() -> None:
     sim = simulator("ext8")
     sim.command({"wr": 1, "rd": 1, "addr": 0x3200_0014, "data": 5 << 32})

@@ -159,11 +159,14 @@ def complete(fields: dict[str, int]) -> dict[str, int]:
     return {**pads, "reset": 0, "use_imm": 0, "imm": 0, **fields}
 
 
-@pytest.mark.parametrize("behaviour", ["fsim", "hls", "ila"])
-@pytest.mark.parametrize("seed", range(12))
-def test_random_programs(seed: int, behaviour: str) -> None:
+def random_program(seed: int, behaviour: str) -> tuple[bytes, list[int], bytes]:
+    """Return an image, a program on it, and the image afterwards by the specification's loops."""
+    image, program, reference = random_run(seed, behaviour)
+    return bytes(image), program, bytes(reference.image)
+
+
+def random_run(seed: int, behaviour: str) -> tuple[bytearray, list[int], vta_reference.Vta]:
     rng = random.Random(f"{seed} {behaviour}")
-    model = build(behaviour=behaviour)
     image = random_image(rng)
     uops = {"sram_base": 0, "dram_base": (BASE + UOPS) // 4, "y_size": 1, "x_size": 32, "x_stride": 0}
     program = [("load_uop", uops), *(random_instruction(rng, behaviour) for _ in range(24))]
@@ -171,10 +174,17 @@ def test_random_programs(seed: int, behaviour: str) -> None:
     reference = vta_reference.Vta(bytearray(image), BASE, behaviour)
     for name, fields in program:
         reference.run(name, complete(fields))
-    stream = [assemble(model.instructions[name], **fields)["data"] for name, fields in program]
+    instructions = build(behaviour=behaviour).instructions
+    return image, [assemble(instructions[name], **fields)["data"] for name, fields in program], reference
+
+
+@pytest.mark.parametrize("behaviour", ["fsim", "hls", "ila"])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int, behaviour: str) -> None:
+    image, stream, reference = random_run(seed, behaviour)
     for reading in READINGS:
         mine = bytearray(image)
-        sim = model.simulator(dram=mine, base=BASE, reading=reading)
+        sim = build(behaviour=behaviour).simulator(dram=mine, base=BASE, reading=reading)
         sim.run(stream)
         assert sim.state("acc").reshape(-1).tolist() == reference.memory["acc"], reading
         assert mine == reference.image, reading

@@ -9,8 +9,8 @@ from terms import Terms
 
 from rewrite_compiler.lang import Expr, Leaf, Step, array, const, let, lift, loop, sat, seq, together, update, when, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.lang.step import Update
+from rewrite_compiler.lang.binders import Comprehension, static_shape
+from rewrite_compiler.lang.step import Update, make_update
 
 WORDS = [(8, False), (8, True), (16, True), (32, True)]
 
@@ -62,9 +62,15 @@ class Steps:
             self.memories.append(local)
             made = self.step(depth - 1)
             self.memories.remove(local)
-            return made
+            return seq(made, self.again(kept)) if self.number(0, 1) else made
 
         return let(kept, body)
+
+    def again(self, kept: Comprehension) -> Step:
+        """Return a step that computes the elements of an array from what the memories hold by then."""
+        memory, (n,) = self.state(), static_shape(kept)
+        places = self.bound(kept.variables, lambda: self.place(memory))
+        return make_update(memory, kept.variables, (lift(n),), places, self.fitted(memory, kept.body))
 
     def together_step(self, depth: int) -> Step:
         return together(*(u for u in (self.update_step(0) for _ in range(self.number(1, 3))) if isinstance(u, Update)))

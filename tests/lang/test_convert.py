@@ -1,4 +1,4 @@
-"""Conversions by machine code: the same bits as numpy's, whatever the layout."""
+"""Conversions of whole arrays by machine code and by numpy: the bits of the terms, whatever the layout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, lay, leaf
+from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, convert, lay, leaf
 from rewrite_compiler.lang import codes as conversions
 from rewrite_compiler.lang.formats import FLOAT16, Format
 from rewrite_compiler.lang.kernels import loaded_kernels
@@ -20,9 +20,13 @@ FORMATS: tuple[Format, ...] = (
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _machine_code() -> None:
+@pytest.fixture(autouse=True, params=["machine code", "numpy"])
+def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not isinstance(loaded_kernels(), str)
+    if request.param == "numpy":
+        for module in (convert, conversions):
+            monkeypatch.setattr(module, "kernels_in_use", lambda: None)
+        monkeypatch.setattr(convert, "launched", None)
 
 
 def values(kind: type) -> np.ndarray:

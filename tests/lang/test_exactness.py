@@ -110,7 +110,7 @@ def test_products_beyond_64_bits_stay_exact() -> None:
 SIZES = st.sampled_from([2, 3, 7, 64, 65, 257, 1024, 1025])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SIZES, st.integers(1, 31), st.integers(1, 31), st.integers(0, 1 << 30), st.booleans())
 def test_products_of_extreme_words(count: int, left: int, right: int, seed: int, same_sign: bool) -> None:
     """Operands at the ends of their words, the worst case for every bound."""
@@ -124,7 +124,7 @@ def test_products_of_extreme_words(count: int, left: int, right: int, seed: int,
     check(extremes(3, left), extremes(2, right), (left, right))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 8), st.integers(0, 1 << 30), st.sampled_from([(8, 8), (16, 8), (16, 16)]))
 def test_a_fold_of_rounded_blocks(blocks: int, seed: int, bits: tuple[int, int]) -> None:
     """Blocks of eight products, rounded and saturated in order: whole-length products would be wrong."""

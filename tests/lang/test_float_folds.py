@@ -8,12 +8,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sat, select, shift_right
+from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, lift, reduce_sum, sat, select, shift_right
 from rewrite_compiler.lang import float_folds as floats
 from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.array_kernels import ArrayKernels
 from rewrite_compiler.lang.arrays import Evaluator, evaluate
+from rewrite_compiler.lang.binders import index_variable
 from rewrite_compiler.lang.kernels import Kernels
-from rewrite_compiler.lang.named import Store
+from rewrite_compiler.lang.machine import Machine
+from rewrite_compiler.lang.memory import Memory
+from rewrite_compiler.lang.named import Store, axis_of
+from rewrite_compiler.lang.substitute import substitute
+from rewrite_compiler.lang.tape import Tape
 
 ROWS, STEPS, LANES, COLUMNS = 96, 5, 8, 9
 INT16 = iv.of_width(16, True)
@@ -36,8 +42,17 @@ def rounded(lanes: Expr, total: Expr, _: Expr) -> Expr:
     return sat(total + sat(shift_right(lanes, 6, "half_up"), 16), 16)
 
 
+def cut(products: Expr, total: Expr, _: Expr) -> Expr:
+    """Shift every product on its own, then the sum of a block."""
+    (variable,), body = products.data[1], products.args[0]
+    lanes = [substitute(body, {variable: lift(n)}) >> 5 for n in range(LANES)]
+    return sat(total + sat(shift_right(sum(lanes[1:], lanes[0]), 9, "half_up"), 16), 16)
+
+
 STEPPED: dict[str, Step] = {
+    "products cut one by one": cut,
     "rounded": rounded,
+    "floored by 8": lambda lanes, total, _: sat(total + sat(lanes >> 8, 16), 16),
     "floored": lambda lanes, total, _: sat(total + sat(lanes >> 9, 16), 16),
     "clamped without a shift": lambda lanes, total, _: sat(total - sat(lanes - 7, 16), 16),
     "not clamped": lambda lanes, total, _: sat(total + (lanes >> 12), 16),
@@ -53,13 +68,15 @@ def contents(random: Random, leaf: Leaf, kind: str) -> np.ndarray:
         return random.integers(low, high, leaf.shape, endpoint=True)
     if kind == "ends":
         return random.choice(np.array([low, high]), leaf.shape)
+    if kind == "ends and ones":
+        return random.choice(np.array([low, low, high, high, 1, -1]), leaf.shape)
     return random.choice(np.array([0, 1, -1, 32, 31, -32, -33]), leaf.shape)
 
 
 @pytest.mark.parametrize("step", STEPPED)
 def test_folds_in_floats_are_the_folds(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(len(step))
-    for bits, kind, initial in itertools.product(((8, 8), (16, 8), (16, 16)), ("random", "ends", "ties"), (0, 3)):
+    for bits, kind, initial in itertools.product(((8, 8), (16, 8), (16, 16)), ("random", "ends", "ends and ones", "ties"), (0, 3)):
         term, x, w = folded(bits, STEPPED[step], initial)
         given = {leaf: contents(random, leaf, kind) for leaf in (x, w)}
         found = evaluate(term, given)
@@ -72,11 +89,14 @@ def test_folds_in_floats_are_the_folds(step: str, monkeypatch: pytest.MonkeyPatc
     ("bits", "kind", "step", "expected"),
     [
         ((8, 8), "random", "rounded", ("float32", 0)),
-        ((16, 8), "ends", "rounded", ("float32", 1)),  # eight products reach 2^25, four of them 2^24
+        ((16, 8), "ends", "rounded", ("float32", 0)),  # eight products reach 2^25, and where five exceed 2^24, all do 2^22
+        ((16, 8), "ends", "floored by 8", ("float32", 1)),  # what is beyond 2^22 is not clamped yet: four products reach 2^24
         ((16, 8), "ends", "not clamped", ("float64", 0)),
         ((16, 8), "ends", "used twice", ("float64", 0)),
         ((16, 16), "ends", "rounded", ("float64", 0)),
         ((16, 16), "ties", "rounded", ("float32", 0)),  # what the factors hold decides
+        ((16, 16), "ends", "products cut one by one", ("int32", 0)),
+        ((8, 8), "random", "products cut one by one", ("float32", 0)),
     ],
 )
 def test_the_type_is_the_narrowest_that_is_exact(
@@ -108,6 +128,18 @@ def test_a_sum_beyond_24_bits_is_not_added_in_one_float() -> None:
     assert (evaluate(term, {x: a, w: b}) == 9).all()
 
 
+def test_a_sum_that_is_rounded_is_clamped() -> None:
+    """Beyond 2^24 the 1 is lost whatever the order is, and the clamp makes one value of both; just below the clamp it decides."""
+    term, x, w = folded((16, 8), rounded)
+    a, b = np.zeros(x.shape, np.int16), np.zeros(w.shape, np.int8)
+    a[:, 0], b[:, 0] = [-32768] * 4 + [1] + [32767] * 3, [-128] * 4 + [1] + [-128] * 3
+    assert (evaluate(term, {x: a, w: b}) == 32767).all()
+    a[:, 0], b[:, 0] = [32767] * 4 + [-1] * 3 + [32], [127] * 4 + [127] * 3 + [-1]
+    a[:, 0, 1:4] = [-32768, 16383, 0]
+    found = (32767 * 127 - 32768 * 127 + 16383 * 127 - 3 * 127 - 32 + 32) // 64
+    assert (evaluate(term, {x: a, w: b}) == found).all()
+
+
 def test_a_product_with_the_accumulator_is_no_factor() -> None:
     x = Leaf((ROWS, STEPS), iv.of_width(8, True), False, "x")
     w = Leaf((COLUMNS, STEPS), iv.of_width(8, True), False, "w")
@@ -122,3 +154,29 @@ def test_a_product_with_the_accumulator_is_no_factor() -> None:
     evaluator = Evaluator({leaf: Store(data) for leaf, data in given.items()})
     evaluator.kernels = Kernels()
     assert (evaluator.store_of(term).data == total).all()
+
+
+@pytest.mark.parametrize("step", ["rounded", "another last step", "products cut one by one"])
+@pytest.mark.parametrize("initial", [0, 3])
+def test_recorded_folds_are_played_on_other_contents(step: str, initial: int) -> None:
+    """Where the columns are the same for all samples, and where each sample has its own rows only."""
+    samples = 3
+    term, x, w = folded((16, 8), STEPPED[step], initial)
+    machine = Machine({leaf: Memory(np.zeros(leaf.shape, np.int16)) for leaf in (x, w)}, kernels=ArrayKernels())  # type: ignore[arg-type]
+    sample = axis_of(index_variable("sample", samples))
+    machine.axes.add(sample, samples)
+    tape = machine.axes.tape = Tape(sample)
+    random = np.random.default_rng(3)
+    slot = tape.copied(np.zeros((samples, *x.shape), np.int16))  # type: ignore[arg-type]
+    assert machine.memories[x].overlay([0, 0, 0], slot, (sample,))  # type: ignore[attr-defined]
+    machine.memories[w].data[...] = contents(random, w, "ends")
+    found = machine.evaluator.store_of(term)
+    assert machine.evaluator.kernels is not None
+    assert machine.evaluator.kernels.folds == 1
+    for kind in ("random", "ends"):
+        slot[...] = np.stack([contents(random, x, kind) for _ in range(samples)])
+        for call in tape.calls[1:]:
+            call()
+        for n in range(samples):
+            assert (found.data[n] == evaluate(term, {x: slot[n], w: machine.memories[w].data})).all()
+    assert not tape.refused

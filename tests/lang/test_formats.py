@@ -191,7 +191,7 @@ def test_the_nearest_value_is_taken(f: Format) -> None:
 
 @pytest.mark.parametrize("f", [*SMALL, *FIXED], ids=str)
 @given(st.lists(st.one_of(EXACT, MODERATE), min_size=2, max_size=40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_encoding_is_monotone(f: Format, values: list[float]) -> None:
     back = f.values_of(f.codes_of(np.sort(np.array(values))))
     assert (back[1:] >= back[:-1]).all()
@@ -226,7 +226,7 @@ JUST_BELOW_HALF = math.nextafter(0.5, 0)
 @example(2.0**52 + 1)
 @example(-(2.0**51) - 0.5)
 @example(-5e-324)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_rounding_a_real(rounding: str, value: float) -> None:
     x = leaf("x", (2,), real=True)
     term = array(lambda i: rounded(x[i], rounding), 2)
@@ -240,7 +240,7 @@ def test_rounding_a_real(rounding: str, value: float) -> None:
 @pytest.mark.parametrize("f", FIXED, ids=str)
 @given(st.one_of(EXACT, MODERATE))
 @example(JUST_BELOW_HALF / 64)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_fixed_point_rounds_and_saturates(f: Fixed | Int, value: float) -> None:
     fraction = f.fraction if isinstance(f, Fixed) else 0
     if 0 < abs(value) * 2.0**fraction < 1e-300:

@@ -40,7 +40,7 @@ def holds(a: Interval, x: int) -> bool:
 
 
 @pytest.mark.parametrize("op", BINARY)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_every_value_is_inside(op: str, data: st.DataObject) -> None:
     a, x = data.draw(intervals_with_a_value(LARGE))
@@ -79,7 +79,7 @@ def value_or_none(op: str, x: int, y: int) -> int | None:
 
 
 @pytest.mark.parametrize("op", BINARY)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_an_interval_grows_with_its_operands(op: str, data: st.DataObject) -> None:
     """What holds for part of the operands' values holds for all of them: never a narrower result for wider operands."""

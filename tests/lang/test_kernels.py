@@ -37,6 +37,7 @@ from rewrite_compiler.lang import (
 )
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arith import ROUNDINGS, maximum, shift_right
+from rewrite_compiler.lang.array_kernels import ArrayKernels
 from rewrite_compiler.lang.arrays import Evaluator, evaluate
 from rewrite_compiler.lang.binders import index_variable
 from rewrite_compiler.lang.expr import wrap
@@ -48,6 +49,7 @@ from rewrite_compiler.lang.tape import Tape
 
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 INT8, INT16 = iv.of_width(8, True), iv.of_width(16, True)
+BOTH = [Kernels, ArrayKernels]
 FORMS = [form for form in native_fold.FORMS if not form or form in native_jit.host()[1]]
 
 
@@ -59,9 +61,9 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytes
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def run_with_samples(step: Step, every: list[Contents], sampled: list[Leaf]) -> list[Contents]:
+def run_with_samples(step: Step, every: list[Contents], sampled: list[Leaf], used: Kernels) -> list[Contents]:
     """Return the memories after the step for each sample, run side by side by machine code."""
-    machine = Machine({leaf: memory_of(leaf, x) for leaf, x in every[0].items()}, kernels=Kernels())
+    machine = Machine({leaf: memory_of(leaf, x) for leaf, x in every[0].items()}, kernels=used)
     sample = axis_of(index_variable("sample", len(every)))
     machine.axes.add(sample, len(every))
     for leaf in sampled:
@@ -78,27 +80,29 @@ def run_with_samples(step: Step, every: list[Contents], sampled: list[Leaf]) -> 
     return found
 
 
+@pytest.mark.parametrize("made", BOTH)
 @FEW
 @given(st.data())
-def test_random_steps_with_samples(data: st.DataObject) -> None:
+def test_random_steps_with_samples(made: type[Kernels], data: st.DataObject) -> None:
     p: Problem = data.draw(problems())
     sampled = [m for m in p.memories if m is not p.control and m.rank and data.draw(st.booleans())]
     every = [{**p.contents, **{m: contents_of(data.draw, m) for m in sampled}} for _ in range(3)]
     expected = [walked(p, contents) for contents in every]
     if None not in expected:
-        assert run_with_samples(p.step, every, sampled) == expected
+        assert run_with_samples(p.step, every, sampled, made()) == expected
 
 
+@pytest.mark.parametrize("made", BOTH)
 @FEW
 @given(terms())
-def test_random_terms(problem: tuple[Array, list[Leaf], Contents]) -> None:
+def test_random_terms(made: type[Kernels], problem: tuple[Array, list[Leaf], Contents]) -> None:
     term, leaves, contents = problem
     expected = walked_term(term, contents)
     if expected is None:
         return
     shapes = {leaf: tuple(n for n in leaf.shape if isinstance(n, int)) for leaf in leaves}
     ev = Evaluator({leaf: Store(np.array(contents[leaf], storage_dtype(leaf.interval)).reshape(shapes[leaf])) for leaf in leaves})
-    ev.kernels = Kernels()
+    ev.kernels = made()
     with np.errstate(all="ignore"):
         assert np.asarray(ev.store_of(term).data).reshape(-1).tolist() == expected
 
@@ -106,9 +110,11 @@ def test_random_terms(problem: tuple[Array, list[Leaf], Contents]) -> None:
 # -- blocked folds
 
 
-def by_machine_code(term: Array, given: dict[Leaf, np.ndarray[Any, Any]]) -> tuple[np.ndarray[Any, Any], Kernels]:
+def by_machine_code(
+    term: Array, given: dict[Leaf, np.ndarray[Any, Any]], made: type[Kernels] = Kernels
+) -> tuple[np.ndarray[Any, Any], Kernels]:
     ev = Evaluator({leaf: Store(x) for leaf, x in given.items()})
-    ev.kernels = Kernels()
+    ev.kernels = made()
     with np.errstate(all="ignore"):
         return ev.store_of(term).data, ev.kernels
 
@@ -119,6 +125,8 @@ def filled(random: np.random.Generator, leaf: Leaf, how: str) -> np.ndarray[Any,
     kind = storage_dtype(leaf.interval)
     if how == "random":
         return random.integers(low, high, shape, kind, endpoint=True)
+    if how == "small":
+        return random.integers(-99, 99, shape).astype(kind)
     return random.choice(np.array([low, high] if how == "extremes" else [low], kind), shape)
 
 
@@ -177,13 +185,17 @@ def test_blocks_that_could_leave_a_word_are_not_given_to_machine_code() -> None:
     assert (found == evaluate(blocks(x, w, 0), operands)).all()
 
 
-@pytest.mark.parametrize(("form", "how", "bits"), list(itertools.product(FORMS, ("random", "extremes", "least"), (20, 32))))
+@pytest.mark.parametrize(
+    ("form", "how", "bits"), list(itertools.product((*FORMS, "numpy"), ("random", "small", "extremes", "least"), (20, 32)))
+)
 def test_product_modulo_a_word(form: str, how: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_fold, "best_form", lambda: form)
+    """Small factors are multiplied in float32 by numpy, others in float64."""
+    if form != "numpy":
+        monkeypatch.setattr(native_fold, "best_form", lambda: form)
     x, y = Leaf((2, 9, 21), INT16, False, "x"), Leaf((2, 21, 5), INT16, False, "y")
     term = array(lambda b, i, j: wrap(reduce_sum(lambda k: x[b, i, k] * y[b, k, j], 21), bits), (2, 9, 5))
     operands = {leaf: filled(np.random.default_rng(4), leaf, how) for leaf in (x, y)}
-    found, used = by_machine_code(term, operands)
+    found, used = by_machine_code(term, operands, ArrayKernels if form == "numpy" else Kernels)
     assert used.products == 1
     exact = np.einsum("bik,bkj->bij", *(operands[leaf].astype(object) for leaf in (x, y)))
     half = 1 << bits - 1
@@ -199,14 +211,15 @@ def test_product_that_may_leave_a_word_is_not_given_to_machine_code() -> None:
     assert (found == 1 << 34).all()
 
 
+@pytest.mark.parametrize("made", BOTH)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_codes_of_floats(rounding: str) -> None:
+def test_codes_of_floats(rounding: str, made: type[Kernels]) -> None:
     """Machine code encodes as numpy does: ties, both ends, infinities."""
     values = np.concatenate([np.arange(-70_000, 70_000) / 256, [1e30, -1e30, np.inf, -np.inf, -0.0]]).astype(np.float32)
     f = Fixed(16, 7, rounding)
     x = Leaf((len(values),), iv.EVERYTHING, True, "x")
     term, flat = array(lambda i: f.encode(x[i]), len(values)), values.astype(np.float64).clip(-1e38, 1e38)
-    found, used = by_machine_code(term, {x: flat})
+    found, used = by_machine_code(term, {x: flat}, made)
     assert used.grids == 1
     assert (found == evaluate(term, {x: flat})).all()
     assert (found == f.codes_of(values)).all()
@@ -251,6 +264,15 @@ def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monk
     assert (counts.compiled, counts.rebuilt) == (5, 4)
 
 
+def test_a_choice_whose_other_side_is_wider_than_a_word_is_left_to_numpy() -> None:
+    """The condition is the same everywhere, so only the narrow side is computed; its place is among integers of any size."""
+    x = Leaf((3,), INT8, False, "x")
+    term = array(lambda i: select(x[i] < 100, x[i] * 3 + i, x[i] * (1 << 70)), 3)
+    found, used = by_machine_code(term, {x: np.array([5, -7, 99], np.int8)})
+    assert found.tolist() == [15, -20, 299]
+    assert list(used.refused) == [kernels.TOO_WIDE]
+
+
 def test_without_machine_code_numpy_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise OSError("no such library")
@@ -259,9 +281,10 @@ def test_without_machine_code_numpy_runs_and_says_so(monkeypatch: pytest.MonkeyP
     assert kernels.loaded_kernels() == "machine code cannot be made here: no such library"
 
 
+@pytest.mark.parametrize("made", BOTH)
 @pytest.mark.parametrize("monoid", ["sum", "max", "min"])
 @pytest.mark.parametrize("shape", [(3, 5, 16), (70, 2, 3), (1, 9, 100), (4, 1, 1)])
-def test_reductions_of_terms(monoid: str, shape: tuple[int, int, int]) -> None:
+def test_reductions_of_terms(monoid: str, shape: tuple[int, int, int], made: type[Kernels]) -> None:
     """Over one or two axes, the last of a length that is compiled in or is not; nested ones; totals beyond 32 bits."""
     n, rows, columns = shape
     x = Leaf(shape, INT16, False, "x")
@@ -273,7 +296,7 @@ def test_reductions_of_terms(monoid: str, shape: tuple[int, int, int]) -> None:
     whole = np.vectorize(lambda v: ((v * v >> 3) - 7 * v + (1 << 29)) % (1 << 30) - (1 << 29))(data.astype(np.int64))
     operation = {"sum": np.sum, "max": np.max, "min": np.min}[monoid]
     ev = Evaluator({x: Store(data)})
-    ev.kernels = Kernels()
+    ev.kernels = made()
     both = ev.store_of(array(lambda i: reduce(monoid, lambda j, k: term(i, j, k), (rows, columns)), n)).data
     last = ev.store_of(array(lambda i, j: wrap(reduce(monoid, lambda k: term(i, j, k), columns), 20), (n, rows))).data
     nested = array(lambda i: reduce(monoid, lambda j: wrap(reduce(monoid, lambda k: term(i, j, k), columns), 20), rows), n)
@@ -284,10 +307,11 @@ def test_reductions_of_terms(monoid: str, shape: tuple[int, int, int]) -> None:
     assert ev.kernels.grids >= 3 or data.size < 1 << 3
 
 
-def test_reductions_with_samples_are_played() -> None:
+@pytest.mark.parametrize("made", BOTH)
+def test_reductions_with_samples_are_played(made: type[Kernels]) -> None:
     """A recorded reduction is computed again from other contents."""
     x = Leaf((6, 16), INT16, False, "x")
-    machine = Machine({x: Memory(np.zeros((6, 16), np.int16))}, kernels=Kernels())
+    machine = Machine({x: Memory(np.zeros((6, 16), np.int16))}, kernels=made())
     sample = axis_of(index_variable("sample", 5))
     machine.axes.add(sample, 5)
     tape = machine.axes.tape = Tape(sample)
@@ -305,12 +329,13 @@ def test_reductions_with_samples_are_played() -> None:
     assert not tape.refused
 
 
+@pytest.mark.parametrize("made", BOTH)
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("columns", [1, 3, 16])
-def test_products_of_a_matrix_and_a_vector_of_each_sample(rows: int, columns: int) -> None:
+def test_products_of_a_matrix_and_a_vector_of_each_sample(rows: int, columns: int, made: type[Kernels]) -> None:
     """Along the rows of a matrix or down its columns; sums wrap at 32 bits."""
     x, w = Leaf((rows, columns), INT16, False, "x"), Leaf((rows + columns,), INT16, False, "w")
-    machine = Machine({leaf: Memory(np.zeros(leaf.shape, np.int16)) for leaf in (x, w)}, kernels=Kernels())  # type: ignore[arg-type]
+    machine = Machine({leaf: Memory(np.zeros(leaf.shape, np.int16)) for leaf in (x, w)}, kernels=made())  # type: ignore[arg-type]
     sample = axis_of(index_variable("sample", 4))
     machine.axes.add(sample, 4)
     tape = machine.axes.tape = Tape(sample)

@@ -18,7 +18,7 @@ from walker import Undefined, Walker
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import Leaf, Step, array, assign, let, loop, require, sat, select, seq, together, update, when, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.binders import index_variable, static_shape
+from rewrite_compiler.lang.binders import index_variable, scalar_array, static_shape
 from rewrite_compiler.lang.machine import Machine
 from rewrite_compiler.lang.memory import Memory
 from rewrite_compiler.lang.named import axis_of, storage_dtype
@@ -186,6 +186,16 @@ def test_random_steps_do_run_loops_at_once() -> None:
 
     count()
     assert min(seen[True], seen[False]) > 5, seen
+
+
+@pytest.mark.parametrize("reading", ["oracle", "arrays"])
+def test_a_name_holds_what_was_there_and_the_step_reads_what_is(reading: str) -> None:
+    """A name was computed from elements that the step then writes, once in order, once in a loop and once where it is chosen."""
+    run = {"oracle": by_oracle, "arrays": lambda step, contents: by_arrays(step, contents)[0]}[reading]
+    for write in (assign(C, 7, 0), loop(2, lambda k: assign(C, 7 + k, k)), when(C[3] == 4, assign(C, 7, 0))):
+        twice = wrap(C[0] + C[0], 4, False)
+        step = let(scalar_array(twice), lambda x, write=write, twice=twice: seq(write, assign(C, twice, 2), assign(C, x[()], 3)))
+        assert run(step, {C: [3, 1, 2, 4]})[C][2:] == [14, 6]
 
 
 # -- diagnostics and refusals

@@ -18,7 +18,7 @@ from rewrite_compiler.ops.recurrent import GATES
 
 Array = np.ndarray[Any, Any]
 R = np.random.default_rng(1)
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 
 
 def normal(*shape: int) -> Array:

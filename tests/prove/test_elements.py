@@ -110,6 +110,16 @@ def test_structure_is_kept_apart_from_value() -> None:
     assert not nodes.normal_forms_agree(times(a, b), times(a, c))
 
 
+def test_a_quotient_by_a_number_is_a_factor_and_any_other_an_atom() -> None:
+    a, b, c = (nodes.leaf("x", n) for n in range(3))
+    plus, times, over = (nodes.BINARY[op] for op in ("add", "mul", "rdiv"))
+    half = nodes.constant(Fraction(1, 2))
+    assert nodes.normal_forms_agree(over(plus(a, b), nodes.constant(2)), plus(times(half, b), times(half, a)))
+    assert nodes.normal_forms_agree(over(plus(a, b), c), over(plus(b, a), c))
+    assert not nodes.normal_forms_agree(over(a, b), times(a, b))
+    assert not nodes.normal_forms_agree(over(a, b), over(b, a))
+
+
 def test_large_products_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "TERMS", 20)
     total = nodes.total([nodes.leaf("y", n) for n in range(12)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from known_wrong.gallery import FALSE, gallery
 
-from rewrite_compiler import Law, Rule, Tensor, rule
+from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
@@ -23,6 +24,7 @@ from rewrite_compiler.prove.readers import READERS, read
 from rewrite_compiler.prove.reals import Reals, height_of
 from rewrite_compiler.prove.tensors import Typing, variable
 from rewrite_compiler.rewrite import Int, Ints
+from rewrite_compiler.rewrite.ruleset import every_rule
 
 Env = Mapping[int, int]
 WINDOW = {"strides": (2, 1), "pads": (1, 0, 0, 2), "dilations": (1, 2)}
@@ -201,6 +203,42 @@ def codes_along_the_wrong_axis(x: Tensor, s: Tensor, zero: Int) -> Law:
 
 
 @rule
+def groups_exchanged(x: Tensor, w: Tensor, group: Int) -> Law:
+    """The halves of a convolution in groups, in the wrong order."""
+    one, c, n = {"strides": (1,), "pads": (0, 0), "dilations": (1,)}, group // 2 * w.shape[1], w.shape[0] // 2
+    low = o.conv(o.slice_(x, axis=1, start=0, stop=c), o.slice_(w, axis=0, start=0, stop=n), **one, group=group // 2)
+    high = o.conv(o.slice_(x, axis=1, start=c, stop=2 * c), o.slice_(w, axis=0, start=n, stop=2 * n), **one, group=group // 2)
+    return o.conv(x, w, **one, group=group), o.concat(high, low, axis=1), Where(group % 2 == 0, group > 1)
+
+
+@rule
+def pairs_of_groups_beside_the_wrong_zeros(x: Tensor, w: Tensor, group: Int) -> Law:
+    """Two groups as one, the zeros behind the filters of both."""
+    one, c = {"strides": (1,), "pads": (0, 0), "dilations": (1,)}, w.shape[1]
+    pairs = o.reshape(w, (group // 2, 2, w.shape[0] // group, c, w.shape[2]))
+    whole = o.reshape(o.pad(pairs, (0, 0, 0, 0, 0, 0, 0, 0, c, 0), 0.0), (w.shape[0], 2 * c, w.shape[2]))
+    return o.conv(x, w, **one, group=group), o.conv(x, whole, **one, group=group // 2), Where(group % 2 == 0, group > 1)
+
+
+@rule
+def operand_that_widens_left_out(x: Tensor, y: Tensor) -> Law:
+    """True of numbers, but y may be wider than x."""
+    return o.sub(o.add(x, y), y), x
+
+
+@rule
+def sum_of_what_widens(x: Tensor, y: Tensor) -> Law:
+    """Where y has one element, the sum on the left adds it as often as x has elements."""
+    flag: Any = {"axes": (0,), "keepdims": 0}
+    return o.reduce_sum_(o.add(x, y), **flag), o.add(o.reduce_sum_(x, **flag), o.reduce_sum_(y, **flag)), Where(x.rank == y.rank)
+
+
+@rule
+def one_operand_turned(x: Tensor, y: Tensor) -> Law:
+    return o.transpose(o.mul(x, y), (1, 0)), o.mul(o.transpose(x, (1, 0)), y), Where(x.rank == 2, y.rank == 2)
+
+
+@rule
 def layer_from_zero(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, m: Int, n: Int) -> Law:
     """The second layer starts from the state of the first, not from the same one."""
     _, before = o.rnn(o.slice_(s, axis=0, start=0, stop=m), w, r, b, h, activation="tanh")
@@ -217,9 +255,113 @@ def skipped_step(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, m: Int, 
     return after, whole
 
 
-@pytest.mark.parametrize("false", [largest_of_largest, codes_along_the_wrong_axis, layer_from_zero, skipped_step], ids=str)
+@rule
+def single_step_from_further_on(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, m: Int) -> Law:
+    """The one step after the first layer is not the one that follows."""
+    _, before = o.rnn(o.slice_(s, axis=0, start=0, stop=m), w, r, b, h, activation="tanh")
+    _, after = o.rnn(o.slice_(s, axis=0, start=m + 1, stop=m + 2), w, r, b, before, activation="tanh")
+    _, whole = o.rnn(o.slice_(s, axis=0, start=0, stop=m + 1), w, r, b, h, activation="tanh")
+    return after, whole
+
+
+@rule
+def half_of_a_mean(x: Tensor) -> Law:
+    """The mean over twice as many elements is not that of one half."""
+    both = o.reduce_mean_(o.concat(x, o.relu(x), axis=0), axes=(0,), keepdims=0)
+    return both, o.reduce_mean_(x, axes=(0,), keepdims=0)
+
+
+@rule
+def expanded_beyond_the_sum(x: Tensor, y: Tensor, s: Ints) -> Law:
+    """The expanded operand may be wider than what is added to it."""
+    return o.add(x, o.expand(y, s)), o.add(x, y)
+
+
+WRONG = (
+    largest_of_largest,
+    codes_along_the_wrong_axis,
+    groups_exchanged,
+    pairs_of_groups_beside_the_wrong_zeros,
+    operand_that_widens_left_out,
+    sum_of_what_widens,
+    one_operand_turned,
+    single_step_from_further_on,
+    half_of_a_mean,
+    expanded_beyond_the_sum,
+    layer_from_zero,
+    skipped_step,
+)
+
+
+@pytest.mark.parametrize("false", WRONG, ids=str)
 def test_a_law_that_is_false_for_other_data_does_not(false: Rule) -> None:
     assert proved_for_all_shapes(false) == ""
+
+
+SHIPPED = {r.name: r for r in every_rule()}
+HOLD = ("continue-gru-backwards", "drop-expand-before-addition", "rows-over-root-mean-square-as-layer-norm")
+
+
+@pytest.mark.parametrize("name", HOLD)
+def test_shipped_rules_hold_at_all_shapes(name: str) -> None:
+    assert proved_for_all_shapes(SHIPPED[name]).startswith("every extent from 1 on, ranks 0…4, ")
+
+
+@pytest.mark.parametrize("name", ["split-groups", "merge-groups-1d"])
+def test_groups_hold_at_all_shapes(name: str) -> None:
+    law = SHIPPED[name]
+    assert proved_for_all_shapes(law).startswith("every extent from 1 on, ranks 0…4, ")
+    unguarded = replace(law, where=tuple(c for c in law.where if isinstance(c, IsConstant)))
+    assert proved_for_all_shapes(unguarded) == ""
+
+
+def test_a_law_of_elements_holds_at_every_rank() -> None:
+    assert proved_for_all_shapes(SHIPPED["interpolation-of-states"]) == "every extent from 1 on, every rank"
+
+
+def test_what_broadcasts_is_left_open() -> None:
+    assert (
+        proved_for_all_shapes(SHIPPED["mul-past-transposes"]) == "every extent from 1 on, ranks 0…4, 34 forms"
+    )  # of a rank or a permutation each
+    facts = Facts()
+    a, b, c = (facts.extent(n) for n in "abc")
+    assert facts.join(a, b, assumed=False) is None
+    wide = facts.join(a, b, assumed=True)
+    assert wide is not None
+    i = facts.index("i", wide)
+    assert facts.within(i, wide, wide) == i
+    assert facts.within(i, wide, as_poly(1)) == as_poly(0)
+    read = facts.within(i, wide, a)
+    assert facts.nonnegative(a - 1 - read)
+    assert read != i
+    both = facts.join(wide, c, assumed=True)
+    assert both is not None
+    j = facts.index("j", both)
+    assert facts.within(facts.within(j, both, wide), wide, a) == facts.within(j, both, a)
+    assert facts.join(c, a, assumed=False) is not None
+
+
+def test_an_unknown_is_twice_its_half_and_a_rest() -> None:
+    facts = Facts()
+    n = facts.extent("n")
+    facts.assume(n - 2)
+    half = facts.divided(n, as_poly(2))
+    assert facts.nonnegative(half - 1)
+    assert facts.nonnegative(n - half * 2)
+    assert facts.nonnegative(half * 2 + 1 - n)
+    assert not facts.nonnegative(half - 2)
+    assert not facts.nonnegative(half * 2 - n)
+    facts.unify(n - half * 2, as_poly(0))
+    assert facts.equal(n, half * 2)
+
+
+def test_a_common_factor_of_a_division_is_left_out() -> None:
+    facts = Facts()
+    a, b = facts.extent("a"), facts.extent("b")
+    i, j = facts.index("i", a), facts.index("j", b)
+    assert facts.divided(i * b + j, b * 2) == facts.divided(i, as_poly(2))
+    assert facts.divided(i * b + j + b, b * 2) == facts.divided(i + 1, as_poly(2))
+    assert facts.divided(i * b + j + 1, b * 2) != facts.divided(i, as_poly(2))
 
 
 def test_a_range_that_may_be_empty_says_nothing_of_its_extent() -> None:

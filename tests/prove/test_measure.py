@@ -110,6 +110,23 @@ def test_the_bound_of_rounding_holds(kind: type[np.floating]) -> None:
         assert abs(Fraction(float(found[n])) - exact(pair[0], at)) <= Fraction(float(bound[n]))
 
 
+@pytest.mark.parametrize(
+    ("a", "a_off", "b", "b_off"),
+    [(6.0, 0.5, 3.0, 0.25), (-6.0, 0.5, 3.0, 0.25), (6.0, 0.5, -3.0, 0.0), (6.0, 0.0, 3.0, 0.5), (0.0, 0.5, -3.0, 2.0)],
+)
+def test_a_quotient_is_as_far_off_as_its_operands_let_it_be(a: float, a_off: float, b: float, b_off: float) -> None:
+    bound = measure._quotient([np.float64(a), np.float64(b)], [np.float64(a_off), np.float64(b_off)], np.float64(a / b))
+    worst = max(abs((a + s * a_off) / (b + t * b_off) - a / b) for s in (-1, 1) for t in (-1, 1))
+    assert float(bound) == pytest.approx(worst)
+
+
+def test_a_quotient_by_what_may_be_zero_is_without_a_bound() -> None:
+    bound = measure._quotient(
+        [np.float64(6), np.array([3.0, 3.0, -3.0])], [np.float64(0), np.array([3.0, 2.0, 4.0])], np.array([2.0, 2.0, -2.0])
+    )
+    assert np.isinf(bound).tolist() == [True, False, True]
+
+
 def test_figures_are_in_the_document() -> None:
     from rewrite_compiler.prove.document import prove, to_json
 

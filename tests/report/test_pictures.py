@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import importlib.util
+import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from once import once
 from pages import ROOT, normal
 
 from rewrite_compiler.data.png import decode_png
@@ -38,15 +41,16 @@ pytestmark = pytest.mark.xdist_group("pictures")  # one worker compiles and co-s
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, list[str]]:
-    """The script that makes the pictures, a folder in which its commands ran, and what they said."""
+def made() -> tuple[Any, Path, list[str]]:
+    """The script that makes the pictures, a folder in which its commands ran, once for all processes, and what they said."""
     spec = importlib.util.spec_from_file_location("make_pictures", IMAGES / "make.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    folder = tmp_path_factory.mktemp("pictures")
-    return script, folder, script.workshop(folder)
+    folder = Path(os.environ["FLEXMATCH_CACHE"]) / "pictures"  # gone at the end of the run
+    folder.mkdir(exist_ok=True)
+    return script, folder, json.loads(once("pictures", lambda: json.dumps(script.workshop(folder))))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

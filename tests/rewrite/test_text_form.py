@@ -15,7 +15,7 @@ from rewrite_compiler.ops.term import subterms
 from rewrite_compiler.rewrite import textfile
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import rules_at, shipped_rules
-from rewrite_compiler.rewrite.text import rule_text, tensor_text
+from rewrite_compiler.rewrite.text import attribute_text, condition_text, rule_text, tensor_text
 from rewrite_compiler.rewrite.textfile import rules_of_text
 
 EXAMPLE = """
@@ -57,6 +57,39 @@ def test_an_example_is_the_rule_it_says() -> None:
         rule_text(r).partition("{")[2].partition("\n")[2].partition("\n")[2]
         == rule_text(shipped).partition("{")[2].partition("\n")[2].partition("\n")[2]
     )
+
+
+# a guard → how it is written again, where that differs
+GUARDS = {
+    'type(x, "float32", "int8")': "",
+    "constant(x)": "",
+    "prod(s) == x.size": "",
+    "len(s) > 1": "1 < len(s)",
+    "(x.shape + s)[1:] == s": "",
+    "x.shape + s + [1] == s": "(x.shape + s) + [1] == s",
+    "x.shape[1:-1] == s": "",
+    "replaced(s, 0, x.rank - 1) == s": "",
+    "permuted(x.shape, inverse(s)) == s": "",
+    "[1, x.rank] == s": "",
+    "s[-1] * (x.rank + 1) == 4": "",
+    "max(x.rank, 2) == 2": "",
+    "x.rank - (x.size - 1) == 0": "",
+    "s[0] - (0 - x.rank) == 3": "",
+    "s[-1] // 2 == 1": "",
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_guard_is_written_as_it_is_read(guard: str) -> None:
+    written = GUARDS[guard] or guard
+    head = 'rule g(x: tensor, s: ints) grade E {\n    "false"\n    reshape(x, shape=s) = x\n'
+    for text in (guard, written):
+        (r,) = rules_of_text(f"{head}    where {text}\n}}\n", "f")
+        assert [condition_text(c) for c in r.where] == [written]
+
+
+def test_infinite_bounds_are_words() -> None:
+    assert [attribute_text(v) for v in (float("inf"), float("-inf"), 0.5, 3, "edge")] == ["inf", "-inf", "0.5", "3", '"edge"']
 
 
 def test_a_shared_term_is_one_term() -> None:

@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import unrolled as u
+from offloaded import MAPPINGS, RULES, agree, matched, offloads
 
 from rewrite_compiler.compile.match import match
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.ir.evaluate import run
-from rewrite_compiler.ir.program import Program, Value
+from rewrite_compiler.frontend.perturb import perturbed
 from rewrite_compiler.limits import DEFAULT
-from rewrite_compiler.rewrite.ruleset import shipped_rules
-from rewrite_compiler.target import body_of, find_target
-from rewrite_compiler.target.meaning import inlined
-
-RULES = shipped_rules()
-MAPPINGS = {m.name: m for m in find_target("flexasr").mappings.values()}
-
-
-def matched(model: object, folder: Path) -> tuple[Program, Program]:
-    """Return a model's program and the chosen one."""
-    source = load(u.saved(model, folder)).program
-    return source, match(source, RULES, list(MAPPINGS.values()), DEFAULT).program
-
-
-def offloads(p: Program) -> Counter[str]:
-    return Counter(n.op for n in p.nodes if n.op in MAPPINGS)
-
-
-def agree(source: Program, chosen: Program) -> None:
-    """Compare outputs on data, offloads replaced by their meaning."""
-    plain = inlined(chosen, lambda n: body_of(MAPPINGS[n.op], [chosen.types[v] for v in n.inputs], dict(n.attributes)))
-    random = np.random.default_rng(1)
-    data = {source.names[v]: random.uniform(-1, 1, source.types[v].shape).astype(np.float32) for v in source.inputs}
-
-    def results(p: Program) -> list[np.ndarray]:
-        given: dict[Value, np.ndarray] = {v: data[p.names[v]] for v in p.inputs}
-        found = run(p, given)
-        return [found[v] for v in p.outputs]
-
-    for a, b in zip(results(source), results(plain), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])
@@ -70,6 +38,47 @@ def test_both_ways_are_an_offload_each(cell: str, join: str, tmp_path: Path) -> 
     source, chosen = matched(u.bidirectional(cell, 4, join=join), tmp_path)
     assert offloads(chosen) == {f"flexasr.{u.CELLS[cell][0]}": 2}
     assert {n.op for n in chosen.nodes} - MAPPINGS.keys() <= {"reshape", "transpose", "reverse", "concat"}
+    agree(source, chosen)
+
+
+LONG = (("separate", False, 64), ("four products", True, 14), ("gru", True, 13), ("pair", False, 11), ("rnn", True, 12))
+
+
+@pytest.mark.parametrize(("cell", "batch_first", "steps"), LONG)
+def test_equal_steps_are_saturated_once(cell: str, batch_first: bool, steps: int, tmp_path: Path) -> None:
+    """Lengths are no powers of two; most steps are copies of one region, and the sequence is one offload."""
+    source = load(u.saved(u.unrolled(cell, steps, batch_first=batch_first), tmp_path)).program
+    found = match(source, RULES, list(MAPPINGS.values()), DEFAULT)
+    assert (found.saturation.regions, found.saturation.forms) == (steps - 3 + (cell == "pair"), 2)
+    assert offloads(found.program) == {f"flexasr.{u.CELLS[cell][0]}": 1}
+    assert {n.op for n in found.program.nodes} - MAPPINGS.keys() <= {"reshape", "transpose"}
+    assert (found.extraction.status, found.extraction.gap) == ("optimal", 0)
+    agree(source, found.program)
+
+
+def test_equal_steps_go_back_and_forth(tmp_path: Path) -> None:
+    source, chosen = matched(u.bidirectional("separate", 12, join="whole"), tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 2}
+    agree(source, chosen)
+
+
+def test_a_sequence_that_is_no_layer_keeps_what_is_in_its_steps(tmp_path: Path) -> None:
+    """FlexASR's LSTM takes one sample: of two, the products of every step are linear layers."""
+    source, chosen = matched(u.unrolled("separate", 12, batch=2), tmp_path)
+    assert offloads(chosen) == {"flexasr.linear": 24}
+    agree(source, chosen)
+
+
+def test_another_weight_ends_a_long_sequence_where_it_is(tmp_path: Path) -> None:
+    g = u.Graph()
+    run, other = u.lstm_separate(g), u.lstm_separate(g)
+    states: tuple[str, ...] = ("s0", "s1")
+    for t in range(30):
+        states = (other if t == 17 else run)(g, u.step_of(g, "x", t, batch_first=False), states)
+    shape = (1, u.HIDDEN)
+    source, chosen = matched(u.model_of(g, {"x": (30, 1, u.INPUTS), "s0": shape, "s1": shape}, states), tmp_path)
+    lengths = [chosen.types[n.inputs[0]].shape[0] for n in chosen.nodes if n.op in MAPPINGS]
+    assert (lengths[0], lengths[1], sum(lengths)) == (17, 1, 30)
     agree(source, chosen)
 
 
@@ -153,4 +162,39 @@ def test_states_exchanged_are_no_cell(tmp_path: Path) -> None:
     shape = (1, u.HIDDEN)
     source, chosen = matched(u.model_of(g, {"x": (2, 1, u.INPUTS), "s0": shape, "s1": shape}, (h, c)), tmp_path)
     assert offloads(chosen) == {"flexasr.lstm": 2}
+    agree(source, chosen)
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_steps_may_be_spelt_differently(seed: int, tmp_path: Path) -> None:
+    """Products, operands, copies of weights and of values differ from step to step."""
+    model = u.node("lstm", 14)
+    changed, applied = perturbed(model, seed, ["lstm-as-steps", "gemm-as-matmul", "swap-operands", "duplicate", "identity"], 0.6)
+    assert applied["gemm-as-matmul"] > 2
+    source, chosen = matched(changed, tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 1}
+    agree(source, chosen)
+
+
+def test_every_step_may_have_weights_of_its_own_that_are_equal(tmp_path: Path) -> None:
+    model = u.unrolled("separate", 12)
+    shared = {t.name: t for t in model.graph.initializer if len(t.dims) == 2 or t.dims[:1] == [4 * u.HIDDEN]}
+    for k, node in enumerate(n for n in model.graph.node if n.op_type == "Gemm"):
+        for n, name in enumerate(node.input):
+            if name in shared:
+                copy = model.graph.initializer.add()
+                copy.CopyFrom(shared[name])
+                copy.name = node.input[n] = f"{name}_{k}"
+    source, chosen = matched(model, tmp_path)
+    assert offloads(chosen) == {"flexasr.lstm": 1}
+    assert len(source.constants) == 4
+    agree(source, chosen)
+
+
+@pytest.mark.parametrize("cell", ["state first", "four products", "rnn"])
+def test_states_may_be_as_wide_as_inputs(cell: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Then a sum of two products says nothing of which is the state's: only the steps before and after do."""
+    monkeypatch.setattr(u, "INPUTS", u.HIDDEN)
+    source, chosen = matched(u.unrolled(cell, 12), tmp_path)
+    assert offloads(chosen) == {f"flexasr.{u.CELLS[cell][0]}": 1}
     agree(source, chosen)

@@ -181,6 +181,14 @@ def bidirectional(cell: str, steps: int, *, join: str = "", batch_first: bool = 
     return model_of(g, {"x": shape, **dict.fromkeys(states, (1, HIDDEN))}, [*whole, *state])
 
 
+def node(kind: str, steps: int) -> Any:
+    """Return the model of a recurrence as one node."""
+    g, count = Graph(), GATES[kind] * HIDDEN
+    weights = [g.weight(1, count, INPUTS), g.weight(1, count, HIDDEN), g.weight(1, 2 * count)]
+    outputs = g(kind.upper(), "x", *weights, outputs=2 + (kind == "lstm"), hidden_size=HIDDEN)
+    return model_of(g, {"x": (steps, 1, INPUTS)}, outputs)
+
+
 def model_of(g: Graph, inputs: dict[str, tuple[int, ...]], outputs: Sequence[str]) -> Any:
     """Return the graph as a model of float32 inputs and outputs."""
     given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]

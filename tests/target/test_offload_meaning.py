@@ -91,7 +91,7 @@ def network(layers: int, shape: tuple[int, ...], width: int) -> tuple[Program, P
     return device.finish([x]), plain.finish([y])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), st.integers(1, 5))
 def test_inlining_gives_the_program_without_a_device(layers: int, rows: int, inputs: int, width: int) -> None:
     device, plain = network(layers, (rows, inputs), width)

@@ -52,7 +52,7 @@ def random_codes(seed: int, t: int, k: int, n: int, samples: int = 0) -> Codes:
 biases = st.integers(0, 7)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(LAYERS), st.integers(1, 40), st.integers(1, 70), st.integers(1, 140), st.tuples(*[biases] * 4), st.integers(0, 99))
 @example("linear", 17, 16, 64, (0, 0, 0, 0), 0)
 @example("linear", 1, 17, 65, (7, 7, 7, 7), 1)
@@ -61,7 +61,7 @@ def test_the_driver_gives_the_numerics(name: str, t: int, k: int, n: int, bias: 
     np.testing.assert_array_equal(driven(TARGET.mappings[name], codes, f), numerics(TARGET.mappings[name], codes, f))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.sampled_from(LAYERS), st.integers(1, 5), st.integers(1, 20), st.integers(1, 33), st.integers(1, 66), st.integers(0, 99))
 def test_samples_are_computed_side_by_side(name: str, samples: int, t: int, k: int, n: int, seed: int) -> None:
     codes, f = random_codes(seed, t, k, n, samples), formats(3, 2, 1, 5)

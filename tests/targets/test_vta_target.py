@@ -75,7 +75,7 @@ def product(codes: Mapping[str, Codes]) -> Codes:
 # -- stream, numerics and integer arithmetic agree
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(DESIGNS), st.integers(1, 40), st.integers(1, 70), st.integers(1, 70), st.integers(0, 99))
 @example("vta", 1, 16, 16, 1)
 @example("vta", 2, 17, 33, 1)
@@ -87,7 +87,7 @@ def test_the_stream_gives_the_product(text: str, t: int, k: int, n: int, seed: i
     assert np.array_equal(driven(m, ila, codes), product(codes))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 12), st.integers(1, 70), st.integers(1, 20), st.integers(0, 99))
 def test_the_numerics_are_the_product(t: int, k: int, n: int, seed: int) -> None:
     codes = random_codes(seed, t, k, n)
@@ -129,7 +129,7 @@ def test_bytes_and_back() -> None:
     assert np.array_equal(from_bytes(planes), words)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.sampled_from(["dense_relu", "dense_bias", "dense_bias_relu"]),
     st.sampled_from(DESIGNS),

@@ -1,11 +1,12 @@
 """How each source operator is written in core operators, by family."""
 
-from . import contrib, conv, elementwise, layout, linear, norm, quantised, recurrent, reduction
+from . import contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction
 from .table import Lowering
 
 LOWERINGS: dict[str, Lowering] = {
     **elementwise.TABLE,
     **linear.TABLE,
+    **einsum.TABLE,
     **conv.TABLE,
     **norm.TABLE,
     **reduction.TABLE,

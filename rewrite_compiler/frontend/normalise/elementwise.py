@@ -56,15 +56,18 @@ def _binary(op: str) -> Callable[[Site], list[Value]]:
 
 
 def _pow(site: Site) -> list[Value]:
-    """Write a square as a product and a power of one half as a root, which rules know."""
+    """Write a square as a product and powers of one half and minus one half as roots, which rules know."""
     exponent = site.data(1)
     same = exponent is not None and exponent.size == 1 and exponent.ndim <= site.rank(0)
     power = float(exponent.reshape(-1)[0]) if same and exponent is not None else 0.0
-    if power not in (2.0, 0.5):
+    if power not in (2.0, 0.5, -0.5):
         return _binary("pow")(site)
     site.require_float_at(0)
     x = site.value(0)
-    return [site.apply("mul", x, x) if power == 2.0 else site.apply("sqrt", x)]
+    if power == 2.0:
+        return [site.apply("mul", x, x)]
+    root = site.apply("sqrt", x)
+    return [root if power > 0 else site.apply("reciprocal", root)]
 
 
 def _div(site: Site) -> list[Value]:

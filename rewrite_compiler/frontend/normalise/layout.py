@@ -59,7 +59,7 @@ def _constant(site: Site) -> list[Value]:
     a = site.attributes
     if "value" in a:
         data, dtype = site.context.tensor(a["value"], f'the value of Constant "{site.name}"')
-        return [site.context.constant(data, site.name, dtype)]
+        return [site.context.weight(data, site.name, dtype)]
     plain = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
     for name, dtype_ in plain.items():
         if name in a:

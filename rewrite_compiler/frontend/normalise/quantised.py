@@ -14,6 +14,7 @@ import numpy as np
 from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ...ops.quantised import CODES, code_range, multiplier_of
+from ..centre import Centred, centred, sums
 from ..context import Scaled, Unsupported
 from ..site import Site
 from .conv import window
@@ -123,17 +124,20 @@ def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
     data = site.data(n)
     if data is None:
         return site.value(n), zero_point(site, zero)
-    points = _zero_points(site, zero).astype(np.int16)
-    shape = [-1 if a == axis else 1 for a in range(data.ndim)] if points.size > 1 else [1] * data.ndim
-    if points.size not in (1, data.shape[axis]):
-        raise ShapeError(f"Zero points of {site.op} must be 1 or {data.shape[axis]} numbers, not {points.size}")
-    centred = data.astype(np.int16) - points.reshape(shape)
+    points = _zero_points(site, zero)
+    _check_points(site, points, data, axis)
     if data.dtype == np.int8 and not points.any():
         return site.value(n), 0
-    if centred.size and (centred.min() < -128 or centred.max() > 127):
+    made = centred(data, points, axis)
+    if made.is_moved:
         return site.value(n), zero_point(site, zero)
-    site.context.spend(centred.size)
-    return site.constant(centred.astype(np.int8), "weights"), 0
+    site.context.spend(data.size)
+    return site.constant(made.codes, "weights"), 0
+
+
+def _check_points(site: Site, points: Data, data: Data, axis: int) -> None:
+    if points.size not in (1, data.shape[axis]):
+        raise ShapeError(f"Zero points of {site.op} must be 1 or {data.shape[axis]} numbers, not {points.size}")
 
 
 def remember_codes(site: Site, made: Sequence[Value | None]) -> None:
@@ -162,11 +166,23 @@ def _convolution(site: Site, x: int, x_zero: int, w: int, w_zero: int) -> Value:
     kernel = site.shape(w)[2:]
     if tuple(site.get("kernel_shape", kernel) or kernel) != kernel or len(kernel) + 2 != site.rank(x):
         raise ShapeError(f"{site.op} needs x[N, C, …] and w[O, C/group, …] of one rank, not {site.shape(x)} and {site.shape(w)}")
-    data, zero = weights(site, w, w_zero, 0)
-    places = window(site, kernel)
-    return site.apply(
-        "integer_conv", site.value(x), data, **places, group=int(site.get("group", 1)), x_zero=zero_point(site, x_zero), w_zero=zero
-    )
+    attributes = {**window(site, kernel), "group": int(site.get("group", 1)), "x_zero": zero_point(site, x_zero)}
+    return _sums(site, "integer_conv", site.value(x), (w, w_zero, 0), attributes)
+
+
+def _sums(site: Site, op: str, x: Value, weight: tuple[int, int, int], attributes: Mapping[str, Any]) -> Value:
+    """Add products with an operand of codes, given with its zero points and its axis of filters or rows."""
+    n, zero, axis = weight
+    data = site.data(n)
+    if data is None:
+        rows = site.value(n) if axis == 0 else site.transpose(site.value(n), (1, 0))
+        return site.apply(op, x, rows, **attributes, w_zero=zero_point(site, zero))
+    points = _zero_points(site, zero)
+    _check_points(site, points, data, axis)
+    site.context.spend(data.size)
+    made = centred(data, points, axis)
+    turned = made if axis == 0 else Centred(made.codes.T, made.moved)
+    return sums(op, x, turned, attributes, lambda o, v, a: site.apply(o, *v, **a), lambda d: site.constant(d, "weights"))
 
 
 def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transposed: bool = False) -> Value:
@@ -174,12 +190,10 @@ def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transpo
     _check_codes(site, a, b)
     if site.rank(b) != 2 or not site.rank(a):
         raise Unsupported("its second operand is not a matrix")
-    data, zero = weights(site, b, b_zero, 0 if is_transposed else 1)
-    rows = data if is_transposed else site.transpose(data, (1, 0))
-    x, columns = site.value(a), site.type(rows).shape[0]
+    x, columns = site.value(a), site.shape(b)[0 if is_transposed else 1]
     row = site.reshape(x, (1, *site.shape(a))) if site.rank(a) == 1 else x
-    sums = site.apply("integer_dense", row, rows, x_zero=zero_point(site, a_zero), w_zero=zero)
-    return site.reshape(sums, (columns,)) if site.rank(a) == 1 else sums
+    made = _sums(site, "integer_dense", row, (b, b_zero, 0 if is_transposed else 1), {"x_zero": zero_point(site, a_zero)})
+    return site.reshape(made, (columns,)) if site.rank(a) == 1 else made
 
 
 def _factor(site: Site, x: int, w: int, y: int) -> Data:

@@ -1,0 +1,134 @@
+"""A plugin of pytest (`-p sampled_tests`): a part of the cases of each test function, and which function ran a line.
+
+`--each N` keeps at most N cases of a function, evenly spaced, and at most 10 N examples of a property; `--enough S` runs no
+more cases of a function once they have used S processor seconds; `--longest S` breaks a test off after so many; `--tally FILE`
+writes the processor seconds of each function and which failed. While coverage.py measures, lines are kept apart by the
+function that ran them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+EXAMPLES = 10  # of a property, for each case that is kept
+
+
+class TookTooLong(BaseException):
+    """A test has used up its processor time."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--each", type=int, default=0, help="at most so many cases of a test function (default: all)")
+    parser.addoption("--enough", type=float, default=0.0, help="no more cases of a function after so many processor seconds")
+    parser.addoption("--longest", type=float, default=0.0, help="break a test off after so many processor seconds (default: never)")
+    parser.addoption("--tally", default="", help="write seconds and failures of each test function there")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Sampled(config), "sampled")
+    if config.getoption("--enough"):
+        config.pluginmanager.register(Enough(config), "enough")
+
+
+def function_of(name: str) -> str:
+    """Return the test function of a test's id."""
+    return name.partition("[")[0]
+
+
+def evenly(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """Return at most so many cases, evenly spaced."""
+    return cases if len(cases) <= count else [cases[k * len(cases) // count] for k in range(count)]
+
+
+def shorten(test: Any, examples: int) -> None:
+    """Let a property have at most so many examples, however long each takes."""
+    given = test._hypothesis_internal_use_settings
+    fewer = min(given.max_examples, examples)
+    test._hypothesis_internal_use_settings = settings(
+        given, max_examples=fewer, deadline=None, suppress_health_check=list(HealthCheck)
+    )  # fmt: skip
+
+
+def used() -> float:
+    """Return the processor seconds of this process and those it has waited for."""
+    return sum(os.times()[:4])
+
+
+class Enough:
+    """What ends the cases of a function that has used up its processor time."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.sampled: Sampled = config.pluginmanager.get_plugin("sampled")  # type: ignore[assignment]
+        self.enough = float(config.getoption("--enough"))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        return True if self.sampled.seconds[function_of(item.nodeid)] > self.enough else None
+
+
+class Sampled:
+    """What a run keeps, spends and breaks off."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.each, self.longest = int(config.getoption("--each")), float(config.getoption("--longest"))
+        self.tally = str(config.getoption("--tally"))
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.failed: list[str] = []
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if not self.each:
+            return
+        cases: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in items:
+            cases[function_of(item.nodeid)].append(item)
+        items[:] = [item for found in cases.values() for item in evenly(found, self.each)]
+        for test in {getattr(item, "obj", None) for item in items}:
+            if is_hypothesis_test(test):
+                shorten(test, EXAMPLES * self.each)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        name, before = function_of(item.nodeid), used()
+        measured = sys.modules.get("coverage")
+        measuring = measured.Coverage.current() if measured else None
+        if measuring:
+            measuring.switch_context(name)
+        yield
+        self.seconds[name] += used() - before
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        if not self.longest:
+            yield
+            return
+
+        def end(*_: object) -> None:
+            raise TookTooLong
+
+        before = signal.signal(signal.SIGPROF, end)
+        signal.setitimer(signal.ITIMER_PROF, self.longest)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        if self.tally:
+            told = {"seconds": {name: round(s, 3) for name, s in self.seconds.items()}, "failed": self.failed}
+            Path(self.tally).write_text(json.dumps(told, indent=0) + "\n", "utf-8")

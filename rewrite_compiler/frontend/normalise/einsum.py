@@ -1,0 +1,90 @@
+"""Einsum: equations of one operand that only move axes, and of two that contract one group of axes, as moves and matrix products."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ...ir.program import Value
+from ...ops.op import ShapeError
+from ..context import Unsupported
+from ..site import Site
+from .table import Lowering
+
+FIRST_OTHER = 0x100  # the axes of an ellipsis are these characters on: no letters of an equation
+
+
+@dataclass(frozen=True)
+class Equation:
+    """What each axis of the operands and of the result is called."""
+
+    operands: tuple[str, ...]
+    result: str
+
+
+def equation(text: str, ranks: Sequence[int]) -> Equation:
+    """Return the axes of an equation for operands of some ranks; ShapeError where they do not fit."""
+    left, arrow, right = text.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise ShapeError(f'Einsum "{text}" has {len(terms)} terms for {len(ranks)} operands')
+    most = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term), default=0)
+    others = "".join(chr(FIRST_OTHER + k) for k in range(most))
+    operands = tuple(t.replace("...", others[most - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True))
+    count = Counter(chain(*operands))
+    result = right.replace("...", others) if arrow else others + "".join(sorted(c for c, n in count.items() if n == 1 and c not in others))
+    fit = all(len(o) == rank for o, rank in zip(operands, ranks, strict=True)) and "." not in "".join([*operands, result])
+    if not fit or len(set(result)) != len(result) or not set(result) <= count.keys():
+        raise ShapeError(f'Einsum "{text}" does not fit operands of ranks {", ".join(map(str, ranks))}')
+    return Equation(operands, result)
+
+
+def _einsum(site: Site) -> list[Value]:
+    site.require_float()
+    values = site.values()
+    e = equation(str(site.get("equation", "")), [len(site.type(v).shape) for v in values])
+    sizes: dict[str, int] = {}
+    for v, axes in zip(values, e.operands, strict=True):
+        if len(set(axes)) != len(axes):
+            raise Unsupported("it takes a diagonal")
+        for axis, size in zip(axes, site.type(v).shape, strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise Unsupported("its operands have different extents along one axis")
+    if len(values) == 1 and set(e.result) == set(e.operands[0]):
+        return [_turned(site, values[0], e.operands[0], e.result)]
+    if len(values) != 2:
+        raise Unsupported("it is neither a transposition nor a product of two operands")
+    return [_product(site, values, e, sizes)]
+
+
+def _product(site: Site, values: Sequence[Value], e: Equation, sizes: dict[str, int]) -> Value:
+    """Write a product of two operands as one of matrices, of each place of the axes that both and the result have."""
+    a, b = e.operands
+    batch = "".join(c for c in e.result if c in a and c in b)
+    summed = "".join(c for c in a if c in b and c not in e.result)
+    rows, columns = ("".join(c for c in e.result if c in x and c not in batch) for x in (a, b))
+    if set(a) | set(b) != set(batch + summed + rows + columns) or len(batch + summed + rows) != len(a) or not summed:
+        raise Unsupported("it sums an axis of one operand, or none of both")
+
+    def extent(axes: str) -> int:
+        size = 1
+        for c in axes:
+            size *= sizes[c]
+        return size
+
+    lead = tuple(sizes[c] for c in batch)
+    outer = (extent(rows),) if batch or not rows else tuple(sizes[c] for c in rows)  # without a batch all rows are of one product
+    left = site.reshape(_turned(site, values[0], a, batch + rows + summed), (*lead, *outer, extent(summed)))
+    right = site.reshape(_turned(site, values[1], b, batch + summed + columns), (*lead, extent(summed), extent(columns)))
+    made = batch + rows + columns
+    product = site.reshape(site.apply("matmul", left, right), tuple(sizes[c] for c in made))
+    return _turned(site, product, made, e.result)
+
+
+def _turned(site: Site, v: Value, axes: str, wanted: str) -> Value:
+    return site.transpose(v, [axes.index(c) for c in wanted])
+
+
+TABLE: dict[str, Lowering] = {"Einsum": _einsum}

@@ -1,0 +1,74 @@
+"""Digests of terms: two terms of one digest are the same term in any process, variables and leaves by what they are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from .binders import Array, Comprehension, Leaf
+from .expr import Expr
+
+PLAIN = (int, str, bool, Fraction, type(None))
+
+
+class Undigested(Exception):
+    """A term holds something that has no text of its own: a fold or a table."""
+
+
+class Digest:
+    """Numbers terms in the order in which they are met; its text has a line for each of them."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._lines: list[object] = []
+        self._numbers: dict[Expr | Array, int] = {}
+
+    def text(self) -> str:
+        """Return the digest of everything that was added."""
+        return hashlib.sha256(repr(self._lines).encode()).hexdigest()
+
+    def say(self, *words: object) -> None:
+        """Add plain words."""
+        self._lines.append(words)
+
+    def add(self, *terms: Expr | Array) -> None:
+        """Add terms and arrays; Undigested when one of them has no text."""
+        self.say([self._number(t) for t in terms])
+
+    def _number(self, t: Expr | Array) -> int:
+        found = self._numbers.get(t)
+        if found is None:
+            line = self._array(t) if isinstance(t, Array) else self._term(t)
+            found = self._numbers[t] = len(self._lines)
+            self._lines.append(line)
+        return found
+
+    def _numbered(self, terms: Iterable[Expr]) -> list[int]:
+        return [self._number(t) for t in terms]
+
+    def _term(self, e: Expr) -> object:
+        return e.op, [self._number(a) for a in e.args], self._data(e), e.interval, e.real
+
+    def _array(self, a: Array) -> object:
+        shape = [n if isinstance(n, int) else ("term", self._number(n)) for n in a.shape]
+        if type(a) is Leaf:
+            return "leaf", a.name, shape, a.interval, a.real
+        if isinstance(a, Comprehension):
+            return "array", self._numbered(a.variables), shape, self._number(a.body)
+        raise Undigested
+
+    def _data(self, e: Expr) -> Any:
+        if e.op == "var":
+            return len(self._lines)  # each variable is another one
+        if e.op == "load":
+            return self._number(e.data)
+        if e.op == "reduce":
+            return e.data[0], self._numbered(e.data[1])
+        if e.data is None:
+            return None
+        parts = e.data if isinstance(e.data, tuple) else (e.data,)
+        if not all(isinstance(x, PLAIN) for x in parts):
+            raise Undigested
+        return e.data

@@ -1,0 +1,100 @@
+"""The certificates that ship with the library: what the court said of every rule, operation and model, by what was judged.
+
+A certificate counts as long as its statement is the same: of a rule its text, what it is compiled to and the operators' meaning;
+of an operation or a model all files of the target and of the accelerator models, and the parameters. `benchmarks/certificates.py`
+writes them. Plans state these and not what one machine has judged, so that equal runs give equal plans.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..rewrite.rule import Rule
+from ..target import Target
+from .cache import statement_of_model, statement_of_operation, statement_of_rule
+
+FILE = Path(__file__).with_name("certificates.json")
+# from the strongest on: what a certificate covers, as a plan states it
+ON_TRUST, OPEN = "used on trust", "not judged"
+COVERS = ("all shapes", "symbolic", "all shapes up to", "tested", ON_TRUST, OPEN)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What the court said of a rule, an operation or a model: its verdict, what that covers, and by what evidence.
+
+    `ulp` is the largest difference of a rule's sides that was seen in float32, in units in the last place, `share_of_rounding` the
+    largest one as a share of what rounding can do; None: not measured.
+    """
+
+    kind: str
+    name: str
+    verdict: str
+    strength: str
+    evidence: str
+    ulp: float | None = None
+    share_of_rounding: float | None = None
+
+
+def certificate_of_rule(rule: Rule) -> Certificate | None:
+    """Return the shipped certificate of a rule as it is written now."""
+    return _shipped().get(statement_of_rule(rule))
+
+
+def certificate_of_operation(target: Target, name: str) -> Certificate | None:
+    """Return the shipped certificate of an operation of a target as both are written now, at the target's parameters."""
+    return _shipped().get(statement_of_operation(target, name))
+
+
+def certificate_of_model(target: Target) -> Certificate | None:
+    """Return the shipped certificate of a target's accelerator model as it is written now, at its parameters."""
+    return _shipped().get(statement_of_model(target))
+
+
+def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Certificate:
+    """Return the certificate that the record of a verdict is."""
+    if kind == "model":
+        verdict = "refuted" if record["problems"] else "proved"
+        said = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
+        return Certificate(kind, name, verdict, f"{record['instructions']} instructions", said)
+    seen = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
+    return Certificate(kind, name, record["verdict"], record["strength"], record["evidence"], seen["ulp"], seen["share_of_rounding"])
+
+
+def in_short(c: Certificate | None) -> str:
+    """Return what a certificate covers, in words that compare: `all shapes up to 3: ranks 0…4 …` is `all shapes up to 3`."""
+    if c is None:
+        return OPEN
+    if c.verdict != "proved":
+        return ON_TRUST
+    return "symbolic" if c.strength.startswith("symbolic") else re.split("[:;]", c.strength)[0]
+
+
+def weakest(covers: Iterable[str]) -> str:
+    """Return the weakest of what certificates cover."""
+    return max(covers, key=_rank)
+
+
+def _rank(covers: str) -> tuple[int, float]:
+    """Return how weak it is; of two bounds the smaller one is the weaker."""
+    stem, bound = re.sub(r" \d+$", "", covers), re.search(r"\d+$", covers)
+    return COVERS.index(stem), -float(bound[0]) if bound else 0.0
+
+
+def document(certificates: Mapping[str, Certificate]) -> str:
+    """Return the text of the file that ships: certificates by their statements, a line each, in the order of their names."""
+    by_name = sorted(certificates.items(), key=lambda c: (c[1].kind, c[1].name))
+    rows = ",\n".join(json.dumps({"statement": s, **asdict(c)}, ensure_ascii=False) for s, c in by_name)
+    return f'{{"certificates": [\n{rows}\n]}}\n'
+
+
+@cache
+def _shipped() -> dict[str, Certificate]:
+    rows: list[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))["certificates"]
+    return {c.pop("statement"): Certificate(**c) for c in rows}

@@ -1,0 +1,46 @@
+"""Terms that are the same have one digest, in whatever order they were made; what differs in anything has another."""
+
+from __future__ import annotations
+
+import pytest
+
+from rewrite_compiler.lang import Expr, Leaf, array, fold, reduce_sum, sat, wrap
+from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.binders import Array
+from rewrite_compiler.lang.digest import Digest, Undigested
+
+BYTE = iv.of_width(8, False)
+
+
+def digest(*terms: Expr | Array) -> str:
+    found = Digest()
+    found.add(*terms)
+    return found.text()
+
+
+def term(name: str = "m", interval: iv.Interval = BYTE, by: int = 3, bits: int = 8, count: int = 8, plus: int = 1) -> Expr:
+    memory = Leaf((16,), interval, False, name)
+    products = array(lambda i: memory[i] * by + plus, count)
+    return wrap(reduce_sum(lambda k: products[k], count) + memory[0], bits)
+
+
+def test_equal_terms() -> None:
+    assert digest(term()) == digest(term())
+    assert digest(term(), term()) != digest(term())
+
+
+@pytest.mark.parametrize("change", [{"name": "n"}, {"interval": (0, 100)}, {"by": 4}, {"bits": 9}, {"count": 7}, {"plus": 2}])
+def test_what_differs(change: dict[str, object]) -> None:
+    assert digest(term(**change)) != digest(term())  # type: ignore[arg-type]
+
+
+def test_which_leaf_a_term_reads() -> None:
+    a, b = (Leaf((), BYTE, False, name) for name in "ab")
+    assert digest(a, b, a[()]) != digest(a, b, b[()])
+    assert digest(a[()] - b[()]) != digest(b[()] - a[()])
+
+
+def test_a_fold_has_none() -> None:
+    memory = Leaf((16,), BYTE, False, "m")
+    with pytest.raises(Undigested):
+        digest(fold(16, 0, lambda k, total: sat(total + memory[k], 8), iv.of_width(8, True)))
