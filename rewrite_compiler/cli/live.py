@@ -22,10 +22,14 @@ def phase(given: argparse.Namespace, text: str) -> Iterator[None]:
         return
     done, started = threading.Event(), time.monotonic()
 
+    def show() -> None:
+        print(f"\r\x1b[K{text}  {time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
+
     def tick() -> None:
         while not done.wait(TICK):
-            print(f"\r\x1b[K{text}  {time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
+            show()
 
+    show()  # before the first tick: a short phase is seen too
     clock = threading.Thread(target=tick, daemon=True)
     clock.start()
     try:
