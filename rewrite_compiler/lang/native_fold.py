@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 INT32, INT16 = ir.IntType(32), ir.IntType(16)
+Part = tuple[ir.Value, ir.Value, int]  # of rows, or tiles: the first, how many blocks, and how many a block has
 ROWS = 4
+# of a plain sum, the rows and tiles whose sums stay in registers: as many as hide what a load and a product take
+BLOCKS = {"avx512vnni": (8, 2), "avx512bw": (8, 2), "avx2": (4, 2), "sse2": (4, 2), "": (4, 1)}
 READING = ("dot", "product", "high")
 ONES = 1 << 16 | 1
 # feature → (lanes of a vector, the instruction that adds the products of pairs)
@@ -56,6 +59,13 @@ class Kernel:
     has_start: bool
     last: Code = ()  # the last step, where it is another one
     scalars: int = 0
+
+    @property
+    def sum_width(self) -> int:
+        """How many elements of A, side by side, a step multiplies and adds; 0 where the fold is not a plain sum of products."""
+        acc, dot, add = Op("acc"), self.code[-2] if len(self.code) > 1 else None, Op("add", (0, 1))
+        is_sum = dot is not None and dot.name == "dot" and self.code == (acc, dot, add) and not self.last
+        return 2 * dot.data[3] if is_sum and dot is not None and dot.data[:3] == (0, 0, 0) else 0
 
 
 def best_form() -> str:
@@ -88,8 +98,30 @@ class _Fold:
         rows, tiles, self.steps, self.width = (self.b.load(self.b.gep(numbers, [word(n)])) for n in range(4))
         self.scalars = [self.words.splat(self.b.load(self.b.gep(numbers, [word(4 + n)])), 64) for n in range(kernel.scalars)]
         self.tables = [[self._pointer(a, t, kind) for t in range(kernel.tables)] for a, kind in enumerate((INT16, INT32, INT32))]
-        self._loop(tiles, lambda tile: self._loop(self.b.udiv(rows, word(ROWS)), lambda group: self._tile(tile, group)))
+        height, breadth = BLOCKS[kernel.form] if kernel.sum_width else (ROWS, 1)
+        self._regions(rows, tiles, height, breadth)
         self.b.ret_void()
+
+    def _regions(self, rows: ir.Value, tiles: ir.Value, height: int, breadth: int) -> None:
+        """Compute blocks of so many rows and tiles, then with smaller ones what is left of the rows, and of the tiles."""
+        b, first = self.b, word(0)
+        for high in dict.fromkeys((height, ROWS)):
+            groups, column = b.udiv(b.sub(rows, first), word(high)), word(0)
+            for broad in dict.fromkeys((breadth, 1)):
+                turns = b.udiv(b.sub(tiles, column), word(broad))
+                self._region((first, groups, high), (column, turns, broad))
+                column = b.mul(turns, word(broad))
+            first = b.mul(groups, word(high))
+
+    def _region(self, rows: Part, tiles: Part) -> None:
+        """Compute the blocks of a part of the rows and of the tiles."""
+        self._loop(tiles[1], lambda t: self._loop(rows[1], lambda g: self._tile(self._numbers(rows, g), self._numbers(tiles, t))))
+
+    def _numbers(self, part: Part, turn: ir.Value) -> list[ir.Value]:
+        """Return the numbers of a block's rows, or tiles."""
+        first, _, size = part
+        start = self.b.add(first, self.b.mul(turn, word(size)))
+        return [self.b.add(start, word(n)) for n in range(size)]
 
     def _pointer(self, argument: int, table: int, kind: ir.IntType) -> ir.Value:
         raw = self.b.load(self.b.gep(self.function.args[argument], [word(table)]))
@@ -98,25 +130,26 @@ class _Fold:
     def _loop(self, extent: ir.Value, inner: Any, carried: list[ir.Value] | None = None) -> list[ir.Value]:
         return emitted_loop(self.b, extent, inner, carried)
 
-    def _tile(self, tile: ir.Value, group: ir.Value) -> None:
-        """Compute ROWS rows of one tile of columns."""
-        b, first = self.b, self.b.mul(group, word(ROWS))
-        rows = [b.add(first, word(r)) for r in range(ROWS)]
+    def _tile(self, rows: list[ir.Value], tiles: list[ir.Value]) -> None:
+        """Compute a block: rows of a tile of columns, or of several for a plain sum."""
+        b = self.b
         bases = [[self._offset(1, t, row) for t in range(self.k.tables)] for row in rows]
-        places = [b.add(b.mul(row, self.width), b.mul(tile, word(self.lanes))) for row in rows]
+        places = [b.add(b.mul(row, self.width), b.mul(tile, word(self.lanes))) for row in rows for tile in tiles]
         starts = [self._vector(b.gep(self.start, [p])) if self.k.has_start else self.words.const(0, 32) for p in places]
         narrow = self._saturating()
         size = b.mul(self.steps, word(self.k.slots * self.lanes))
-        column = b.gep(self.columns, [b.mul(tile, size)])
+        columns = [b.gep(self.columns, [b.mul(tile, size)]) for tile in tiles]
 
         def step(k: ir.Value, accumulators: list[ir.Value], code: Code = self.k.code) -> list[ir.Value]:
-            slots = b.gep(column, [b.mul(k, word(self.k.slots * self.lanes))])
-            vectors = [self._vector(b.gep(slots, [word(s * self.lanes)])) for s in range(self.k.slots)]
+            first = b.mul(k, word(self.k.slots * self.lanes))
+            vectors = [[self._vector(b.gep(c, [b.add(first, word(s * self.lanes))])) for s in range(self.k.slots)] for c in columns]
             offsets = [self._offset(2, t, k) for t in range(self.k.tables)]
+            if self.k.sum_width:
+                return self._summed(accumulators, bases, offsets, vectors)
             if code is not self.k.code or not narrow:
-                return [self._step(code, acc, base, offsets, vectors) for acc, base in zip(accumulators, bases, strict=True)]
+                return [self._step(code, acc, base, offsets, vectors[0]) for acc, base in zip(accumulators, bases, strict=True)]
             zero = self.words.const(0, 32)
-            terms = [self._step(narrow, zero, base, offsets, vectors) for base in bases]
+            terms = [self._step(narrow, zero, base, offsets, vectors[0]) for base in bases]
             return [self._saturated(acc, *terms[2 * n : 2 * n + 2]) for n, acc in enumerate(accumulators)]
 
         count = b.sub(self.steps, word(1)) if self.k.last else self.steps
@@ -128,6 +161,15 @@ class _Fold:
         for place, x in zip(places, ends, strict=True):
             narrow = resized(b, x, ir.VectorType(kind, self.lanes))
             b.store(narrow, b.bitcast(b.gep(self.out, [place]), narrow.type.as_pointer()), align=1)
+
+    def _summed(self, sums: list[Any], bases: list[list[Any]], offsets: list[Any], tiles: list[list[Any]]) -> list[Any]:
+        """Return the sums of a block, row by row, after a step: every pair of A is read once for all tiles."""
+        places = [self.b.add(base[0], offsets[0]) for base in bases]
+        for slot, vectors in enumerate(zip(*tiles, strict=True)):
+            pairs = [self._pair(self.b.gep(self.tables[0][0], [self.b.add(p, word(2 * slot))])) for p in places]
+            factors = [(self.words.splat(x, 32), y) for x in pairs for y in vectors]
+            sums = [self._added(s, x, y) for s, (x, y) in zip(sums, factors, strict=True)]
+        return sums
 
     # -- accumulators of 16 bits that saturate, those of two rows in one vector
 
@@ -253,9 +295,7 @@ class Folding:
     @property
     def width(self) -> int:
         """How many elements of A, side by side, a step multiplies; 0 where the fold is not a plain sum of products."""
-        acc, dot, add = Op("acc"), self.kernel.code[-2] if len(self.kernel.code) > 1 else None, Op("add", (0, 1))
-        is_sum = dot is not None and dot.name == "dot" and self.kernel.code == (acc, dot, add) and not self.kernel.last
-        return 2 * dot.data[3] if is_sum and dot is not None and dot.data[:3] == (0, 0, 0) else 0
+        return self.kernel.sum_width
 
     def factors(self) -> Any:
         """Return B as [columns, elements of A]."""

@@ -48,7 +48,7 @@ from rewrite_compiler.lang.named import Store, axis_of, storage_dtype
 from rewrite_compiler.lang.tape import Tape
 
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-INT8, INT16 = iv.of_width(8, True), iv.of_width(16, True)
+INT8, INT16, INT32 = (iv.of_width(n, True) for n in (8, 16, 32))
 BOTH = [Kernels, ArrayKernels]
 FORMS = [form for form in native_fold.FORMS if not form or form in native_jit.host()[1]]
 
@@ -200,6 +200,34 @@ def test_product_modulo_a_word(form: str, how: str, bits: int, monkeypatch: pyte
     exact = np.einsum("bik,bkj->bij", *(operands[leaf].astype(object) for leaf in (x, y)))
     half = 1 << bits - 1
     assert (found == (exact + half) % (2 * half) - half).all()
+
+
+@pytest.mark.parametrize(("form", "rows", "columns"), list(itertools.product(FORMS, (4, 8, 20), (16, 31, 50))))
+def test_products_of_every_height_and_breadth(form: str, rows: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of rows and tiles stay in registers; what is left at the right and below has blocks of its own."""
+    monkeypatch.setattr(native_fold, "best_form", lambda: form)
+    x, y = Leaf((rows, 72), INT16, False, "x"), Leaf((columns, 72), INT16, False, "y")
+    operands = {leaf: filled(np.random.default_rng(rows + columns), leaf, "random") for leaf in (x, y)}
+    summed = array(lambda i, j: wrap(reduce_sum(lambda k: x[i, k] * y[j, k], 72), 32), (rows, columns))
+    exact = operands[x].astype(np.int64) @ operands[y].T.astype(np.int64)
+    found, used = by_machine_code(summed, operands)
+    assert used.products == 1
+    assert (found == exact.astype(np.int32)).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sums_in_order_that_start_somewhere(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_fold, "best_form", lambda: form)
+    x, y, start = Leaf((19, 5, 8), INT8, False, "x"), Leaf((37, 5, 8), INT8, False, "y"), Leaf((19, 37), INT16, False, "start")
+    operands = {leaf: filled(np.random.default_rng(9), leaf, "random") for leaf in (x, y, start)}
+
+    def element(i: Expr, j: Expr) -> Expr:
+        return fold(5, start[i, j], lambda b, total: wrap(total + reduce_sum(lambda k: x[i, b, k] * y[j, b, k], 8), 32), INT32)
+
+    found, used = by_machine_code(array(element, (19, 37)), operands)
+    whole = [operands[leaf].reshape(-1, 40).astype(np.int64) for leaf in (x, y)]
+    assert used.folds == 1
+    assert (found == operands[start] + whole[0] @ whole[1].T).all()
 
 
 def test_product_that_may_leave_a_word_is_not_given_to_machine_code() -> None:
