@@ -154,6 +154,8 @@ def window(call: Ran, o: Origins, s: Source) -> Window:
     if o.constants[o.numbers == CONSTANT].any():
         raise NoShortcut("what lies around the codes is not zero")
     every, some, places, chosen = looked_at_in(call)
+    if o.numbers.size != every.size + some.size:
+        raise NoShortcut("all elements of a factor are numbered, not those that are looked at")
     first, all_of_some = o.numbers[: every.size].reshape(every.shape), o.numbers[every.size :].reshape(some.shape)
     for shape, digits in _shapes(s, all_of_some):
         found = _sums(first - s.first, all_of_some - s.first, s.first, shape, places, chosen)

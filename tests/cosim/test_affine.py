@@ -44,3 +44,15 @@ def test_sums_and_what_is_added_to_them_are_one_sum(case: str, tmp_path: Path) -
         assert (a.values, a.saturated, a.range_in, a.range_out) == (b.values, b.saturated, b.range_in, b.range_out)
     kind = AffineShortcut if is_there() else Shortcut
     assert [type(s) for s in shortcuts(engine).values()] == [kind] * len(plan.offloads)
+
+
+@pytest.mark.parametrize("log_batch", [1, 2])
+def test_several_samples_in_one_block(log_batch: int, tmp_path: Path) -> None:
+    x = 3 * normal(3 * BATCH, 1, 40)
+    model = onnx_model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (1, 40)}, {"y": (1, 24)}, [
+        numpy_helper.from_array(normal(40, 24, seed=1), "w")
+    ])  # fmt: skip
+    onnx.save(model, tmp_path / "app.onnx")
+    plan = calibrated(compile_model(tmp_path / "app.onnx", [f"vta:log_batch={log_batch}"]), {"x": x}, "inputs", "")
+    found = Engine(plan, reading="native").run({"x": x}, batch=BATCH)
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"])
