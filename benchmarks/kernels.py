@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 
@@ -214,7 +215,9 @@ def decoders(runs: int) -> list[Row]:
                 os.environ["FLEXMATCH_CACHE"] = folder
                 for found in seconds.values():
                     model = ila(target)  # another one of the same terms
-                    native_jit.compiled.cache_clear()
+                    for kept in (native_jit.compiled, playing.decoder_of, playing.is_plain):
+                        kept.cache_clear()
+                    gc.collect()  # the models before this one
                     started = time.thread_time()
                     playing.decoder_of(model, kind)
                     found.append(time.thread_time() - started)

@@ -18,9 +18,9 @@ import numpy as np
 
 from ..errors import SpecError, UsageError
 from ..lang import intervals as iv
-from ..lang.binders import Leaf, static_shape
+from ..lang.binders import Array, Leaf, static_shape
 from ..lang.digest import Digest, Undigested
-from ..lang.loops import terms_of
+from ..lang.expr import Expr
 from ..lang.named import Data, storage_dtype
 from ..lang.step import Require, Seq, Step, Together, Update
 from .alike import plain_of
@@ -38,6 +38,7 @@ RANGES, OTHERS, ALL = "ranges", "others", "all"
 REPEATED = 3  # commands of one instruction, one by one, before numpy looks for a run of them
 PIECE = 1 << 18  # commands of one call, which costs 50–100 µs; the loop touches no row behind the last of them
 ROWS = 2 * PIECE  # of columns as they are declared: what the first row and the length of a run can add up to
+ARRAYS_OF_THEIR_OWN = ("reduce", "call", "table")
 SCALARS, WORD = ("count", "done"), "data"
 # of optimisation: copies are vectors already, and at level 2 the first compilation takes several times as long
 LEVEL = {RANGES: 1, OTHERS: 0, ALL: 1}
@@ -234,19 +235,31 @@ def is_plain(ila: Ila, instruction: Instruction) -> bool:
     parts = _updates(instruction.update)
     if parts is None or not instruction.decode.reads <= frozenset(ila.inputs.values()):
         return False
-    data = {s.leaf for s in ila.states.values() if s.binding == DATA and s.leaf.shape}
-    if instruction.result is not None and (
-        instruction.result.reads.isdisjoint(data) or not iv.inside(instruction.result.interval, (0, 255))
-    ):
+    if instruction.result is not None and not _gives_bytes(ila, instruction.result):
         return False
     return all(map(_is_store, parts)) and bool(parts or instruction.result is not None)
 
 
+def _gives_bytes(ila: Ila, result: Array) -> bool:
+    """Tell whether a result is bytes of data memories."""
+    data = {s.leaf for s in ila.states.values() if s.binding == DATA and s.leaf.shape}
+    return not result.reads.isdisjoint(data) and iv.inside(result.interval, (0, 255))
+
+
 def _is_store(u: Update) -> bool:
     """Tell whether an update of so many elements always needs neither sums nor arrays of its own."""
-    terms = [x for e in (u.value, *u.address) for x in terms_of(e)]
-    is_word = all(x.op not in ("reduce", "call", "table") and (x.op != "load" or isinstance(x.data, Leaf)) for x in terms)
-    return is_word and all(n.value is not None for n in u.extents)
+    return all(n.value is not None for n in u.extents) and _are_words((u.value, *u.address), set())
+
+
+def _are_words(terms: Sequence[Expr], seen: set[Expr]) -> bool:
+    """Tell whether terms have no sums, functions, tables or arrays below them."""
+    for x in terms:
+        if x in seen:
+            continue
+        seen.add(x)
+        if x.op in ARRAYS_OF_THEIR_OWN or (x.op == "load" and not isinstance(x.data, Leaf)) or not _are_words(x.args, seen):
+            return False
+    return True
 
 
 def _updates(step: Step) -> tuple[Update, ...] | None:

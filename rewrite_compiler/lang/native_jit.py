@@ -52,11 +52,17 @@ def wished() -> tuple[str, ...]:
     return ("+fast-dpwssd",) if "avx512vnni" in host()[1] else ()
 
 
+@lru_cache(maxsize=1)
+def _features() -> str:
+    """Return the processor's features, and what is wished for, in LLVM's words."""
+    return ",".join((llvm.get_host_cpu_features().flatten(), *wished()))
+
+
 def _machine(level: int) -> Any:
     """Return a new target machine: an engine owns the one it is given."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = ",".join((llvm.get_host_cpu_features().flatten(), *wished()))
+    features = _features()
     return llvm.Target.from_default_triple().create_target_machine(cpu=host()[0], features=features, opt=level)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
-from rewrite_compiler.lang import Expr, Leaf, array, fold, reduce_sum, sat, wrap
+from rewrite_compiler.lang import Expr, Leaf, array, const, fold, reduce_sum, sat, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import Array
 from rewrite_compiler.lang.digest import Digest, Undigested
@@ -44,3 +46,8 @@ def test_a_fold_has_none() -> None:
     memory = Leaf((16,), BYTE, False, "m")
     with pytest.raises(Undigested):
         digest(fold(16, 0, lambda k, total: sat(total + memory[k], 8), iv.of_width(8, True)))
+
+
+def test_fractions_have_digests_too() -> None:
+    half, third = (digest(const(Fraction(1, n)) + term()) for n in (2, 3))
+    assert half == digest(const(Fraction(1, 2)) + term()) != third
