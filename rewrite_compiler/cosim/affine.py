@@ -104,9 +104,13 @@ class AffineShortcut:
     is_root: bool
     steps: Sequence[Any] = field(default=())  # of a recording: none
 
-    def on(self, device: object, scratch: Any) -> AffineShortcut:
-        """Return the same shortcut for another tape of the same batch size."""
-        del device
+    def on(self, device: object, start: int) -> AffineShortcut:
+        """Return the same shortcut for another tape of the same batch size, whose events start there."""
+        del device, start
+        return self
+
+    def beside(self, scratch: Any) -> AffineShortcut:
+        """Return the same shortcut for another thread."""
         return AffineShortcut(self.laid, self.result, self.shape, self.order, self.sums, self.events, scratch, self.is_root)
 
     def run(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits
+from .ahead import in_order, most_ahead
 from .cluster import connected
 from .hosts import OTHER, beside, hosts_document, hosts_text
 from .log import Log
@@ -36,6 +38,7 @@ SCHEMA = "flexmatch.cosim/1"
 BATCH = 32
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
 BATCHES_AHEAD = 4  # a thread's, whose reference outputs are kept
+Expected = Generator[Future[dict[str, Data]], None, None]  # the reference's outputs of each batch
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,12 @@ def dataset_for(plan: Plan, data: str | Path | Dataset) -> Dataset:
     return samples_for(plan.source, data)
 
 
+def _done(found: dict[str, Data]) -> Future[dict[str, Data]]:
+    future: Future[dict[str, Data]] = Future()
+    future.set_result(found)
+    return future
+
+
 class _Run:
     """One co-simulation, batch by batch."""
 
@@ -162,7 +171,10 @@ class _Run:
         }  # fmt: skip
 
     def _remaining(self, at: int) -> Iterator[Finished]:
-        """Yield what is left from a sample on; some batches of the reference run ahead, so that times do not mix."""
+        """Yield what is left from a sample on.
+
+        The reference runs beside it where there are threads to do so; else some of its batches run first, so that times do not mix.
+        """
         if at >= self.data.count:
             return
         reference = KeptReference(self.plan, self.data, self.s.batch, self.s.host_seconds)
@@ -170,14 +182,33 @@ class _Run:
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
         with self._engine() as (engine, other, threads):
-            ahead = threads * BATCHES_AHEAD
+            is_beside = threads > 1 and other is None and not reference.is_kept
+            is_whole = other is None and (is_beside or reference.is_kept)
+            ahead = len(parts) if is_whole else threads * BATCHES_AHEAD
             for k in range(0, len(parts), ahead):
                 chunk = parts[k : k + ahead]
-                expected = [self._reference(reference, part) for part in chunk]
-                share = (self.data.count - at) / self.data.count if reference.is_kept else 1.0
-                self.reference_cpu = reference.seconds * share
                 second = [None] * len(chunk) if other is None else [found.outputs for found in other.batches(self._inputs, chunk)]
-                yield from self._chunk(engine, chunk, expected, second)
+                with contextlib.closing((self._beside if is_beside else self._before)(reference, chunk)) as expected:
+                    yield from self._chunk(engine, chunk, expected, second)
+        share = (self.data.count - at) / self.data.count if reference.is_kept else 1.0
+        self.reference_cpu = reference.seconds * share
+
+    def _before(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
+        """Run the reference now, and yield its outputs."""
+        found = [self._reference(reference, part) for part in parts]
+        return (_done(outputs) for outputs in found)
+
+    def _beside(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
+        """Yield what will have the reference's outputs, run by a thread whose processor time is not that of the others."""
+
+        def run(part: slice) -> dict[str, Data]:
+            begun = time.thread_time()
+            try:
+                return self._reference(reference, part)
+            finally:
+                self.cpu -= time.thread_time() - begun
+
+        return in_order(run, parts, 1, most_ahead(self.plan.source, self.s.batch, 1))
 
     @contextlib.contextmanager
     def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, Engine | None, int]]:
@@ -192,13 +223,13 @@ class _Run:
             yield RemoteEngine(here, cluster), other, cluster.threads
 
     def _chunk(
-        self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: Sequence[dict[str, Data]],
+        self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: Expected,
         second: Sequence[dict[str, Data] | None],
     ) -> Iterator[Finished]:  # fmt: skip
         wall, cpu, scoring = time.perf_counter(), time.process_time(), 0.0
         for part, truth, other, found in zip(parts, expected, second, engine.batches(self._inputs, parts), strict=True):
-            begun = time.thread_time()
-            batch = self._finished(part, truth, found, other)
+            reference, begun = truth.result(), time.thread_time()
+            batch = self._finished(part, reference, found, other)
             scoring += time.thread_time() - begun
             self.wall, wall = self.wall + time.perf_counter() - wall, time.perf_counter()
             yield batch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -24,12 +25,14 @@ from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
 from ..lang.tape import Diverged
+from ..lang.twin import NoTwin
 from ..limits import DEFAULT
 from ..target import SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
+from .ahead import in_order, most_ahead
 from .audit import Audit
 from .numerics import OffloadNumerics
 from .segments import Segment, segments
-from .tapes import Group, Tapes, why_not
+from .tapes import First, Group, Tapes, why_not
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -65,6 +68,8 @@ class Engine:
     host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
     tapes: Tapes = field(init=False)
     has_begun: bool = field(init=False, default=False)  # whether a batch ran
+    aside: ThreadPoolExecutor | None = field(init=False, default=None)  # computes what the next step of a batch does not need
+    computed_aside: list[Future[None]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
@@ -112,13 +117,29 @@ class Engine:
         self.tapes.rare = frozenset(n for n, times in sizes.items() if times == 1) if len(parts) > 1 else frozenset()
         if not self.has_begun:
             self.has_begun = True
-            yield self.batch(take, parts[0])
+            with self._aside():
+                found = self.batch(take, parts[0])
+            yield found
             parts = parts[1:]
-        pool = ThreadPoolExecutor(self.threads)
+        rare = [n for n, part in enumerate(parts) if part.stop - part.start in self.tapes.rare]  # run without a tape: as long as several
+        most = most_ahead(self.plan.program, max(sizes), self.threads)
+        with closing(in_order(lambda part: self.batch(take, part), parts, self.threads, most, first=rare)) as begun:
+            yield from (one.result() for one in begun)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Have what the next step of a batch does not need computed by another thread, if there is one; all of it, at the end."""
+        if self.threads == 1:
+            yield
+            return
         try:
-            yield from pool.map(lambda part: self.batch(take, part), parts)
+            with ThreadPoolExecutor(1) as self.aside:
+                yield
+            for one in self.computed_aside:
+                one.result()
         finally:
-            pool.shutdown(cancel_futures=True)
+            self.aside = None
+            self.computed_aside.clear()
 
     @property
     def host_batching(self) -> tuple[str, ...]:
@@ -129,7 +150,7 @@ class Engine:
     def batch(self, take: Take, part: slice) -> Outcome:
         """Co-simulate one part of the samples: on a tape where there is one, else on simulators, which may make one."""
         samples = part.stop - part.start
-        group = self.tapes.taken(samples)
+        group = self.tapes.taken(samples) or self._twin(samples)
         if group is not None:
             try:
                 found = self._once(take(part), part, group)
@@ -141,43 +162,49 @@ class Engine:
         is_wanted = self.tapes.are_wanted and samples not in self.tapes.rare
         return self._recorded(take(part), part) if is_wanted else self._once(take(part), part)
 
+    def _twin(self, samples: int) -> Group | None:
+        """Return a recording of another thread on memory of its own, once it gives the same outputs; None where there is none."""
+        first = self.tapes.first.get(samples)
+        if first is None or self.tapes.refused:
+            return None
+        group = first.twin()
+        is_twin = self._gives(first.outputs, first.inputs, first.part, group)
+        if not is_twin or first.twins == self.threads - 1:
+            self.tapes.first.pop(samples, None)
+        self.tapes.rewind(group)
+        return group if is_twin else None
+
     def _recorded(self, inputs: Mapping[str, Data], part: slice) -> Outcome:
-        """Co-simulate one part and keep its tape, if playing it on scrambled memory gives the same outputs."""
+        """Co-simulate one part and keep its tape if playing it on scrambled memory gives the same outputs; so for its shortcuts."""
         group: Group = {}
         found = self._once(inputs, part, group, is_recording=True)
         for why in why_not(group):
             self.tapes.refuse(why)
         if self.tapes.refused or not group:
             return found
-        for device in group.values():
-            device.rewind()
-            device.tape.arena.scramble()
-        try:
-            again = self._once(inputs, part, group, is_check=True).outputs
-        except Diverged:
-            self.tapes.refuse("a driver sent other commands when it was played")
-            return found
-        if _are_same(found.outputs, again):
-            self._shorten(inputs, part, group, found.outputs)
-            self.tapes.keep(part.stop - part.start, group)
-        else:
+        self.tapes.scramble(group)
+        self.tapes.ask(group)
+        is_same = self._gives(found.outputs, inputs, part, group)
+        wanted = self.tapes.answers(group)
+        if not is_same:
             self.tapes.refuse("a tape gave other outputs than the simulators it was made on")
-        return found
-
-    def _shorten(self, inputs: Mapping[str, Data], part: slice, group: Group, outputs: Mapping[str, Data]) -> None:
-        """Find shortcuts through a tape; keep them if they give the same outputs on scrambled memory."""
-        self.tapes.rewind(group)
-        self.tapes.shortening.update(map(id, group.values()))
-        try:
-            self._once(inputs, part, group, is_check=True)
-        finally:
-            self.tapes.shortening.difference_update(map(id, group.values()))
-        self.tapes.rewind(group)
-        for device in group.values():
-            device.tape.arena.scramble()
-        if not _are_same(outputs, self._once(inputs, part, group, is_check=True).outputs):
+            return found
+        self.tapes.shorten(wanted, self.threads)
+        self.tapes.scramble(group)
+        if not self._gives(found.outputs, inputs, part, group):
             for device in group.values():
                 device.shortcuts.clear()
+        if self.threads > 1:
+            self.tapes.first.setdefault(part.stop - part.start, First(group, inputs, part, found.outputs))
+        self.tapes.keep(part.stop - part.start, group)
+        return found
+
+    def _gives(self, outputs: Mapping[str, Data], inputs: Mapping[str, Data], part: slice, group: Group) -> bool:
+        """Tell whether a group plays a batch to the end and gives these outputs."""
+        try:
+            return _are_same(outputs, self._once(inputs, part, group, is_check=True).outputs)
+        except (Diverged, NoTwin):
+            return False
 
     def _once(
         self, inputs: Mapping[str, Data], part: slice, group: Group | None = None, *, is_recording: bool = False, is_check: bool = False
@@ -227,7 +254,11 @@ class Engine:
         else:
             results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
         if look.count:
-            look.at(o, {n: looked_at(x) for n, x in moving.items()}, results, seen)
+            work = partial(look.at, o, {n: looked_at(x)[: look.count] for n, x in moving.items()}, [x[: look.count] for x in results], seen)
+            if self.aside is None:
+                work()
+            else:
+                self.computed_aside.append(self.aside.submit(work))
         return results, seen
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -46,15 +45,19 @@ class Shortcut:
     bound: int = 0  # the address of the scratch that calls are made for
     calls: list[list[Call | None]] = field(default_factory=list)
 
-    def on(self, device: TapedDevice, scratch: Scratch) -> Shortcut:
-        """Return the same shortcut for another tape of the same batch size, from where its device stands."""
-        calls = _calls(device, device.at, self.events)
+    def on(self, device: TapedDevice, start: int) -> Shortcut:
+        """Return the same shortcut for another tape of the same batch size, whose events start there."""
+        calls = device.calls(start, self.events)
 
         def of(s: Step | Filling) -> Step | Filling:
             return s if isinstance(s, Filling) or s.number < 0 else replace(s, call=calls[s.number])
 
         tiles = [replace(t, steps=list(map(of, t.steps))) for t in self.tiles]
-        return Shortcut(tiles, self.shapes, self.size, scratch, self.events, self.roots)
+        return Shortcut(tiles, self.shapes, self.size, self.scratch, self.events, self.roots)
+
+    def beside(self, scratch: Scratch) -> Shortcut:
+        """Return the same shortcut for another thread that plays the same recording: only what lies in the scratch is its own."""
+        return Shortcut(self.tiles, self.shapes, self.size, scratch, self.events, self.roots)
 
     def run(
         self, prepared: Prepared, operands: Mapping[str, Data | Moved], *, is_loose: bool = False
@@ -150,16 +153,16 @@ def _root(x: Data | Moved) -> Data:
 
 
 def shortcut(
-    prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved], scratch: Scratch
+    prepared: Prepared, device: TapedDevice, codes: Mapping[str, Data], moves: Mapping[str, tuple[Moving, int]]
 ) -> Shortcut | AffineShortcut:  # fmt: skip
-    """Return an offload without its moves, for the device's events from where it stands; NoShortcut why not."""
-    start, formats = device.at, prepared.offload.formats
-    roots = {n: x for n, x in operands.items() if isinstance(x, Moved) and x.move.is_onto}
-    codes = {n: operand_codes(formats[n], roots[n].root if n in roots else looked_at(x)) for n, x in operands.items()}
-    moves = {n: (x.move, int(operand_codes(formats[n], np.zeros(1, x.root.dtype))[0])) for n, x in roots.items()}
+    """Return an offload without its moves, for the device's events from where it stands; NoShortcut why not.
+
+    Only shapes and types of `codes` matter; operands in `moves` are given as their roots, with the code of zero.
+    """
+    start, scratch = device.at, Scratch()
 
     def direct(found: Found) -> AffineShortcut | None:
-        return affine(found, prepared, device.at - start, scratch, frozenset(roots))
+        return affine(found, prepared, device.at - start, scratch, frozenset(moves))
 
     def found(groups: Sequence[Sequence[Slices]]) -> Shortcut | AffineShortcut:
         device.at = start
@@ -172,7 +175,7 @@ def shortcut(
         axes, sizes = prepared.offload.mapping.axes, prepared.offload.tiling.sizes
         samples = len(next(iter(codes.values())))
         shapes = {n: (samples, *(sizes[d] for d in axes.of[n])) for n in axes.results}
-        return Shortcut(tiles, shapes, max(t.size for t in tiles), scratch, device.at - start, frozenset(roots))
+        return Shortcut(tiles, shapes, max(t.size for t in tiles), scratch, device.at - start, frozenset(moves))
 
     every = list(prepared.offload.tiling.slices())
     try:
@@ -194,7 +197,7 @@ def _tiles(
         whole = None if direct is None else direct(found)
         if whole is not None:
             return whole
-        numbers = {id(call): n for n, call in enumerate(_calls(device, start, device.at - start))}
+        numbers = {id(call): n for n, call in enumerate(device.calls(start, device.at - start))}
         return Maker(found, numbers, prepared.offload.formats).made()
 
     try:
@@ -207,7 +210,3 @@ def _tiles(
             return made(provenance(prepared, device, codes, moves, group, sampled=False))
         except NoShortcut:
             raise first from None
-
-
-def _calls(device: TapedDevice, start: int, events: int) -> list[Any]:
-    return [call for event in device.events[start : start + events] for call in event.calls]

@@ -10,15 +10,38 @@ from ..compile.moves import Moved
 from ..ila import Ila
 from ..lang.array_kernels import ArrayKernels
 from ..lang.named import Data
-from ..lang.tape import Diverged, Tape
+from ..lang.tape import Tape
 from ..target import TapedDevice, simulated_device
 from .affine import AffineShortcut
-from .provenance import NoShortcut
-from .shortcut import Shortcut, shortcut
+from .search import Asked, asked, searched
+from .shortcut import Shortcut
 from .steps import Scratch
 
 Group = dict[str, TapedDevice]  # by target: what one batch runs on
 LEAST_BATCHES = {"native": 2, "arrays": 8}  # by reading: from how many batches on they are recorded
+
+
+@dataclass
+class First:
+    """A recording that groups of other threads are twins of, and a batch with the outputs that each has to give again."""
+
+    group: Group
+    inputs: Mapping[str, Data]
+    part: slice
+    outputs: Mapping[str, Data]
+    twins: int = 0
+
+    def twin(self) -> Group:
+        """Return devices that play the same on memory of their own."""
+        self.twins += 1
+        return {name: twin_of(device) for name, device in self.group.items()}
+
+
+def twin_of(device: TapedDevice) -> TapedDevice:
+    """Return a device that plays the same, by the same shortcuts, on memory of its own."""
+    found, scratch = device.twin(), Scratch()
+    found.shortcuts.update({name: known.beside(scratch) for name, known in device.shortcuts.items()})
+    return found
 
 
 @dataclass
@@ -28,8 +51,9 @@ class Tapes:
     reading: str
     ilas: Mapping[str, Ila]
     idle: dict[int, list[Group]] = field(default_factory=dict)
+    first: dict[int, First] = field(default_factory=dict)  # by batch size, as long as other threads may need it
     refused: dict[str, None] = field(default_factory=dict)
-    shortening: set[int] = field(default_factory=set)  # devices for which shortcuts are looked for
+    asking: dict[int, list[Asked]] = field(default_factory=dict)  # by device: the offloads that it plays, to look for shortcuts
     moving: dict[str, str] = field(default_factory=dict)  # offloads without a shortcut, and why
     known: dict[tuple[str, int], Shortcut | AffineShortcut] = field(default_factory=dict)  # by offload and batch size
     expected: int = 0  # batches: a single one is not worth a tape
@@ -43,10 +67,12 @@ class Tapes:
 
     def taken(self, samples: int) -> Group | None:
         """Return the devices of an earlier batch of this size, ready to play; None when none is free."""
-        idle = self.idle.get(samples)
-        if not idle or self.refused:
+        if self.refused:
             return None
-        found = idle.pop()
+        try:
+            found = self.idle.get(samples, []).pop()
+        except IndexError:  # another thread may take the last one at any time
+            return None
         self.rewind(found)
         return found
 
@@ -55,39 +81,44 @@ class Tapes:
         for device in group.values():
             device.rewind()
 
+    def scramble(self, group: Group) -> None:
+        """Play from the start on, on memory that is overwritten."""
+        self.rewind(group)
+        for device in group.values():
+            device.tape.arena.scramble()
+
     def run(
         self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved], *, is_loose: bool = False
     ) -> tuple[tuple[Data, ...], Statistics]:  # fmt: skip
         """Run an offload on a tape: by its shortcut where there is one, whose results lie in any order where `is_loose`."""
         name = prepared.offload.id
-        if id(device) in self.shortening:
-            self._shorten(prepared, device, operands)
+        if id(device) in self.asking:
+            self.asking[id(device)].append(asked(prepared, device, operands))
         if name not in device.shortcuts:
             return prepared.run(device, operands)
         found: Shortcut | AffineShortcut = device.shortcuts[name]
         device.at += found.events
         return found.run(prepared, operands, is_loose=is_loose)
 
-    def _shorten(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved]) -> None:
-        """Give the device a shortcut through an offload, if there is one."""
-        start, name = device.at, prepared.offload.id
-        scratch = next((s.scratch for s in device.shortcuts.values()), None) or Scratch()
-        samples = min(len(x.root if isinstance(x, Moved) else x) for x in operands.values())
-        known = self.known.get((name, samples))
-        if known is not None:
-            device.shortcuts[name] = known.on(device, scratch)
-        elif name not in self.moving:
-            self._find(prepared, device, operands, scratch)
-            if name in device.shortcuts:
-                self.known[name, samples] = device.shortcuts[name]
-        device.at = start
+    def ask(self, group: Group) -> None:
+        """Note what a group plays from now on."""
+        self.asking.update({id(device): [] for device in group.values()})
 
-    def _find(self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved], scratch: Scratch) -> None:
-        name = prepared.offload.id
-        try:
-            device.shortcuts[name] = shortcut(prepared, device, operands, scratch)
-        except (NoShortcut, Diverged) as why:
-            self.moving[name] = str(why)
+    def answers(self, group: Group) -> list[Asked]:
+        """Return what a group has played."""
+        return [a for device in group.values() for a in self.asking.pop(id(device))]
+
+    def shorten(self, wanted: Sequence[Asked], threads: int) -> None:
+        """Give devices the shortcuts that there are through offloads."""
+        new = [a for a in wanted if a.key not in self.known and a.name not in self.moving]
+        found = searched(new, threads)
+        self.moving.update(found.moving)
+        self.known.update({a.key: found.found[a.name] for a in new if a.name in found.found})
+        scratches: dict[int, Scratch] = {}
+        for a in wanted:
+            if a.key in self.known:
+                scratch = scratches.setdefault(id(a.device), Scratch())
+                a.device.shortcuts[a.name] = self.known[a.key].on(a.device, a.start).beside(scratch)
 
     def recording(self, target: str, samples: int) -> TapedDevice:
         """Return a device that records."""

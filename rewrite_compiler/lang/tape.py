@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -53,7 +54,7 @@ class Arena:
         kind = np.dtype(kind)
         size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         idle = self._idle.setdefault(_rounded(size), [])
-        number = idle.pop() if idle else self._added(_rounded(size))
+        number = idle.pop() if idle else self.add(_rounded(size))
         found: Data = np.asarray(_Lease(self, number, size)).view(kind).reshape(tuple(shape))
         return found
 
@@ -75,7 +76,8 @@ class Arena:
         for block in self.blocks:
             block.fill(SCRAMBLED)
 
-    def _added(self, size: int) -> int:
+    def add(self, size: int) -> int:
+        """Return the number of a new block in use."""
         whole = np.zeros(size + PAGE, np.uint8)
         first = -whole.ctypes.data % PAGE
         block = whole[first : first + size]
@@ -95,10 +97,10 @@ def _rounded(size: int) -> int:
 class Tape:
     """Calls, in order, and the blocks that they work on."""
 
-    def __init__(self, sample: Axis) -> None:
+    def __init__(self, sample: Axis, arena: Arena | None = None) -> None:
         """Record what depends on the axis `sample`."""
         self.sample = sample
-        self.arena = Arena()
+        self.arena = arena or Arena()
         self.calls: list[Call] = []
         self.refused = ""  # why it cannot be played
         self._kept: list[Any] = []
@@ -172,7 +174,13 @@ class Span:
         """Take the elements from `low` to before `high` of an array, counted from its first one."""
         self.dtype, self.count = data.dtype, high - low
         self.address, self.offset = data.ctypes.data + low * data.itemsize, -low * data.itemsize
-        self.data = data  # is kept
+        self.data: Any = data  # is kept
+
+    def at(self, address: int, data: Any) -> Span:
+        """Return as many elements elsewhere, in memory that `data` keeps."""
+        found = copy(self)
+        found.address, found.data = address, data
+        return found
 
     @property
     def flat(self) -> Data:

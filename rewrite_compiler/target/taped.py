@@ -14,6 +14,7 @@ import numpy as np
 
 from ..lang.named import Data
 from ..lang.tape import Call, Diverged, Tape
+from ..lang.twin import Twin
 from .device import SimulatedDevice, SimulatedStream
 
 
@@ -41,6 +42,8 @@ class TapedDevice:
     step: Callable[[Call], None] | None = None  # what is done with each call in place of playing it
     shortcuts: dict[str, Any] = field(default_factory=dict)  # by offload: its calls without the moves between
     ranks: dict[str, dict[str, int]] = field(default_factory=dict)  # of the operands of instructions that were sent as rows
+    twin_of: tuple[TapedDevice, Twin] | None = None  # what it plays on memory of its own
+    made: dict[int, _Event] = field(default_factory=dict)  # events of that on this memory, by number
 
     @property
     def executed(self) -> int:
@@ -102,6 +105,33 @@ class TapedDevice:
             self.inner = None
         self.at = 0
 
+    def twin(self) -> TapedDevice:
+        """Return a device that plays the same, once recorded, on memory of its own, also at the same time.
+
+        It raises NoTwin at the first command with a call that cannot be made for other memory.
+        """
+        first, _ = self.twin_of or (self, None)
+        twin = Twin(first.tape.arena)
+        tape = Tape(first.tape.sample, twin.arena)
+        return TapedDevice(
+            None, tape, first.events, is_recording=False, sent=first.sent, unsupported=first.unsupported, ranks=first.ranks,
+            twin_of=(first, twin),
+        )  # fmt: skip
+
+    def calls(self, start: int, events: int) -> list[Any]:
+        """Return the calls of some events."""
+        return [call for n in range(start, start + events) for call in self._at(n).calls]
+
+    def _at(self, number: int) -> _Event:
+        """Return an event as it is on this memory."""
+        if self.twin_of is None:
+            return self.events[number]
+        if number not in self.made:
+            (_, twin), event = self.twin_of, self.events[number]
+            calls, inputs = tuple(map(twin.call, event.calls)), tuple(map(twin.of, event.inputs))
+            self.made[number] = _Event(event.given, inputs, calls, twin.of(event.result))
+        return self.made[number]
+
     def _rows(self, method: str, instruction: str, operands: Mapping[str, Data]) -> Any:
         ranks = self.ranks.setdefault(instruction, {})
         if not ranks and self.inner is not None:
@@ -130,7 +160,7 @@ class TapedDevice:
     def _played(self, key: tuple[Any, ...], moving: Mapping[str, Data]) -> Any:
         if self.at == len(self.events):
             raise Diverged
-        event = self.events[self.at]
+        event = self._at(self.at)
         self.at += 1
         if key != event.given:
             raise Diverged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim import Settings, reference
 from rewrite_compiler.cosim.cosimulate import dataset_for
 from rewrite_compiler.cosim.reference import KeptReference, Reference
+from rewrite_compiler.errors import InputError
 from rewrite_compiler.frontend.emit import to_onnx
 from rewrite_compiler.kept import Kept, private_folder
 
@@ -44,6 +46,33 @@ def test_the_second_run_takes_the_outputs_of_the_first(plan: Plan, cache: Path) 
     second = outcome(plan, samples=12, batch=4)
     assert first == (second[0], False)
     assert second[1]
+
+
+def test_the_reference_runs_beside_where_there_are_threads(plan: Plan, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+    right = Reference.run
+
+    def run(self: Reference, inputs: Any) -> Any:
+        threads.add(threading.current_thread())
+        return right(self, inputs)
+
+    monkeypatch.setattr(Reference, "run", run)
+    documents = []
+    for n in (1, 2):
+        monkeypatch.setenv("FLEXMATCH_CACHE", str(cache / str(n)))
+        documents.append(outcome(plan, samples=12, batch=4, threads=n)[0])
+        assert (threads == {threading.main_thread()}) is (n == 1)
+        threads.clear()
+    assert documents[0] == documents[1]
+
+
+def test_a_reference_that_fails_beside_names_the_sample(plan: Plan, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(self: Reference, inputs: Any) -> Any:
+        raise InputError("F160", "no")
+
+    monkeypatch.setattr(Reference, "run", run)
+    with pytest.raises(InputError, match=r"test\.npz: sample 0: error\[F160\]: no"):
+        outcome(plan, samples=12, batch=4, threads=2)
 
 
 @pytest.mark.parametrize("other", [{"samples": 8, "batch": 4}, {"samples": 12, "batch": 6}], ids=str)

@@ -16,6 +16,7 @@ from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim import Engine, remote
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang.tape import SCRAMBLED, Arena, Diverged, Tape
+from rewrite_compiler.lang.twin import NoTwin, Twin
 from rewrite_compiler.target import SimulatedDevice, TapedDevice, simulated_device
 
 Array = np.ndarray
@@ -71,6 +72,51 @@ def test_two_threads_have_tapes_of_their_own(tmp_path: Path) -> None:
     found = engine.run(x, batch=4)
     assert 1 <= len(engine.tapes.idle[4]) <= 2
     np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run(x).outputs["y"])
+
+
+def other_group(engine: Engine, x: Mapping[str, Array]) -> Any:
+    """Return what another thread plays while the first one has the recording, and the outputs of a batch."""
+    engine.tapes.expected = 9
+    engine.batch(lambda part: {n: v[part] for n, v in x.items()}, slice(0, 4))
+    (mine,) = engine.tapes.idle.pop(4)
+    found = engine.batch(lambda part: {n: v[part] for n, v in x.items()}, slice(4, 8))
+    (other,) = engine.tapes.idle.pop(4)
+    return mine, other, found.outputs
+
+
+@pytest.mark.parametrize("has_shortcuts", [True, False])
+def test_another_thread_plays_the_same_recording_on_its_own_memory(has_shortcuts: bool, tmp_path: Path) -> None:
+    x = {"x": normal(8, 1, 5, 9, 9)}
+    onnx.save(convolution(), tmp_path / "app.onnx")
+    plan = calibrated(compile_model(tmp_path / "app.onnx", ["hlscnn:revision=ext8"]), x, "inputs", "")
+    engine = Engine(plan, reading="native", threads=2)
+    if not has_shortcuts:
+        engine.tapes.moving.update({o.id: "" for o in plan.offloads})
+    mine, other, outputs = other_group(engine, x)
+    (first,), (second,) = mine.values(), other.values()
+    assert second.twin_of[0] is first
+    assert bool(second.shortcuts) == has_shortcuts
+    assert len(second.made) == (0 if has_shortcuts else len(first.events))
+    np.testing.assert_array_equal(outputs["y"], Engine(plan).run(x).outputs["y"][4:])
+    assert not engine.tapes.first  # no third thread
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_twin_that_cannot_be_made_or_gives_other_outputs_is_another_recording(
+    is_right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def call(self: Twin, call: Any) -> Any:
+        if is_right:
+            raise NoTwin
+        return lambda: None
+
+    monkeypatch.setattr(Twin, "call", call)
+    plan, x = small_plan(tmp_path)
+    engine = Engine(plan, reading="native", threads=2)
+    engine.tapes.moving.update({o.id: "" for o in plan.offloads})
+    _, other, outputs = other_group(engine, x)
+    assert all(device.twin_of is None for device in other.values())
+    np.testing.assert_array_equal(outputs["y"], Engine(plan).run({"x": x["x"][4:8]}).outputs["y"])
 
 
 def small_plan(folder: Path) -> tuple[Plan, Mapping[str, Array]]:

@@ -1,0 +1,40 @@
+"""Ahead: work on parts by threads, some parts ahead of the one that is wanted next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from ..ir.program import Program
+
+MOST_BYTES = 1 << 26  # of results that wait for their turn, where that is more than one for each thread
+Part = TypeVar("Part")
+Found = TypeVar("Found")
+
+
+def in_order(
+    work: Callable[[Part], Found], parts: Sequence[Part], threads: int, most: int, *, first: Sequence[int] = ()
+) -> Generator[Future[Found], None, None]:  # fmt: skip
+    """Yield what will have the result of `work` for each part, in order, `most` of them begun.
+
+    Those numbered in `first` are begun before all others.
+    """
+    pool = ThreadPoolExecutor(threads)
+    begun = {n: pool.submit(work, parts[n]) for n in first}
+    end = 0
+    try:
+        for n in range(len(parts)):
+            while end < min(n + most, len(parts)):
+                if end not in first:
+                    begun[end] = pool.submit(work, parts[end])
+                end += 1
+            yield begun.pop(n)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def most_ahead(p: Program, samples: int, threads: int) -> int:
+    """Return for how many batches of so many samples there is room for the outputs."""
+    size = samples * sum(p.types[v].nbytes for v in p.outputs)
+    return max(threads + 1, MOST_BYTES // max(size, 1))
