@@ -11,8 +11,9 @@ from ..errors import InputError
 from ..ila import Ila, Instruction
 from ..lang import intervals as iv
 from ..lang.binders import Array, Leaf, static_shape
-from ..lang.c import NoC, Printed, Tables, c_type, print_c, static_size
+from ..lang.c import NoC, Printed, Tables, c_type, print_c
 from ..lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
+from ..lang.c_safe import static_size
 from ..lang.expr import Expr
 from ..lang.loops import lower_step
 from ..lang.step import NOTHING, Step, assign, seq, update, when

@@ -18,8 +18,12 @@ import numpy as np
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Leaf, Table, entries_of
+from .c_moved import moved
+from .c_narrow import HALF_WORD, narrow_of
+from .c_safe import is_inside, is_not_negative, is_not_zero, sizes_of, static_size
 from .c_trim import trimmed
-from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from .c_within import CHECKED, within
+from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, Within
 from .loops import lower_array
 from .named import Data, storage_dtype
 
@@ -124,7 +128,7 @@ def print_c(routine: Routine, name: str, tables: Tables, style: Style | None = N
     The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`.
     """
     style = style or Style()
-    kept = trimmed(routine)
+    kept = within(moved(trimmed(routine)))
     printer = _Printer(kept, tables, style, first_raise)
     printer.block(kept.body, 1)
     parameters = ["fm_scratch *s"]
@@ -139,13 +143,6 @@ def print_c(routine: Routine, name: str, tables: Tables, style: Style | None = N
     head = f"static int {name}({', '.join(parameters)})\n{{\n"
     text = head + "\n".join([*printer.lines, "    return s->trap;", "}", ""])
     return Printed(name, text, tuple(kept.memories.values()), tuple(printer.raises), printer.allocates)
-
-
-def static_size(leaf: Leaf) -> int | None:
-    """Return the number of elements that a memory always has; None for one outside of a device."""
-    known = [n for n in leaf.shape if isinstance(n, int)]
-    size = math.prod(known)
-    return size if len(known) == len(leaf.shape) and size < 1 << 31 else None
 
 
 def c_type(interval: iv.Interval, is_real: bool, real: str = "double") -> str:
@@ -198,16 +195,8 @@ class _Printer:
     def __init__(self, routine: Routine, tables: Tables, style: Style, first_raise: int) -> None:
         self.style, self.shared, real = style, tables, style.real
         self.tables = {name: tables.name_of(t) for name, t in routine.tables.items()}
-        self.sizes: dict[str, str] = {}
-        self.static: dict[str, int | None] = {}
+        self.static, self.narrow = sizes_of(routine), narrow_of(routine)
         self.kinds = {name: c_type(leaf.interval, leaf.real, real) for name, leaf in routine.memories.items()}
-        for name, leaf in routine.memories.items():
-            size = static_size(leaf)
-            self.static[name] = size
-            self.sizes[name] = f"{name}_size" if size is None else str(size)
-        for name, t in routine.tables.items():
-            self.static[name] = math.prod(t.shape)
-            self.sizes[name] = str(self.static[name])
         self.real, self.first_raise = real, first_raise
         self.lines: list[str] = []
         self.raises: list[Raise] = []
@@ -242,26 +231,26 @@ class _Printer:
         self.line(f"const {self.kind(s.value.real)} {s.name} = {self.value(s.value)};", depth)
 
     def mutable(self, s: Mutable, depth: int) -> None:
-        self.within(s.interval, s.real, s.name)
-        self.line(f"{self.kind(s.real)} {s.name} = {self.value(s.value)};", depth)
+        self.fits(s.interval, s.real, s.name)
+        kind = "int32_t" if s.name in self.narrow.scalars else self.kind(s.real)
+        self.line(f"{kind} {s.name} = {self.value(s.value)};", depth)
 
     def assign(self, s: Assign, depth: int) -> None:
-        self.line(f"{s.name} = {self.value(s.value)};", depth)
+        value = self.short(s.value) if s.name in self.narrow.scalars else self.value(s.value)
+        self.line(f"{s.name} = {value};", depth)
 
     def allocate(self, s: Allocate, depth: int) -> None:
-        kind = self.kinds[s.name] = c_type(s.interval, s.real, self.real)
+        kind = self.kinds[s.name] = c_type(HALF_WORD if s.name in self.narrow.halves else s.interval, s.real, self.real)
         if s.size.op != "const" and not self.style.heap:
             raise NoC("a local array of varying size has no C form without a heap")
         if self.is_small(s):
             size = max(1, int(s.size.data))
             self.line(f"{'static ' if size > ON_STACK else ''}{kind} {s.name}[{size}];", depth)
-            self.static[s.name], self.sizes[s.name] = int(s.size.data), str(int(s.size.data))
             return
         self.allocates = True
         self.line(f"const int64_t {s.name}_size = {self.value(s.size)};", depth)
         self.line(f"{kind} *{s.name} = fm_new(s, {s.name}_size, sizeof *{s.name});", depth)
         self.line(f"if (!{s.name}) return s->trap = FM_MEMORY;", depth)
-        self.static[s.name], self.sizes[s.name] = None, f"{s.name}_size"
 
     def store(self, s: Store, depth: int) -> None:
         self.written.add(s.array)
@@ -288,6 +277,12 @@ class _Printer:
             self.block(otherwise, depth + 1)
         self.line("}", depth)
 
+    def within(self, s: Within, depth: int) -> None:
+        below = [] if is_not_negative(s.first) else [f"{self.value(s.first)} < 0"]
+        outside = " || ".join([*below, f"{self.value(s.last)} >= {self.size(s.array)}"])
+        runs = "".join(f"{self.value(t)} > 0 && " for t in s.when)
+        self.line(f"if ({runs}({outside})) return s->trap = FM_OUTSIDE;", depth)
+
     def fail(self, s: Raise, depth: int) -> None:
         for n, (_, value) in enumerate(s.values):
             self.line(f"s->value[{n}] = {self.value(value)};", depth)
@@ -296,7 +291,7 @@ class _Printer:
 
     # -- expressions
 
-    def within(self, interval: iv.Interval, real: bool, what: str) -> None:
+    def fits(self, interval: iv.Interval, real: bool, what: str) -> None:
         """Refuse an integer that a word may not hold."""
         if real or iv.inside(interval, WORD) or (self.style.unbounded and None in interval):
             return
@@ -304,26 +299,36 @@ class _Printer:
 
     def place(self, array: str, index: Tree) -> str:
         self.used.add(array)
-        at, size = self.value(index), self.static[array]
+        at, size = self.value(index), self.static.get(array)
         name = self.tables.get(array, array)
-        if size is not None and iv.inside(index.interval, (0, size - 1)):
+        if index.op == CHECKED or is_inside(index, size):
             return f"{name}[{at}]"
-        self.sized.add(array)
         self.checks += 1
-        return f"{name}[fm_at(s, {at}, {self.sizes[array]})]"
+        return f"{name}[fm_at(s, {at}, {self.size(array)})]"
+
+    def size(self, array: str) -> str:
+        self.sized.add(array)
+        size = self.static.get(array)
+        return f"{array}_size" if size is None else str(size)
 
     def value(self, t: Tree) -> str:
-        self.within(t.interval, t.real, t.op)
+        self.fits(t.interval, t.real, t.op)
         if t.op == "const":
             return self.constant(t)
         if t.op == "name":
-            return str(t.data)
+            return f"(int64_t){t.data}" if t.data in self.narrow.scalars else str(t.data)
         if t.op == "load":
             return f"({self.kind(t.real)}){self.place(t.data, t.args[0])}"
         form = FORMS.get(t.op)
         if form is None:
             raise NoC(f"{t.op} has no C form")
         return form(self, t, [self.value(a) for a in t.args])
+
+    def short(self, t: Tree) -> str:
+        """Return a value in words of 32 bits."""
+        if t.op == "load":
+            return f"(int32_t){self.place(t.data, t.args[0])}"
+        return t.data if t.op == "name" else FORMS[t.op](self, t, [self.short(a) for a in t.args]) if t.args else self.constant(t)
 
     def constant(self, t: Tree) -> str:
         if not t.real:
@@ -346,8 +351,7 @@ def _compared(sign: str) -> Callable[[_Printer, Tree, list[str]], str]:
 
 
 def _divisor(p: _Printer, t: Tree, y: str) -> str:
-    low, high = t.args[1].interval
-    if (low or 0) > 0 or (high is not None and high < 0):
+    if is_not_zero(t.args[1]):
         return y
     p.checks += 1
     return f"fm_divisor(s, {y})"
@@ -361,17 +365,21 @@ def _power(t: Tree) -> int:
 
 def _floor_divided(p: _Printer, t: Tree, a: list[str]) -> str:
     k = _power(t)
+    if k >= 0 and t.op == "mod":
+        return f"(int64_t)((uint64_t){a[0]} & UINT64_C({(1 << k) - 1}))"
+    if is_not_negative(t.args[0]) and (t.args[1].interval[0] or 0) > 0:  # divided fastest without a sign
+        return f"(int64_t)((uint64_t){a[0]} {'/' if t.op == 'div' else '%'} (uint64_t){a[1]})"
     if k >= 0:
-        return f"fm_shr({a[0]}, {k})" if t.op == "div" else f"(int64_t)((uint64_t){a[0]} & UINT64_C({(1 << k) - 1}))"
+        return f"fm_shr({a[0]}, {k})"
     return f"fm_{t.op}({a[0]}, {_divisor(p, t, a[1])})"
 
 
 def _shifted(p: _Printer, t: Tree, a: list[str]) -> str:
-    low = t.args[1].interval[0]
-    is_known = low is not None and low >= 0
+    is_known = is_not_negative(t.args[1])
     p.checks += not is_known
     amount = a[1] if is_known else f"fm_amount(s, {a[1]})"
-    return f"fm_{t.op}({a[0]}, {amount})"
+    plain = t.op == "shr" and is_not_negative(t.args[0]) and iv.inside(t.args[1].interval, (0, 63))
+    return f"({a[0]} >> {amount})" if plain else f"fm_{t.op}({a[0]}, {amount})"
 
 
 def _extreme(p: _Printer, t: Tree, a: list[str]) -> str:
@@ -403,8 +411,9 @@ def _called(p: _Printer, t: Tree, a: list[str]) -> str:
 
 
 def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:
-    name = ("floor" if t.op == "floor" else "rint") + ("f" if p.real == "float" else "")
-    return f"(int64_t){name}({a[0]})"
+    if t.op == "floor":  # a float is a double, exactly
+        return f"fm_floor({a[0]})"
+    return f"(int64_t){'rintf' if p.real == 'float' else 'rint'}({a[0]})"
 
 
 FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
@@ -420,9 +429,9 @@ FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
     "shl": _shifted, "shr": _shifted, "min": _extreme, "max": _extreme, "wrap": _wrapped, "extract": _extracted,
     "clz": lambda p, t, a: f"fm_clz({a[0]}, {t.data})",
     "real": lambda p, t, a: f"({p.real}){a[0]}",
-    "floor": _rounded, "rint": _rounded, "call": _called,
+    "floor": _rounded, "rint": _rounded, "call": _called, CHECKED: lambda p, t, a: a[0],
 }  # fmt: skip
 STATEMENTS: Mapping[type, Callable[[_Printer, Any, int], None]] = {
     Bind: _Printer.bind, Mutable: _Printer.mutable, Assign: _Printer.assign, Allocate: _Printer.allocate,
-    Store: _Printer.store, For: _Printer.loop, If: _Printer.choose, Raise: _Printer.fail,
+    Store: _Printer.store, For: _Printer.loop, If: _Printer.choose, Raise: _Printer.fail, Within: _Printer.within,
 }  # fmt: skip

@@ -65,15 +65,21 @@ static inline int64_t fm_mod(int64_t x, int64_t y)
 }
 static inline int64_t fm_signed(int64_t x, int bits)
 {
-    uint64_t half = (uint64_t)1 << (bits - 1), mask = half | (half - 1);
-    uint64_t low = (uint64_t)x & mask;
-    return low & half ? (int64_t)(low & ~half) - (int64_t)(half - 1) - 1 : (int64_t)low;
+    const uint64_t half = (uint64_t)1 << (bits - 1), mask = half | (half - 1);
+    return (int64_t)(((uint64_t)x & mask) ^ half) - (int64_t)half;
 }
 static inline int64_t fm_clz(int64_t x, int bits)
 {
     int64_t n = bits;
-    for (; x != 0; x >>= 1) --n;
-    return n;
+    for (int half = 32; half > 0; half /= 2) {
+        if (x >> half) x >>= half, n -= half;
+    }
+    return n - x;
+}
+static inline int64_t fm_floor(double x)
+{
+    const int64_t n = (int64_t)x;
+    return n - (x < (double)n && n != INT64_MIN);
 }
 static inline int64_t fm_min(int64_t x, int64_t y) { return x < y ? x : y; }
 static inline int64_t fm_max(int64_t x, int64_t y) { return x > y ? x : y; }

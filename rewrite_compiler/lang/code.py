@@ -126,7 +126,17 @@ class Every:
     loop: For
 
 
-Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise | Copy | Every
+@dataclass(frozen=True)
+class Within:
+    """A trap unless indices of an array lie in it, where the loops of such extents run; made by `c_within`, for C."""
+
+    array: str
+    first: Tree
+    last: Tree
+    when: tuple[Tree, ...]
+
+
+Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise | Copy | Every | Within
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Leaf
-from .c import static_size
+from .c_safe import static_size
 from .c_trim import trimmed
 from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from .intervals import Interval
