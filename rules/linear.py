@@ -34,6 +34,13 @@ def flatten_dense(x: Tensor, w: Tensor) -> Law:
     return y, o.reshape(o.dense(o.reshape(x, (x.size // k, k)), w), y.shape), Where(x.rank != 2, k > 0)
 
 
+@rule(grade="E", marks=RING)
+def row_of_dense(x: Tensor, w: Tensor, first: Int, last: Int) -> Law:
+    """slice(dense(x, w), 0, t, t + 1) = dense(slice(x, 0, t, t + 1), w): the product of a whole sequence, one step of it"""
+    left = o.slice_(o.dense(x, w), axis=0, start=first, stop=last)
+    return left, o.dense(o.slice_(x, axis=0, start=first, stop=last), w), Where(IsConstant(w), x.rank == 2, last == first + 1)
+
+
 @rule(grade="E", marks=SPELLING)
 def commute_addition(x: Tensor, y: Tensor) -> Law:
     """x + y = y + x"""

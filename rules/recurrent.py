@@ -106,12 +106,28 @@ def zero_state(context: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, h: Ten
     return (context(o.bias_add(o.dense(x, w), a, axis=1)), context(first)), (later, later), Where(x.rank == 2)
 
 
+def biased_zero_state(context: Callable[[Tensor], Tensor], *given: Tensor) -> Law:
+    """Return the law that x·wᵀ + (a + b) is a gate_sum from a state of zeros where another gate_sum has the same weights and biases."""
+    x, y, h, w, r, a, b = given
+    first = o.gate_sum(x, o.full((x.shape[0], r.shape[1]), 0.0), w, r, a, b)
+    later = o.gate_sum(y, h, w, r, a, b)
+    return (context(o.bias_add(o.dense(x, w), o.add(a, b), axis=1)), context(first)), (later, later), Where(x.rank == 2)
+
+
 @rule(grade="Z")
 def part_of_product_from_zero_state(
     x: Tensor, y: Tensor, h: Tensor, w: Tensor, r: Tensor, a: Tensor, z: Ints, first: Int, last: Int
 ) -> Law:  # fmt: skip
     """part of (x·wᵀ + a) = part of a gate_sum from zeros"""
     return zero_state(lambda g: o.slice_(g, axis=1, start=first, stop=last), x, y, h, w, r, a, z)
+
+
+@rule(grade="A")
+def part_of_biased_product_from_zero_state(
+    x: Tensor, y: Tensor, h: Tensor, w: Tensor, r: Tensor, a: Tensor, b: Tensor, first: Int, last: Int
+) -> Law:  # fmt: skip
+    """part of (x·wᵀ + (a + b)) = part of a gate_sum from zeros"""
+    return biased_zero_state(lambda g: o.slice_(g, axis=1, start=first, stop=last), x, y, h, w, r, a, b)
 
 
 @rule(grade="Z")
@@ -124,6 +140,18 @@ def sigmoid_of_product_from_zero_state(x: Tensor, y: Tensor, h: Tensor, w: Tenso
 def tanh_of_product_from_zero_state(x: Tensor, y: Tensor, h: Tensor, w: Tensor, r: Tensor, a: Tensor, z: Ints) -> Law:
     """tanh(x·wᵀ + a) = tanh of a gate_sum from zeros"""
     return zero_state(o.tanh, x, y, h, w, r, a, z)
+
+
+@rule(grade="A")
+def sigmoid_of_biased_product_from_zero_state(x: Tensor, y: Tensor, h: Tensor, w: Tensor, r: Tensor, a: Tensor, b: Tensor) -> Law:
+    """σ(x·wᵀ + (a + b)) = σ of a gate_sum from zeros"""
+    return biased_zero_state(o.sigmoid, x, y, h, w, r, a, b)
+
+
+@rule(grade="A")
+def tanh_of_biased_product_from_zero_state(x: Tensor, y: Tensor, h: Tensor, w: Tensor, r: Tensor, a: Tensor, b: Tensor) -> Law:
+    """tanh(x·wᵀ + (a + b)) = tanh of a gate_sum from zeros"""
+    return biased_zero_state(o.tanh, x, y, h, w, r, a, b)
 
 
 # -- cells as layers of one step

@@ -44,6 +44,43 @@ def step_without_batch(x: Tensor, first: Int, last: Int, s: Ints) -> Law:
     return o.reshape(o.slice_(x, axis=0, start=first, stop=last), s), o.slice_(flat, axis=0, start=first, stop=last), one
 
 
+@rule(grade="E", marks=ANY)
+def step_with_batch(x: Tensor, first: Int, last: Int, s: Ints) -> Law:
+    """reshape(slice(x, 0, t, t + 1), (1, 1, C)) = slice(reshape(x, (T, 1, C)), 0, t, t + 1)"""
+    sequence = o.reshape(x, (x.shape[0], 1, x.shape[1]))
+    one = Where(x.rank == 2, last == first + 1, s == (1, 1, x.shape[1]))
+    return o.reshape(o.slice_(x, axis=0, start=first, stop=last), s), o.slice_(sequence, axis=0, start=first, stop=last), one
+
+
+@rule(grade="E", marks=ANY)
+def slice_of_bias_add(x: Tensor, b: Tensor, axis: Int, along: Int, first: Int, last: Int) -> Law:
+    """slice(bias_add(x, b, c), a, t, t + 1) = bias_add(slice(x, a, t, t + 1), b, c) for another axis a than c"""
+    left = o.slice_(o.bias_add(x, b, axis=along), axis=axis, start=first, stop=last)
+    return left, o.bias_add(o.slice_(x, axis=axis, start=first, stop=last), b, axis=along), Where(axis != along, last == first + 1)
+
+
+@rule(grade="E", marks=ANY)
+def slice_past_reshape_first(x: Tensor, s: Ints, first: Int, last: Int) -> Law:
+    """slice(reshape(x, s), 0, l, m) = reshape(slice(x, 0, l, m)) when the first axis is kept"""
+    y = o.slice_(o.reshape(x, s), axis=0, start=first, stop=last)
+    return y, o.reshape(o.slice_(x, axis=0, start=first, stop=last), y.shape), Where(x.rank > 0, s[0] == x.shape[0], first < last)
+
+
+@rule(grade="E", marks=ANY)
+def slice_past_reshape_last(x: Tensor, s: Ints, axis: Int, first: Int, last: Int) -> Law:
+    """slice(reshape(x, s), last axis, l, m) = reshape(slice(x, last axis, l, m)) when the last axis is kept"""
+    y = o.slice_(o.reshape(x, s), axis=axis, start=first, stop=last)
+    kept = Where(axis == s.length - 1, s[-1] == x.shape[-1], first < last)
+    return y, o.reshape(o.slice_(x, axis=x.rank - 1, start=first, stop=last), y.shape), kept
+
+
+@rule(grade="E", marks=ANY)
+def slice_past_unsqueeze(x: Tensor, s: Ints, first: Int, last: Int) -> Law:
+    """slice(unsqueeze(x), 1, l, m) = unsqueeze(slice(x, 0, l, m))"""
+    y = o.slice_(o.reshape(x, s), axis=1, start=first, stop=last)
+    return y, o.reshape(o.slice_(x, axis=0, start=first, stop=last), y.shape), Where(s[0] == 1, s[1:] == x.shape, first < last)
+
+
 @rule(phase="fold", grade="E", marks=ANY)
 def first_steps_into_batch_first(x: Tensor, first: Int, middle: Int, last: Int) -> Law:
     """concat(slice(x, 0, t, t + 1), slice(x, 0, t + 1, t + 2), 1) = slice(xᵀ, 1, t, t + 2) for a batch of one"""

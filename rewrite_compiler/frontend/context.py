@@ -93,12 +93,12 @@ class Context:
         return self.builder.constant(data, self.unique(name), dtype)
 
     def weight(self, data: Data, name: str, dtype: str) -> Value:
-        """Add a constant of the model; one that is there already is that, and a matrix whose transpose is there is made of it."""
-        is_matrix = data.ndim == 2 and dtype in FLOATS
-        turned = self.twin(data.T, dtype) if is_matrix and self.twin(data, dtype) is None else None
-        if turned is None:
+        """Add a constant of the model; one that is there already is that, and one whose transpose, row or vector is there is made of it."""
+        moves = _moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
+        of = next(((twin, op, how) for op, other, how in moves if (twin := self.twin(other, dtype)) is not None), None)
+        if of is None:
             return self.moved(data, name, dtype)
-        (v,) = self.builder.apply("transpose", [turned], {"perm": (1, 0)}, names=[self.unique(name)])
+        (v,) = self.builder.apply(of[1], [of[0]], of[2], names=[self.unique(name)])
         self.turned[v] = data
         return v
 
@@ -178,6 +178,14 @@ def take_back(c: Context, m: Mark) -> None:
         c.derived.popitem()
     while len(c.taken) > m.taken:
         c.taken.popitem()
+
+
+def _moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:
+    """Return what a matrix or vector could be made of by moving elements: the operator, its operand, its attributes."""
+    turned: tuple[str, Data, dict[str, AttributeValue]] = ("transpose", data.T, {"perm": (1, 0)})
+    shape, long = tuple(data.shape), data.shape[-1:]
+    others = [(*ones, *long) for ones in ((), (1,), (1, 1)) if math.prod(shape[:-1]) == 1 and (*ones, *long) != shape]
+    return [turned] * (data.ndim == 2) + [("reshape", data.reshape(other), {"shape": shape}) for other in others if long]
 
 
 def _check_one_type(op: str, dtypes: Sequence[str]) -> None:

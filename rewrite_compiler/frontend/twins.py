@@ -11,7 +11,7 @@ import numpy as np
 
 from ..ir.program import Data, Value
 
-FEWEST = 16  # elements of a weight that is compared
+FEWEST = 4  # elements of a weight that is compared
 SAMPLED = 16  # elements by which twins are looked for
 Key = tuple[tuple[int, ...], str, bytes]
 
