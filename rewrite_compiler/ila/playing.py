@@ -161,7 +161,7 @@ def named(known: Sequence[tuple[Sequence[Expr], Expr]], terms: list[Expr], body:
 
 def shared(terms: list[Expr], body: Callable[[list[Expr]], Step]) -> Step:
     """Return body(terms) with what many of them share computed once."""
-    counts = Counter(x for t in terms for x in set(terms_of(t)) if x.op not in ("load", "const"))
+    counts = Counter(x for t in terms for x in terms_of(t) if x.op not in ("load", "const"))
     found = [x for x, n in counts.items() if n >= SHARED]
     inner = {y for x in found for a in x.args for y in terms_of(a)}
     return named([([x], x) for x in found if x not in inner], terms, body)

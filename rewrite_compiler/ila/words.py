@@ -1,7 +1,8 @@
-"""Words: a stream of instruction words, decoded and applied by one compiled loop as far as they move data.
+"""Words: a stream of instruction words, decoded and applied by one compiled loop.
 
 The loop takes the words in their order, which is what the queues of a device do while no token is missing. It ends at the
-first word that moves no data between the device and a memory outside of it, or whose token is not there.
+first word that is none of its own, or whose token is not there. The first loop knows the instructions that move data between
+the device and a memory outside of it; in long streams there is one of all instructions, which is found again on disk.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from ..errors import SpecError
 from ..lang.arith import maximum, minimum
 from ..lang.binders import Comprehension, Leaf, array, scalar_array, static_shape
+from ..lang.digest import Digest, Undigested
 from ..lang.expr import Expr, lift
 from ..lang.named import Data, storage_dtype
 from ..lang.step import Let, Step, assign, loop, reads_of, seq, updates_of, when
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 16  # words of one call
 TOKENS = 1 << 30
-LEVEL = 1
+MOVING, ALL, KEPT = "moving", "all", "kept"
+LEVELS = {MOVING: 1, ALL: 2}  # of optimisation: what computes is worth it
+SINGLES = 1 << 13  # words, one by one, that take as long as the loop of all instructions to be compiled
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,56 +46,107 @@ class Words:
     done: Leaf
     tokens: Mapping[str, Leaf]
 
+    @cached_property
+    def memories(self) -> frozenset[Leaf]:
+        """Everything that the loop reads or writes."""
+        return frozenset(self.function.memories)
+
+
+class _Bound:
+    """The loop on the memories of one device, which are put into the call when they are others."""
+
+    def __init__(self, made: Words) -> None:
+        own = (made.count, made.done, *made.tokens.values())
+        self.numbers = {leaf: np.zeros((), storage_dtype(leaf.interval)) for leaf in own}
+        self.call = made.function.bound([self.numbers.get(m) for m in made.function.memories])
+        self.states = [(n, m) for n, m in enumerate(made.function.memories) if m not in self.numbers and m is not made.column]
+
 
 def advance(sim: Stream, words: Data, at: int, tokens: Counter[str]) -> int:
     """Run the loop from word `at` on; return the first word that it left. The tokens are changed in place."""
-    made = words_of(sim.ila)
+    made = words_of(sim.ila, ALL if sim.singles >= SINGLES else KEPT) or words_of(sim.ila)
     if made is None:
         return at
-    numbers = {leaf: np.zeros((), storage_dtype(leaf.interval)) for leaf in (made.count, made.done, *made.tokens.values())}
+    if made not in sim.calls:
+        sim.calls[made] = _Bound(made)
+    bound: _Bound = sim.calls[made]
+    numbers, piece = bound.numbers, words[at : at + PIECE]
     for name, leaf in made.tokens.items():
         numbers[leaf][()] = tokens.get(name, 0)
-    piece = words[at : at + PIECE]
     numbers[made.count][()] = len(piece)
-    f = made.function
-    call = f.bound([None if m is made.column else numbers[m] if m in numbers else sim.memories[m].data for m in f.memories])
-    call.put_rows({made.column: piece})
+    bound.call.put({m: sim.memories[m].data for n, m in bound.states if bound.call.held[n] is not sim.memories[m].data})
+    bound.call.put_rows({made.column: piece})
     try:
-        call()
+        bound.call()
     finally:
-        sim.machine.forget(frozenset(f.memories))
+        sim.machine.forget(made.memories)
         done = int(numbers[made.done])
         for name, leaf in made.tokens.items():
             tokens[name] = int(numbers[leaf])
         sim.executed += done
         sim.reached = at + done
-    return at + done
+    sim.singles += sim.reached < len(words)
+    return sim.reached
 
 
 @lru_cache(maxsize=16)
-def words_of(ila: Ila) -> Words | None:
-    """Return the compiled loop of a model; None where there is no machine code for it, or nothing moves data."""
+def words_of(ila: Ila, kind: str = MOVING) -> Words | None:
+    """Return a compiled loop of a model; None where there is no machine code for it, or no instruction of the kind.
+
+    `ALL` has all instructions that need nothing but their word and the state; `KEPT` is the same one where it is kept on disk.
+    """
     try:
         from ..lang.native import NativeFunction
+        from ..lang.native_kept import found_step, kept_step
     except ImportError:
         return None
-    chosen = [i for i in ila.instructions.values() if _moves(ila, i)]
-    if not chosen:
-        return None
+    chosen = [i for i in ila.instructions.values() if (_moves if kind == MOVING else _is_plain)(ila, i)]
     (name, leaf), *others = ila.inputs.items()
-    if others or leaf.rank != 1:
+    if not chosen or others or leaf.rank != 1:
         return None
     column = Leaf((2 * PIECE, *static_shape(leaf)), leaf.interval, False, f"column_{name}")
     count, done, row, going = (Leaf((), (0, n), False, x) for x, n in (("count", PIECE), ("done", PIECE), ("row", PIECE), ("going", 1)))
     names = dict.fromkeys(t for q in ila.queues for t in (*q.takes.values(), *q.gives.values()))
     tokens = {t: Leaf((), (0, TOKENS), False, f"token_{t}") for t in names}
-    step = _loop(ila, chosen, column, (count, done, row, going), tokens)
+    apart = (column, count, done, *tokens.values())
+
+    def make() -> NativeFunction:
+        held = {name: (leaf, Leaf((), leaf.interval, False, f"held_{name}")) for name, leaf in tokens.items()}
+        step = _loop(ila, chosen, column, (count, done, row, going), held)
+        local = frozenset((row, going, *(inner for _, inner in held.values())))
+        return NativeFunction(step, apart=frozenset(apart), local=local, level=LEVELS[kind])
+
+    leaves = (*apart, *(s.leaf for s in ila.states.values()))
+    digest = _digest(ila, "" if kind == MOVING else ALL, chosen, leaves)
     try:
-        apart = frozenset((column, count, done, *tokens.values()))
-        function = NativeFunction(step, apart=apart, local=frozenset((row, going)), level=LEVEL)
+        if kind == KEPT:
+            function = None if digest is None else found_step(digest, leaves)
+        else:
+            function = make() if digest is None else kept_step(digest, leaves, make)
     except SpecError:
         return None
-    return Words(function, column, count, done, tokens)
+    return None if function is None else Words(function, column, count, done, tokens)
+
+
+def _digest(ila: Ila, kind: str, chosen: Sequence[Instruction], leaves: Sequence[Leaf]) -> str | None:
+    """Return the digest of everything that the loop is made from; None where a term has none."""
+    found = Digest()
+    try:
+        found.say(kind, [(q.name, sorted(q.instructions), [*q.takes.items()], [*q.gives.items()]) for q in ila.queues])
+        found.add(*ila.inputs.values(), *leaves)
+        for i in chosen:
+            found.say(i.name, list(i.operands))
+            found.add(i.decode, *(x for o in i.operands.values() for x in (o.leaf, o.term)))
+            found.step(i.update)
+    except Undigested:
+        return None
+    return found.text()
+
+
+def _is_plain(ila: Ila, i: Instruction) -> bool:
+    """Tell whether an instruction needs nothing but its word and the state, and no one waits for it."""
+    is_awaited = ila.interrupt is not None and ila.interrupt in {u.memory for u in updates_of(i.update)}
+    return i.result is None and not is_awaited and i.decode.reads <= frozenset(ila.inputs.values())
 
 
 def _moves(ila: Ila, i: Instruction) -> bool:
@@ -100,19 +155,23 @@ def _moves(ila: Ila, i: Instruction) -> bool:
     return not outside.isdisjoint(reads_of(i.update).union(u.memory for u in updates_of(i.update)))
 
 
-def _loop(ila: Ila, chosen: Sequence[Instruction], column: Leaf, own: Sequence[Leaf], tokens: Mapping[str, Leaf]) -> Step:
+def _loop(ila: Ila, chosen: Sequence[Instruction], column: Leaf, own: Sequence[Leaf], tokens: Mapping[str, tuple[Leaf, Leaf]]) -> Step:
+    """Return the loop; of each token it counts those given to it, and its own while it runs."""
     count, done, row, going = own
+    held = {name: inner for name, (_, inner) in tokens.items()}
     (leaf,) = ila.inputs.values()
     inputs: Inputs = {leaf: lambda j: column[(row[()], *j)]}
     after = seq(assign(row, minimum(row[()] + 1, PIECE)), assign(done, row[()]))
 
     def each(_: Expr) -> Step:
         decodes = [given(i.decode, inputs) for i in chosen]
-        steps = [_operands(i, inputs, _taken(ila, i, tokens, seq(i.update, after), assign(going, 0))) for i in chosen]
+        steps = [_operands(i, inputs, _taken(ila, i, held, seq(i.update, after), assign(going, 0))) for i in chosen]
         found = shared(decodes, lambda parts: search(parts, steps, assign(going, 0)))
         return when((going[()] == 1) & (row[()] < count[()]), found)
 
-    return seq(assign(row, 0), assign(done, 0), assign(going, 1), loop(count[()], each))
+    taken = [assign(inner, given[()]) for given, inner in tokens.values()]
+    left = [assign(given, inner[()]) for given, inner in tokens.values()]
+    return seq(assign(row, 0), assign(done, 0), assign(going, 1), *taken, loop(count[()], each), *left)
 
 
 def _operands(i: Instruction, inputs: Inputs, step: Step) -> Step:

@@ -10,6 +10,7 @@ from typing import Any
 
 from .binders import Array, Comprehension, Leaf
 from .expr import Expr
+from .step import Let, Loop, Require, Step, Update, When, children
 
 TEXT = json.JSONEncoder(check_circular=False, default=lambda x: ["fraction", x.numerator, x.denominator])  # faster than repr()
 PLAIN = (int, str, bool, Fraction, type(None))
@@ -38,6 +39,23 @@ class Digest:
     def add(self, *terms: Expr | Array) -> None:
         """Add terms and arrays; Undigested when one of them has no text."""
         self.say([self._number(t) for t in terms])
+
+    def step(self, step: Step) -> None:
+        """Add a step."""
+        self.say(type(step).__name__, len(children(step)))
+        if isinstance(step, Update):
+            self.add(step.memory, *step.variables, *step.extents, *step.address, step.value)
+        elif isinstance(step, Loop):
+            self.add(step.variable, step.extent)
+        elif isinstance(step, Let):
+            self.add(step.local, step.array)
+        elif isinstance(step, When | Require):
+            self.add(step.condition)
+        if isinstance(step, Require):
+            self.say(step.code, step.sentence, [name for name, _ in step.values], step.always)
+            self.add(*(value for _, value in step.values))
+        for part in children(step):
+            self.step(part)
 
     def _number(self, t: Expr | Array) -> int:
         found = self._numbers.get(t)

@@ -98,14 +98,14 @@ class NativeFunction:
         self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
 
     @classmethod
-    def again(cls, memories: Iterable[Leaf], code: tuple[str, int]) -> NativeFunction | None:
-        """Return a function without diagnostics and tables from its kept code; None where that is not there any more."""
+    def again(cls, memories: Iterable[Leaf], code: tuple[str, int], raises: Sequence[Raise]) -> NativeFunction | None:
+        """Return a function without tables from its kept code and its diagnostics; None where the code is not there any more."""
         found = kept_code(*code)
         if found is None:
             return None
         made = cls.__new__(cls)
         made.code = code
-        made._take(memories, [], [], found)
+        made._take(memories, raises, [], found)
         return made
 
     def __call__(self, memories: Sequence[Data]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..kept import Kept, hash_of, private_folder
 from .binders import Leaf
+from .code import Raise, constant
 from .native import NativeFunction
 from .native_jit import key_of
 
@@ -19,19 +20,30 @@ def kept_step(digest: str, leaves: Sequence[Leaf], make: Callable[[], NativeFunc
     The digest must say everything that `make` depends on, the engine's own sources aside, and name the `leaves`, the
     memories that the step may touch, in their order.
     """
-    kept = Kept(private_folder("steps"))
-    key, _ = key_of(f"{_sources()} {digest}", 0)  # of this processor
-    stored = kept.get(key)
-    if stored is not None:
-        numbers, code, level = json.loads(stored)
-        found = NativeFunction.again([leaves[n] for n in numbers], (code, level))
-        if found is not None:
-            return found
+    found = found_step(digest, leaves)
+    if found is not None:
+        return found
     made = make()
-    if not made.raises and not made.tables:
+    if not made.tables:
         numbers = [leaves.index(leaf) for leaf in made.memories]
-        kept.put(key, json.dumps([numbers, *made.code]).encode())
+        raises = [(r.code, r.sentence, [name for name, _ in r.values]) for r in made.raises]
+        Kept(private_folder("steps")).put(_key(digest), json.dumps([numbers, *made.code, raises]).encode())
     return made
+
+
+def found_step(digest: str, leaves: Sequence[Leaf]) -> NativeFunction | None:
+    """Return the function that is kept; None where there is none."""
+    stored = Kept(private_folder("steps")).get(_key(digest))
+    if stored is None:
+        return None
+    numbers, code, level, raises = json.loads(stored)
+    diagnostics = [Raise(code, sentence, tuple((name, constant(0)) for name in names)) for code, sentence, names in raises]
+    return NativeFunction.again([leaves[n] for n in numbers], (code, level), diagnostics)
+
+
+def _key(digest: str) -> str:
+    """Return the key of a step on this processor."""
+    return key_of(f"{_sources()} {digest}", 0)[0]
 
 
 @cache

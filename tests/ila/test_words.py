@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ila import stream as streams
+from rewrite_compiler.ila import words as loops
 from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila.words import words_of
 from rewrite_compiler.ila_models import vta
+from rewrite_compiler.lang import native_jit
 
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 MODEL = vta.build(log_inp_buffer=9, log_wgt_buffer=13, log_acc_buffer=11, log_uop_buffer=6)
@@ -64,9 +68,13 @@ def ran(reading: str, words: object) -> tuple[object, ...]:
     return image.tobytes(), [sim.state(n).tobytes() for n in MODEL.states if n not in MODEL.externals], held, sim.executed, refused
 
 
-@pytest.mark.parametrize("tokens", [False, True])
-def test_words_are_what_the_oracle_runs(monkeypatch: pytest.MonkeyPatch, tokens: bool) -> None:
+@pytest.mark.parametrize(("tokens", "singles"), [(False, 0), (True, 0), (False, 1 << 30), (True, 1 << 30)])
+def test_words_are_what_the_oracle_runs(monkeypatch: pytest.MonkeyPatch, tokens: bool, singles: int, tmp_path: Path) -> None:
+    """Both loops: that of the transfers, and that of everything, which is there at once where words have been waited for."""
     monkeypatch.setattr(streams, "PATIENCE", 1)
+    monkeypatch.setattr(loops, "SINGLES", singles)
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    loops.words_of.cache_clear()
     kinds = set()
     for seed in range(12):
         words = program(seed, tokens)
@@ -86,3 +94,33 @@ def test_what_moves_data_is_compiled() -> None:
     made = words_of(MODEL)
     assert made is not None
     assert list(made.tokens) == ["g2l", "l2g", "s2g", "g2s"]
+
+
+def test_words_that_compute_run_in_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No word but FINISH, for which a host waits, is executed one by one."""
+    monkeypatch.setattr(streams, "PATIENCE", 1)
+    monkeypatch.setattr(loops, "SINGLES", 0)
+    words = [w for w in program(8, tokens=False) if w != 7]
+    sim, finish = MODEL.simulator(dram=np.arange(IMAGE, dtype=np.uint8), reading="native"), MODEL.instructions["finish"]
+    found = [sim.decoded({"data": w}) for w in words]
+    sim.run(words)
+    assert {"gemm", "alu_add"} <= {i.name for i in found if i is not None}
+    assert sim.executed == len(words)
+    assert sim.singles == sum(i is finish for i in found)
+
+
+def test_the_loop_of_everything_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another model of the same terms takes what is kept, diagnostics and all; one of other sizes does not."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    sizes = {"log_inp_buffer": 8, "log_wgt_buffer": 12, "log_acc_buffer": 10, "log_uop_buffer": 5}
+    first, again, other = vta.build(**sizes), vta.build(**sizes), vta.build(**sizes | {"log_acc_buffer": 11})
+    assert words_of(first, loops.KEPT) is None
+    made = words_of(first, loops.ALL)
+    before = native_jit.counts.compiled
+    found = words_of(again, loops.KEPT)
+    assert made is not None
+    assert found is not None
+    assert native_jit.counts.compiled == before
+    assert words_of(other, loops.KEPT) is None
+    kinds = [[(r.code, r.sentence, [n for n, _ in r.values]) for r in w.function.raises] for w in (made, found)]
+    assert kinds[0] == kinds[1] != []

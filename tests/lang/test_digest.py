@@ -6,9 +6,26 @@ from fractions import Fraction
 
 import pytest
 
-from rewrite_compiler.lang import Expr, Leaf, array, const, fold, reduce_sum, sat, wrap
+from rewrite_compiler.lang import (
+    NOTHING,
+    Expr,
+    Leaf,
+    Step,
+    array,
+    assign,
+    const,
+    fold,
+    let,
+    loop,
+    reduce_sum,
+    require,
+    sat,
+    seq,
+    when,
+    wrap,
+)
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.binders import Array
+from rewrite_compiler.lang.binders import Array, scalar_array
 from rewrite_compiler.lang.digest import Digest, Undigested
 
 BYTE = iv.of_width(8, False)
@@ -51,3 +68,22 @@ def test_a_fold_has_none() -> None:
 def test_fractions_have_digests_too() -> None:
     half, third = (digest(const(Fraction(1, n)) + term()) for n in (2, 3))
     assert half == digest(const(Fraction(1, 2)) + term()) != third
+
+
+def test_steps() -> None:
+    memory = Leaf((16,), BYTE, False, "m")
+
+    def made(by: int = 1, code: str = "I103", count: int = 4) -> Step:
+        def body(k: Expr) -> Step:
+            checked = require(memory[k] < 9, code, "{n} is too large", always=True, n=memory[k])
+            return seq(checked, when(k > by, let(scalar_array(memory[k]), lambda x: assign(memory, wrap(x[()] + by, 8, False), k))))
+
+        return loop(count, body)
+
+    def digested(step: Step) -> str:
+        found = Digest()
+        found.step(step)
+        return found.text()
+
+    assert digested(made()) == digested(made())
+    assert len({digested(x) for x in (made(), made(2), made(code="I102"), made(count=5), NOTHING, made().body)}) == 6  # type: ignore[attr-defined]
