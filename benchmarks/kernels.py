@@ -26,7 +26,7 @@ from record import Row, in_groups, spread
 
 import rewrite_compiler as flexmatch
 from rewrite_compiler.emit.trace import Emitted, traces_of
-from rewrite_compiler.ila import Ila, ila
+from rewrite_compiler.ila import Ila, ila, words
 from rewrite_compiler.ila import play as playing
 from rewrite_compiler.ila.mmio import assemble, split_lanes
 from rewrite_compiler.ila.simulate import Simulator
@@ -205,25 +205,33 @@ def times(run: Callable[[], object], runs: int) -> list[float]:
     return found[1:]
 
 
+def kept_and_not(made: dict[str, Callable[[], Callable[[], object]]], runs: int) -> dict[str, list[float]]:
+    """Return how long calls take, made anew of models of the same terms, one after the other in a new folder of what is kept."""
+    seconds: dict[str, list[float]] = {name: [] for name in made}
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["FLEXMATCH_CACHE"] = folder
+            for name, make in made.items():
+                run = make()
+                for kept in (native_jit.compiled, playing.decoder_of, playing.is_plain, words.words_of):
+                    kept.cache_clear()
+                gc.collect()  # the models before this one
+                started = time.thread_time()
+                run()
+                seconds[name].append(time.thread_time() - started)
+            os.environ.pop("FLEXMATCH_CACHE")
+    return seconds
+
+
 def decoders(runs: int) -> list[Row]:
     """Return how long the loops take that decode and apply the commands of a bus, for memories and for registers: at first, and kept."""
     rows: list[Row] = []
     for target, (kind, what) in product_of(("flexasr", "hlscnn"), ((playing.RANGES, "memories"), (playing.OTHERS, "registers"))):
-        seconds: dict[str, list[float]] = {"first compilation": [], "from the cache": []}
-        for _ in range(runs):
-            with tempfile.TemporaryDirectory() as folder:
-                os.environ["FLEXMATCH_CACHE"] = folder
-                for found in seconds.values():
-                    model = ila(target)  # another one of the same terms
-                    for kept in (native_jit.compiled, playing.decoder_of, playing.is_plain):
-                        kept.cache_clear()
-                    gc.collect()  # the models before this one
-                    started = time.thread_time()
-                    playing.decoder_of(model, kind)
-                    found.append(time.thread_time() - started)
-                os.environ.pop("FLEXMATCH_CACHE")
+        names = ("first compilation", "from the cache")
+        made = dict.fromkeys(names, lambda t=target, k=kind: partial(playing.decoder_of, ila(t), k))  # type: ignore[misc]
+        seconds = kept_and_not(made, runs)
         rows += [{"name": f"the decoder of {target}'s {what}: {n}", "runs": runs, "cpu_seconds": spread(x)} for n, x in seconds.items()]
-    return rows
+    return [*rows, *word_loops(runs)]
 
 
 def bus_commands(runs: int) -> list[Row]:
@@ -292,7 +300,7 @@ def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
 def transfers(runs: int) -> list[Row]:
     """Return what VTA's words cost that move data: each is a command, and so are each 16 bytes that it moves between DRAM and device."""
     emitted = trace_of("vta", "convolution")
-    m, words, moved, seen = emitted.ila, list[bytes](), 0, 0
+    m, sent, moved, seen = emitted.ila, list[bytes](), 0, 0
     sim = m.simulator(dram=np.zeros(1 << 22, np.uint8), reading="native")
     for block in (b for b in emitted.trace.items if isinstance(b, Commands)):
         for command, _ in block.rows():
@@ -301,18 +309,18 @@ def transfers(runs: int) -> list[Row]:
                 continue
             given = sim._executable(i).operands(split_lanes(m, command))
             kept = {n: x[0] for n, x in given.items() if not n.startswith(("pop_", "push_", "dram_base"))}  # from the start of DRAM
-            words.append(assemble(i, **kept)["data"].to_bytes(16, "little"))
+            sent.append(assemble(i, **kept)["data"].to_bytes(16, "little"))
             moved += given["x_size"][0] * given["y_size"][0] * element_bytes(m, i.name)
-    over = -(-PATIENCE // len(words))
-    rows = np.frombuffer(b"".join(words * over), np.uint8).reshape(-1, 16)
+    over = -(-PATIENCE // len(sent))
+    rows = np.frombuffer(b"".join(sent * over), np.uint8).reshape(-1, 16)
     checked = m.simulator(dram=np.zeros(1 << 22, np.uint8), reading="oracle")
-    checked.run(rows[: len(words)])
+    checked.run(rows[: len(sent)])
     cpu = spread(times(lambda: sim.run(rows), runs))
     if any((sim.state(n) != checked.state(n)).any() for n in m.states if n not in m.externals):
         raise SystemExit("vta: the compiled loop differs from the oracle")
-    count = over * (len(words) + moved // 16)
-    row: Row = {"name": "the transfers of a convolution layer on vta", "runs": runs, "commands": count, "words": over * len(words)}
-    return [{**row, "other_words": seen - len(words), "cpu_seconds": cpu, "nanoseconds_each": round(cpu["median"] / count * 1e9, 2)}]
+    count = over * (len(sent) + moved // 16)
+    row: Row = {"name": "the transfers of a convolution layer on vta", "runs": runs, "commands": count, "words": over * len(sent)}
+    return [{**row, "other_words": seen - len(sent), "cpu_seconds": cpu, "nanoseconds_each": round(cpu["median"] / count * 1e9, 2)}]
 
 
 def element_bytes(m: Ila, name: str) -> int:
@@ -322,29 +330,48 @@ def element_bytes(m: Ila, name: str) -> int:
     return math.prod(static_shape(state.leaf)[1:]) * state.bits // 8
 
 
+ONE = {"uop_end": 1, "iter_out": 1, "iter_in": 1}
+# what a word of VTA does → its instruction and fields
+WORDS: dict[str, tuple[str, dict[str, int]]] = {
+    "load_inp, nothing": ("load_inp", {"y_size": 1}),
+    "load_inp, one element": ("load_inp", {"x_size": 1, "y_size": 1}),
+    "store, nothing": ("store", {"y_size": 1}),
+    "store, one element": ("store", {"x_size": 1, "y_size": 1}),
+    "gemm, nothing": ("gemm", {}),
+    "gemm, one micro-op (256 products)": ("gemm", ONE),
+    "alu_add, nothing": ("alu_add", {}),
+    "alu_add, one micro-op (16 sums)": ("alu_add", ONE),
+}
+
+
 def short_words(runs: int) -> list[Row]:
-    """Return what a word of VTA costs that moves a single element: decoding it, its operands, tokens, and the checks of its range."""
+    """Return what a word of VTA costs that does nothing (its decoding, operands, tokens, the checks of its range), and a little."""
     m = ila("vta")
     sim, rows = m.simulator(dram=np.zeros(1 << 20, np.uint8), reading="native"), list[Row]()
-    for name in ("load_inp", "store"):
-        word = assemble(m.instructions[name], x_size=1, y_size=1)["data"].to_bytes(16, "little")
+    for what, (name, fields) in WORDS.items():
+        word = assemble(m.instructions[name], **fields)["data"].to_bytes(16, "little")
         column = np.frombuffer(word * COMMANDS, np.uint8).reshape(-1, 16)
         cpu = spread(times(lambda c=column: sim.run(c), runs))  # type: ignore[misc]
-        each = round(cpu["median"] / COMMANDS * 1e9, 2)
-        rows.append(
-            {
-                "name": f"a word of vta: {name}, one element",
-                "runs": runs,
-                "commands": COMMANDS,
-                "cpu_seconds": cpu,
-                "nanoseconds_each": each,
-            }
-        )
+        if sim.singles:
+            raise SystemExit(f"vta: {name} is executed one by one")
+        each = {"nanoseconds_each": round(cpu["median"] / COMMANDS * 1e9, 2)}
+        rows.append({"name": f"a word of vta: {what}", "runs": runs, "commands": COMMANDS, "cpu_seconds": cpu, **each})
+    return rows
+
+
+def word_loops(runs: int) -> list[Row]:
+    """Return how long the loops take that decode and apply the words of VTA: at first, and kept."""
+    rows: list[Row] = []
+    for kind, what in ((words.MOVING, "that move data"), (words.ALL, "of all kinds")):
+        names = ("first compilation", "from the cache")
+        seconds = kept_and_not(dict.fromkeys(names, lambda k=kind: partial(words.words_of, ila("vta"), k)), runs)  # type: ignore[misc]
+        rows += [{"name": f"the loop of vta's words {what}: {n}", "runs": runs, "cpu_seconds": spread(x)} for n, x in seconds.items()]
     return rows
 
 
 def streams(runs: int) -> list[Row]:
     """Return what a raw command costs in the streams of whole layers, again and again: configuration, weights, activations, results."""
+    words.SINGLES = 0  # as after so many words: one loop of all instructions
     rows = [*transfers(runs), *short_words(runs)]
     for target, kind in (("flexasr", "dense"), ("hlscnn", "convolution")):
         model, columns, others = stream_of(target, kind)
