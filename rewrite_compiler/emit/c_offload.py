@@ -10,22 +10,18 @@ import numpy as np
 
 from ..compile.execute import Prepared
 from ..compile.plan import Offload
-from ..errors import InputError
 from ..ila import Ila
 from ..ila.trace import Commands
-from ..lang.binders import Leaf, array
-from ..lang.c import Style, Tables, c_array, c_type, print_c
-from ..lang.formats import IEEE, Format
-from ..lang.loops import lower_array
+from ..lang.binders import Leaf
+from ..lang.c import Tables, c_array, c_type
+from ..lang.formats import Format
 from ..lang.named import Data
 from ..target import Stay
 from .board import MMIO
-from .cells import Gather, cells_of
+from .c_formats import code_type, deciding_bits, decoder, encoder, looked_up_encoder, refuse_ieee
+from .cells import Gather, cells_of, slot_name
 from .lasting import parts
 from .stream import Fetched, Fill, Get, Move, Pause, Put, Send, Steps, results_of
-
-REAL = (None, None)
-PER_LINE = 24
 
 
 @dataclass
@@ -36,6 +32,7 @@ class Unit:
     data: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     formats: dict[tuple[Format, str], str] = field(default_factory=dict)
+    prepares: list[str] = field(default_factory=list)  # functions that are called once, before the first inference
     count: int = 0
 
     def fresh(self, prefix: str) -> str:
@@ -43,21 +40,25 @@ class Unit:
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def convert(self, f: Format, way: str) -> str:
-        """Return the function that encodes a value or decodes a code, printed from the format's terms."""
-        if isinstance(f, IEEE):
-            raise InputError("F161", f"the format {f.name} of {f.width} bits has no C form")
+    def encoder(self, f: Format, values: int) -> str:
+        """Return the function that encodes a float, for so many values at a time."""
+        refuse_ieee(f)
+        bits = deciding_bits(f, values)
+        way = "encode" if bits is None else "look_up"
         if (f, way) not in self.formats:
             name = self.formats[f, way] = f"{way}{len(self.formats)}"
-            x = Leaf((), REAL, True, "x") if way == "encode" else Leaf((), f.codes, False, "x")
-            made = print_c(lower_array(array(lambda: f.encode(x[()]) if way == "encode" else f.decode(x[()]), ())), f"{name}_term",
-                           self.tables, Style(unbounded=True, heap=False))  # fmt: skip
-            code = c_type(f.codes, False)
-            given, got = ("double", code) if way == "encode" else (code, "double")
-            order = ", ".join("&x" if leaf is x else "&y" for leaf in made.memories)
-            body = f"    fm_scratch s = {{0}};\n    {got} y = 0;\n    {name}_term(&s, {order});\n    return y;\n"
-            self.functions.append(f"{made.text}\nstatic {got} {name}({given} x)\n{{\n{body}}}\n")
+            text = encoder(f, name, self.tables) if bits is None else looked_up_encoder(f, name, self.encoder(f, 1), bits)
+            self.prepares += [] if bits is None else [f"{name}_prepare"]
+            self.functions.append(text)
         return self.formats[f, way]
+
+    def decoder(self, f: Format) -> str:
+        """Return the function that decodes a code."""
+        refuse_ieee(f)
+        if (f, "decode") not in self.formats:
+            name = self.formats[f, "decode"] = f"decode{len(self.formats)}"
+            self.functions.append(decoder(f, name, self.tables))
+        return self.formats[f, "decode"]
 
 
 @dataclass
@@ -120,11 +121,11 @@ def offload_function(
 def _encoded(w: _Writer, name: str, operand: str, leaf: Leaf, f: Format) -> None:
     held = w.names[leaf] = f"{name}_{operand}_codes"
     size = math.prod(int(str(n)) for n in leaf.shape)
-    w.unit.data.append(f"static {c_type(f.codes, False)} {held}[{max(1, size)}];")
+    w.unit.data.append(f"static {code_type(f)} {held}[{max(1, size)}];")
     w.lines += [
         f"    for (size_t i = 0; i < {size}; ++i) {{",
         f"        if ({operand}[i] != {operand}[i]) return MODEL_NOT_A_NUMBER;",
-        f"        {held}[i] = {w.unit.convert(f, 'encode')}((double){operand}[i]);",
+        f"        {held}[i] = {w.unit.encoder(f, size)}({operand}[i]);",
         "    }",
     ]
 
@@ -136,7 +137,7 @@ def _decoded(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping
     places = np.arange(math.prod(whole)).reshape(whole)[tuple(slices[d] for d in dims)].reshape(-1)
     cell, place = _cells(w, cells), w.unit.fresh("place")
     w.unit.data.append(c_array(place, places.astype(np.int32)))
-    value = f"{w.unit.convert(f, 'decode')}(({c_type(f.codes, False)}){cell}(i))"
+    value = f"{w.unit.decoder(f)}(({code_type(f)}){cell}(i))"
     w.lines.append(f"    for (size_t i = 0; i < {len(places)}; ++i) {result}[{place}[i]] += (float){value};")
 
 
@@ -228,6 +229,8 @@ def _bytes(word: bytes) -> str:
 def _cells(w: _Writer, g: Gather) -> str:
     """Print what cells are, as a function of their number; return its name."""
     name, width = w.unit.fresh("cell"), g.width
+    if _is_copy(g):
+        return _copied(w, g, name)
     flat = [(f"{name}_at", g.at.reshape(-1)), (f"{name}_kind", g.kinds.astype(np.uint8))]
     if len(g.sources) > 1:
         flat.append((f"{name}_from", g.source.astype(np.uint8).reshape(-1)))
@@ -239,6 +242,21 @@ def _cells(w: _Writer, g: Gather) -> str:
     if not g.sources:
         body = f"    return {name}_at[n * {width}];\n"
     w.unit.functions.append(f"static int64_t {name}(size_t n)\n{{\n{body}}}\n")
+    return name
+
+
+def _is_copy(g: Gather) -> bool:
+    """Tell whether cells are elements of one array as they are."""
+    return g.forms == ("", slot_name(0)) and len(g.sources) == 1 and bool(g.kinds.all())
+
+
+def _copied(w: _Writer, g: Gather, name: str) -> str:
+    at, index = g.at.reshape(-1), f"{name}_at[n]"
+    if (np.diff(at) == 1).all():
+        index = f"n + {at[0]}" if at[0] else "n"
+    else:
+        w.unit.data.append(c_array(f"{name}_at", at))
+    w.unit.functions.append(f"static int64_t {name}(size_t n)\n{{\n    return {w.names[g.sources[0]]}[{index}];\n}}\n")
     return name
 
 

@@ -65,6 +65,7 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
         "prelude": PRELUDE, "runtime": RUNTIME, "tables": "".join(unit.tables.texts),
         "filling": unit.tables.filling, "moves": _moves(plan, ilas, used), "data": "\n".join(unit.data), "values": "\n".join(values),
         "functions": "\n".join(unit.functions), "calls": "\n".join(f"    {c}" for c in calls), "copies": "\n".join(copies),
+        "prepares": "\n".join(f"        {prepare}();" for prepare in unit.prepares),
     }  # fmt: skip
     return {f"{name}.h": filled(HEADER, fields).encode(), f"{name}.c": filled(SOURCE, fields).encode()}
 

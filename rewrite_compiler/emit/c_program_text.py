@@ -46,14 +46,18 @@ SOURCE = """\
 @moves@
 @values@
 @data@
-static int constants_stay, sent_constants;
+static int constants_stay, sent_constants, prepared;
 @functions@
 int infer(const @name@_inputs *in, const @name@_outputs *out)
 {
     fm_scratch s;
     int answer = 0;
     memset(&s, 0, sizeof s);
-    fm_fill_tables();
+    if (!prepared) {
+        fm_fill_tables();
+@prepares@
+        prepared = 1;
+    }
     constants_stay = sent_constants;
     sent_constants = 0;
 @calls@

@@ -50,7 +50,7 @@ def codes_of(f: Format, values: Data) -> Data:
             codes = np.empty(data.shape, storage_dtype(f.codes))
             conversion(codes, data if conversion.code[0].bits == REAL else data.view(WORDS[data.dtype][0]))
             return codes
-    kept = _leading_bits(f, data.dtype)
+    kept = leading_bits(f, data.dtype)
     if kept is None:
         return _encoded(f, data)
     word, bits, _ = WORDS[data.dtype]
@@ -80,7 +80,7 @@ def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float
 @lru_cache(maxsize=64)
 def _encoder(f: Format, kind: Any) -> Conversion | None:
     """Return machine code from floats to codes."""
-    kept = _leading_bits(f, kind)
+    kept = leading_bits(f, kind)
     if kept is not None:
         word, bits, _ = WORDS[kind]
         if bits == 64:
@@ -144,7 +144,7 @@ def values_of(f: Format, codes: Data) -> Data:
     return _decoded(f, data)
 
 
-def _leading_bits(f: Format, kind: Any) -> int | None:
+def leading_bits(f: Format, kind: Any) -> int | None:
     """Return how many leading bits of a float fix its code, but for whether any other bit is set; None when too many."""
     if not isinstance(f, IEEE | AdaptivFloat):
         return None
@@ -156,7 +156,7 @@ def _leading_bits(f: Format, kind: Any) -> int | None:
 @lru_cache(maxsize=64)
 def _by_leading_bits(f: Format, kind: Any) -> Data:
     word, bits, _ = WORDS[kind]
-    kept = _leading_bits(f, kind) or 0
+    kept = leading_bits(f, kind) or 0
     patterns = np.arange(1 << kept, dtype=word) << word(bits - kept)
     if isinstance(f, IEEE):
         patterns = np.stack([patterns, patterns | word(1)], axis=1).reshape(-1)
