@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import FlexmatchError, Problem, UsageError, did_you_mean
+from ..errors import FlexmatchError, Problem, UsageError, did_you_mean, printable
 from .codes import CODES
 from .output import show
 from .signals import INTERRUPTED, watch
@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and isinstance(error.filename, str | bytes):  # what a file system answers is no bug of ours
+            return _refused(of_system(error), UsageError.exit_code)
         return _refused(Problem("X100", f"internal error: {type(error).__name__}: {error}"), INTERNAL)
 
 
@@ -47,6 +49,12 @@ def _refused(problem: Problem, code: int) -> int:
     shown = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code))
     _complain(str(shown))
     return code
+
+
+def of_system(error: OSError) -> Problem:
+    """Return what the system says about a file, as a problem."""
+    said = (error.strerror or str(error)).lower()
+    return Problem("F100", f"the file cannot be used: {said}", printable(os.fsdecode(error.filename)))
 
 
 def _remedy(code: str) -> str:

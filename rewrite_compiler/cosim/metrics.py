@@ -130,12 +130,12 @@ def paired(metric: Metric, first: Scores, second: Scores) -> Paired:
     The 95 % interval of the difference (second − first) is Tango's score interval for proportions; for other metrics the
     percentile interval of a bootstrap over samples with a fixed seed; a maximum has none.
     """
-    gain = (first.values - second.values) * (1 if metric.lower_is_better else -1)
-    better, worse = int((gain > 0).sum()), int((gain < 0).sum())
+    low, high = (second, first) if metric.lower_is_better else (first, second)
+    better, worse = (int(np.count_nonzero(a.values < b.values)) for a, b in ((low, high), (high, low)))  # also where both are infinite
     difference = _difference(metric.value(first), metric.value(second))
     interval, method = _interval(metric, first, second, better, worse)
-    of_pairs = Exact(mcnemar(better, worse), exact_difference(better, worse, len(gain))) if metric.is_proportion else None
-    return Paired(difference, interval, method, better, worse, len(gain) - better - worse, of_pairs)
+    of_pairs = Exact(mcnemar(better, worse), exact_difference(better, worse, len(first.values))) if metric.is_proportion else None
+    return Paired(difference, interval, method, better, worse, len(first.values) - better - worse, of_pairs)
 
 
 def _difference(first: float, second: float) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -90,7 +92,11 @@ def _arrays(file: BinaryIO, place: str, limits: Limits) -> dict[str, Data]:
             members = archive.infolist()
             _check_members(members, place, limits)
             return {m.filename.removesuffix(SUFFIX): _array(archive, m, place) for m in members}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise InputError("C100", f"the .npz archive is damaged: {error}", place=place) from None
+    except OSError as error:  # bz2 has no error of its own
+        if error.errno is not None:
+            raise
         raise InputError("C100", f"the .npz archive is damaged: {error}", place=place) from None
 
 
@@ -137,8 +143,9 @@ def _header(file: Any, name: str, place: str) -> tuple[tuple[int, ...], bool, np
         if read is None:
             raise ValueError("its format version is newer than 2.0")
         shape, fortran, dtype = read(file)
-    except (ValueError, SyntaxError, TypeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "its header cannot be read"
+    except (ValueError, SyntaxError, TypeError, tokenize.TokenError, RecursionError, MemoryError, OverflowError) as error:
+        said = str(error).splitlines()[0] if str(error) and isinstance(error, ValueError) else ""
+        reason = said if said and " at 0x" not in said else "its header cannot be read"
         raise InputError("C100", f'array "{name}" is not in numpy\'s format: {reason}', place=place) from None
     if any(n < 0 for n in shape):
         raise InputError("C100", f'array "{name}" must have no negative extent, not {shape}', place=place)

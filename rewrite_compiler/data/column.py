@@ -62,7 +62,11 @@ class Preparation:
         return self.zero_point is not None or self.scale is not None or bool(self.mean or self.std)
 
     def apply(self, x: Data, to: str) -> Data:
-        """Return samples as a model input of element type `to` (the first axis still the samples')."""
+        """Return samples as a model input of element type `to` (the first axis still the samples'); infinities are refused elsewhere."""
+        with np.errstate(all="ignore"):
+            return self._applied(x, to)
+
+    def _applied(self, x: Data, to: str) -> Data:
         x = self._values(x, to)
         if self.layout is None:
             return x.astype(to, copy=False)

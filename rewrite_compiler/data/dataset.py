@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from .text import read_text
 
 CLASSIFICATION, LANGUAGE_MODEL, NO_TASK = "classification", "language model", "none"
 CALIBRATION_SAMPLES = 32
+MOST_CLASS = np.iinfo(np.int64).max
 RECURRENT = ("lstm", "gru", "rnn")
 
 
@@ -119,7 +121,9 @@ def _folder(folder: Path, inputs: Mapping[str, TensorType], zeros: Collection[st
             parts.append(_plain(_whole(archive), inputs, zeros))
         return _joined(parts, str(folder))
     if not files[".npy"]:
-        raise InputError("C100", "the folder has no .npz files", place=str(folder))
+        raise InputError(
+            "C100", "the folder must have .npz files, .npy files or folders test_data_set_0, …, and has none", place=str(folder)
+        )
     found = {f: read_npy(f) for f in files[".npy"]}
     arrays: dict[str, Raw] = {f.stem: rows for f, (rows, _) in found.items()}
     return _plain(Given(folder, arrays, _digest({f.name: digest for f, (_, digest) in found.items()})), inputs, zeros)
@@ -136,6 +140,7 @@ def samples_for(p: Program, data: str | Path | Dataset, limits: Limits = DEFAULT
     dataset = load_data(data, {p.names[v]: p.types[v] for v in p.inputs}, zeros=_states(p), limits=limits)
     for name, column in dataset.columns.items():
         _check_finite(name, column, dataset.place)
+        _check_prepared(name, column, dataset.place)
     return dataset
 
 
@@ -146,6 +151,26 @@ def _check_finite(name: str, column: Column, place: str) -> None:
     if odd:
         sentence = f'the input "{name}" must be finite, not so in {len(odd)} of {len(column.raw)} samples, first in sample {odd[0]}'
         raise InputError("C102", sentence, place=place)
+
+
+def _check_prepared(name: str, column: Column, place: str) -> None:
+    """Refuse a preparation that makes infinities of the samples: it grows or falls with a value, so both ends of the range tell."""
+    raw = column.raw
+    if raw is None or not column.preparation.is_described or np.dtype(column.type.dtype).kind != "f":
+        return
+    low, high = _range(raw)
+    ends = np.stack([np.full(raw.shape[1:], v, raw.dtype) for v in (low, high)])
+    if not np.isfinite(column.preparation.apply(ends, column.type.dtype)).all():
+        sentence = f'the input "{name}" must be finite after its preprocessing, not so for samples from {low} to {high}'
+        raise InputError("C102", sentence, place=place, help="correct cast, zero_point, scale, mean and std")
+
+
+def _range(raw: Raw) -> tuple[Any, Any]:
+    """Return the least and the largest value; of bytes those that there are, so that no image is decoded."""
+    if raw.dtype.kind in "iu" and raw.dtype.itemsize == 1:
+        return np.iinfo(raw.dtype).min, np.iinfo(raw.dtype).max
+    ends = [(x.min(), x.max()) for _, x in chunks(raw) if x.size]
+    return (min(a for a, _ in ends), max(b for _, b in ends)) if ends else (raw.dtype.type(0), raw.dtype.type(0))
 
 
 def _states(p: Program) -> list[str]:
@@ -319,12 +344,16 @@ def _checked(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data
 
 
 def _classes(labels: Data, place: str) -> Data:
-    if labels.dtype.kind not in "iu" or labels.size != len(labels) or labels.min() < 0:
+    if labels.dtype.kind not in "iu" or labels.size != len(labels) or labels.min() < 0 or labels.max() > MOST_CLASS:
         raise InputError(
             "C100", f"labels must be one class number from 0 for each sample, not {labels.dtype}[{', '.join(map(str, labels.shape))}]"
-            + (f" with {labels.min()}" if labels.dtype.kind in "iu" and labels.size and labels.min() < 0 else ""), place=place,
+            + next((f" with {n}" for n in _ends(labels) if not 0 <= n <= MOST_CLASS), ""), place=place,
         )  # fmt: skip
     return labels.reshape(-1).astype(np.int64)
+
+
+def _ends(labels: Data) -> tuple[int, ...]:
+    return (int(labels.min()), int(labels.max())) if labels.dtype.kind in "iu" and labels.size else ()
 
 
 def _not_finite(arrays: Mapping[str, Raw], place: str) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, printable
 from .column import Layout, Preparation, layout_of
 from .images import CHANNELS, ImageFolder
 from .text import Text
@@ -52,7 +52,9 @@ def read_description(path: Path) -> Description:
         if len(raw) > MOST_BYTES:
             raise InputError("C101", f"a description of data must have at most {MOST_BYTES} bytes", place=place)
         table = tomllib.loads(raw.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InputError("C100", "the file is not TOML: it is nested too deeply", place=place) from None
+    except ValueError as error:  # of TOML, of UTF-8, of a number with thousands of digits
         raise InputError("C100", f"the file is not TOML: {error}", place=place) from None
     _known_only(table, ("inputs", "labels", "targets"), "the description", place)
     inputs = _table(table.get("inputs", {}), "inputs", place)
@@ -126,8 +128,8 @@ def _source(table: Mapping[str, Any], what: str, path: Path) -> ImageFolder | Te
 
 
 def _number(value: Any, what: str, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError("C100", f"{what} must be a finite number, not {value!r}", place=place)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        raise InputError("C100", f"{what} must be a finite number, not {printable(repr(value), 40)}", place=place)
     return float(value)
 
 

@@ -41,12 +41,17 @@ def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorTy
     columns: dict[str, list[Data]] = {name: [] for name in inputs}
     targets: list[Data] = []
     for one in sets:
+        if (one / f"input_{len(inputs)}.pb").exists():
+            sentence = f"the test data set must have {len(inputs)} inputs, as the model, and has input_{len(inputs)}.pb"
+            raise InputError("C100", sentence, place=str(one))
         for k, name in enumerate(inputs):
             columns[name].append(_tensor(one / f"input_{k}.pb", columns[name], limits, digest))
         if (one / "output_0.pb").exists():
             targets.append(_tensor(one / "output_0.pb", targets, limits, digest))
     arrays: dict[str, Raw] = {name: np.stack(rows) for name, rows in columns.items()}
-    if len(targets) == len(sets):
+    if targets and len(targets) != len(sets):
+        raise InputError("C100", f"all test data sets must have output_0.pb or none, not {len(targets)} of {len(sets)}", place=str(folder))
+    if targets:
         arrays["targets"] = np.stack(targets)
     return Given(folder, arrays, digest.hexdigest())
 

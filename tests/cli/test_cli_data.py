@@ -12,6 +12,8 @@ from command import flexmatch, process, refused
 
 SAYS = "\n  help: correct the data as the sentence says"
 NOT_ARCHIVE = "error[C100]: the file is not an .npz archive\n  help: write it with numpy.savez"
+EMPTY = "the folder must have .npz files, .npy files or folders test_data_set_0, …, and has none"
+ACCESS = "check its permissions; only regular files are read and written"
 Arrays = dict[str, Any]
 
 
@@ -52,6 +54,10 @@ BAD: dict[str, tuple[Callable[[Any, Any], Arrays], str]] = {
         lambda x, labels: {"x": x, "labels": labels * 1.5},
         f"error[C100]: labels must be one class number from 0 for each sample, not float64[48]{SAYS}",
     ),
+    "labels beyond all numbers": (
+        lambda x, labels: {"x": x, "labels": labels.astype(np.uint64) + np.uint64(1 << 63)},
+        f"error[C100]: labels must be one class number from 0 for each sample, not uint64[48] with 9223372036854775808{SAYS}",
+    ),
     "labels beyond the classes": (
         lambda x, labels: {"x": x, "labels": labels * 0 + 4},
         f"error[C100]: labels must be below the 4 classes of the model, not 4{SAYS}",
@@ -85,6 +91,8 @@ FILES: dict[str, tuple[bytes | None, int, str]] = {
     "empty.npz": (b"", 3, NOT_ARCHIVE),
     "junk.npz": (b"PK\x03\x04junk", 3, NOT_ARCHIVE),
     "bad.toml": (b"[[[", 3, f"error[C100]: the file is not TOML: Invalid initial character for a key part (at line 1, column 3){SAYS}"),
+    "deep.toml": (b"a=" + b"[" * 5000, 3, f"error[C100]: the file is not TOML: it is nested too deeply{SAYS}"),
+    "a" * 300 + ".npz": (None, 2, f"error[F100]: the file cannot be used: file name too long\n  help: {ACCESS}"),
     "empty.toml": (b"", 3, 'error[C100]: the description must say where the inputs come from\n  help: add a table [inputs."NAME"]'),
 }
 
@@ -99,7 +107,7 @@ def test_files_that_hold_no_data(name: str, folder: Path) -> None:
 
 def test_an_empty_folder_of_data(folder: Path) -> None:
     Path("samples").mkdir()
-    refused(flexmatch("cosim", "ready.json", "--data", "samples"), 3, f"samples: error[C100]: the folder has no .npz files{SAYS}")
+    refused(flexmatch("cosim", "ready.json", "--data", "samples"), 3, f"samples: error[C100]: {EMPTY}{SAYS}")
 
 
 def test_a_plan_without_formats_needs_samples_for_them(folder: Path) -> None:

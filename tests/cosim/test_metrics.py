@@ -179,6 +179,12 @@ def test_pairs_are_counted_sample_by_sample() -> None:
     assert paired(METRICS["max-relative-error"], first, second).interval is None
 
 
+def test_infinite_scores_are_counted_without_a_warning() -> None:
+    first, second = (Scores(np.array(v), np.ones(3)) for v in ([np.inf, 1.0, 2.0], [np.inf, np.inf, 1.0]))
+    found = paired(METRICS["max-relative-error"], first, second)
+    assert (found.better, found.worse, found.same, found.difference) == (1, 1, 1, 0.0)
+
+
 def test_equal_runs_differ_by_nothing() -> None:
     scores = Scores(np.zeros(50), np.ones(50))
     for name in ("perplexity", "mse", "psnr"):

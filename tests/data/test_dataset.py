@@ -22,6 +22,7 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT
 
+EMPTY = "the folder must have .npz files, .npy files or folders test_data_set_0, …, and has none"
 IMAGE = {"x": TensorType((1, 3, 4, 5))}
 TOKENS = {"tokens": TensorType((6, 1), "int64"), "h": TensorType((1, 1, 2))}
 
@@ -165,6 +166,25 @@ def header(shape: tuple[int, ...], body: bytes = b"") -> bytes:
     return out.getvalue() + body
 
 
+def written(text: str) -> bytes:
+    """Return an array whose header is this text."""
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+DEEP, CALL = written("(" * 3000), written("{'descr': open('x'), 'fortran_order': False, 'shape': (1,)}")
+
+
+def packed(method: int) -> bytes:
+    """Return an archive whose packed bytes are damaged."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as z:
+        z.writestr("x.npy", header((64,), bytes(range(256))))
+    whole = bytearray(out.getvalue())
+    for n in range(45, 125):
+        whole[n] ^= 0x5A
+    return bytes(whole)
+
+
 def test_hostile_archives_end_in_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "d.npz"
     for content, sentence in [
@@ -178,6 +198,10 @@ def test_hostile_archives_end_in_one_sentence(tmp_path: Path) -> None:
             member(b"rubbish!"),
             "array \"x\" is not in numpy's format: the magic string is not correct; expected b'\\x93NUMPY', got b'rubbis'",
         ),
+        (member(DEEP), 'array "x" is not in numpy\'s format: its header cannot be read'),
+        (member(CALL), 'array "x" is not in numpy\'s format: its header cannot be read'),
+        (packed(zipfile.ZIP_LZMA), "the .npz archive is damaged: Corrupt input data"),
+        (packed(zipfile.ZIP_BZIP2), "the .npz archive is damaged: Invalid data stream"),
         (member(b"", "../x.txt"), 'the .npz archive must hold arrays only, not "../x.txt"'),
     ]:
         file.write_bytes(content)
@@ -210,7 +234,7 @@ def test_damaged_archives_never_raise_anything_else(data: st.DataObject) -> None
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     assert refusal(lambda: load_data(tmp_path / "no.npz", IMAGE)) == f"{tmp_path / 'no.npz'}: error[F101]: there is no such file or folder"
-    assert refusal(lambda: load_data(tmp_path, IMAGE)) == f"{tmp_path}: error[C100]: the folder has no .npz files"
+    assert refusal(lambda: load_data(tmp_path, IMAGE)) == f"{tmp_path}: error[C100]: {EMPTY}"
 
 
 # -- .toml
@@ -295,6 +319,7 @@ TOML_MISTAKES = [
     (f"{GOOD}, men = 3}}", 'inputs."x" has no key "men"'),
     ('inputs.x = {file = "d.npz"}', 'inputs."x" must have a file and an array, or only zeros = true'),
     (f"{GOOD}, zeros = true}}", 'inputs."x" must have a file and an array, or only zeros = true'),
+    (f"{GOOD}, scale = 1{'0' * 400}}}", f'inputs."x".scale must be a finite number, not 1{"0" * 39}… (401 characters)'),
     (f'{GOOD}, scale = "1"}}', "inputs.\"x\".scale must be a finite number, not '1'"),
     (f"{GOOD}, mean = []}}", 'inputs."x".mean must have at least one number'),
     (f"{GOOD}, std = [1, 0]}}", 'inputs."x".std must not be 0'),

@@ -97,6 +97,21 @@ def test_the_sample_that_is_not_finite_is_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "shown"),
+    [("float32", "scale = 1e39", "0.0 to 2.0"), ("uint8", "std = 1e-44", "0 to 255"), ("int32", "cast = 'float16'", "0 to 200000")],
+)
+def test_a_preprocessing_that_gives_infinities_is_named(kind: str, key: str, shown: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=(np.arange(3).repeat(6).reshape(3, 6) * (100000 if "cast" in key else 1)).astype(kind))
+    (tmp_path / "d.toml").write_text(f'inputs.x = {{file = "d.npz", array = "x", {key}}}\n', "utf-8")
+    made = Builder("app")
+    v = made.input("x", TensorType((6,)))
+    assert refusal(lambda: samples_for(made.finish([v]), tmp_path / "d.toml")) == (
+        f'{tmp_path / "d.toml"}: error[C102]: the input "x" must be finite after its preprocessing, not so for samples from {shown}\n'
+        "  help: correct cast, zero_point, scale, mean and std"
+    )
+
+
 # -- images
 
 
@@ -286,7 +301,15 @@ def test_the_test_data_of_a_model(tmp_path: Path) -> None:
     one = load_data(tmp_path / "test_data_set_1", {"a": TensorType((1, 2)), "b": TensorType((1,), "int64")})
     assert (one.count, one.inputs["b"].tolist()) == (1, [[1]])
     (tmp_path / "test_data_set_1" / "output_0.pb").unlink()
+    assert refusal(lambda: read_sets(tmp_path)).splitlines()[0] == (
+        f"{tmp_path}: error[C100]: all test data sets must have output_0.pb or none, not 2 of 3"
+    )
+    for n in (0, 2):
+        (tmp_path / f"test_data_set_{n}" / "output_0.pb").unlink()
     assert read_sets(tmp_path).targets is None
+    assert refusal(lambda: load_data(tmp_path, {"a": TensorType((1, 2))})).splitlines()[0] == (
+        f"{tmp_path / 'test_data_set_0'}: error[C100]: the test data set must have 1 inputs, as the model, and has input_1.pb"
+    )
 
 
 def read_sets(folder: Path) -> Dataset:
