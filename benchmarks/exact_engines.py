@@ -10,8 +10,12 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import ctypes
+import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import kernels
 import numpy as np
@@ -27,6 +31,13 @@ from rewrite_compiler.ila.trace import block_of
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_fold, native_jit, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang.arrays import evaluate
+from rewrite_compiler.lang.binders import static_shape
+from rewrite_compiler.lang.c import Tables, print_c
+from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
+from rewrite_compiler.lang.loops import lower_array
+from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.lang.native import NativeFunction
+from rewrite_compiler.lang.step import update
 
 SHAPES = ((2048, 288, 32), (512, 576, 64))
 Work = Callable[[Leaf, Leaf], Array]
@@ -101,7 +112,39 @@ def generated(shape: tuple[int, int, int]) -> list[Case]:
             if not (kernels.compiled(term, given, form) == whole).all():
                 raise SystemExit(f"{name}: the form {form or 'generic'} differs from numpy")
             found.append(Case(f"{shape} {name}: {form or 'generic'}", macs, alone(term, given, form)))
+        for engine, made in (("loops in machine code", by_loops), ("loops in C, gcc -O3", by_c)):
+            run, out = made(term, given)
+            run()
+            if not (out == whole).all():
+                raise SystemExit(f"{name}: {engine} differ from numpy")
+            found.append(Case(f"{shape} {name}: {engine}", macs, run))
     return [*found, Case(f"{shape} wrapping product: numpy's own product of integers", macs, plain_product(given[x], given[w]))]
+
+
+def by_loops(term: Array, given: dict[Leaf, np.ndarray]) -> tuple[Callable[[], object], np.ndarray]:
+    """Return the call of the one lowering's loops as machine code, as whatever no kernel knows, and where its result is."""
+    out = Leaf(term.shape, term.interval, False, "out")
+    function = NativeFunction(update(out, term.shape, lambda i, j: ((i, j), term[i, j])))
+    result = np.zeros(static_shape(term), storage_dtype(term.interval))
+    call = function.bound([given.get(m, result) for m in function.memories])
+    return call, result
+
+
+def by_c(term: Array, given: dict[Leaf, np.ndarray]) -> tuple[Callable[[], object], np.ndarray]:
+    """Return the call of the same loops as C, compiled for this processor, and where its result is."""
+    tables = Tables()
+    printed = print_c(lower_array(term), "work", tables)
+    places = ", ".join(f"m[{n}]" for n in range(len(printed.memories)))
+    entry = f"int run(void **m);\nint run(void **m) {{ fm_scratch s = {{0}}; return work(&s, {places}); }}"
+    scratch = SCRATCH if printed.allocates else ""
+    result = np.zeros(static_shape(term), storage_dtype(term.interval))
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "work.c", Path(folder) / "work.so"
+        source.write_text("\n".join([PRELUDE, RUNTIME, scratch, *tables.texts, printed.text, entry]), "utf-8")
+        subprocess.run(["gcc", "-std=c11", "-O3", "-march=native", "-shared", "-fPIC", source, "-o", library, "-lm"], check=True)
+        run = ctypes.CDLL(str(library)).run
+    held = [given.get(m, result) for m in printed.memories]
+    return lambda: run((ctypes.c_void_p * len(held))(*(x.ctypes.data for x in held))), result
 
 
 def plain_product(x: np.ndarray, w: np.ndarray) -> Callable[[], object]:
