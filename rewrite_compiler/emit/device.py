@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from ..errors import InputError
 from ..ila import Ila, Instruction
 from ..lang import intervals as iv
+from ..lang.arrays import table_data
 from ..lang.binders import Array, Leaf, static_shape
-from ..lang.c import NoC, Printed, Tables, c_type, print_c
+from ..lang.c import NoC, Printed, Tables, c_type, print_c, ready
+from ..lang.c_mirror import Mirror, mirrors_of
 from ..lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
 from ..lang.c_safe import static_size
 from ..lang.expr import Expr
@@ -36,6 +38,7 @@ class _Model:
     ila: Ila
     name: str
     strict: bool
+    mirrors: Sequence[Mirror]
     tables: Tables = field(default_factory=Tables)
     functions: list[Printed] = field(default_factory=list)
     raises: int = 0
@@ -47,7 +50,7 @@ class _Model:
 
     def function(self, name: str, step: Step) -> Printed:
         """Print a step as a function."""
-        made = print_c(lower_step(step, strict=self.strict), name, self.tables, first_raise=self.raises + 1)
+        made = print_c(lower_step(step, strict=self.strict), name, self.tables, first_raise=self.raises + 1, mirrors=self.mirrors)
         self.functions.append(made)
         self.raises += len(made.raises)
         return made
@@ -58,7 +61,8 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
 
     With `strict`, commands that break a Require of the model are refused; without, they do what the hardware does.
     """
-    model = _Model(ila, re.sub(r"\W", "_", name or ila.name, flags=re.ASCII), strict)
+    mirrors = mirrors_of(ready(lower_step(i.update, strict=strict)) for i in ila.instructions.values())
+    model = _Model(ila, re.sub(r"\W", "_", name or ila.name, flags=re.ASCII), strict, mirrors)
     cases = [_instruction(model, n, i) for n, i in enumerate(ila.instructions.values())]
     decoder = _decoder(model)
     waits = _waits(model)
@@ -67,7 +71,7 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
         "inputs": "\n".join(f"    {c_type(leaf.interval, False)} {_input(n)}{_extent(leaf)};" for n, leaf in ila.inputs.items()),
         "prelude": PRELUDE, "runtime": RUNTIME, "scratch": SCRATCH if model.allocates else "",
         "tables": "".join(model.tables.texts), "filling": model.tables.filling, "functions": "\n".join(f.text for f in model.functions),
-        "state": "\n".join(_member(ila, n) for n in ila.states), "reset": "\n".join(_resets(ila)),
+        "state": "\n".join([*(_member(ila, n) for n in ila.states), *map(_mirror_member, mirrors)]), "reset": "\n".join(_resets(model)),
         "decode": decoder, "cases": "\n".join(cases), "waits": waits, "messages": "\n".join(_messages(model)),
         "drop": "    fm_drop(&d->s, 0);" if model.allocates else "",
         "bus_header": _bus(ila, model.name, header=True), "bus": _bus(ila, model.name, header=False),
@@ -93,7 +97,7 @@ def _instruction(model: _Model, number: int, i: Instruction) -> str:
     used = [leaf for leaf in known if leaf in made.memories]
     local = "".join(f" {c_type(leaf.interval, False)} {known[leaf]}[{math.prod(static_shape(leaf))}];" for leaf in used)
     place = {**known, **({out: "result"} if out is not None else {})}
-    return f"    case {number + 1}: {{{local} return do_{i.name}({_arguments(model.ila, made, place)}); }}"
+    return f"    case {number + 1}: {{{local} return do_{i.name}({_arguments(model, made, place)}); }}"
 
 
 def _operand(leaf: Leaf, term: Expr | Array) -> Step:
@@ -104,10 +108,11 @@ def _lanes(result: Array) -> tuple[int, ...]:
     return tuple(int(n) for n in result.shape)  # type: ignore[arg-type]
 
 
-def _arguments(ila: Ila, made: Printed, place: Mapping[Leaf, str]) -> str:
+def _arguments(model: _Model, made: Printed, place: Mapping[Leaf, str]) -> str:
     """Return what a function is called with: scratch, then its memories in order."""
+    ila = model.ila
     inputs = {leaf: f"&in->{_input(n)}" if not leaf.shape else f"in->{_input(n)}" for n, leaf in ila.inputs.items()}
-    states = {s.leaf: f"d->m_{n}" for n, s in ila.states.items()}
+    states = {s.leaf: f"d->m_{n}" for n, s in ila.states.items()} | {m.leaf: f"d->{_mirror_name(m)}" for m in model.mirrors}
     found = ["&d->s"]
     for leaf in made.memories:
         text = place.get(leaf) or inputs.get(leaf) or states[leaf]
@@ -122,7 +127,7 @@ def _decoder(model: _Model) -> str:
     steps = [when(i.decode, assign(found, n + 1)) for n, i in enumerate(model.ila.instructions.values())]
     made = model.function("decode", seq(*steps))
     kind = c_type(found.interval, False)
-    return f"    {kind} found[1] = {{0}};\n    decode({_arguments(model.ila, made, {found: 'found'})});"
+    return f"    {kind} found[1] = {{0}};\n    decode({_arguments(model, made, {found: 'found'})});"
 
 
 def _waits(model: _Model) -> str:
@@ -137,7 +142,7 @@ def _waits(model: _Model) -> str:
         return f"{taken}\n    return d->answer = FM_HANG;"
     made = model.function("waiting_for", seq(*steps))
     kind = c_type(waiting.interval, False)
-    call = f"    {kind} waiting[1] = {{0}};\n    waiting_for({_arguments(ila, made, {waiting: 'waiting'})});"
+    call = f"    {kind} waiting[1] = {{0}};\n    waiting_for({_arguments(model, made, {waiting: 'waiting'})});"
     return f"{taken}\n{call}\n    d->waiting = waiting[0];\n    return d->answer = FM_HANG;"
 
 
@@ -149,11 +154,21 @@ def _member(ila: Ila, name: str) -> str:
     return f"    {kind} m_{name}[{max(1, math.prod(static_shape(state.leaf)))}]; /* {_comment(state.doc)} */"
 
 
-def _resets(ila: Ila) -> Iterator[str]:
-    for name, state in ila.states.items():
-        if state.reset and name not in ila.externals:
-            size = math.prod(static_shape(state.leaf))
-            yield f"    for (size_t i = 0; i < {size}; ++i) d->m_{name}[i] = {state.reset};"
+def _mirror_name(m: Mirror) -> str:
+    return f"of_{m.leaf.name}"
+
+
+def _mirror_member(m: Mirror) -> str:
+    return f"    {c_type(m.leaf.interval, False)} {_mirror_name(m)}[{math.prod(static_shape(m.leaf))}]; /* {m.memory.name}, looked up */"
+
+
+def _resets(model: _Model) -> Iterator[str]:
+    ila, start = model.ila, {s.leaf: s.reset for s in model.ila.states.values()}
+    values = {f"m_{n}": (s.leaf, s.reset) for n, s in ila.states.items() if n not in ila.externals}
+    values |= {_mirror_name(m): (m.leaf, int(table_data(m.table)[start[m.memory]])) for m in model.mirrors}
+    for name, (leaf, value) in values.items():
+        if value:
+            yield f"    for (size_t i = 0; i < {math.prod(static_shape(leaf))}; ++i) d->{name}[i] = {value};"
 
 
 def _messages(model: _Model) -> Iterator[str]:

@@ -18,9 +18,11 @@ import numpy as np
 from ..errors import SpecError
 from . import intervals as iv
 from .binders import Leaf, Table, entries_of
+from .c_mirror import Mirror, mirrored
 from .c_moved import moved
-from .c_narrow import HALF_WORD, narrow_of
+from .c_narrow import HALF_WORD, narrow_of, split
 from .c_safe import is_inside, is_not_negative, is_not_zero, sizes_of, static_size
+from .c_settled import settled
 from .c_trim import trimmed
 from .c_within import CHECKED, within
 from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, Within
@@ -122,13 +124,20 @@ class Style:
     heap: bool = True
 
 
-def print_c(routine: Routine, name: str, tables: Tables, style: Style | None = None, *, first_raise: int = 1) -> Printed:
+def ready(routine: Routine) -> Routine:
+    """Return a routine as it is printed, but for its sums and indices."""
+    return settled(moved(trimmed(routine)))
+
+
+def print_c(
+    routine: Routine, name: str, tables: Tables, style: Style | None = None, *, first_raise: int = 1, mirrors: Sequence[Mirror] = ()
+) -> Printed:  # fmt: skip
     """Return a routine as `static int name(fm_scratch *s, …)`: one pointer for each memory, and its length where that is not fixed.
 
     The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`.
     """
     style = style or Style()
-    kept = within(moved(trimmed(routine)))
+    kept = within(split(mirrored(ready(routine), mirrors)))
     printer = _Printer(kept, tables, style, first_raise)
     printer.block(kept.body, 1)
     parameters = ["fm_scratch *s"]

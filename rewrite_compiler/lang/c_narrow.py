@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import intervals as iv
-from .c_trim import statements_of
-from .code import Allocate, Assign, Mutable, Routine, Tree
+from .c_trim import names_of, statements_of
+from .code import Allocate, Assign, Bind, For, If, Mutable, Routine, Statement, Tree, constant
 from .named import storage_dtype
 
 WORD, HALF_WORD = iv.of_width(32, True), iv.of_width(16, True)
@@ -23,6 +23,43 @@ class Narrow:
 
     scalars: frozenset[str]
     halves: frozenset[str]
+
+
+def split(routine: Routine) -> Routine:
+    """Return the routine with sums of short products that do not fit added up in parts that do, one for each innermost loop."""
+    return Routine(routine.memories, routine.tables, _block(routine.body))
+
+
+def _block(statements: Sequence[Statement]) -> list[Statement]:
+    return [made for s in statements for made in _made(s)]
+
+
+def _made(s: Statement) -> list[Statement]:
+    if isinstance(s, If):
+        return [If(s.condition, _block(s.then), _block(s.otherwise))]
+    if not isinstance(s, For):
+        return [s]
+    *before, last = s.body or [s]
+    term = _short_term(last)
+    if term is None or s.extent.op != "const" or not all(isinstance(x, Bind) for x in before):
+        return [For(s.name, s.extent, _block(s.body))]
+    assert isinstance(last, Assign)
+    whole, part = last.value.interval, f"{s.name}_sum"
+    some = iv.hull(iv.mul(term.interval, (0, int(s.extent.data))), (0, 0))
+    if iv.inside(whole, WORD) or not iv.inside(some, WORD):
+        return [s]
+    total, own = (Tree("name", (), n, x, False) for n, x in ((last.name, whole), (part, some)))
+    loop = For(s.name, s.extent, [*before, Assign(part, Tree("add", (own, term), None, some, False))])
+    return [Mutable(part, constant(0), some, False), loop, Assign(last.name, Tree("add", (total, own), None, whole, False))]
+
+
+def _short_term(s: Statement) -> Tree | None:
+    """Return what a statement adds to its scalar, where that is a product in a word of 32 bits."""
+    if not isinstance(s, Assign) or s.value.op != "add" or s.value.real:
+        return None
+    total, term = s.value.args
+    is_sum = total.op == "name" and total.data == s.name and term.op == "mul"
+    return term if is_sum and _is_narrow(term, s.name) and s.name not in names_of(term) else None
 
 
 def narrow_of(routine: Routine) -> Narrow:
