@@ -21,9 +21,8 @@ MOST_BYTES = 1 << 29  # of one folder; the entries that were written first go fi
 
 def private_folder(name: str) -> Path | None:
     """Return the folder of one kind of results, made where it is missing; None when there cannot be a private one."""
-    base = os.environ.get("FLEXMATCH_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flexmatch"
-    folder = Path(base) / name
     try:
+        folder = _base() / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except (OSError, RuntimeError):  # RuntimeError: there is no home
@@ -31,6 +30,14 @@ def private_folder(name: str) -> Path | None:
     is_private = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
     return folder if is_private and is_own else None
+
+
+def _base() -> Path:
+    """Return the folder of everything that is kept; a cache folder of the user counts when it is absolute, as XDG has it."""
+    own, cache = os.environ.get("FLEXMATCH_CACHE"), Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if own:
+        return Path(own)
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "flexmatch"
 
 
 @dataclass

@@ -69,6 +69,15 @@ def test_no_folder_costs_nothing_but_the_entry(tmp_path: Path, monkeypatch: pyte
     assert Kept(private_folder("some")).get("key") is None
 
 
+def test_a_relative_cache_folder_is_no_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FLEXMATCH_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert private_folder("some") == tmp_path / "home" / ".cache" / "flexmatch" / "some"
+    assert [p.name for p in tmp_path.iterdir()] == ["home"]
+
+
 def test_the_oldest_entries_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_BYTES", 3 * (32 + 100))
     for n in range(5):

@@ -15,6 +15,9 @@ import numpy as np
 from ..errors import BudgetError, InputError, UsageError
 from ..ir.program import Data
 
+# from 1.32 on it writes an id of the machine below the home and sends events, unless this is set before it is imported
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 # onnxruntime's names of element types → ours
 KINDS = {
     "float": "float32",
@@ -24,10 +27,30 @@ KINDS = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 NO_WARNINGS, FATAL = 3, 4
+AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
 SLOWER = "give it more with --limits host_seconds=N"
 # the first turns float weights between a DequantizeLinear and a QuantizeLinear into 8-bit ones, so results change; the
 # second moves an int8 QuantizeLinear over a Slice with a uint8 zero point, and the model is then refused (1.31.1)
 LEFT_OUT = ["WeightBiasQuantization", "QDQPropagationTransformer"]
+
+
+_SHARING = threading.Lock()
+_shared: list[bool] = []  # whether there is memory that sessions share, once one has asked
+
+
+def _has_shared_memory() -> bool:
+    """Tell whether onnxruntime has memory that sessions share: made by the first that asks, grown by what is asked for."""
+    import onnxruntime as ort
+
+    with _SHARING:
+        if not _shared:
+            try:
+                cpu = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+                ort.create_and_register_allocator(cpu, ort.OrtArenaCfg(0, AS_REQUESTED, -1, -1))
+                _shared.append(True)
+            except Exception:  # whatever it says, each session then has memory of its own
+                _shared.append(False)
+    return _shared[0]
 
 
 @dataclass(frozen=True)
@@ -50,10 +73,11 @@ class Port:
 class Session:
     """A model ready to run on the host, with settings under which equal inputs give equal bits."""
 
-    def __init__(self, model: bytes | Path, *, threads: int = 1, name: str = "the model") -> None:
+    def __init__(self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False) -> None:
         """Load a model from bytes or from a file; InputError when onnxruntime cannot run it.
 
-        `threads` is the number of threads inside one operator; operators run one after the other.
+        `threads` is the number of threads inside one operator; operators run one after the other. A part of a model uses the
+        memory that all parts share, which otherwise each would keep.
         """
         if threads < 1:
             raise UsageError("F203", f"Number of threads must be positive, not {threads}")
@@ -68,6 +92,8 @@ class Session:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
             options.use_deterministic_compute = True
             options.log_severity_level = NO_WARNINGS
+            if is_part and _has_shared_memory():
+                options.add_session_config_entry("session.use_env_allocators", "1")
             self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"], disabled_optimizers=LEFT_OUT)
         self.inputs = tuple(_port(i) for i in self._session.get_inputs())
         self.outputs = tuple(_port(o) for o in self._session.get_outputs())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -114,6 +115,14 @@ def test_only_hostrun_imports_onnxruntime() -> None:
 def test_importing_the_package_does_not_load_onnxruntime() -> None:
     code = "import rewrite_compiler.hostrun, sys; print('onnxruntime' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_onnxruntime_writes_and_sends_nothing(tmp_path: Path) -> None:
+    """From 1.32 on it keeps an id of the machine below the home and sends events unless told otherwise before its import."""
+    code = "import rewrite_compiler.hostrun, onnxruntime, os; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    surroundings = {k: v for k, v in os.environ.items() if k not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")} | {"HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=True)
+    assert (run.stdout, list(tmp_path.iterdir())) == ("1\n", [])
 
 
 def test_float_weights_stay_float_between_quantised_tensors() -> None:
