@@ -32,7 +32,7 @@ calibration?.source text | calibration?.sha256 text | calibration?.samples count
 calibration?.tensors[].offload text | calibration?.tensors[].tensor text | calibration?.tensors[].method text
 calibration?.tensors[].magnitude number | calibration?.tensors[].largest number
 counts.*.* count | lowered_counts.*.* count | exact_counts.*.* count | device_calls.*.* count
-offloads[].id text | offloads[].target text | offloads[].operation text | offloads[].parts any
+offloads[].id text | offloads[].target text | offloads[].operation text | offloads[].parts[] text
 offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
 offloads[].because[].rule text | offloads[].because[].at text | offloads[].because[].grade text
 offloads[].because[].covers text | offloads[].because[].ulp? number

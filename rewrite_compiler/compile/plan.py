@@ -10,6 +10,7 @@ from ..fit import Tiling
 from ..fit.cost import Price, accesses, cost_document
 from ..ir.program import Node, Program, Value
 from ..lang.formats import Format
+from ..ops.term import Apply, subterms
 from ..prove.shipped import weakest
 from ..target import Mapping, Target
 from .stays import Resident, residency_document, resident_document
@@ -154,7 +155,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
 def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
     levels = accesses(o.mapping, o.tiling, dict(o.node.attributes))
     return {
-        "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": None, "nodes": list(o.nodes),
+        "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": _parts(o), "nodes": list(o.nodes),
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because],
         "certificate": weakest(r.covers for r in o.because),
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
@@ -162,6 +163,11 @@ def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
         "resident": resident_document(o.id, o.target.name, residency),
         "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds, levels),
     }  # fmt: skip
+
+
+def _parts(o: Offload) -> list[str]:
+    """Return the operators of the pattern that was taken, operands first."""
+    return [x.op.name for x in subterms(o.mapping.rule.left) if isinstance(x, Apply)]
 
 
 def _inserted(plan: Plan) -> list[dict[str, Any]]:

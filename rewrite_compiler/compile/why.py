@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..fit import Refusal
 from ..ir.program import OPAQUE, Node, Program
 from ..ops.op import ELEMENTWISE, LAYOUT
-from ..ops.static import Binding, Condition, HasType, IsConstant, Same, ShapeOf, Truth, holds, list_of
+from ..ops.static import Condition, HasType, IsConstant, Same, ShapeOf, Truth, holds, list_of
 from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import short_place
+from ..rewrite.text import condition_text
 from ..target import Mapping
+from .loose import Loose, differs
 from .match import Fitted
+
+COST, CAPACITY, GUARD, FORM = range(4)  # how far a mapping is from taking a node: what is told first is nearest
+
+
+@dataclass(frozen=True)
+class Against:
+    """Why a mapping does not take a node, and how far it is from it."""
+
+    mapping: str
+    distance: int
+    sentence: str
 
 
 class HostReasons:
@@ -41,35 +55,32 @@ class HostReasons:
         if not near:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
             return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
-        return "; ".join(dict.fromkeys(self.against(m, node) for m in near)) + self.unusable
+        reasons = sorted((self.against(m, node) for m in near), key=lambda r: r.distance)
+        places: dict[str, list[str]] = {}
+        for r in reasons:
+            places.setdefault(r.sentence, []).append(r.mapping)
+        return "; ".join(f"{', '.join(names)}: {sentence}" for sentence, names in places.items()) + self.unusable
 
-    def against(self, m: Mapping, node: Node) -> str:
+    def against(self, m: Mapping, node: Node) -> Against:
         """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""
-        bound: dict[int, int] = {}
-        anchor = next((x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op), None)
-        if anchor is None or not self.bind(anchor, node, bound):
-            return f"{m.name} ({short_place(m.rule.place)}): the operands of {node.op} do not have the form of its pattern"
+        name = f"{m.name} ({short_place(m.rule.place)})"
+        found = Loose(self.program)
+        anchor = next(x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op)
+        difference = differs(found, anchor, node, self.producer)
+        if difference:
+            return Against(name, FORM, difference)
+        above = self.above(m.rule.left, anchor, node)
+        if above and not self.as_written:
+            return Against(name, FORM, above)
         for condition in m.rule.where:
-            if self.decidable(condition, bound) and not holds(condition, self.binding(bound)):
-                return f"{m.name} ({short_place(m.rule.place)}): {self.failed(condition, bound)}"
-        refused = self.refusal(m, bound)
+            if self.decidable(condition, found) and not holds(condition, found.binding()):
+                return Against(name, GUARD, self.failed(condition, found))
+        refused = self.refusal(m, found)
         if refused is not None:
-            return f"{m.name} ({short_place(m.rule.place)}): {refused.limit}"
-        above = self.above(m.rule.left, anchor, node) if self.as_written else ""
+            return Against(name, CAPACITY, refused.limit)
         if above:
-            return f"{m.name} ({short_place(m.rule.place)}): {above}"
-        return f"{m.name} ({short_place(m.rule.place)}): the chosen program is no dearer with {node.op} on the host"
-
-    def bind(self, pattern: Tensor, node: Node, bound: dict[int, int]) -> bool:
-        """Match the pattern below a node of the chosen program, loosely: what is not there binds nothing."""
-        if not isinstance(pattern, Apply):
-            return True
-        for x, v in zip(pattern.operands, node.inputs, strict=False):
-            bound[id(x)] = v
-            below = self.producer.get(v)
-            if isinstance(x, Apply) and (below is None or below.op != x.op.name or not self.bind(x, below, bound)):
-                return False
-        return True
+            return Against(name, COST, f"as written, {above}")
+        return Against(name, COST, f"the chosen program is no dearer with {node.op} on the host")
 
     def above(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
         """Return what reads a node where the pattern has another operator; without rewriting, this is why it does not match."""
@@ -81,39 +92,32 @@ class HostReasons:
         if fitting is not None:
             return self.above(pattern, parent, fitting)
         found = " and ".join(sorted({r.op for r in readers})) or "nothing"
-        return f"as written, {found} reads the result of {node.op}, its pattern has {parent.op.name} there"
+        return f"{found} reads the result of {node.op}, its pattern has {parent.op.name} there"
 
-    def binding(self, bound: MappingOf[int, int]) -> Binding:
-        """Return what a match gives to guards."""
-        p = self.program
-        return Binding(
-            lambda x: p.types[bound[id(x)]].shape, {}, lambda x: p.types[bound[id(x)]].dtype, lambda x: p.is_constant(bound[id(x)])
-        )
-
-    def decidable(self, condition: Condition, bound: MappingOf[int, int]) -> bool:
-        """Tell whether every tensor of a condition is bound and no static variable occurs."""
+    def decidable(self, condition: Condition, found: Loose) -> bool:
+        """Tell whether every tensor and attribute of a condition is bound."""
         try:
-            holds(condition, self.binding(bound))
+            holds(condition, found.binding())
         except KeyError:
             return False
         return True
 
-    def failed(self, condition: Condition, bound: MappingOf[int, int]) -> str:
+    def failed(self, condition: Condition, found: Loose) -> str:
         """Return a failed condition with its values."""
         if isinstance(condition, IsConstant):
             return f"{condition.tensor.name} must be known at compile time"
         if isinstance(condition, HasType):
-            return f"{condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {self.binding(bound).dtype(condition.tensor)}"
+            return f"{condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {found.binding().dtype(condition.tensor)}"
         if isinstance(condition, Same):
-            left, right = (list_of(side, self.binding(bound)) for side in (condition.left, condition.right))
+            left, right = (list_of(side, found.binding()) for side in (condition.left, condition.right))
             return f"{left} must equal {right}"
         assert isinstance(condition, Truth)
-        shapes = ", ".join(f"{x.name} {self.program.types[bound[id(x)]].shape}" for x in _variables(condition) if id(x) in bound)
-        return f"the guard on shapes fails with {shapes}" if shapes else "a guard fails"
+        shapes = [f"{x.name} {self.program.types[found.values[id(x)]].shape}" for x in _variables(condition) if id(x) in found.values]
+        return f"{condition_text(condition)} fails{' with ' if shapes else ''}{', '.join(dict.fromkeys(shapes))}"
 
-    def refusal(self, m: Mapping, bound: MappingOf[int, int]) -> Refusal | None:
+    def refusal(self, m: Mapping, found: Loose) -> Refusal | None:
         """Return the capacity that refused the mapping on operands of the bound ones' types."""
-        known = {n: self.program.types[bound[id(x)]] for n, x in enumerate(m.operands) if id(x) in bound}
+        known = {n: self.program.types[found.values[id(x)]] for n, x in enumerate(m.operands) if id(x) in found.values}
         for (name, types, _), fit in self.fitted.items():
             if known and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in known.items()):
                 return fit

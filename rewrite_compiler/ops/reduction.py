@@ -18,10 +18,27 @@ def _pool_shape(x: Shape, *, kernel: Shape, strides: Shape, pads: Shape, dilatio
     return (*x[:2], *window_extents(x[2:], kernel, strides, pads, dilations, ceil=bool(ceil)))
 
 
-@op("max_pool", "x", _pool_shape, attributes=f"kernel:ints {WINDOW} ceil:int=0")
+def _max_pool_shape(x: Shape, *, kernel: Shape, strides: Shape, pads: Shape, dilations: Shape, ceil: int) -> Shape:
+    shape = _pool_shape(x, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=ceil)
+    if ceil or any(pads):
+        for n, count, k, s, d, before in zip(x[2:], shape[2:], kernel, strides, dilations, pads, strict=False):
+            start = next((start for p in range(count) if not _holds_element(start := p * s - before, n, k, d)), None)
+            if start is not None:
+                taps = f"A window of {k} taps {d} apart from {start} on"
+                raise ShapeError(f"{taps} holds none of the {n} elements: padding has no largest one")
+    return shape
+
+
+def _holds_element(start: int, n: int, taps: int, apart: int) -> bool:
+    """Tell whether one of the taps from `start` on lies in 0 … n − 1."""
+    first = max(-(start // apart), 0)
+    return first < taps and start + first * apart < n
+
+
+@op("max_pool", "x", _max_pool_shape, attributes=f"kernel:ints {WINDOW} ceil:int=0")
 def max_pool(x: Array, *, kernel: Shape, strides: Shape, pads: Shape, dilations: Shape, ceil: int) -> Array:
     """The largest element of each window; padding counts as −∞."""
-    shape = _pool_shape(x.shape, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=ceil)  # type: ignore[arg-type]
+    shape = _max_pool_shape(x.shape, kernel=kernel, strides=strides, pads=pads, dilations=dilations, ceil=ceil)  # type: ignore[arg-type]
 
     def element(n: Expr, c: Expr, *i: Expr) -> Expr:
         def tap(*k: Expr) -> Expr:

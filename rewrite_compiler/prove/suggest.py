@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ..errors import SpecError
 from ..lang.expr import Expr
 from ..ops.op import ShapeError
 from ..ops.static import Condition, Named, as_condition, holds
@@ -46,8 +47,10 @@ def _agrees(rule: Rule, instance: Instance) -> bool:
     try:
         if any(right_shape(right, instance) != instance.shapes[id(left)] for left, right in rule.pairs):
             return False
+        if any(0 in instance.shapes[id(left)] for left, _ in rule.pairs):  # no elements, which agree
+            return True
         return all(nodes.normal_forms_agree(a, b) for a, b in symbolic_elements(rule.pairs, instance, real=True))
-    except (ShapeError, IndexError, ZeroDivisionError, Unreadable):
+    except (ShapeError, SpecError, IndexError, ZeroDivisionError, Unreadable):
         return False
 
 

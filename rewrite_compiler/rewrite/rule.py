@@ -125,12 +125,12 @@ def rule(
     marks: Sequence[str] = (),
 ) -> Any:
     """Turn a function of pattern variables into a Rule (two of them with `both_ways`); a family of rules names each."""
-    if phase not in PHASES or grade not in GRADES or not set(marks) <= set(MARKS):
-        allowed = f"phase must be one of {PHASES}, grade one of {tuple(GRADES)}, marks among {MARKS}"
-        raise SpecError("R101", f"{allowed}; not {phase}, {grade}, {tuple(marks)}")
 
     def decorate(f: Callable[..., Law]) -> Rule | tuple[Rule, Rule]:
         place = place_of(f)
+        for what, value, allowed in (("phase", phase, PHASES), ("grade", grade, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
+            if value not in allowed:
+                raise SpecError("R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule")
         variables = make_variables(f, place)
         pairs, where = _parts(f(**variables), place)
         called = (name or f.__name__).rstrip("_").replace("_", "-")

@@ -91,6 +91,12 @@ WRONG: list[tuple[str, list[tuple[int, ...]], dict[str, Any], str]] = [
     ("max_pool", [(2, 3)], POOL, "pooling needs x[N, C, …], not (2, 3)"),
     ("max_pool", [(1, 1, 2, 2)], {**POOL, "kernel": (3, 1)}, "A window of 3 does not fit in 2 elements padded by 0 and 0"),
     ("max_pool", [(1, 1, 2, 2)], {**POOL, "kernel": (0, 1)}, "Kernel extents must be positive, not (0, 1)"),
+    (
+        "max_pool",
+        [(1, 1, 2, 2)],
+        {**POOL, "kernel": (1, 1), "pads": (0, 1, 0, 0)},
+        "A window of 1 taps 1 apart from -1 on holds none of the 2 elements: padding has no largest one",
+    ),
     ("max_pool", [(1, 1, 2, 2)], {**POOL, "pads": (0, 0, -1, 0)}, "Pads must not be negative, not (0, 0, -1, 0)"),
     (
         "max_pool",

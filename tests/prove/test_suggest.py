@@ -10,7 +10,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.prove import court
 from rewrite_compiler.prove.cache import Cache
 from rewrite_compiler.prove.rules import prove_rule, with_suggestion
-from rewrite_compiler.rewrite import Ints
+from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.textfile import rules_of_text
 
 
@@ -56,3 +56,25 @@ def test_a_suggestion_is_a_guard_of_the_text_form() -> None:
     guard = court.judge_rule(mine, Cache(None)).suggestion
     (guarded,) = rules_of_text(text.replace("= x }", f"= x where {guard} }}"), "mine.rules")
     assert prove_rule(guarded).is_proved
+
+
+@rule(grade="E")
+def slice_past_any_reshape(x: Tensor, s: Ints, first: Int, last: Int) -> Law:
+    """Some instances have no elements, and operands that none can be read of."""
+    y = o.slice_(o.reshape(x, s), axis=0, start=first, stop=last)
+    return y, o.reshape(o.slice_(x, axis=0, start=first, stop=last), y.shape), Where(x.size == s[0] * s[1])
+
+
+def test_instances_without_elements_do_not_end_the_search() -> None:
+    proof = with_suggestion(prove_rule(slice_past_any_reshape), slice_past_any_reshape)
+    assert (proof.verdict, proof.counterexample is not None) == ("refuted", True)
+
+
+@rule(grade="Z")
+def relu_past_max_pool(x: Tensor, k: Ints, s: Ints, p: Ints, d: Ints) -> Law:
+    """Padding has no largest element: there are no windows of padding alone."""
+    return o.max_pool(o.relu(x), k, s, p, d), o.relu(o.max_pool(x, k, s, p, d)), Where(x.rank == 3)
+
+
+def test_a_pool_has_no_windows_of_padding_alone() -> None:
+    assert prove_rule(relu_past_max_pool).is_proved
