@@ -57,6 +57,7 @@ class State:
     binding: str
     reset: int
     doc: str
+    is_memory: bool = False  # without a reset: what it holds at first is of no use
 
     @property
     def name(self) -> str:
@@ -233,7 +234,9 @@ class Ila:
         self, name: str, shape: Sequence[int], bits: int, *, signed: bool = False, binding: str = DATA, reset: int = 0, doc: str = ""
     ) -> Leaf:
         """Declare a data memory."""
-        return self.register(name, bits, shape=shape, signed=signed, reset=reset, binding=binding, doc=doc)
+        leaf = self.register(name, bits, shape=shape, signed=signed, reset=reset, binding=binding, doc=doc)
+        self.states[name] = replace(self.states[name], is_memory=reset == 0)
+        return leaf
 
     def external(self, name: str, bits: int, *, signed: bool = False, doc: str = "") -> External:
         """Declare a memory outside of the device, and the control registers `name`_start and `name`_size that describe it."""

@@ -155,9 +155,11 @@ class Simulator:
     def execute(self, instruction: Instruction, operands: Mapping[str, Any]) -> Data | None:
         """Execute one instruction on operand values (no sample axis); return what a read gives."""
         self.executed += 1
+        if self.unwritten is None:
+            return self._executable(instruction).run_one(operands)
+        needs = self.unwritten.needs(self.memories, instruction, operands)
         given = self._executable(instruction).run_one(operands)
-        if self.unwritten is not None:  # what the model itself refuses is said first
-            self.unwritten.see(instruction, operands)
+        self.unwritten.take(instruction, operands, needs)  # what the model itself refuses is said first
         return given
 
     def block(self, name: str, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
@@ -167,9 +169,11 @@ class Simulator:
         """
         instruction = instruction_of(self.ila, name)
         self.executed += count
+        if self.unwritten is None:
+            return self._executable(instruction).run_block(count, operands, sampled)
+        needs = self.unwritten.needs(self.memories, instruction, operands, count)
         given = self._executable(instruction).run_block(count, operands, sampled)
-        if self.unwritten is not None:
-            self.unwritten.see(instruction, operands)
+        self.unwritten.take(instruction, operands, needs)
         return given
 
     def state(self, name: str) -> Data:

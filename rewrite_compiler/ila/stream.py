@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import SpecError, UsageError
+from ..errors import FlexmatchError, SpecError, UsageError
 from ..lang.binders import Leaf, static_shape
 from ..lang.footprint import Footprint, footprint
 from ..lang.memory import Memory
@@ -19,7 +19,7 @@ from .mmio import split_lanes
 from .model import External, Ila
 from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, tokens_of, unconnected, written_by
 from .simulate import DeviceHang, Simulator
-from .unwritten import Written
+from .unwritten import CODE
 from .words import advance
 
 WORD = "data"
@@ -51,8 +51,6 @@ class Stream(Simulator):
         self.held: tuple[str, ...] = ()  # tokens that earlier runs left
         self.ran = frozenset[Leaf]()  # what the words wrote that ran in their order, before one had to wait
         self.reached = 0  # the word that machine code ended at
-        self.unwritten = None  # a stream marks what its instructions touch
-        self.filled = Written(ila) if strict else None
         if dram is not None:
             self.give(IMAGE, dram, base)
         for name, contents in (drams or {}).items():
@@ -118,8 +116,11 @@ class Stream(Simulator):
         ended = self._in_order(words) if self.reading == "native" and not self.strict and not self.samples else 0
         made = self._scheduled(map(word_of, words[ended:]), ended)
         races = self._races() if self.strict and self.ila.queues else None
+        late: list[FlexmatchError] = []
         for turn in made.turns:
-            self._take(turn, races)
+            self._take(turn, races, late)
+        if late:
+            raise late[0]
         self.held = tuple(token for token, _ in made.left_over)
         is_finished = any(self.ila.interrupt in written_by(t.issue.instruction) for t in made.turns)
         if made.waiting and not is_finished and self.ila.interrupt not in self.ran:
@@ -139,7 +140,7 @@ class Stream(Simulator):
                 if any(not tokens[t] for t in takes):
                     break
                 tokens.subtract(takes)
-                self._take(Turn(issue, "", {}), None)
+                self._take(Turn(issue, "", {}), None, [])
                 tokens.update(gives)
                 self.ran |= written_by(issue.instruction)
             at += at < len(words)
@@ -157,8 +158,8 @@ class Stream(Simulator):
     def check(self, instructions: Iterable[int]) -> None:
         """Refuse a stream as a strict `run` would, on a copy: neither the device nor its external memory changes."""
         twin = Stream(self.ila, reading=self.reading, strict=True)
-        if self.filled is not None or self.executed:  # what was written without strictness is not known
-            twin.filled = None if self.filled is None else self.filled.copy()
+        if self.unwritten is not None or self.executed:  # what was written without strictness is not known
+            twin.unwritten = None if self.unwritten is None else self.unwritten.copy()
         for name, external in self.ila.externals.items():
             base = int(self.memories[external.base].data[()])
             twin.attach(name, self.memories[external.leaf].data.copy(), base)
@@ -192,18 +193,18 @@ class Stream(Simulator):
             raise SpecError("I101", f"no instruction of {self.ila.name} decodes {word:#x}", place=f"instruction {number}")
         return None
 
-    def _take(self, turn: Turn, races: Races | None) -> None:
+    def _take(self, turn: Turn, races: Races | None, late: list[FlexmatchError]) -> None:
+        """Run one instruction. What was written is no question before the order is certain: such refusals come `late`."""
         try:
-            touched = None if races is None and self.filled is None else self._touched(turn)
-            if races is not None and touched is not None:
-                races.observe(turn, touched)
+            if races is not None:
+                races.observe(turn, self._touched(turn))
             self.execute(turn.issue.instruction, turn.issue.operands)
-            if self.filled is not None and touched is not None:  # what the model itself refuses is said first
-                self.filled.take(turn.issue.instruction, touched)
         except SpecError as refusal:
             if type(refusal) is not SpecError:
                 raise
-            raise refusal.at(str(turn.issue)) from None
+            if refusal.problem.code != CODE:
+                raise refusal.at(str(turn.issue)) from None
+            late.append(refusal.at(str(turn.issue)))
 
     def _touched(self, turn: Turn) -> Footprint:
         instruction = turn.issue.instruction

@@ -1,145 +1,136 @@
 """What was written: strict simulation names the read of a vector that nothing can have written.
 
-A store marks the vectors it names. What an engine writes depends on its configuration, so that after it every vector of its
-memories counts as written: no program is refused that reads only what was written. Of streams the elements that every
-instruction touches are known; there a store to memory outside of the device is what reads.
+Every vector of the memories of a device is marked when it is written; registers have their reset values. An instruction is
+refused that reads what was not. Two things are no mistake until what comes of them is read: a memory that only goes out may
+be filled from anything, and vectors may be updated in place before they have contents when others are, that have them. Such
+vectors are spoilt until they are written again.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..errors import SpecError
-from ..lang.binders import Comprehension, Leaf
-from ..lang.expr import Expr
-from ..lang.footprint import Footprint
-from ..lang.named import Data
-from ..lang.step import Update, updates_of
-from .model import CONTROL, Ila, Instruction
+from ..lang.binders import Leaf, static_shape
+from ..lang.named import Data, Store
+from ..lang.needs import Needs, Runs
+from .model import Ila, Instruction
+from .needed import Row, named_row, needed, places_of, tracked_by
 from .queues import written_by
 
 CODE = "I104"
-Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
-
-
-Effects = tuple[tuple[Leaf, Row | None], ...]  # memories with the vector of each where it is named
+NEVER, WRITTEN, SPOILT = range(3)
+REASONS = 64  # kept for each memory
 
 
 @dataclass
 class Written:
-    """Which vectors of the data memories of one simulator were written."""
+    """Which vectors of the data memories of one simulator were written, and why some are spoilt."""
 
     ila: Ila
-    vectors: dict[Leaf, Data] = field(default_factory=dict)
-    whole: set[Leaf] = field(default_factory=set)
+    marks: dict[Leaf, Data] = field(default_factory=dict)
+    why: dict[Leaf, list[tuple[Data, str]]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        external = {e.leaf for e in self.ila.externals.values()}
-        found = [s.leaf for s in self.ila.states.values() if s.binding != CONTROL and s.leaf.rank and s.leaf not in external]
-        self.tracked = frozenset(leaf for leaf in found if all(isinstance(n, int) for n in leaf.shape))
+    @cached_property
+    def tracked(self) -> Mapping[Leaf, int]:
+        """The memories, with the elements of a vector."""
+        return tracked_by(self.ila)
 
     def copy(self) -> Written:
         """Return the marks as they are now."""
-        return Written(self.ila, {memory: marked.copy() for memory, marked in self.vectors.items()}, set(self.whole))
+        marks = {memory: marked.copy() for memory, marked in self.marks.items()}
+        return Written(self.ila, marks, {memory: list(known) for memory, known in self.why.items()})
 
-    def see(self, instruction: Instruction, operands: Mapping[str, Any]) -> None:
-        """Take an instruction with the values of its operands (an axis of commands first, or none): refuse, then mark."""
-        loads, stores = _effects(instruction)
-        self._check(instruction.name, loads, operands)
-        for memory, row in stores:
-            if memory in self.whole or memory not in self.tracked:
-                continue
-            if row is None:
-                self.whole.add(memory)
-                continue
-            self._marks(memory)[_places(row, operands)] = True
+    def needs(self, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int = 0) -> Needs | None:
+        """Return what an instruction that runs now needs, for `take`; with `count`, operands have an axis of commands first."""
+        return None if named_row(instruction) else needed(self.ila, memories, instruction, operands, count, self.tracked)
 
-    def take(self, instruction: Instruction, touched: Footprint) -> None:
-        """Take an instruction of a stream with the elements it touches: refuse one that stores what nothing has written, then mark."""
-        if not written_by(instruction).isdisjoint(e.leaf for e in self.ila.externals.values()):
-            for memory in self.tracked & touched.reads.keys():
-                rows, marked = _rows(memory, touched.reads[memory]), self._marks(memory)
-                missing = rows[~marked.reshape(-1)[rows]]
-                if missing.size:
-                    raise _unwritten(
-                        instruction.name, memory, marked, tuple(map(np.atleast_1d, np.unravel_index(missing.min(), marked.shape)))
-                    )
-        for memory in self.tracked & touched.writes.keys():
-            self._marks(memory).reshape(-1)[_rows(memory, touched.writes[memory])] = True
+    def take(self, instruction: Instruction, operands: Mapping[str, Any], needs: Needs | None) -> None:
+        """Take an instruction that has run: mark what it wrote, and refuse it when it read what has no contents."""
+        if needs is None:
+            self._take_row(instruction, operands)
+            return
+        refusal = next((r for m, runs in needs.reads.items() if (r := self._refusal(instruction, m, runs, m in needs.writes))), None)
+        spoilt = {m: self._among(m, runs, SPOILT) for m, runs in needs.reads.items() if m in needs.writes}
+        for memory, runs in needs.in_place.items():
+            spoilt[memory] = np.concatenate([spoilt.get(memory, np.empty(0, np.int64)), self._among(memory, runs, NEVER, SPOILT)])
+        for memory, runs in needs.writes.items():
+            self._mark(memory, runs)
+        for memory, rows in spoilt.items():
+            self._spoil(instruction, memory, rows, memory, rows)
+        for part in needs.aside:
+            bad = [(m, rows) for m, runs in part.reads.items() if (rows := self._among(m, runs, NEVER, SPOILT)).size]
+            self._mark(part.memory, part.writes)
+            if bad:
+                self._spoil(instruction, part.memory, np.concatenate([np.arange(*run) for run in part.writes.tolist()]), *bad[0])
+        if refusal is not None:
+            raise refusal
 
-    def _marks(self, memory: Leaf) -> Data:
-        return self.vectors.setdefault(memory, np.zeros(memory.shape[:-1], bool))  # type: ignore[arg-type]
+    def _take_row(self, instruction: Instruction, operands: Mapping[str, Any]) -> None:
+        """Take loads or stores of vectors that operands name."""
+        found = named_row(instruction)
+        if found is None or found[0] not in self.tracked:
+            return
+        memory, row, is_store = found
+        marked, places = self._marked(memory), places_of(row, operands)
+        if is_store:
+            marked[places] = WRITTEN
+        elif (marked[places] != WRITTEN).any():
+            first = int(np.argmax(marked[places] != WRITTEN))
+            raise self._unwritten(instruction, memory, int(np.ravel_multi_index([int(x[first]) for x in places], marked.shape)))
 
-    def _check(self, name: str, loads: Effects, operands: Mapping[str, Any]) -> None:
-        for memory, row in loads:
-            if memory not in self.tracked or memory in self.whole:
-                continue
-            marked = self.vectors.get(memory)
-            places = None if row is None else _places(row, operands)
-            if marked is not None and (places is None or np.all(marked[places])):
-                continue
-            raise _unwritten(name, memory, marked, places)
+    # -- marks
+
+    def _marked(self, memory: Leaf) -> Data:
+        if memory not in self.marks:
+            shape = static_shape(memory)
+            self.marks[memory] = np.zeros(shape[:-1] or (-(-shape[0] // self.tracked[memory]),), np.uint8)
+        return self.marks[memory]
+
+    def _mark(self, memory: Leaf, runs: Runs) -> None:
+        marked = self._marked(memory).reshape(-1)
+        for start, stop in runs.tolist():
+            marked[start:stop] = WRITTEN
+
+    def _among(self, memory: Leaf, runs: Runs, *kinds: int) -> Data:
+        """Return the vectors among runs whose mark is one of these."""
+        marked = self._marked(memory).reshape(-1)
+        open_runs = [(start, stop) for start, stop in runs.tolist() if (marked[start:stop] != WRITTEN).any()]
+        return np.concatenate([np.empty(0, np.int64), *(a + np.flatnonzero(np.isin(marked[a:b], kinds)) for a, b in open_runs)])
+
+    def _spoil(self, instruction: Instruction, memory: Leaf, rows: Data, source: Leaf, read: Data) -> None:
+        if rows.size:
+            self._marked(memory).reshape(-1)[rows] = SPOILT
+            place = self._place(source, int(read[0]))
+            known = self.why.setdefault(memory, [])
+            known.append((rows, f"which {instruction.name} made of vector {place} of {source.name}"))
+            del known[:-REASONS]
+
+    # -- refusals
+
+    def _refusal(self, instruction: Instruction, memory: Leaf, runs: Runs, is_written: bool) -> SpecError | None:
+        """Return the refusal of the first read of a vector without contents; one that is spoilt may be updated in place."""
+        bad = self._among(memory, runs, NEVER, *(() if is_written else (SPOILT,)))
+        return self._unwritten(instruction, memory, int(bad[0])) if bad.size else None
+
+    def _unwritten(self, instruction: Instruction, memory: Leaf, row: int) -> SpecError:
+        place = self._place(memory, row)
+        is_spoilt = self._marked(memory).reshape(-1)[row] == SPOILT
+        made = next((f"{why}, " for rows, why in reversed(self.why.get(memory, ())) if row in rows), "") if is_spoilt else ""
+        sentence = f"{instruction.name} reads vector {place} of {memory.name}, {made}which nothing has written"
+        writers = [i for i in self.ila.instructions.values() if memory in written_by(i) and i is not instruction]
+        stores = [i for i in writers if (known := named_row(i)) and _is_at(known[1], place)]
+        return SpecError(CODE, sentence, help=f"write it first, by {(stores or writers)[0].name}" if writers else "")
+
+    def _place(self, memory: Leaf, row: int) -> str:
+        return ", ".join(str(int(n)) for n in np.unravel_index(row, self._marked(memory).shape))
 
 
-def _unwritten(name: str, memory: Leaf, marked: Data | None, places: tuple[Data, ...] | None) -> SpecError:
-    which = "" if places is None else f" vector {_first(marked, places)} of"
-    return SpecError(CODE, f"{name} reads{which} {memory.name}, which nothing has written")
-
-
-def _rows(memory: Leaf, numbers: Sequence[Data]) -> Data:
-    """Return the numbers of the vectors in which elements lie, given by their numbers; those outside of the memory are not among them."""
-    shape = tuple(int(n) for n in memory.shape)  # type: ignore[arg-type]
-    every = np.concatenate(numbers)
-    return np.asarray(every[(every >= 0) & (every < math.prod(shape))] // shape[-1])
-
-
-def _first(marked: Data | None, places: tuple[Data, ...]) -> str:
-    """Return the first place that is not marked."""
-    rows = np.broadcast_arrays(*places)
-    n = 0 if marked is None else int(np.argmin(np.atleast_1d(marked[places])))
-    return ", ".join(str(int(np.atleast_1d(r)[n])) for r in rows)
-
-
-def _places(row: Row, operands: Mapping[str, Any]) -> tuple[Data, ...]:
-    return tuple(np.asarray(operands[x] if isinstance(x, str) else x, np.int64).reshape(-1) for x in row)
-
-
-def _row(address: tuple[Expr, ...], instruction: Instruction) -> Row | None:
-    """Return the vector that an address names by numbers and operands alone, None when it is computed."""
-    known = {id(o.leaf[()]): name for name, o in instruction.operands.items() if not o.leaf.rank}
-    row = [known.get(id(e)) if e.value is None else int(e.value) for e in address[:-1]]
-    return None if not row or None in row else tuple(x for x in row if x is not None)
-
-
-@lru_cache(maxsize=1024)
-def _effects(instruction: Instruction) -> tuple[Effects, Effects]:
-    """Return what an instruction returns something of, and what it writes."""
-    written = {u.memory: None for u in updates_of(instruction.update)}
-    return tuple(_loaded(instruction)), tuple((memory, _stored(instruction, memory)) for memory in written)
-
-
-def _stored(instruction: Instruction, memory: Leaf) -> Row | None:
-    """Return the one whole vector that a store writes, None for any other update."""
-    u = instruction.update
-    if not isinstance(u, Update) or u.memory is not memory or len(u.variables) != 1 or u.address[-1] is not u.variables[0]:
-        return None
-    return _row(u.address, instruction) if u.extents[0].value == memory.shape[-1] else None
-
-
-def _loaded(instruction: Instruction) -> Iterator[tuple[Leaf, Row | None]]:
-    """Yield the memories that a read returns something of, and the vector where it names one."""
-    if not isinstance(instruction.result, Comprehension):
-        return
-    work, seen = [instruction.result.body], set[int]()
-    while work:
-        e = work.pop()
-        if e.op == "load" and isinstance(e.data, Leaf):
-            yield e.data, _row(e.args, instruction)
-        work.extend(x for x in e.args if id(x) not in seen)
-        seen.update(map(id, e.args))
+def _is_at(row: Row, place: str) -> bool:
+    """Tell whether a row with some operands may be this place."""
+    return all(isinstance(x, str) or str(x) == n for x, n in zip(row, place.split(", "), strict=True))

@@ -458,9 +458,12 @@ def terms_of(e: Expr) -> Iterator[Expr]:
             continue
         seen.add(id(x))
         yield x
-        work.extend(x.args)
-        if x.op == "load":
-            work.extend(_bodies(x.data))
+        work.extend(inner_terms(x))
+
+
+def inner_terms(e: Expr) -> tuple[Expr, ...]:
+    """Return the terms directly below `e`, those inside arrays included."""
+    return (*e.args, *_bodies(e.data)) if e.op == "load" else e.args
 
 
 def loads_of(e: Expr) -> Iterator[Expr]:

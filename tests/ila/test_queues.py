@@ -31,7 +31,7 @@ def chain() -> Ila:
     """Return a model with three queues whose instructions are m[dst] := 2 · m[src] + number."""
     m = Ila("chain")
     m.input("data", 8, 4)
-    cells = m.memory("cells", (CELLS,), 8)
+    cells = m.register("cells", 8, shape=(CELLS,), binding="data")
     for code, name in enumerate(TAKES):
 
         def step(**operands: Array) -> Step:

@@ -53,7 +53,7 @@ def test_what_an_engine_writes_counts_as_written() -> None:
 
 def test_a_read_of_a_scratchpad_that_was_never_filled() -> None:
     sim = Simulator(HLSCNN, strict=True)
-    assert refused(sim, "spad1_data_rd", offset=32) == "spad1_data_rd reads spad1, which nothing has written"
+    assert refused(sim, "spad1_data_rd", offset=32) == "spad1_data_rd reads vector 2 of spad1, which nothing has written"
     assert Simulator(HLSCNN).issue("spad1_data_rd", offset=32) == 0
 
 
@@ -64,18 +64,27 @@ def instructions(m: Ila, *rows: tuple[str, dict[str, int]]) -> list[int]:
     return [assemble(m.instructions[name], **fields)["data"] for name, fields in rows]
 
 
-@pytest.mark.parametrize(("behaviour", "buffer"), [("fsim", "acc"), ("hls", "out"), ("ila", "out")])
+# a design with an OUT buffer computes the output of a GEMM that clears, too
+MADE = "which gemm made of vector 0, 0 of inp, "
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "buffer", "wrong", "made"), [("fsim", "acc", "3, 0", ""), *((b, "out", "0, 0", MADE) for b in ("hls", "ila"))]
+)
 @pytest.mark.parametrize("reading", READINGS)
-def test_a_store_of_an_unwritten_vector(behaviour: str, buffer: str, reading: str) -> None:
+def test_a_store_of_an_unwritten_vector(behaviour: str, buffer: str, wrong: str, made: str, reading: str) -> None:
     m = vta.build(behaviour=behaviour)
+    fill = [(name, {**ROWS, "x_size": 3}) for name in ("load_inp", "load_wgt", "load_acc")]
+    fill = [*fill[:1], (fill[1][0], {**fill[1][1], "push_next": 1}), (fill[2][0], {**fill[2][1], "pop_prev": 1})]
     reset = "gemm", {"reset": 1, "uop_end": 1, "iter_out": 3, "iter_in": 1, "dst_factor_out": 1, "push_next": 1}
     store = "store", {**ROWS, "x_size": 4, "pop_prev": 1}
     with pytest.raises(SpecError) as refusal:
         m.simulator(dram=bytearray(4096), reading=reading, strict=True).run(instructions(m, reset, store))
     problem = refusal.value.problem
     assert (problem.code, problem.place) == ("I104", "instruction 1 (store)")
-    assert problem.sentence == f"store reads vector 3, 0 of {buffer}, which nothing has written"
-    m.simulator(dram=bytearray(4096), reading=reading, strict=True).run(instructions(m, reset, ("store", {**store[1], "x_size": 3})))
+    assert problem.sentence == f"store reads vector {wrong} of {buffer}, {made}which nothing has written"
+    right = instructions(m, *fill, reset, ("store", {**store[1], "x_size": 3}))
+    m.simulator(dram=bytearray(4096), reading=reading, strict=True).run(right)
     m.simulator(dram=bytearray(4096), reading=reading).run(instructions(m, reset, store))
 
 
@@ -90,3 +99,88 @@ def test_a_check_of_a_stream_knows_what_was_written_before() -> None:
     loose = m.simulator(dram=bytearray(4096))
     loose.run(instructions(m, ("load_acc", ROWS)))
     loose.check(store)
+
+
+GEMM = {"uop_end": 1, "iter_out": 2, "iter_in": 1, "dst_factor_out": 1}
+
+
+@pytest.mark.parametrize("behaviour", vta.BEHAVIOURS)
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_gemm_of_what_was_never_loaded(behaviour: str, reading: str) -> None:
+    m = vta.build(behaviour=behaviour)
+    rows = {"inp": ("load_inp", ROWS), "wgt": ("load_wgt", ROWS), "acc": ("load_acc", {**ROWS, "x_size": 2})}
+    for missing in rows:
+        loads = [row for name, row in rows.items() if name != missing]
+        last = [
+            (name, {**fields, **({"push_next": 1} if k + 1 == sum(n != "load_acc" for n, _ in loads) else {})})
+            for k, (name, fields) in enumerate(loads)
+        ]
+        with pytest.raises(SpecError) as refusal:
+            m.simulator(dram=bytearray(4096), reading=reading, strict=True).run(instructions(m, *last, ("gemm", {**GEMM, "pop_prev": 1})))
+        problem = refusal.value.problem
+        assert (problem.code, problem.place) == ("I104", f"instruction {len(loads)} (gemm)")
+        assert problem.sentence == f"gemm reads vector 0, 0 of {missing}, which nothing has written"
+    alu = "alu_add", {"uop_end": 1, "iter_out": 2, "iter_in": 1, "dst_factor_out": 1, "use_imm": 1, "imm": 3}
+    with pytest.raises(SpecError, match="alu_add reads vector 1, 0 of acc, which nothing has written"):
+        m.simulator(dram=bytearray(4096), reading=reading, strict=True).run(instructions(m, ("load_acc", ROWS), alu))
+
+
+def test_a_product_with_an_immediate_zero_reads_nothing() -> None:
+    """The usual way to clear accumulators without a GEMM."""
+    m = vta.build()
+    clear = "alu_mul", {"uop_end": 1, "iter_out": 1, "iter_in": 1, "use_imm": 1, "push_next": 1}
+    m.simulator(dram=bytearray(4096), strict=True).run(instructions(m, clear, ("store", {**ROWS, "pop_prev": 1})))
+
+
+CONV = {
+    "cfg_wr_conv_input_size": {"channels": 8, "rows": 4, "cols": 4},
+    "cfg_wr_conv_output_size": {"channels": 1, "rows": 2, "cols": 2},
+    "cfg_wr_conv_kernel_size": {"rows": 3, "cols": 3, "row_stride": 1, "col_stride": 1},
+    "cfg_wr_soc_mem_length": {"length": 9},
+}
+
+
+def convolved(revision: str, *, activations: int = 16, weights: int = 9, **channels: int) -> Simulator:
+    """Run a convolution of 4 × 4 vectors with one filter, of which so many vectors were written."""
+    m = hlscnn.build(revision)
+    sim = Simulator(m, strict=True)
+    for n in range(16 + 9):
+        if n < activations or 16 <= n < 16 + 9:
+            sim.issue("vir_mem_wr", offset=16 * n, vector=n)
+    for name, fields in {**CONV, "cfg_wr_conv_channels": {"filters": 1, **channels}, "cfg_wr_soc_mem_base": {"base": 256}}.items():
+        sim.issue(name, **fields)
+    if weights:
+        sim.issue("cfg_wr_soc_mem_length", length=weights)
+        sim.issue("spad0_data_wr", offset=0)
+    sim.issue("accel_conv_trigger")
+    return sim
+
+
+@pytest.mark.parametrize("revision", ["orig", "ext8", "ext16"])
+def test_a_convolution_of_what_was_never_written(revision: str) -> None:
+    missing = {"activations": (15, "vector 15 of soc"), "weights": (0, "vector 0 of spad0"), "accumulate": (1, "vector 0 of spad1")}
+    for what, (count, vector) in missing.items():
+        with pytest.raises(SpecError) as refusal:
+            convolved(revision, **{what: count})
+        assert refusal.value.problem.code == "I104"
+        assert refusal.value.problem.sentence == f"accel_conv_trigger reads {vector}, which nothing has written"
+    sim = convolved(revision)
+    own = 5 if revision == "orig" else 0  # of the input-sized map of the first design, the outputs inside
+    sim.issue("spad1_data_rd", offset=16 * own)
+    sim.issue("cfg_wr_conv_channels", filters=1, accumulate=1)
+    sim.issue("accel_conv_trigger")
+    sim.issue("spad1_data_rd", offset=16 * own)
+
+
+def test_outputs_at_the_border_are_named_when_they_are_read() -> None:
+    """The first design does not start their sums: what they held remains in them."""
+    sim = convolved("orig")
+    sentence = "spad1_data_rd reads vector 0 of spad1, which accel_conv_trigger made of vector 0 of spad1, which nothing has written"
+    assert refused(sim, "spad1_data_rd", offset=0) == sentence
+
+
+def test_a_fill_from_memory_that_was_never_written() -> None:
+    sim = Simulator(HLSCNN, strict=True)
+    sim.issue("cfg_wr_soc_mem_length", length=2)
+    sim.issue("vir_mem_wr", offset=0, vector=1)
+    assert refused(sim, "spad0_data_wr", offset=0) == "spad0_data_wr reads vector 1 of soc, which nothing has written"

@@ -5,20 +5,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulate import READINGS, Simulator
 from rewrite_compiler.ila_models.flexasr import build
 
 ELEMENTS = range(4)
 
 
 @cache
-def model() -> Ila:
-    return build()
+def model(behaviour: str = "hardware") -> Ila:
+    return build(behaviour)
 
 
 def configured(sim: Simulator, **changes: Any) -> None:
@@ -49,10 +48,21 @@ def program(sim: Simulator, *instructions: int) -> None:
         sim.issue(f"pe{pe}_config_act_vector_0_15", instructions=sum(byte << 8 * n for n, byte in enumerate(instructions)))
 
 
+def filled(sim: Simulator, *, without: str = "", vector: int = 0) -> None:
+    """Write what the engines read, but for one vector of one memory."""
+    rows = {"gb_core_store_large": 16, "gb_core_store_small": 9}
+    rows |= {f"pe{pe}_core_store_{memory}": n for pe in ELEMENTS for memory, n in (("weight_buffer", 32), ("input_buffer", 3))}
+    for name, count in rows.items():
+        for index in range(count):
+            if (name, index) != (without, vector):
+                sim.issue(name, index=index, vector=1 + index)
+
+
 def ran(engine: str, *, strict: bool, instructions: tuple[int, ...] = (0x30, 0x40), **changes: Any) -> Simulator:
     sim = Simulator(model(), strict=strict)
     configured(sim, **changes)
     program(sim, *instructions)
+    filled(sim)
     sim.issue(f"gb_{engine}_start")
     return sim
 
@@ -111,10 +121,79 @@ def test_an_engine_that_is_not_valid_changes_nothing() -> None:
     """Without strict mode its start is ignored, as the hardware ignores it."""
     sim = ran("zero_padding", strict=False, config_gb_zero_padding__is_valid=0)
     assert sim.state("interrupt") == 0
-    assert not np.any(sim.state("large"))
+    assert sim.state("large")[:3, 0].tolist() == [1, 2, 3]
 
 
 def test_what_an_earlier_longer_program_left_behind_counts_for_nothing() -> None:
     """A STORE beyond the two instructions of this program keeps no vectors."""
     two = {"pe0_config_act_mngr__buffer_addr_base": 31, "pe0_config_act_mngr__num_output": 2, "pe0_config_rnn_layer_sizing__num_output": 2}
     assert ran("control", strict=True, instructions=(0x30, 0x40, 0x20), **two).state("interrupt") == 1
+
+
+# engine, the store that is left out, its vector → what the engine misses
+MISSING = [
+    ("control", "gb_core_store_large", 0, "vector 0 of large"),
+    ("control", "pe0_core_store_weight_buffer", 15, "vector 0, 15 of weight"),
+    ("control", "pe3_core_store_weight_buffer", 4, "vector 3, 4 of weight"),
+    ("control", "pe2_core_store_input_buffer", 1, "vector 2, 1 of input_buffer"),
+    ("layer_reduce", "gb_core_store_large", 1, "vector 1 of large"),
+    ("layer_norm", "gb_core_store_large", 1, "vector 1 of large"),
+    ("layer_norm", "gb_core_store_small", 0, "vector 0 of small"),
+    ("attention", "gb_core_store_large", 15, "vector 15 of large"),
+    ("attention", "gb_core_store_small", 0, "vector 0 of small"),
+]
+
+
+@pytest.mark.parametrize("behaviour", ["hardware", "published_ila"])
+@pytest.mark.parametrize(("engine", "store", "vector", "missing"), MISSING)
+def test_an_engine_that_reads_what_nothing_has_written_is_named(engine: str, store: str, vector: int, missing: str, behaviour: str) -> None:
+    for reading in READINGS:
+        sim = Simulator(model(behaviour), reading=reading, strict=True)
+        configured(sim)
+        program(sim, 0x30, 0x40)
+        filled(sim, without=store, vector=vector)
+        with pytest.raises(SpecError) as refusal:
+            sim.issue(f"gb_{engine}_start")
+        problem = refusal.value.problem
+        assert (problem.code, problem.sentence) == ("I104", f"gb_{engine}_start reads {missing}, which nothing has written")
+        assert problem.help == f"write it first, by {store}"
+
+
+# what the configuration says is not read needs no contents: a bias that is off, the state before the first timestep, a codebook's weights
+NOT_READ: list[tuple[str, int, dict[str, Any], tuple[int, ...]]] = [
+    ("pe1_core_store_input_buffer", 1, {f"pe{pe}_config_rnn_layer_sizing__is_bias": 0 for pe in ELEMENTS}, (0x30, 0x40)),
+    ("pe1_core_store_weight_buffer", 8, {"pe1_config_rnn_layer_sizing__is_cluster": 1}, (0x30, 0x40)),
+    (
+        "pe1_core_store_weight_buffer", 3,
+        {"pe1_config_rnn_layer_sizing__is_zero_first": 1, "pe1_config_mem_mngr_first__zero_active": 1}, (0x30, 0x40),
+    ),
+    ("", 0, {f"pe{pe}_config_act_mngr__is_zero_first": 1 for pe in ELEMENTS}, (0x30, 0x14, 0x20, 0x40)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("store", "vector", "changes", "instructions"), NOT_READ)
+def test_what_the_configuration_leaves_out_needs_no_contents(
+    store: str, vector: int, changes: dict[str, Any], instructions: tuple[int, ...]
+) -> None:
+    for steps in (1, 3):
+        sim = Simulator(model(), strict=True)
+        changed = {**changes, **{f"pe{pe}_config_act_mngr__num_inst": len(instructions) for pe in ELEMENTS}}
+        configured(sim, **{**changed, "config_gb_control__num_timestep_1": steps})
+        program(sim, *instructions)
+        filled(sim, without=store, vector=vector)
+        if "zero" in str(changes) and steps > 1 and store:  # the next timestep reads the weights
+            with pytest.raises(SpecError, match="reads vector 1, 3 of weight, which nothing has written"):
+                sim.issue("gb_control_start")
+        else:
+            sim.issue("gb_control_start")
+            assert sim.state("interrupt") == 1
+
+
+def test_a_second_start_judges_anew() -> None:
+    """The state that the first timestep goes without is read by the next start."""
+    sim = ran("control", strict=True, pe1_config_rnn_layer_sizing__is_bias=0)
+    sim.issue("gb_control_start")
+    sim.issue("pe1_config_rnn_layer_sizing", is_valid=1, is_bias=1, num_manager=1, num_output=1)
+    sim.issue("pe1_config_mem_mngr_first", num_input=1, base_bias=7)
+    with pytest.raises(SpecError, match="gb_control_start reads vector 1, 7 of input_buffer, which nothing has written"):
+        sim.issue("gb_control_start")

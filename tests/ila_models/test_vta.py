@@ -433,7 +433,14 @@ def test_race(rows: tuple[tuple[str, dict[str, int]], ...], sentence: str) -> No
 
 def test_elements_apart_do_not_race() -> None:
     """Double buffering: one half is loaded while the other is used."""
-    ran(("load_inp", {**ELEMENT, "sram_base": 1}), ("gemm", GEMM), ("store", {**ELEMENT, "sram_base": 1, "dram_base": 100}))
+    ran(
+        ("load_inp", ELEMENT),
+        ("load_wgt", {**ELEMENT, "push_next": 1}),
+        ("load_acc", {**ELEMENT, "x_size": 2, "pop_prev": 1, "push_next": 1}),
+        ("load_inp", {**ELEMENT, "sram_base": 1}),
+        ("gemm", GEMM),
+        ("store", {**ELEMENT, "sram_base": 1, "dram_base": 100, "pop_prev": 1}),
+    )
 
 
 def test_tokens_are_kept_from_one_run_to_the_next() -> None:
