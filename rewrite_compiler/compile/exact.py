@@ -33,4 +33,4 @@ def host_program(kind: str, program: Program, seconds: int = DEFAULT.host_second
     if is_plain(program):
         return PlainProgram(program, seconds)
     moves = moves_of(program)
-    return MovingProgram(program, moves, seconds) if moves else HostProgram(program, program.inputs, seconds=seconds)
+    return MovingProgram(program, moves, seconds) if moves else HostProgram(program, program.inputs, seconds=seconds, is_part=True)

@@ -31,16 +31,23 @@ class HostProgram:
     """A program of core and opaque operators in onnxruntime. Values go in and come out with a leading sample axis."""
 
     def __init__(
-        self, program: Program, sampled: Sequence[Value], *, threads: int = 1, tolerance: float = 0.0, seconds: int = DEFAULT.host_seconds
+        self,
+        program: Program,
+        sampled: Sequence[Value],
+        *,
+        threads: int = 1,
+        tolerance: float = 0.0,
+        seconds: int = DEFAULT.host_seconds,
+        is_part: bool = False,
     ) -> None:
         """Prepare to run; `sampled` are the inputs that differ between samples.
 
         A batch of two must give the bits of two runs, or with `tolerance` values that close, relative to the largest.
-        `seconds` limit the run of a sample.
+        `seconds` limit the run of a sample. Parts of one program use the same memory.
         """
         self.program = replace(program, names=tuple(f"v{n}" for n in range(len(program.types))))
         self.sampled = tuple(v for v in program.inputs if v in set(sampled))
-        self.threads, self.tolerance, self.seconds = threads, tolerance, seconds
+        self.threads, self.tolerance, self.seconds, self.is_part = threads, tolerance, seconds, is_part
         self.sessions: dict[int, tuple[Session, Mapping[Value, Place]]] = {}
         self.batching: Batching | None = None
 
@@ -111,7 +118,7 @@ class HostProgram:
             if isinstance(made, NotBatchable):
                 raise InputError("F161", made.reason)
             named = replace(made.program, names=tuple(f"v{n}" for n in range(len(made.program.types))))
-            self.sessions[samples] = Session(to_onnx(named), threads=self.threads), made.places
+            self.sessions[samples] = Session(to_onnx(named), threads=self.threads, is_part=self.is_part), made.places
         return self.sessions[samples]
 
     def _name(self, v: Value) -> str:

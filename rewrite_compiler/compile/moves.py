@@ -80,10 +80,10 @@ class MovingProgram(HostProgram):
 
     def __init__(self, program: Program, moves: Mapping[Value, Move], seconds: int = DEFAULT.host_seconds) -> None:
         """Prepare to run; `moves` are the outputs that are moved."""
-        super().__init__(program, program.inputs, seconds=seconds)
+        super().__init__(program, program.inputs, seconds=seconds, is_part=True)
         self.moves, self.is_checked = dict(moves), False
         rest = _without(program, moves)
-        self.rest = HostProgram(rest, rest.inputs, seconds=seconds) if rest.outputs else None
+        self.rest = HostProgram(rest, rest.inputs, seconds=seconds, is_part=True) if rest.outputs else None
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""

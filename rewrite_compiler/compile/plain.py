@@ -79,7 +79,7 @@ class PlainProgram(HostProgram):
 
     def __init__(self, program: Program, seconds: int = DEFAULT.host_seconds) -> None:
         """Prepare to run."""
-        super().__init__(program, program.inputs, seconds=seconds)
+        super().__init__(program, program.inputs, seconds=seconds, is_part=True)
         self.is_used: bool | None = None
         self.nodes = joined(self.program)
 

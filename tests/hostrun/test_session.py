@@ -18,7 +18,7 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.emit import to_onnx
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.frontend.opaque import placed
-from rewrite_compiler.hostrun import Session, reference
+from rewrite_compiler.hostrun import Session, reference, session
 from rewrite_compiler.ir.placement import merged, separated
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp
 from rewrite_compiler.ir.rebatch import Rebatched, naturally_rebatched
@@ -45,6 +45,19 @@ def test_outputs_come_by_name() -> None:
     assert list(found) == ["y", "z"]
     assert found["z"][0].tolist() == [12, 12, 12, 12]
     assert list(session.run({"x": X, "i": INDICES}, ["z"])) == ["z"]
+
+
+def test_parts_share_memory_and_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = {"x": X, "i": INDICES}
+    alone = Session(affine()).run(x)
+    for is_there in (True, False):
+        if not is_there:  # an onnxruntime without such memory
+            monkeypatch.setattr(session, "_shared", [])
+            monkeypatch.setattr("onnxruntime.create_and_register_allocator", None)
+        parts = [Session(affine(), is_part=True) for _ in range(3)]
+        for found in (part.run(x) for part in parts * 2):
+            assert all(found[name].tobytes() == y.tobytes() for name, y in alone.items())
+        assert session._shared == [is_there]
 
 
 def refusal(make: Callable[[], Any]) -> str:
