@@ -142,7 +142,7 @@ class _Run:
         self.is_kept = False
 
     def report(self, progress: Progress | None) -> Report:
-        log = None if self.s.log is None else Log(self.s.log, self._key())
+        log = None if self.s.log is None else Log(self.s.log, self._key(), [o.id for o in self.plan.offloads])
         self.done = [] if log is None else list(log.batches)
         resumed = sum(b.samples for b in self.done)
         try:

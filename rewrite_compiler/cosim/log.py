@@ -10,8 +10,9 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -26,9 +27,12 @@ CHECK = 16  # digits of a line's checksum
 class Log:
     """An open log, locked against other runs; `batches` are those it already has."""
 
-    def __init__(self, path: Path, key: Mapping[str, Any]) -> None:
-        """Open or begin the log of a run that `key` tells from other runs; InputError C106 when it belongs to another."""
-        self.path = path
+    def __init__(self, path: Path, key: Mapping[str, Any], offloads: Collection[str] | None = None) -> None:
+        """Open or begin the log of a run that `key` tells from other runs; InputError C106 when it belongs to another.
+
+        With `offloads`, every batch must have the figures of these.
+        """
+        self.path, self.offloads = path, offloads
         self.batches: list[Finished] = []
         with self._told():
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
@@ -74,9 +78,21 @@ class Log:
         for at, line in lines:
             open_lines.append(line)
             if "batch" in line:
-                self.batches.append(finished(open_lines))
+                self.batches.append(self._batch(open_lines, key))
                 end, open_lines = at, []
         os.ftruncate(self.file, end)
+
+    def _batch(self, lines: Sequence[Line], key: Mapping[str, Any]) -> Finished:
+        """Return the batch of lines that a run wrote: written again they are the same, and the samples are the next ones."""
+        at = sum(b.samples for b in self.batches)
+        with contextlib.suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            found = finished(lines)
+            is_same = list(map(_spelt, found.lines())) == list(map(_spelt, lines))
+            is_next = found.first == at < at + found.samples <= key.get("samples", math.inf)
+            if is_same and is_next and (self.offloads is None or {*found.statistics} == {*self.offloads}):
+                return found
+        said = f"the log has lines that no run wrote, behind {at} samples"
+        raise InputError("C106", said, place=str(self.path), help="delete it, or name another file")
 
     def append(self, batch: Finished) -> None:
         """Write a batch and force it to disk."""
@@ -117,7 +133,13 @@ def _sound(raw: bytes) -> Iterator[tuple[int, Line]]:
         if hashlib.sha256(text).hexdigest()[:CHECK].encode() != check:
             return
         at = end + 1
-        yield at, json.loads(text)
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(line, dict):
+            return
+        yield at, line
 
 
 def _is_begun(raw: bytes) -> bool:

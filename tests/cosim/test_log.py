@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,51 @@ def test_a_log_of_something_else_is_refused_and_kept(plan: Plan, tmp_path: Path)
     assert refusal(path, KEY).startswith(f"{path}: error[F100]: a log must be a regular file")
 
 
+def spelt(*lines: Any) -> bytes:
+    texts = [json.dumps(line, separators=(",", ":")).encode() for line in lines]
+    return b"".join(hashlib.sha256(t).hexdigest()[:16].encode() + b" " + t + b"\n" for t in texts)
+
+
+WRONG: dict[str, Callable[[list[Any]], None]] = {
+    "a score is a text": lambda lines: lines[2].update(reference=["linear", 1.0]),
+    "a score is missing": lambda lines: lines[2].pop("accelerated"),
+    "a sample twice": lambda lines: lines[2].update(sample=0),
+    "a batch of another place": lambda lines: lines[5].update(batch=8),
+    "a batch twice": lambda lines: lines.extend(lines[1:6]),
+    "other offloads": lambda lines: lines[5].update(statistics={"conv_0": lines[5]["statistics"]["linear_0"]}),
+    "figures that are none": lambda lines: lines[5]["statistics"].update(linear_0=3),
+    "numerics that are none": lambda lines: lines[5].update(numerics=[1]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_lines_that_no_run_wrote_are_refused(case: str, plan: Plan, tmp_path: Path) -> None:
+    """Their checksums are right: anybody can compute them."""
+    data, log = samples(tmp_path / "data.npz", 12, 16, classes=4), tmp_path / "run.log"
+    interrupted(plan, data, log, 4)
+    lines = [json.loads(line[17:]) for line in log.read_bytes().splitlines()]
+    assert log.read_bytes() == spelt(*lines)
+    WRONG[case](lines)
+    log.write_bytes(spelt(*lines))
+    with pytest.raises(FlexmatchError) as caught:
+        cosimulate(plan, data, settings=replace(SOME, log=log))
+    at = 4 if case == "a batch twice" else 0
+    assert str(caught.value) == (
+        f"{log}: error[C106]: the log has lines that no run wrote, behind {at} samples\n  help: delete it, or name another file"
+    )
+    assert log.read_bytes() == spelt(*lines)
+
+
+@pytest.mark.parametrize("line", [[], 3, "x", None])
+def test_a_line_that_is_no_object_ends_a_log(line: Any, plan: Plan, tmp_path: Path) -> None:
+    data, log = samples(tmp_path / "data.npz", 12, 16, classes=4), tmp_path / "run.log"
+    interrupted(plan, data, log, 4)
+    log.write_bytes(log.read_bytes() + spelt(line))
+    assert cosimulate(plan, data, settings=replace(SOME, log=log)).document["run"]["resumed_samples"] == 4
+    log.write_bytes(spelt(line))
+    assert refusal(log, KEY) == f"{log}: error[C106]: the file is not a log of samples\n  help: name another file"
+
+
 def test_two_runs_do_not_share_a_log(tmp_path: Path) -> None:
     first = Log(tmp_path / "run.log", KEY)
     assert refusal(tmp_path / "run.log", KEY).startswith(f"{tmp_path / 'run.log'}: error[F100]: another run writes this log")
@@ -155,15 +202,28 @@ def test_every_sample_has_a_line_with_its_scores(plan: Plan, tmp_path: Path) -> 
 # -- real processes
 
 
-def killed(command: list[str], log: Path, number: signal.Signals, wait: float) -> tuple[int, int]:
-    """Start a run, send a signal some time after its log begins to grow; return its exit code and the samples in the log."""
+PAUSES = """
+import os, time
+
+def top1(outputs, labels):
+    '''Top-1, and where a file says so a long wait in the middle of the run, for a signal to come.'''
+    if os.path.exists("wait") and os.stat("report.json.log").st_size > 4000:
+        open("waits", "w").close()
+        time.sleep(60)
+    return (outputs.reshape(len(outputs), -1).argmax(axis=1) == labels).astype(float)
+"""
+
+
+def killed(command: list[str], log: Path, number: signal.Signals) -> tuple[int, int]:
+    """Start a run, send a signal when it waits in the middle; return its exit code and the samples in the log."""
+    Path("wait").touch()
     run = subprocess.Popen([*FLEXMATCH, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 30
-    while time.monotonic() < end and run.poll() is None and not (log.exists() and log.stat().st_size > 2000):
+    end = time.monotonic() + 60
+    while time.monotonic() < end and run.poll() is None and not Path("waits").exists():
         time.sleep(0.005)
-    time.sleep(wait)
     run.send_signal(number)
     code = run.wait(20)
+    Path("wait").unlink()
     return code, log.read_bytes().count(b'{"sample":') if log.exists() else -1
 
 
@@ -173,10 +233,11 @@ def test_a_killed_command_goes_on_where_it_was(number: signal.Signals, plan: Pla
     onnx.save(perceptron((16, 8, 4)), "app.onnx")
     samples(Path("calibration.npz"), 8, 16, seed=2)
     samples(Path("data.npz"), 240, 16, classes=4)
+    Path("pauses.py").write_text(PAUSES, "utf-8")
     assert flexmatch("app.onnx", "--accel", "flexasr", "--calibrate", "calibration.npz", "-o", "plan", "-q").code == 0
-    command = ["cosim", "plan.json", "--data", "data.npz", "--batch", "4", "--threads", "1", "-q"]
+    command = ["cosim", "plan.json", "--data", "data.npz", "--batch", "4", "--threads", "1", "-q", "--metric", "pauses:top1"]
     assert flexmatch(*command, "--json", "unbroken.json").code == 0
-    code, before = killed([*command, "--json", "report.json"], Path("report.json.log"), number, 0.02)
+    code, before = killed([*command, "--json", "report.json"], Path("report.json.log"), number)
     assert code == (-9 if number == signal.SIGKILL else 130)
     assert 0 < before < 240
     assert not Path("report.json").exists()
