@@ -21,6 +21,7 @@ from ..lang.loops import lower_step
 from ..lang.step import NOTHING, Step, assign, seq, update, when
 from .board import MMIO, board_text
 from .c_text import HEADER_DEVICE, SOURCE_DEVICE, filled
+from .decoder import decoding
 
 DATA_BYTES = 16
 TRAPS = {
@@ -124,8 +125,8 @@ def _arguments(model: _Model, made: Printed, place: Mapping[Leaf, str]) -> str:
 
 def _decoder(model: _Model) -> str:
     found = Leaf((), (0, len(model.ila.instructions)), False, "found")
-    steps = [when(i.decode, assign(found, n + 1)) for n, i in enumerate(model.ila.instructions.values())]
-    made = model.function("decode", seq(*steps))
+    step = decoding([i.decode for i in model.ila.instructions.values()], list(model.ila.inputs.values()), found)
+    made = model.function("decode", step)
     kind = c_type(found.interval, False)
     return f"    {kind} found[1] = {{0}};\n    decode({_arguments(model, made, {found: 'found'})});"
 

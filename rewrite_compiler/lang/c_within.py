@@ -28,7 +28,7 @@ def _block(statements: Sequence[Statement], sizes: Mapping[str, int]) -> list[St
 
 def _made(s: Statement, sizes: Mapping[str, int]) -> list[Statement]:
     if isinstance(s, If):
-        return [If(s.condition, _block(s.then, sizes), _block(s.otherwise, sizes))]
+        return _choice(s.condition, *(_checks_out_of(_block(side, sizes), sizes) for side in (s.then, s.otherwise)))
     if not isinstance(s, For):
         return [s]
     body = _block(s.body, sizes)
@@ -38,6 +38,27 @@ def _made(s: Statement, sizes: Mapping[str, int]) -> list[Statement]:
     loop = _Loop(s.name, s.extent, sizes, written_by(body) | {s.name}, own)
     kept = [x for statement in body for x in loop.kept(statement)]
     return [*loop.checks, For(s.name, s.extent, kept)]
+
+
+Side = Sequence[tuple[Statement, Within | None]]  # statements, and the check that each is where it stands before the choice
+
+
+def _choice(condition: Tree, then: Side, otherwise: Side) -> list[Statement]:
+    """Return a choice, after the checks that both sides make."""
+    common = {w for _, w in then} & {w for _, w in otherwise} - {None}
+    sides = ([s for s, w in side if w not in common] for side in (then, otherwise))
+    return [*(w for w in dict.fromkeys(w for _, w in then) if w is not None and w in common), If(condition, *sides)]
+
+
+def _checks_out_of(side: Sequence[Statement], sizes: Mapping[str, int]) -> Side:
+    if any(isinstance(x, Raise) for x in statements_of(side)):
+        return [(s, None) for s in side]
+    once = _Loop("", constant(1), sizes, written_by(side), frozenset(x.name for x in side if isinstance(x, Allocate)))
+    found = []
+    for s in side:
+        found.append((s, once.lifted(s) if isinstance(s, Within) else None))
+        once.known.update({s.name: once.spelt(s.value)} if isinstance(s, Bind) else {})
+    return found
 
 
 @dataclass
