@@ -26,6 +26,7 @@ from .form import CALIBRATED, CALIBRATION, PLAN, misfit
 from .plan import SCHEMA, Calibration, Offload, Plan, to_json
 
 FORMATS: dict[str, type[Format]] = {kind.__name__.lower(): kind for kind in (AdaptivFloat, Fixed, Int, IEEE)}
+MOST, MOST_PLACES = {"width": 64, "exponent_bits": 11}, 2048  # of a format in a plan
 
 
 @dataclass(frozen=True)
@@ -180,11 +181,22 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan
             raise InputError(
                 "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=place, help="compile the model again"
             )
+        usual = o.mapping.formats_for(dict.fromkeys(o.mapping.format_choices, 1.0)) if formats else {}
+        odd = next((n for n in formats if _wires(formats[n]) != _wires(usual[n])), None)
+        if odd is not None:
+            sentence = f"{odd} of {o.id} must have the format {_wires(usual[odd])} of its target, not {_wires(formats[odd])}"
+            raise InputError("F220", sentence, place=place, help="compile the model again")
         if formats and not o.mapping.are_derived(formats):
             sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
             raise InputError("F220", sentence, place=place, help="compile the model again")
         offloads.append(replace(o, formats=formats))
     return replace(plan, offloads=tuple(offloads), calibration=_calibration(document.get("calibration")))
+
+
+def _wires(f: Format) -> str:
+    """Return what of a format is built into a device: all but its scale and rounding."""
+    built = ", ".join(f"{key}={f.parameters[key]}" for key in ("width", "signed", "exponent_bits") if key in f.parameters)
+    return f"{f.name}({built})"
 
 
 def _calibration(document: MappingOf[str, Any] | None) -> Calibration | None:
@@ -204,6 +216,8 @@ def format_from(document: MappingOf[str, Any]) -> Format:
         wanted = {f.name: f.type for f in fields(kind)}
         if any(type(x).__name__ != wanted.get(name) for name, x in parameters.items()):
             raise TypeError("a parameter of another type")
+        if any(abs(x) > MOST.get(name, MOST_PLACES) for name, x in parameters.items() if isinstance(x, int)):
+            raise ValueError("a parameter beyond every use")  # checked here: numbers of so many bits fill the memory
         return kind(**parameters)
     except (TypeError, ValueError, InputError):
         shown = json.dumps(parameters)

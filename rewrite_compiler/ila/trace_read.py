@@ -175,9 +175,11 @@ def _number(name: str, value: object, ila: Ila) -> int:
 
 
 def _bytes(name: str, value: object, *, prefix: str = "") -> bytes:
-    text = value.removeprefix(prefix) if isinstance(value, str) and value.startswith(prefix) else ""
+    text = value.removeprefix(prefix) if isinstance(value, str) and value.startswith(prefix) else None
     try:
-        return bytes.fromhex(text if len(text) % 2 == 0 or not prefix else f"0{text}") if text or not prefix else b""
+        if text is None or (prefix and not text):
+            raise ValueError("no digits")
+        return bytes.fromhex(text if len(text) % 2 == 0 or not prefix else f"0{text}")
     except ValueError:
         raise SpecError("F103", f'{name} must be hexadecimal, not "{printable(str(value), 60)}"') from None
 

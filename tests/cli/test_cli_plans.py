@@ -102,12 +102,31 @@ def test_formats_that_do_not_exist(folder: Path) -> None:
     for bad, said in (
         ({"format": "posit"}, 'there is no number format called "posit"\n  help: known: adaptivfloat, fixed, int, ieee'),
         ({"format": "int", "size": 1}, f'there is no number format int with {{"size": 1}}{AGAIN}'),
+        ({"format": "fixed", "width": 1 << 63}, f'there is no number format fixed with {{"width": 9223372036854775808}}{AGAIN}'),
+        (
+            {"format": "ieee", "width": 64, "exponent_bits": 40},
+            f'there is no number format ieee with {{"width": 64, "exponent_bits": 40}}{AGAIN}',
+        ),
+        ({"format": "fixed", "fraction": -(1 << 40)}, f'there is no number format fixed with {{"fraction": -1099511627776}}{AGAIN}'),
         ({"format": "adaptivfloat", "bias": "a"}, f'there is no number format adaptivfloat with {{"bias": "a"}}{AGAIN}'),
     ):
         Path("bad.json").write_text(json.dumps(formats({**good, "x": bad})(plan)), "utf-8")
         answer = cosim("bad.json")
         assert (answer.code, answer.out, answer.new) == (3, "", ())
         assert answer.err == f"bad.json: error[F220]: {said}\n"
+
+
+def test_formats_that_the_device_does_not_have(folder: Path) -> None:
+    plan = json.loads(Path("ready.json").read_text("utf-8"))
+    good = plan["offloads"][0]["formats"]
+    built = "adaptivfloat(width=8, exponent_bits=3)"
+    for bad, said in (
+        ({**good["x"], "width": 9}, "adaptivfloat(width=9, exponent_bits=3)"),
+        ({**good["x"], "exponent_bits": 4}, "adaptivfloat(width=8, exponent_bits=4)"),
+        ({"format": "fixed", "width": 8, "fraction": 4}, "fixed(width=8, signed=True)"),
+    ):
+        Path("bad.json").write_text(json.dumps(formats({**good, "x": bad})(plan)), "utf-8")
+        refused(cosim("bad.json"), 3, f"bad.json: error[F220]: x of linear_0 must have the format {built} of its target, not {said}{AGAIN}")
 
 
 def test_a_model_that_changed_or_is_gone(folder: Path) -> None:

@@ -178,6 +178,9 @@ WRONG_LINES = {
     '{"wr":1,"address":"0x10"}': ("I101", 'toy has no input "address"'),
     '{"wr":1,"addr":"ten"}': ("F103", 'addr must be a number or hexadecimal in quotes, not "ten"'),
     '{"wr":1,"addr":"0xten"}': ("F103", 'addr must be hexadecimal, not "0xten"'),
+    '{"wr":1,"addr":"0x10","gives":[[]]}': ("F103", 'gives must be hexadecimal, not "[[]]"'),
+    '{"wr":1,"addr":"0x10","gives":"0x"}': ("F103", 'gives must be hexadecimal, not "0x"'),
+    '{"rd":1,"addr":"0x"}': ("F103", 'addr must be hexadecimal, not "0x"'),
     "wr": ("F103", 'a line of a trace must be a JSON object, not "wr"'),
     '{"section":{"offload":"a"}}': (
         "F103",
