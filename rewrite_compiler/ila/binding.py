@@ -15,8 +15,9 @@ from ..lang.binders import Accumulator, Array, Comprehension, Extent, Fold, Fold
 from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
 from ..lang.loops import terms_of
-from ..lang.step import Let, Loop, Require, Step, Update, When, children, reads_of, updates_of
+from ..lang.step import Let, Loop, Require, Step, Together, Update, When, children, reads_of, updates_of
 from ..lang.witness import witness
+from .collisions import collision
 from .model import CONTROL, DATA, Ila, Instruction
 
 WIDTH, INDEX, UNDRIVEN, BINDING = "I102", "I103", "I102", "I109"
@@ -94,6 +95,8 @@ def _result(place: _Place, result: Array) -> Iterator[Problem]:
 def _step(place: _Place, step: Step) -> Iterator[Problem]:
     if isinstance(step, Update):
         yield from _update(place, step)
+    if isinstance(step, Update | Together):
+        yield from _collision(place, step)
     elif isinstance(step, Loop):
         yield from _control(place, "the length of a loop", step.extent)
     elif isinstance(step, When):
@@ -108,6 +111,15 @@ def _step(place: _Place, step: Step) -> Iterator[Problem]:
             place = _Place(place.ila, place.instruction, place.data | {step.local})
     for part in children(step):
         yield from _step(place, part)
+
+
+def _collision(place: _Place, step: Update | Together) -> Iterator[Problem]:
+    updates = step.updates if isinstance(step, Together) else (step,)
+    found = collision(updates)
+    if found is not None and (isinstance(step, Update) or all(collision([u]) is None for u in updates)):
+        memory, at = found
+        sentence = f"one update writes {memory.name}[{', '.join(map(str, at))}] more than once"
+        yield place.problem(INDEX, sentence, "give every value of its indices an element of its own, or fold() what meets there")
 
 
 def _update(place: _Place, u: Update) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from ..errors import SpecError
 from . import intervals as iv
-from .expr import Expr, Operand, lift, node, var
+from .expr import Expr, Operand, binary, lift, node, var
 from .intervals import Interval
 
 TABLE_BITS = 20
@@ -263,7 +263,7 @@ def fold_arrays(
     history: bool = False,
 ) -> list[FoldResult]:
     """Fold a tuple of arrays; with `history` every step's value is kept along a new leading axis."""
-    extent = lift(extent)
+    extent = lift(*as_shape(extent))
     k = index_variable("k", extent)
     ranges = [w or iv.EVERYTHING for w in (widths or [None] * len(initial))]
     accumulators = tuple(Accumulator(a.shape, w, a.real, f"acc{n}", k) for n, (a, w) in enumerate(zip(initial, ranges, strict=True)))
@@ -292,9 +292,17 @@ def name_of(a: Array) -> str:
 
 
 def as_shape(shape: Sequence[Extent] | Extent) -> tuple[Extent, ...]:
-    """Return a shape as a tuple; constant terms become integers."""
+    """Return a shape as a tuple; constant terms become integers, and below 0 there is nothing, as at 0."""
     extents = (shape,) if isinstance(shape, int | Expr) else tuple(shape)
-    return tuple(int(e.value) if isinstance(e, Expr) and e.value is not None else e for e in extents)
+    return tuple(map(_extent, extents))
+
+
+def _extent(e: Extent) -> Extent:
+    if not isinstance(e, Expr):
+        return max(e, 0)
+    low, _ = e.interval
+    is_length = e.real or (low is not None and low >= 0)
+    return _extent(int(e.value)) if e.value is not None else e if is_length else binary("max", e, 0)
 
 
 def static_shape(a: Array) -> tuple[int, ...]:

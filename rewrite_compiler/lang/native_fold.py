@@ -165,9 +165,9 @@ class _Fold:
     def _summed(self, sums: list[Any], bases: list[list[Any]], offsets: list[Any], tiles: list[list[Any]]) -> list[Any]:
         """Return the sums of a block, row by row, after a step: every pair of A is read once for all tiles."""
         places = [self.b.add(base[0], offsets[0]) for base in bases]
-        for slot, vectors in enumerate(zip(*tiles, strict=True)):
+        for slot in range(self.k.sum_width // 2):
             pairs = [self._pair(self.b.gep(self.tables[0][0], [self.b.add(p, word(2 * slot))])) for p in places]
-            factors = [(self.words.splat(x, 32), y) for x in pairs for y in vectors]
+            factors = [(self.words.splat(x, 32), vectors[slot]) for x in pairs for vectors in tiles]
             sums = [self._added(s, x, y) for s, (x, y) in zip(sums, factors, strict=True)]
         return sums
 

@@ -13,6 +13,7 @@ from .loops import lower_array
 from .python import compile_routine
 from .substitute import substitute
 
+TOO_LONG = 1 << 100  # for a sentence
 TRIES, ELEMENTS, SEED = 64, 1 << 12, 1
 UNBOUNDED = 1 << 31
 Choice = dict[Leaf, int]
@@ -51,9 +52,10 @@ def _function(e: Expr) -> Callable[[Choice], int | None]:
         out = [0]
         try:
             run(*(out if leaf not in choice else [choice[leaf]] * _size(leaf) for leaf in routine.memories.values()))
-        except (SpecError, IndexError, ZeroDivisionError):
+            found = int(out[0])
+        except (SpecError, IndexError, ArithmeticError, ValueError):  # no value there, or no number
             return None
-        return int(out[0])
+        return found if abs(found) < TOO_LONG else None
 
     return value
 

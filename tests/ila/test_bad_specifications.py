@@ -20,6 +20,7 @@ from rewrite_compiler.lang import (
     fold,
     let,
     loop,
+    maximum,
     reduce_max,
     reduce_sum,
     sat,
@@ -161,6 +162,18 @@ LENGTHS: dict[str, Build] = {
         )
     ),
 }
+COLLISIONS: dict[str, Build] = {
+    "two by two": run(lambda m: update(m.s.row, 8, lambda i: (i // 2, i))),
+    "a register": run(lambda m: update(m.s.mode, 3, lambda i: ((), i))),
+    "an index that is not in the address": run(lambda m: update(m.s.row, (4, 2), lambda i, j: (i, j))),
+    "one element": run(lambda m: update(m.s.codes, 2, lambda i: ((3, 4), i))),
+    "round the end": run(lambda m: update(m.s.program, 9, lambda i: (i % 8, i))),
+    "rows that overlap": run(lambda m: update(m.s.row, (3, 4), lambda i, j: (i * 3 + j, 0))),
+    "squares": run(lambda m: update(m.s.row, 6, lambda i: (i * i % 16, i))),
+    "one behind the other": run(lambda m: together(assign(m.s.row, 1, 5), update(m.s.row, 6, lambda i: (i, 0)))),
+    "in a loop": run(lambda m: loop(4, lambda k: update(m.s.codes, 16, lambda i: ((k, i // 4), i)))),
+    "in a branch": run(lambda m: when(m.s.mode[()] == 1, update(m.s.row, 5, lambda i: (maximum(i, 3), i)))),
+}
 
 
 def ghost(name: str = "ghost", shape: tuple[int, ...] = (), high: int = 3) -> Leaf:
@@ -200,6 +213,7 @@ UNDRIVEN.update(
     }
 )
 BAD: dict[str, dict[str, Build]] = {"overlaps": OVERLAPS, "widths": WIDTHS, "indices": INDICES, "undriven": UNDRIVEN, "lengths": LENGTHS}
+BAD["collisions"] = COLLISIONS
 SAID: dict[tuple[str, str], tuple[str, str]] = {
     ("overlaps", "one address in two ranges"): ("first and second of small both decode addr=0x130, rd=0x0, wr=0x1", ""),
     ("overlaps", "an address inside of a range"): ("first and second of small both decode addr=0x5f0, rd=0x1, wr=0x0", ""),
@@ -366,6 +380,20 @@ SAID: dict[tuple[str, str], tuple[str, str]] = {
         "it is 3 where total is 2047; and may be 0; take its largest value, and select() what counts",
     ),
 }
+APART = "give every value of its indices an element of its own, or fold() what meets there"
+MET = {
+    "two by two": "row[0]",
+    "a register": "mode[]",
+    "an index that is not in the address": "row[0]",
+    "one element": "codes[3, 4]",
+    "round the end": "program[0]",
+    "rows that overlap": "row[3]",
+    "squares": "row[0]",
+    "one behind the other": "row[5]",
+    "in a loop": "codes[0, 0]",
+    "in a branch": "row[3]",
+}
+SAID |= {("collisions", name): (f"run: one update writes {element} more than once", APART) for name, element in MET.items()}
 
 
 def refusal(build: Build) -> Problem:
@@ -395,3 +423,20 @@ def test_every_kind_has_ten() -> None:
 
 def test_the_model_without_them_is_good() -> None:
     assert check(model()[0]).is_good
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda m: update(m.s.row, 8, lambda i: (15 - i * 2, i)),
+        lambda m: update(m.s.codes, (4, 8), lambda i, j: ((j, i * 4 + j % 4), 0)),
+        lambda m: update(m.s.row, 8, lambda i: (i * m.s.count[()] % 16, i)),  # as the register says
+        lambda m: loop(4, lambda k: update(m.s.row, 4, lambda i: ((k + i) % 16, i))),  # one after the other
+        lambda m: together(assign(m.s.row, 1, 0), assign(m.s.row, 2, 1), assign(m.s.total, 0)),
+        lambda m: update(m.s.row, 1, lambda i: (3, i)),
+    ],
+)
+def test_updates_that_do_not_meet(step: Callable[[Ila], Step]) -> None:
+    m, bus = model()
+    run(step)(m, bus)
+    assert check(m).is_good

@@ -16,12 +16,30 @@ from terms import contents_of
 from walker import Undefined, Walker
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import Leaf, Step, array, assign, let, loop, require, sat, select, seq, together, update, when, wrap
+from rewrite_compiler.lang import (
+    Leaf,
+    Step,
+    array,
+    assign,
+    fold,
+    let,
+    loop,
+    reduce_sum,
+    require,
+    sat,
+    select,
+    seq,
+    together,
+    update,
+    when,
+    wrap,
+)
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import index_variable, scalar_array, static_shape
 from rewrite_compiler.lang.machine import Machine
 from rewrite_compiler.lang.memory import Memory
 from rewrite_compiler.lang.named import axis_of, storage_dtype
+from rewrite_compiler.lang.native import NativeFunction
 from rewrite_compiler.lang.python import StepFunction
 from rewrite_compiler.lang.smt import Symbolic
 
@@ -234,3 +252,30 @@ def test_a_value_wider_than_its_memory_is_refused() -> None:
         assign(C, select(A[0] > 0, C[1], -1), 0)
     with pytest.raises(SpecError, match="axis 0 of c has 4 elements; index 4 is always outside"):
         assign(C, 1, 4)
+
+
+# -- lengths
+
+
+N, V, T = Leaf((), (-3, 4), False, "n"), Leaf((8,), (-1000, 1000), False, "v"), Leaf((), (-100_000, 100_000), False, "t")
+LENGTHS: dict[str, Step] = {
+    "a sum": assign(T, reduce_sum(lambda i, j: V[i % 8] * 2 + j, (N[()], N[()]))),
+    "a fold": assign(T, fold(N[()], 3, lambda k, total: sat(total + V[k % 8], 16), iv.of_width(16, True))),
+    "an update": update(V, N[()], lambda i: (i % 8, i)),
+    "a loop": loop(N[()], lambda k: assign(T, sat(T[()] + k + 1, 16))),
+    "a local": let(array(lambda i: V[i % 8] + 1, N[()]), lambda x: when(N[()] > 2, assign(T, x[2]), assign(T, 5))),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.parametrize("length", [-3, -1, 0, 1, 4])
+def test_below_zero_there_is_nothing(name: str, length: int) -> None:
+    step = LENGTHS[name]
+    contents: Contents = {N: [length], V: [5, -7, 9, 11, -2, 4, 6, 1], T: [42]}
+    expected = walked(Problem(step, [N, V, T], N, contents), contents)
+    assert expected is not None
+    assert by_oracle(step, contents) == expected
+    assert by_arrays(step, contents)[0] == expected
+    function, memories = NativeFunction(step), {leaf: memory_of(leaf, x).data for leaf, x in contents.items()}
+    function([memories[leaf] for leaf in function.memories])
+    assert {leaf: x.reshape(-1).tolist() for leaf, x in memories.items()} == expected
