@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -49,6 +50,7 @@ class Maker:
         steps: list[Step | Filling] = []
         fused, self.gone = Fusion(self.found, used, self.windows, self.formats).groups()
         firsts = {f.tails[0].call: f for f in fused}
+        alike = Counter(_kind(self.found.calls[n], self.found.reads[n]) for n in used)
         for n in used:
             call, reads = self.found.calls[n], self.found.reads[n]
             if n in self.zeros or (n in self.gone and n not in firsts):
@@ -58,7 +60,8 @@ class Maker:
             if n in firsts:
                 steps.append(self._filling(firsts[n]))
                 continue
-            earlier = self.known.setdefault(_key(call, reads), n)
+            is_alone = alike[_kind(call, reads)] == 1
+            earlier = n if is_alone else self.known.setdefault((_kind(call, reads), _contents(reads)), n)
             if earlier != n and n not in self.place:
                 self.same[n] = earlier
             else:
@@ -319,15 +322,19 @@ def _box(here: Data) -> Box:
     return tuple(ends)
 
 
-def _key(call: Ran, reads: Mapping[int, Origins]) -> Any:
-    """Return what a call computes, and from what."""
+def _kind(call: Ran, reads: Mapping[int, Origins]) -> Any:
+    """Return what a call computes, and what is made of which operands before."""
+    fixed = tuple(r.address for k, r in enumerate(call.reads) if k not in reads)
+    return call.key, tuple(reads), fixed, tuple(o.chain for o in reads.values())
+
+
+def _contents(reads: Mapping[int, Origins]) -> bytes:
+    """Return a digest of where operands come from."""
     found = blake2b()
     for o in reads.values():
         found.update(o.numbers.tobytes())
         found.update(o.constants[o.numbers == CONSTANT].tobytes())
-    fixed = tuple(r.address for k, r in enumerate(call.reads) if k not in reads)
-    chains = tuple(o.chain for o in reads.values())
-    return call.key, tuple(reads), fixed, chains, found.digest()
+    return found.digest()
 
 
 def _strided(places: Data) -> tuple[tuple[int, ...], tuple[int, ...], int, Digits]:

@@ -34,6 +34,8 @@ MOST, MOST_CALLS = 1 << 24, 256  # elements that are numbered; beyond, looking t
 MOST_WHOLE = 4_000_000  # where all that products read is numbered, too
 MOST_CHAINS = 100
 SOME_ROWS = 64  # of a factor, the first ones and as many that are spread over all: all of their elements are numbered
+MOST_KNOWN = 1 << 12  # calls that are known to move bits or not
+_moving: dict[Any, bool] = {}
 LOOKED_AT = 1 << 18  # elements of all rows; of a larger factor, fewer of each step
 
 
@@ -449,6 +451,19 @@ def moves_bits(call: Ran, arena: Arena) -> bool:
     """Tell whether machine code only moves bits: of random words and their complements the same bits change."""
     if call.code is None or not {op.name for op in call.code} <= MOVING or any(op.bits == REAL for op in call.code):
         return False
+    if call.key is None or any(arena.block_at(r.address) is None for r in call.reads):
+        return _changes_same(call, arena)  # what it reads that does not change is no part of its key
+    key = (call.key, call.code, call.out.dtype, call.out.shape, *((r.dtype, r.count, r.offset) for r in call.reads))
+    if len(_moving) > MOST_KNOWN:
+        _moving.clear()
+    found = _moving.get(key)
+    if found is None:
+        found = _moving[key] = _changes_same(call, arena)
+    return found
+
+
+def _changes_same(call: Ran, arena: Arena) -> bool:
+    """Tell whether the same bits of the result change, whatever the words are whose bits all change."""
     rng = np.random.default_rng(0)
     reads = [r.flat for r in call.reads if arena.block_at(r.address) is not None]
     kept = [r.copy() for r in reads]
