@@ -41,6 +41,13 @@ def scale_filters(x: Tensor, w: Tensor, s: Tensor, strides: Ints, pads: Ints, di
     return left, o.conv(x, o.scale(w, s, axis=0), strides, pads, dilations, group), Where(IsConstant(w), IsConstant(s))
 
 
+@rule(grade="A", marks=RING)
+def scale_channels(x: Tensor, w: Tensor, s: Tensor, strides: Ints, pads: Ints, dilations: Ints) -> Law:
+    """conv(x · s, w) = conv(x, w · s by input channel) for constant w and s"""
+    left = o.conv(o.scale(x, s, axis=1), w, strides, pads, dilations, group=1)
+    return left, o.conv(x, o.scale(w, s, axis=1), strides, pads, dilations, group=1), Where(IsConstant(w), IsConstant(s))
+
+
 @rule(grade="Z", marks=RING)
 def pad_inside_conv2d(x: Tensor, w: Tensor, outer: Ints, strides: Ints, pads: Ints, dilations: Ints, group: Int) -> Law:
     """conv(pad(x, q), w, pads p) = conv(x, w, pads p + q) for zeros around the spatial axes"""

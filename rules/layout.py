@@ -63,6 +63,21 @@ def turn_single_sequence(x: Tensor) -> Law:
     return y, o.reshape(x, y.shape), Where(x.shape[0] == 1)
 
 
+@rule(grade="E", marks=ANY)
+def turn_single_matrix(x: Tensor, s: Ints) -> Law:
+    """reshape(transpose(x, (0, 2, 1))) = transpose(reshape(x), (1, 0)) for a batch of one"""
+    matrix = o.reshape(x, (x.shape[1], x.shape[2]))
+    left = o.reshape(o.transpose(x, (0, 2, 1)), s)
+    return left, o.transpose(matrix, (1, 0)), Where(x.shape[0] == 1, s == (x.shape[2], x.shape[1]))
+
+
+@rule(grade="E")
+def softmax_past_reshape(x: Tensor, s: Ints, axis: Int) -> Law:
+    """softmax(reshape(x, s), last axis) = reshape(softmax(x, last axis), s) when the last axis is kept"""
+    kept = Where(axis == s.length - 1, s[-1] == x.shape[-1])
+    return o.softmax(o.reshape(x, s), axis=axis), o.reshape(o.softmax(x, axis=x.rank - 1), s), kept
+
+
 unit_axes = [channel_moves((0, 2, 3, 1), 2, 3), channel_moves((0, 3, 1, 2), 1, 2)]
 
 

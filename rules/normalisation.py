@@ -22,6 +22,15 @@ def flatten_layer_norm(x: Tensor, g: Tensor, b: Tensor, axis: Int, eps: Float) -
     return y, o.reshape(rows, y.shape), Where(x.rank > 3, n > 0)
 
 
+@rule(grade="E")
+def flatten_layer_norm_over_axes(x: Tensor, g: Tensor, b: Tensor, axis: Int, eps: Float) -> Law:
+    """layer_norm(x) over several axes = reshape(layer_norm(reshape(x, (rows, n)))), g and b flat"""
+    y = o.layer_norm(x, g, b, axis=axis, epsilon=eps)
+    n = g.size
+    rows = o.layer_norm(o.reshape(x, (x.size // n, n)), o.reshape(g, (n,)), o.reshape(b, (n,)), axis=1, epsilon=eps)
+    return y, o.reshape(rows, y.shape), Where(x.rank <= 3, axis < x.rank - 1, n > 0)
+
+
 # -- layer norm from its parts: the importer writes a division by a root as a product with its reciprocal
 
 
@@ -84,6 +93,13 @@ def scaled_reciprocal(x: Tensor, y: Tensor, g: Tensor) -> Law:
     """x · (1 / y · g) = (x · 1 / y) · g for constant g of one axis"""
     r = o.reciprocal(y)
     return o.mul(x, o.mul(r, g)), o.mul(o.mul(x, r), g), Where(IsConstant(g), g.rank == 1, y.rank == x.rank)
+
+
+@rule(grade="A")
+def reciprocal_of_scaled(x: Tensor, y: Tensor, g: Tensor) -> Law:
+    """(x · g) · 1 / y = (x · 1 / y) · g for constant g of one axis"""
+    r = o.reciprocal(y)
+    return o.mul(o.mul(x, g), r), o.mul(o.mul(x, r), g), Where(IsConstant(g), g.rank == 1, y.rank == x.rank)
 
 
 @rule(grade="A")

@@ -1,4 +1,4 @@
-"""Single rows: what a step of one sample computes with an axis of steps is what it computes without."""
+"""Single rows: what a step of one sample computes with an axis of steps, or as a vector, is what it computes as a row."""
 
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
@@ -9,13 +9,13 @@ ANY = ("any_dtype",)
 
 
 def is_row(x: Tensor, s: Ints) -> tuple[Condition, ...]:
-    """Return the conditions that x is one row, and s its shape with an axis of steps."""
-    return Where(x.rank == 2, x.shape[0] == 1, s == (1, 1, x.shape[1])).conditions
+    """Return the conditions that x is one row, and s its shape as a vector or with an axis of steps."""
+    return Where(x.rank == 2, x.shape[0] == 1, x.size > 0, s.length > 0, s.length <= 3, s[-1] == x.shape[1]).conditions
 
 
-def is_as_long(y: Tensor, x: Tensor) -> tuple[Condition, ...]:
-    """Return the conditions that y has the elements of one row, which is as long as x."""
-    return Where(x.size > 0, y.rank > 0, y.rank <= 3, y.size == x.size, y.shape[-1] == x.shape[1]).conditions
+def is_as_long(y: Tensor, x: Tensor, s: Ints) -> tuple[Condition, ...]:
+    """Return the conditions that y has the elements of one row, which is as long as x and of no more axes than s."""
+    return Where(y.rank > 0, y.rank <= s.length, y.size == x.size, y.shape[-1] == x.shape[1]).conditions
 
 
 def past_row(f: Op) -> Rule:
@@ -23,9 +23,9 @@ def past_row(f: Op) -> Rule:
 
     @rule(name=f"{f.name}-past-row", grade="E", marks=ANY)
     def past(x: Tensor, y: Tensor, s: Ints) -> Law:
-        """f(reshape(x, (1, 1, n)), y) = reshape(f(x, reshape(y, (1, n))), (1, 1, n))"""
+        """f(reshape(x, s), y) = reshape(f(x, reshape(y, (1, n))), s) for a row x"""
         left = f(o.reshape(x, s), y)
-        return left, o.reshape(f(x, o.reshape(y, x.shape)), s), Where(*is_row(x, s), *is_as_long(y, x))
+        return left, o.reshape(f(x, o.reshape(y, x.shape)), s), Where(*is_row(x, s), *is_as_long(y, x, s))
 
     return past
 
@@ -35,17 +35,17 @@ binary = [past_row(f) for f in (o.add, o.sub, o.mul)]
 
 @rule(grade="E", marks=ANY)
 def subtraction_of_row(x: Tensor, y: Tensor, s: Ints) -> Law:
-    """y − reshape(x, (1, 1, n)) = reshape(reshape(y, (1, n)) − x, (1, 1, n))"""
+    """y − reshape(x, s) = reshape(reshape(y, (1, n)) − x, s) for a row x"""
     left = o.sub(y, o.reshape(x, s))
-    return left, o.reshape(o.sub(o.reshape(y, x.shape), x), s), Where(*is_row(x, s), *is_as_long(y, x))
+    return left, o.reshape(o.sub(o.reshape(y, x.shape), x), s), Where(*is_row(x, s), *is_as_long(y, x, s))
 
 
 @rule(grade="E", marks=ANY)
 def number_less_row(x: Tensor, s: Ints, t: Ints, v: Float) -> Law:
-    """v − reshape(x, (1, 1, n)) = reshape(v − x, (1, 1, n)) for a number v"""
+    """v − reshape(x, s) = reshape(v − x, s) for a number v and a row x"""
     number = o.full(t, v)
     left = o.sub(number, o.reshape(x, s))
-    return left, o.reshape(o.sub(o.full((), v), x), s), Where(*is_row(x, s), number.size == 1, t.length <= 3)
+    return left, o.reshape(o.sub(o.full((), v), x), s), Where(*is_row(x, s), number.size == 1, t.length <= s.length)
 
 
 @rule(grade="E", marks=ANY)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...ir.program import Value
 from ...ir.types import TensorType
+from ...ops.conv import window_extents
 from ...ops.op import ShapeError
 from ..context import Unsupported
 from ..site import Site
@@ -77,9 +78,9 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
             raise Unsupported("its indices are used")
         if any(p >= k for p, k in zip(places["pads"], kernel * 2, strict=True)):
             raise ShapeError(f"Pads of {site.op} must be smaller than its kernel {kernel}, not {places['pads']}")
-        y = site.apply(op, site.value(0), kernel=kernel, **places, **flags)
-        _check_inside(site, kernel, places, site.type(y).shape[2:])
-        return [y]
+        exact, rounded = (window_extents(site.shape(0)[2:], kernel, **places, ceil=ceil) for ceil in (False, bool(flags["ceil"])))
+        _check_inside(site, kernel, places, rounded)
+        return [site.apply(op, site.value(0), kernel=kernel, **places, **flags | {"ceil": int(exact != rounded)})]
 
     return lower
 
