@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..ila import Ila
 from ..ir.program import Program, Value
 from ..lang.c import c_array
-from ..lang.c_runtime import PRELUDE, RUNTIME
+from ..lang.c_runtime import PRELUDE, RUNTIME, used
 from .board import MMIO, bus_declarations
 from .c_host import operations_of
 from .c_offload import Unit, moves_suffix, offload_function
@@ -57,16 +57,18 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
     copies = [
         f"    memcpy(out->{names[v]}, {place[v]}, sizeof({TYPES[p.types[v].dtype]}) * {math.prod(p.types[v].shape)});" for v in p.outputs
     ]
-    used = [t.name for t in plan.targets if any(o.target.name == t.name for o in plan.offloads)]
+    targets = [t.name for t in plan.targets if any(o.target.name == t.name for o in plan.offloads)]
     fields = {
         "name": name, "guard": f"{name.upper()}_H", "model": _plain(p.name),
         "inputs": _members(p, names, p.inputs, "const "), "outputs": _members(p, names, p.outputs, ""),
-        "bus_header": "\n".join(bus_declarations(t, ilas[t], _bus_name(plan, t)) for t in used),
-        "prelude": PRELUDE, "runtime": RUNTIME, "tables": "".join(unit.tables.texts),
-        "filling": unit.tables.filling, "moves": _moves(plan, ilas, used), "data": "\n".join(unit.data), "values": "\n".join(values),
+        "bus_header": "\n".join(bus_declarations(t, ilas[t], _bus_name(plan, t)) for t in targets),
+        "prelude": PRELUDE, "tables": "".join(unit.tables.texts),
+        "filling": unit.tables.filling, "moves": _moves(plan, ilas, targets), "data": "\n".join(unit.data), "values": "\n".join(values),
         "functions": "\n".join(unit.functions), "calls": "\n".join(f"    {c}" for c in calls), "copies": "\n".join(copies),
         "prepares": "\n".join(f"        {prepare}();" for prepare in unit.prepares),
     }  # fmt: skip
+    fields["moves"] = used(fields["moves"], fields["functions"])
+    fields["runtime"] = used(RUNTIME, "".join(fields.values()))
     return {f"{name}.h": filled(HEADER, fields).encode(), f"{name}.c": filled(SOURCE, fields).encode()}
 
 

@@ -14,7 +14,7 @@ from ..lang.arrays import table_data
 from ..lang.binders import Array, Leaf, static_shape
 from ..lang.c import NoC, Printed, Tables, c_type, print_c, ready
 from ..lang.c_mirror import Mirror, mirrors_of
-from ..lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
+from ..lang.c_runtime import PRELUDE, RUNTIME, SCRATCH, used
 from ..lang.c_safe import static_size
 from ..lang.expr import Expr
 from ..lang.loops import lower_step
@@ -70,7 +70,7 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
     fields = {
         "name": model.name, "guard": f"{model.name.upper()}_DEVICE_H", "doc": _comment(ila.doc),
         "inputs": "\n".join(f"    {c_type(leaf.interval, False)} {_input(n)}{_extent(leaf)};" for n, leaf in ila.inputs.items()),
-        "prelude": PRELUDE, "runtime": RUNTIME, "scratch": SCRATCH if model.allocates else "",
+        "prelude": PRELUDE, "scratch": SCRATCH if model.allocates else "",
         "tables": "".join(model.tables.texts), "filling": model.tables.filling, "functions": "\n".join(f.text for f in model.functions),
         "state": "\n".join([*(_member(ila, n) for n in ila.states), *map(_mirror_member, mirrors)]), "reset": "\n".join(_resets(model)),
         "decode": decoder, "cases": "\n".join(cases), "waits": waits, "messages": "\n".join(_messages(model)),
@@ -78,6 +78,7 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
         "bus_header": _bus(ila, model.name, header=True), "bus": _bus(ila, model.name, header=False),
         "result_bytes": str(max([1, *(math.prod(_lanes(i.result)) for i in ila.instructions.values() if i.result is not None)])),
     }  # fmt: skip
+    fields["runtime"] = used(RUNTIME, "".join(fields.values()))
     files = {f"{model.name}_device.h": filled(HEADER_DEVICE, fields), f"{model.name}_device.c": filled(SOURCE_DEVICE, fields)}
     board = board_text(ila, model.name)
     return {path: text.encode() for path, text in (files | ({f"{model.name}_board.c": board} if board else {})).items()}

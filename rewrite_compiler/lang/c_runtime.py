@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 PRELUDE = """\
 #include <float.h>
 #include <math.h>
@@ -101,3 +103,13 @@ static inline void fm_drop(fm_scratch *s, int down_to)
     while (s->live_count > down_to) free(s->live[--s->live_count]);
 }
 """
+
+
+def used(functions: str, code: str) -> str:
+    """Return the functions that code calls, and those that they call: compilers may complain of any other."""
+    head, *parts = re.split(r"(?m)^(?=static inline )", functions)
+    names = [re.search(r"(\w+)\(", part)[1] for part in parts]  # type: ignore[index]
+    called = set(re.findall(r"\w+", code))
+    while more := {n for n, part in zip(names, parts, strict=True) if n in called for n in re.findall(r"\w+", part)} - called:
+        called |= more
+    return head + "".join(part for n, part in zip(names, parts, strict=True) if n in called)
