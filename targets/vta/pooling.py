@@ -184,7 +184,7 @@ def _trial(c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1
 
 TRIALS = (
     _trial(16, 2, 2, 1, 0), _trial(21, 7, 3, 2, 1, 2), _trial(5, 60, 3, 2, 1), _trial(40, 6, 6, 1, 0),
-    {**_trial(5, 6, 3, 2, 0), **UNEVEN, "kernel": (3, 2)},
+    {**_trial(5, 6, 3, 2, 0), **UNEVEN, "kernel": (3, 2), "pads": (1, 0, 0, 1), "v": 9},  # each window holds an element
 )  # fmt: skip
 
 
