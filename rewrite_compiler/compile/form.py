@@ -18,18 +18,28 @@ SETTINGS = {
 PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": SETTINGS, "offloads": [OFFLOAD]}
 
 # null where a figure does not exist
-FIGURE = "a number or null"
+FIGURE, SIZE, PAIR = "a number or null", "a number from 0 on or null", "two numbers or nulls"
 CALIBRATED = [{"offload": str, "tensor": str, "method": str, "magnitude": FIGURE, "largest": FIGURE}]
 LOST = {"loss": FIGURE, "output_error": FIGURE}
 ATTRIBUTION = {
     "samples": int, "metric": str, "accelerated": LOST, "offloads": [{"id": str, "alone": LOST, "restored": (LOST, None)}],
     "fields": [{"offload": str, "tensor": str, "field": str, "loss": FIGURE, "output_error": FIGURE}],
 }  # fmt: skip
-ERROR = {"id": str, "relative_error": FIGURE, "cumulative_error": FIGURE, "saturated": FIGURE, "range_in": [FIGURE], "range_out": [FIGURE]}
+TENSOR = {
+    "tensor": str, "format": str, "values": int, "zeros": int, "saturated": int, "underflowed": int, "range": PAIR, "largest": SIZE,
+    "relative_error": SIZE, "histogram": {"first_exponent": (int, None), "counts": [SIZE]},
+}  # fmt: skip
+ERROR = {
+    "id": str, "relative_error": SIZE, "cumulative_error": SIZE, "saturated": SIZE, "range_in": PAIR, "range_out": PAIR,
+    "tensors": [TENSOR],
+}  # fmt: skip
 REPORT = {
     "model": {"sha256": str}, "targets": [str], "metric": str, "samples": int, "data": {"source": str}, "compared_samples": int,
     "reference": {"value": FIGURE}, "accelerated": {"value": FIGURE}, "offloads": [ERROR], "notes": [str],
-    "paired": {"difference": FIGURE, "interval": ([FIGURE], None), "same_predictions": FIGURE},
+    "paired": {
+        "difference": FIGURE, "interval": (PAIR, None), "same_predictions": FIGURE, "better": int, "worse": int, "same": int,
+        "mcnemar": ({"p_value": FIGURE, "interval": PAIR}, None),
+    },
     "simulator": {"tier": str, "instructions": int}, "run": {"wall_seconds": FIGURE}, "attribution": (ATTRIBUTION, None),
 }  # fmt: skip
 
@@ -40,8 +50,12 @@ def misfit(value: Any, form: Any, place: str = "plan") -> str:
     A form is a type, a list of one form, an object of forms by key, with the key `...` one form for every key,
     or a form and None where null is allowed.
     """
-    if form is FIGURE:
-        return "" if value is None or type(value) in (int, float) else f"{place} must be {FIGURE}, not {_shown(value)}"
+    if form in (FIGURE, SIZE):
+        is_one = value is None or (type(value) in (int, float) and not (form is SIZE and value < 0))
+        return "" if is_one else f"{place} must be {form}, not {_shown(value)}"
+    if form is PAIR:
+        is_one = type(value) is list and len(value) == 2 and not any(misfit(x, FIGURE) for x in value)
+        return "" if is_one else f"{place} must be {PAIR}, not {_shown(value)}"
     if isinstance(form, tuple):
         return "" if value is None else misfit(value, form[0], place)
     kind: type = form if isinstance(form, type) else type(form)

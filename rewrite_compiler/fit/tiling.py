@@ -47,6 +47,9 @@ class Refusal:
 
 def tile(mapping: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Tiling | Refusal:
     """Return the split of an operation into the fewest calls, or the capacity that its smallest tile exceeds."""
+    empty = next((d for d, n in sizes.items() if not n), None)
+    if empty is not None:
+        return Refusal(f"{empty} must be at least 1, not 0: there is nothing to compute")
     if mapping.violated(sizes, attributes) is None:
         return Tiling(dict(sizes), dict(sizes))
     units = mapping.unit_sizes(sizes)

@@ -26,7 +26,7 @@ KINDS = {
     **{n: n for n in ("float16", "bfloat16", "float8e5m2", "bool", "string", "int4", "uint4")},
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-NO_WARNINGS, FATAL = 3, 4
+FATAL = 4  # what it refuses is told as a sentence
 AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
 SLOWER = "give it more with --limits host_seconds=N"
 # the first turns float weights between a DequantizeLinear and a QuantizeLinear into 8-bit ones, so results change; the
@@ -91,7 +91,7 @@ class Session:
             options.inter_op_num_threads = 1
             options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
             options.use_deterministic_compute = True
-            options.log_severity_level = NO_WARNINGS
+            options.log_severity_level = FATAL
             if is_part and _has_shared_memory():
                 options.add_session_config_entry("session.use_env_allocators", "1")
             self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"], disabled_optimizers=LEFT_OUT)

@@ -47,6 +47,10 @@ def test_a_page_is_opened_in_a_browser(folder: Path, monkeypatch: pytest.MonkeyP
     assert (again.code, again.err) == (2, said)
 
 
+TENSOR = {
+    "tensor": "x", "format": "fixed", "values": 1, "zeros": 0, "saturated": 0, "underflowed": 0, "range": [0, 1], "largest": 1,
+    "relative_error": 0, "histogram": {"first_exponent": 0, "counts": [1]},
+}  # fmt: skip
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "another document": (lambda r: {**r, "schema": "flexmatch.plan/1"}, 'Schema of a report must be "flexmatch.cosim/1"'),
     "a list": (lambda r: [r], 'Schema of a report must be "flexmatch.cosim/1"'),
@@ -54,11 +58,23 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no metric": (lambda r: {k: v for k, v in r.items() if k != "metric"}, 'report has no key "metric"'),
     "an interval that is a text": (
         lambda r: {**r, "paired": {**r["paired"], "interval": "wide"}},
-        "report.paired.interval must be a list, not a text",
+        "report.paired.interval must be two numbers or nulls, not a text",
+    ),
+    "a range of three": (
+        lambda r: {**r, "offloads": [{**r["offloads"][0], "range_in": [0, 1, 2]}]},
+        "report.offloads[0].range_in must be two numbers or nulls, not a list",
+    ),
+    "a tensor without a histogram": (
+        lambda r: {**r, "offloads": [{**r["offloads"][0], "tensors": [{k: v for k, v in TENSOR.items() if k != "histogram"}]}]},
+        'report.offloads[0].tensors[0] has no key "histogram"',
+    ),
+    "a negative count": (
+        lambda r: {**r, "offloads": [{**r["offloads"][0], "tensors": [{**TENSOR, "histogram": {"first_exponent": 0, "counts": [-1]}}]}]},
+        "report.offloads[0].tensors[0].histogram.counts[0] must be a number from 0 on or null, not a whole number",
     ),
     "an error that is a text": (
         lambda r: {**r, "offloads": [{**r["offloads"][0], "relative_error": "2%"}]},
-        "report.offloads[0].relative_error must be a number or null, not a text",
+        "report.offloads[0].relative_error must be a number from 0 on or null, not a text",
     ),
 }  # fmt: skip
 

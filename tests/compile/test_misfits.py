@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from command import onnx_model
+from onnx import helper, numpy_helper
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.compile.plan import to_json
 from rewrite_compiler.target import Clock, Energy, Limit, Memory, Resources, Target, find_target
 
 SHAPES = {"image": (1, 1, 8, 8)}
@@ -84,3 +90,15 @@ def test_resources_that_make_no_sense_keep_layers_on_the_host(describe: Callable
     assert plan.offloads == ()
     assert f"vta is not used: {sentence}" in plan.notes
     assert all(sentence in h.why_not for h in plan.host if h.op == "Gemm")
+
+
+@pytest.mark.parametrize("target", ["flexasr", "vta"])
+@pytest.mark.parametrize("shape", [(0, 16), (2, 0)])
+def test_a_layer_without_elements_stays_on_the_host(shape: tuple[int, int], target: str, tmp_path: Path) -> None:
+    weights = [numpy_helper.from_array(np.ones((shape[1], 4), np.float32), "w"), numpy_helper.from_array(np.ones(4, np.float32), "b")]
+    model = onnx_model([helper.make_node("Gemm", ["x", "w", "b"], ["y"], name="fc")], {"x": shape}, {"y": (shape[0], 4)}, weights)
+    onnx.save(model, tmp_path / "app.onnx")
+    plan = compile_model(tmp_path / "app.onnx", [target])
+    assert plan.offloads == ()
+    (row,) = to_json(plan)["host"]
+    assert "must be at least 1, not 0: there is nothing to compute" in row["why_not"]

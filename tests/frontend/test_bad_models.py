@@ -244,6 +244,10 @@ SHAPES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("Concat", [(2, 3), (3, 3)], {"axis": 1}, "concat along axis 1 needs operands that agree on the other axes, not (2, 3) and (3, 3)"),
     ("Transpose", [(2, 3)], {"perm": [0, 0]}, "Permutation of Transpose must name each of the 2 axes once, not (0, 0)"),
     ("Slice", [(2, 3), ints(0), ints(2), ints(1), ints(0)], {}, "Steps of Slice must not be 0"),
+    (
+        "Slice", [(2, 3), ints(0), ints(2), ints(1), ints(-(1 << 63))], {},
+        "Steps of Slice must be greater than -9223372036854775808, not -9223372036854775808",
+    ),
     ("Slice", [(2, 3), ints(0), ints(2, 1)], {}, "Slice needs one start, end and step an axis, not 1, 2 and 1 for 1"),
     ("Slice", [(2, 3), ints(0), ints(2), ints(2)], {}, "Axes of Slice must be different and in -2…1, not (2,)"),
     ("Gather", [(2, 3), ints(99)], {}, "Index of Gather must be in -2…1, not 99"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.emit import to_onnx
@@ -128,6 +128,15 @@ def test_only_hostrun_imports_onnxruntime() -> None:
 def test_importing_the_package_does_not_load_onnxruntime() -> None:
     code = "import rewrite_compiler.hostrun, sys; print('onnxruntime' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_onnxruntime_itself_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    made = helper.make_node("Conv", ["x", "k"], ["y"], auto_pad="SAME_UPPER", pads=[1, 1, 1, 1])
+    ends = [[helper.make_tensor_value_info(n, TensorProto.FLOAT, s)] for n, s in (("x", (1, 1, 8, 8)), ("y", None))]
+    kept = [numpy_helper.from_array(np.ones((1, 1, 3, 3), np.float32), "k")]
+    model = helper.make_model(helper.make_graph([made], "g", *ends, kept), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    assert refusal(lambda: Session(model.SerializeToString())).startswith("error[F162]: the model cannot be run on the host: ")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_onnxruntime_writes_and_sends_nothing(tmp_path: Path) -> None:

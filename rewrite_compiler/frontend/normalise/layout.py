@@ -189,6 +189,8 @@ def _slice_axis(site: Site, x: Value, axis: int, extent: int, bounds: tuple[int,
     start, end, step = bounds
     if step == 0:
         raise ShapeError("Steps of Slice must not be 0")
+    if step == np.iinfo(np.int64).min:  # its opposite is no step: onnxruntime takes an element that is not asked for
+        raise ShapeError(f"Steps of Slice must be greater than {step}, not {step}")
     if step < 0:
         last = extent - 1
         first = min(_clamped(start, extent), last)
