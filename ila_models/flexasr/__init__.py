@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rewrite_compiler.ila import Ila, mmio, one_of
 
 from .attention import declare_attention
@@ -23,6 +25,7 @@ def build(behaviour: str = "hardware", sigmoid: str = "3.2") -> Ila:
     one_of("flexasr", "sigmoid", sigmoid, SIGMOIDS)
     m = Ila("flexasr", __doc__ or "", {"behaviour": behaviour, "sigmoid": sigmoid})
     bus = mmio(m)
+    bus = replace(bus, unused_bits=4) if behaviour == "hardware" else bus  # of a word of sixteen bytes
     m.interrupt = m.register("interrupt", 1, doc="Interrupt line: an engine has finished.")
     declare_config(m, bus)
     declare_buffers(m, bus)

@@ -24,7 +24,7 @@ from rewrite_compiler.lang import (
 )
 
 from . import limits
-from .buffers import LANES, SMALL, large_address, small_address
+from .buffers import LANES, large_address, small_address
 from .engines import declare_engine
 from .numerics import decoded, encoded, exponential, quotient
 
@@ -79,7 +79,7 @@ def _scores(m: Ila, k: Expr) -> Step:
 
 def _scratch(m: Ila, vector: Expr) -> Expr:
     offset = vector % 256 if m.parameters["behaviour"] == "hardware" else vector
-    return small_address(m, lift(SCRATCH), offset) % SMALL
+    return small_address(m, lift(SCRATCH), offset)
 
 
 def _score(m: Ila, timestep: Expr) -> Expr:

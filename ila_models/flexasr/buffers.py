@@ -5,19 +5,20 @@ from __future__ import annotations
 from rewrite_compiler.ila import Bus, Ila
 from rewrite_compiler.lang import Array, Expr, Leaf, Operand, Step, lift, minimum, switch, update
 
-from .config import GB_BASE, PARTITION, PE_BASE, PES
+from .config import GB_BASE, PARTITION, PE_BASE, PES, is_hardware
 
 LANES = 16
 LARGE, SMALL, WEIGHT, INPUT, ACT = 1 << 16, 1 << 10, 1 << 16, 1 << 8, 1 << 5  # vectors
+UNBOUNDED = 1 << 17  # more than any base and offset
 
 
 def declare_buffers(m: Ila, bus: Bus) -> None:
     """Declare the memories of both partitions and the commands that write and read their vectors."""
     m.memory("large", (LARGE, LANES), 8, doc="Global buffer, large part: AdaptivFloat codes, 16 a vector.")
-    m.memory("small", (SMALL, LANES), 8, doc="Global buffer, small part: codes, or 32-bit words during attention.")
+    m.memory("small", (room(m, SMALL), LANES), 8, doc="Global buffer, small part: codes, or 32-bit words during attention.")
     m.memory("weight", (PES, WEIGHT, LANES), 8, doc="Weight buffers of the processing elements.")
-    m.memory("input_buffer", (PES, INPUT, LANES), 8, doc="Input buffers: x, h and biases.")
-    m.memory("act_buffer", (PES, ACT, LANES), 8, doc="Vector buffers of the activation units.")
+    m.memory("input_buffer", (PES, room(m, INPUT), LANES), 8, doc="Input buffers: x, h and biases.")
+    m.memory("act_buffer", (PES, room(m, ACT), LANES), 8, doc="Vector buffers of the activation units.")
     m.register(
         "act_regs", 20, shape=(PES, 4, LANES), signed=True, binding="data", doc="Registers R0…R3 of the activation units, 14 fraction bits."
     )
@@ -25,17 +26,19 @@ def declare_buffers(m: Ila, bus: Bus) -> None:
     _vectors(m, bus, "gb_core_{}_small", m.s.small, (), GB_BASE + 0x60_0000, SMALL)
     for pe in range(PES):
         at = PE_BASE + pe * PARTITION
-        _vectors(m, bus, f"pe{pe}_core_{{}}_weight_buffer", m.s.weight, (pe,), at + 0x50_0000, WEIGHT)
-        _vectors(m, bus, f"pe{pe}_core_{{}}_input_buffer", m.s.input_buffer, (pe,), at + 0x60_0000, INPUT)
+        _vectors(m, bus, f"pe{pe}_core_{{}}_weight_buffer", m.s.weight, (pe,), at + 0x50_0000, WEIGHT, is_read=is_hardware(m))
+        _vectors(m, bus, f"pe{pe}_core_{{}}_input_buffer", m.s.input_buffer, (pe,), at + 0x60_0000, INPUT, is_read=is_hardware(m))
         _vectors(m, bus, f"pe{pe}_act_{{}}_buffer", m.s.act_buffer, (pe,), at + 0x90_0000, ACT)
 
 
-def _vectors(m: Ila, bus: Bus, name: str, memory: Leaf, unit: tuple[int, ...], base: int, count: int) -> None:
+def _vectors(m: Ila, bus: Bus, name: str, memory: Leaf, unit: tuple[int, ...], base: int, count: int, *, is_read: bool = True) -> None:
     def store(index: Array, vector: Array) -> Step:
         """Store one vector."""
         return update(memory, LANES, lambda j: ((*unit, index[()], j), vector[j]))
 
     m.instruction(name.format("store"), bus.write_range(base, count), lanes="vector")(store)
+    if not is_read:
+        return
     read = bus.read_range(base, count)
     index = read.operands["index"].leaf
     m.readback(name.format("load"), read, lambda j: memory[(*unit, index[()], j)], doc="Load one vector.")
@@ -46,7 +49,7 @@ def large_address(m: Ila, index: Expr, timestep: Operand, vector: Operand, vecto
 
     The hardware counts vectors by the memory manager, the published ILA by the engine.
     """
-    manager = index % 4 if m.parameters["behaviour"] == "hardware" else minimum(index, 3)
+    manager = index % 4 if is_hardware(m) else minimum(index, 3)
     base = switch(manager, *(getattr(m.s, f"gb_large_base_{k}")[()] for k in range(4)))
     count = switch(manager, *(getattr(m.s, f"gb_large_num_vector_{k}")[()] for k in range(4)))
     if m.parameters["behaviour"] == "published_ila":
@@ -58,4 +61,9 @@ def large_address(m: Ila, index: Expr, timestep: Operand, vector: Operand, vecto
 def small_address(m: Ila, index: Expr, vector: Operand) -> Expr:
     """SA(m, v) = base_small[m] + v."""
     base = switch(index, *(getattr(m.s, f"gb_small_base_{k}")[()] for k in range(8)))
-    return (base + vector) % SMALL
+    return (base + vector) % room(m, SMALL)
+
+
+def room(m: Ila, vectors: int) -> int:
+    """Return where the addresses of a buffer wrap; those of the published ILA do not, although the bus reaches no more vectors."""
+    return vectors if is_hardware(m) else UNBOUNDED

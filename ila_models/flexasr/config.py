@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rewrite_compiler.ila import Bits, Bus, Ila
 from rewrite_compiler.lang import Array, Step, update
 
 PES = 4
+SRAM = "Set a 32-bit SRAM configuration word; it has no effect."
 GB_BASE, PE_BASE, PARTITION = 0x3300_0000, 0x3400_0000, 0x0100_0000
 
 # section 3.3: the layout all five engines of the global buffer share
@@ -61,60 +65,53 @@ ACT_MANAGER = {
     "buffer_addr_base": Bits(48, 52),
     "output_addr_base": Bits(64, 71),
 }
-# counts are 1 after reset, everything else 0
-RESETS = dict.fromkeys(
-    ("num_vector_1", "num_vector_2", "num_timestep_1", "num_timestep_2", "num_input", "num_manager", "num_output", "num_inst"), 1
-)
+COUNTS = ("num_vector", "num_timestep", "num_input", "num_manager", "num_output", "num_inst")  # 1 after reset, everything else 0
+# which large-buffer manager has what bits of their common word; the small-buffer managers have a base each
+LARGE_MANAGERS = {f"num_vector_{k}": Bits(32 * k, 32 * k + 7) for k in range(4)} | {
+    f"base_{k}": Bits(32 * k + 16, 32 * k + 31) for k in range(4)
+}
+SMALL_MANAGERS = {f"base_{k}": Bits(16 * k, 16 * k + 15) for k in range(8)}
 
 
 def declare_config(m: Ila, bus: Bus) -> None:
     """Declare every configuration word of the global buffer and of the four processing elements."""
-    _memory_managers(m, bus)
+    counts = "Set vector counts and base addresses (in vectors) of the four large-buffer managers."
+    _word(m, bus, "config_gb_core_mem_mngr_large", 0x3340_0010, LARGE_MANAGERS, "gb_large_", counts)
+    bases = "Set the base addresses (in vectors) of the eight small-buffer managers."
+    _word(m, bus, "config_gb_core_mem_mngr_small", 0x3340_0020, SMALL_MANAGERS, "gb_small_", bases)
     for engine, (address, used) in ENGINES.items():
         fields = {name: ENGINE_WORD[name] for name in used}
-        m.config(
-            f"config_gb_{engine}", bus.write(address), fields, prefix=f"gb_{engine}_", resets=RESETS,
-            doc=f"Set up the {engine.replace('_', ' ')} engine.",
-            read=bus.read(address),
-        )  # fmt: skip
-    m.register("sram_config", 32, shape=(PES + 1,), doc="32-bit SRAM configuration words; no functional effect.")
+        _word(m, bus, f"config_gb_{engine}", address, fields, f"gb_{engine}_", f"Set up the {engine.replace('_', ' ')} engine.")
+    if is_hardware(m):
+        sram = {"sram_config": Bits(0, 31)}
+        for k, name in enumerate(("config_gb_sram", *(f"pe{pe}_config_sram" for pe in range(PES)))):
+            _word(m, bus, name, GB_BASE + k * PARTITION + 0x30_0000, sram, "", SRAM, shape=(PES + 1,), index=(k,))
     for pe in range(PES):
         _processing_element(m, bus, pe)
 
 
-def _memory_managers(m: Ila, bus: Bus) -> None:
-    large = {f"num_vector_{k}": Bits(32 * k, 32 * k + 7) for k in range(4)} | {
-        f"base_{k}": Bits(32 * k + 16, 32 * k + 31) for k in range(4)
-    }
-    m.config(
-        "config_gb_core_mem_mngr_large", bus.write(0x3340_0010), large, prefix="gb_large_", resets={f"num_vector_{k}": 1 for k in range(4)},
-        read=bus.read(0x3340_0010), doc="Set vector counts and base addresses (in vectors) of the four large-buffer managers.",
-    )  # fmt: skip
-    small = {f"base_{k}": Bits(16 * k, 16 * k + 15) for k in range(8)}
-    m.config(
-        "config_gb_core_mem_mngr_small", bus.write(0x3340_0020), small, prefix="gb_small_", read=bus.read(0x3340_0020),
-        doc="Set the base addresses (in vectors) of the eight small-buffer managers.",
-    )  # fmt: skip
+def is_hardware(m: Ila) -> bool:
+    """Tell whether the model is that of the hardware; the published ILA has neither SRAM configuration nor most of the reads."""
+    return bool(m.parameters["behaviour"] == "hardware")
+
+
+def _word(m: Ila, bus: Bus, name: str, address: int, fields: Mapping[str, Bits], prefix: str, doc: str, **place: Any) -> None:
+    """Declare a configuration word; in hardware it can be read back. `place` is the unit's among several."""
+    resets = {key: 1 for key in fields if key.startswith(COUNTS)}
+    read = bus.read(address) if is_hardware(m) else None
+    m.config(name, bus.write(address), fields, prefix=prefix, doc=doc, resets=resets, read=read, **place)
 
 
 def _processing_element(m: Ila, bus: Bus, pe: int) -> None:
-    at = PE_BASE + pe * PARTITION
-    m.config(
-        f"pe{pe}_config_rnn_layer_sizing", bus.write(at + 0x40_0010), SIZING, prefix="pe_", read=bus.read(at + 0x40_0010),
-        doc="Set the sizes and switches of the layer that this processing element runs next.",
-        shape=(PES,), index=(pe,), resets=RESETS,
-    )  # fmt: skip
+    at, one = PE_BASE + pe * PARTITION, {"shape": (PES,), "index": (pe,)}
+    sizes = "Set the sizes and switches of the layer that this processing element runs next."
+    _word(m, bus, f"pe{pe}_config_rnn_layer_sizing", at + 0x40_0010, SIZING, "pe_", sizes, **one)
     for manager, (which, address) in enumerate((("first", 0x40_0020), ("second", 0x40_0040))):
-        m.config(
-            f"pe{pe}_config_mem_mngr_{which}", bus.write(at + address), MANAGER, prefix="pe_", read=bus.read(at + address),
-            doc=f"Set formats, input count and base addresses of memory manager {manager}.",
-            shape=(PES, 2), index=(pe, manager), resets=RESETS,
-        )  # fmt: skip
-    m.config(
-        f"pe{pe}_config_act_mngr", bus.write(at + 0x80_0010), ACT_MANAGER, prefix="act_", read=bus.read(at + 0x80_0010),
-        doc="Set the activation unit: program length, output vectors, format and base addresses.",
-        shape=(PES,), index=(pe,), resets=RESETS,
-    )  # fmt: skip
+        doc = f"Set formats, input count and base addresses of memory manager {manager}."
+        _word(m, bus, f"pe{pe}_config_mem_mngr_{which}", at + address, MANAGER, "pe_", doc, shape=(PES, 2), index=(pe, manager))
+    unit = "Set the activation unit: program length, output vectors, format and base addresses."
+    fields = ACT_MANAGER if is_hardware(m) else {**ACT_MANAGER, "buffer_addr_base": Bits(48, 63)}
+    _word(m, bus, f"pe{pe}_config_act_mngr", at + 0x80_0010, fields, "act_", unit, **one)
     _lane_words(m, bus, pe, at)
 
 
@@ -135,7 +132,8 @@ def _codebook(m: Ila, bus: Bus, pe: int, manager: int, address: int, which: str)
         return update(m.s.cluster_table, 16, lambda j: ((pe, manager, j), entries[j]))
 
     m.instruction(f"pe{pe}_config_cluster_table_{which}", bus.write(address), lanes="entries")(codebook)
-    m.readback(f"pe{pe}_read_cluster_table_{which}", bus.read(address), lambda j: m.s.cluster_table[pe, manager, j])
+    if is_hardware(m):
+        m.readback(f"pe{pe}_read_cluster_table_{which}", bus.read(address), lambda j: m.s.cluster_table[pe, manager, j])
 
 
 def _program(m: Ila, bus: Bus, pe: int, half: int, address: int, which: str) -> None:
@@ -144,4 +142,5 @@ def _program(m: Ila, bus: Bus, pe: int, half: int, address: int, which: str) -> 
         return update(m.s.act_vector, 16, lambda j: ((pe, j + 16 * half), instructions[j]))
 
     m.instruction(f"pe{pe}_config_act_vector_{which}", bus.write(address), lanes="instructions")(program)
-    m.readback(f"pe{pe}_read_act_vector_{which}", bus.read(address), lambda j: m.s.act_vector[pe, j + 16 * half])
+    if is_hardware(m):
+        m.readback(f"pe{pe}_read_act_vector_{which}", bus.read(address), lambda j: m.s.act_vector[pe, j + 16 * half])

@@ -8,8 +8,8 @@ from rewrite_compiler.ila import Bus, Ila, Wait
 from rewrite_compiler.lang import NOTHING, Expr, Step, assign, clamp, lift, loop, select, seq, switch, update, when
 
 from . import limits
-from .buffers import INPUT, LANES, large_address, small_address
-from .config import GB_BASE, PARTITION, PE_BASE, PES
+from .buffers import INPUT, LANES, large_address, room, small_address
+from .config import GB_BASE, PARTITION, PE_BASE, PES, is_hardware
 from .element import inputs_before, run_element
 
 DECODER = 3
@@ -30,14 +30,10 @@ def declare_control(m: Ila, bus: Bus) -> None:
     for pe in range(PES):
         valid = s.pe_is_valid[pe] & s.act_is_valid[pe]
         m.waits.append(Wait("Control", valid, f"waits for PE{pe}, whose core and activation unit are not both configured valid"))
-        m.waits.append(
-            Wait(
-                "Control",
-                _balanced(m, lift(pe)),
-                f"waits for PE{pe}, whose program takes another number of core results than the core makes",
-            )
-        )
-        if m.parameters["behaviour"] == "hardware":
+        number = f"waits for PE{pe}, whose program takes another number of core results than the core makes"
+        m.waits.append(Wait("Control", _balanced(m, lift(pe)), number))
+        m.waits.append(Wait("Control", _goes_on(m, lift(pe)), f"waits for PE{pe}, which stops at an undefined activation instruction"))
+        if is_hardware(m):
             _direct_start(m, bus, pe)
 
 
@@ -54,8 +50,13 @@ def _direct_start(m: Ila, bus: Bus, pe: int) -> None:
 def _all_ready(m: Ila) -> Expr:
     ready = lift(1)
     for pe in range(PES):
-        ready = ready & m.s.pe_is_valid[pe] & m.s.act_is_valid[pe] & _balanced(m, lift(pe))
+        ready = ready & m.s.pe_is_valid[pe] & m.s.act_is_valid[pe] & _balanced(m, lift(pe)) & _goes_on(m, lift(pe))
     return ready
+
+
+def _goes_on(m: Ila, pe: Expr) -> Expr:
+    """The program comes to its end: in the published ILA no instruction decodes an undefined opcode."""
+    return lift(1) if is_hardware(m) else limits.undefined(m, pe) == 0
 
 
 def _balanced(m: Ila, pe: Expr) -> Expr:
@@ -79,9 +80,10 @@ def _timestep(m: Ila, k: Expr) -> Step:
 
     def fetch(index: Expr, timestep: Expr, count: Expr, manager: int) -> Step:
         def to_elements(code: Callable[[Expr, Expr], Expr]) -> Step:
-            return update(
-                s.input_buffer, (PES, count, LANES), lambda p, v, j: ((p, (s.pe_base_input[p, manager] + v) % INPUT, j), code(v, j))
-            )
+            def slot(p: Expr, v: Expr) -> Expr:
+                return (s.pe_base_input[p, manager] + v) % room(m, INPUT)
+
+            return update(s.input_buffer, (PES, count, LANES), lambda p, v, j: ((p, slot(p, v), j), code(v, j)))
 
         from_large = to_elements(lambda v, j: s.large[large_address(m, index, timestep, v, vectors_2 if manager else vectors_1), j])
         from_small = to_elements(lambda v, j: s.small[small_address(m, index, v), j])
@@ -98,7 +100,7 @@ def _timestep(m: Ila, k: Expr) -> Step:
 def _timesteps(m: Ila, mode: Expr, k: Expr) -> tuple[Expr, Expr]:
     """Input and output timestep: unidirectional, bidirectional forward, backward, decoder."""
     count = m.s.gb_control_num_timestep_1[()]
-    if m.parameters["behaviour"] == "hardware":
+    if is_hardware(m):
         t = switch(mode, k, 2 * k, _natural(2 * (count - k) - 1), lift(0))
         return select((mode == 1) | (mode == 2), t // 2, t), t
     t = switch(mode, k, 2 * k, _natural(2 * (count - k) + 1), lift(0))
@@ -111,7 +113,7 @@ def _natural(x: Expr) -> Expr:
 
 def _cleared_registers(m: Ila) -> Step:
     """The published ILA clears the activation registers at every start of an element; the hardware keeps them."""
-    if m.parameters["behaviour"] == "hardware":
+    if is_hardware(m):
         return NOTHING
     return update(m.s.act_regs, (PES, 4, LANES), lambda p, n, r: ((p, n, r), 0))
 

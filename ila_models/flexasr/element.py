@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import Expr, Step, cases, clamp, loop, maximum, reduce_sum, select, signed, update, wrap
 
-from .buffers import ACT, INPUT, LANES, WEIGHT
+from .buffers import ACT, INPUT, LANES, WEIGHT, room
 from .numerics import MAX20, SIGMOID, TANH, decoded, encode, fixed, one_minus, relu
 
 Send = Callable[[Expr, Callable[[Expr], Expr]], Step]  # (vector address, lane → code) → what the receiver does
@@ -33,14 +33,15 @@ def core_result(m: Ila, pe: Expr, number: Expr, row: Expr, is_first: Expr) -> Ex
     base = m.s.pe_base_input[pe, manager]
 
     def product(i: Expr, j: Expr) -> Expr:
-        x = m.s.input_buffer[pe, (base + i) % INPUT, j]
+        x = m.s.input_buffer[pe, (base + i) % room(m, INPUT), j]
         return decoded(weight_code(m, pe, manager, output * count + i, row, j)) * decoded(x)
 
     total = wrap(reduce_sum(product, (count, LANES)), 32)
     skipped = m.s.pe_zero_active[pe, manager] & m.s.pe_is_zero_first[pe] & is_first
     scale = 14 - m.s.pe_adpfloat_bias_w[pe, manager] - m.s.pe_adpfloat_bias_i[pe, manager]
     scaled = select(skipped, 0, total >> clamp(scale, 0, None))
-    bias = fixed(m.s.input_buffer[pe, (m.s.pe_base_bias[pe, manager] + output) % INPUT, row], m.s.pe_adpfloat_bias_b[pe, manager])
+    at = (m.s.pe_base_bias[pe, manager] + output) % room(m, INPUT)
+    bias = fixed(m.s.input_buffer[pe, at, row], m.s.pe_adpfloat_bias_b[pe, manager])
     return clamp(scaled + select(m.s.pe_is_bias[pe], bias, 0), -MAX20, MAX20)
 
 
@@ -66,7 +67,7 @@ def activation(m: Ila, pe: Expr, oc: Expr, pc: Expr, result: Expr, is_first: Exp
     code = m.s.act_vector[pe, pc]
     op, a2, a1 = code[4:8], code[2:4], code[0:2]
     regs, bias = m.s.act_regs, m.s.act_adpfloat_bias[pe]
-    slot = (oc + m.s.act_buffer_addr_base[pe]) % ACT
+    slot = (oc + m.s.act_buffer_addr_base[pe]) % room(m, ACT)
     is_zero = m.s.act_is_zero_first[pe] & is_first
 
     def to_register(value: Callable[[Expr], Expr]) -> Step:

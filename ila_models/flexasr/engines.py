@@ -27,7 +27,7 @@ from rewrite_compiler.lang import (
 
 from . import limits
 from .buffers import LANES, LARGE, large_address, small_address
-from .config import GB_BASE
+from .config import GB_BASE, is_hardware
 from .numerics import INVSQRT, MAXIMUM, MEAN, SUM, encode, fixed
 
 GAMMA, BETA = 5, 6  # small-buffer managers, hard-wired
@@ -35,18 +35,22 @@ GAMMA, BETA = 5, 6  # small-buffer managers, hard-wired
 
 def declare_engines(m: Ila, bus: Bus) -> None:
     """Declare the triggers of the three engines."""
-    declare_engine(m, bus, "layer_reduce", 0x20, limits.pooling, lambda: _layer_reduce(m))
+    ends = lift(1) if is_hardware(m) else m.s.gb_layer_reduce_num_timestep_1[()] != 1
+    declare_engine(m, bus, "layer_reduce", 0x20, limits.pooling, lambda: _layer_reduce(m), ends)
+    m.waits.insert(0, Wait("layer_reduce", ends | ~m.s.gb_layer_reduce_is_valid[()], "does not end: num_timestep_1 is 1"))
     steps = m.s.gb_layer_norm_num_timestep_1
     declare_engine(m, bus, "layer_norm", 0x30, limits.layer_norm, lambda: loop(steps[()], lambda t: _layer_norm(m, t)))
     declare_engine(m, bus, "zero_padding", 0x40, limits.zero_padding, lambda: _zero_padding(m))
 
 
-def declare_engine(m: Ila, bus: Bus, engine: str, offset: int, needs: Callable[[Ila], Step], body: Callable[[], Step]) -> None:
+def declare_engine(
+    m: Ila, bus: Bus, engine: str, offset: int, needs: Callable[[Ila], Step], body: Callable[[], Step], ends: Expr | int = 1
+) -> None:
     """Declare the trigger of one engine; it starts only when its configuration is valid. `needs` are its diagnostics."""
     valid = getattr(m.s, f"gb_{engine}_is_valid")[()]
 
     def start() -> Step:
-        return seq(limits.started(m, engine), when(valid, seq(needs(m), body(), assign(m.s.interrupt, 1))))
+        return seq(limits.started(m, engine), when(valid, seq(needs(m), body(), when(ends, assign(m.s.interrupt, 1)))))
 
     start.__doc__ = f"Run the {engine.replace('_', ' ')} engine to its end."
     m.instruction(f"gb_{engine}_start", bus.write(GB_BASE + offset))(start)
@@ -62,7 +66,7 @@ def _layer_reduce(m: Ila) -> Step:
     """Combine timesteps 2i and 2i+1 into i, lane by lane, in place."""
     s = m.s
     count = s.gb_layer_reduce_num_timestep_1[()]
-    pairs = maximum((count + 1) // 2, 1) if m.parameters["behaviour"] == "hardware" else count // 2
+    pairs = maximum((count + 1) // 2, 1) if is_hardware(m) else count // 2
 
     def pair(t: Expr) -> Step:
         def lane(v: Expr, j: Expr) -> tuple[tuple[Expr, Expr], Expr]:
@@ -114,7 +118,7 @@ def _zero_padding(m: Ila) -> Step:
     first, last = s.gb_zero_padding_num_timestep_1[()], s.gb_zero_padding_num_timestep_2[()]
 
     def clear(v: Expr, t: Expr, j: Expr) -> tuple[tuple[Expr, Expr], int]:
-        vector = v if m.parameters["behaviour"] == "hardware" else v * (v + 1) // 2
+        vector = v if is_hardware(m) else v * (v + 1) // 2
         return (_element(m, "zero_padding", first + t, vector), j), 0
 
     count = maximum(last - first, 0)

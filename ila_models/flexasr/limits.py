@@ -77,16 +77,20 @@ def _element(m: Ila, p: Expr, pe: int) -> Step:
     )
 
 
-def _program(m: Ila, p: Expr, pe: int) -> Step:
-    s, count = m.s, m.s.act_num_inst[p]
+def undefined(m: Ila, p: Expr) -> Expr:
+    """Return 1 when the program of an element has an instruction with an undefined opcode."""
 
     def is_undefined(k: Expr) -> Expr:
-        op, known = s.act_vector[p, k % INSTRUCTIONS][4:8], lift(0)
+        op, known = m.s.act_vector[p, k % INSTRUCTIONS][4:8], lift(0)
         for value in DEFINED:
             known = known | (op == value)
-        return ~known & (k < count)
+        return ~known & (k < m.s.act_num_inst[p])
 
-    worst = reduce("max", is_undefined, INSTRUCTIONS)
+    return reduce("max", is_undefined, INSTRUCTIONS)
+
+
+def _program(m: Ila, p: Expr, pe: int) -> Step:
+    s, count = m.s, m.s.act_num_inst[p]
     slots = s.act_buffer_addr_base[p] + s.act_num_output[p]
 
     def is_kept(k: Expr) -> Expr:  # LOAD or STORE; what an earlier, longer program has left behind counts for nothing
@@ -96,7 +100,7 @@ def _program(m: Ila, p: Expr, pe: int) -> Step:
     uses = reduce("max", is_kept, INSTRUCTIONS)
     return seq(
         require(count <= INSTRUCTIONS, CAPACITY, f"the program of PE{pe} has {{count}} instructions, {INSTRUCTIONS} fit", count=count),
-        require(worst == 0, UNDEFINED, f"the program of PE{pe} has an instruction with an undefined opcode (0, 5, 6, 14 or 15)"),
+        require(undefined(m, p) == 0, UNDEFINED, f"the program of PE{pe} has an instruction with an undefined opcode (0, 5, 6, 14 or 15)"),
         require(
             (uses == 0) | (slots <= ACT), CAPACITY, f"PE{pe} keeps vectors up to {{slots}} in its activation buffer, which has {ACT}",
             slots=slots,

@@ -20,12 +20,13 @@ Command = Mapping[str, int]  # input name → value; the input "data" is one lit
 class Bus:
     """The inputs wr, rd, addr and data (lanes of bytes) of a memory-mapped model.
 
-    Where a device decodes the low `address_bits` of an address alone, answers under the condition `enabled` or takes more inputs
-    (`fixed` are those of its commands), `dataclasses.replace` returns the bus that it sees.
+    Where a device decodes the low `address_bits` of an address alone, or without the `unused_bits` lowest, answers under the
+    condition `enabled` or takes more inputs (`fixed` are those of its commands), `dataclasses.replace` returns the bus that it sees.
     """
 
     ila: Ila
     address_bits: int = 32
+    unused_bits: int = 0
     enabled: Expr | None = None
     fixed: Mapping[str, int] = field(default_factory=dict)
 
@@ -37,11 +38,14 @@ class Bus:
 
     def write(self, address: int, extra: Expr | None = None) -> Match:
         """Match writes of exactly `address`."""
-        return self.match(True, self.address == address, address, extra)
+        return self.match(True, self._is(address), address, extra)
 
     def read(self, address: int, extra: Expr | None = None) -> Match:
         """Match reads of exactly `address`."""
-        return self.match(False, self.address == address, address, extra)
+        return self.match(False, self._is(address), address, extra)
+
+    def _is(self, address: int) -> Expr:
+        return (self.address >> self.unused_bits) == address >> self.unused_bits
 
     def write_range(self, first: int, count: int, stride: int = 16, index: str = "index") -> Match:
         """Match writes of `count` vectors from `first`; the operand `index` is the vector's number."""

@@ -21,6 +21,7 @@ import numpy as np
 from ..errors import FlexmatchError
 from ..fit import Refusal, tile
 from ..ila import Ila
+from ..ila.unwritten import CODE as UNWRITTEN
 from ..lang.arrays import evaluate
 from ..lang.binders import Leaf, any_length
 from ..lang.expr import Expr
@@ -330,11 +331,19 @@ def code_difference(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int 
     draws = list(_draws(_leaves(m, sizes, formats), formats, seed))
     if len(draws) > 1 and _agree_together(m, ila, sizes, [codes for _, codes in draws]):
         return None
+    unwritten: FlexmatchError | None = None
     for n, (name, codes) in enumerate(draws):
-        # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
-        found = difference_on(m, ila, sizes, codes, {"codes": f"{name}seed {seed}"}, strict=n == 0)
+        shown = {"codes": f"{name}seed {seed}"}
+        try:  # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
+            found = difference_on(m, ila, sizes, codes, shown, strict=n == 0)
+        except FlexmatchError as refusal:
+            if n or refusal.problem.code != UNWRITTEN:
+                raise
+            unwritten, found = refusal, difference_on(m, ila, sizes, codes, shown, strict=False)
         if found is not None:
             return found
+    if unwritten is not None:  # codes that differ would say more
+        raise unwritten
     return None
 
 
@@ -395,7 +404,7 @@ def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf
         values = [int(model.get(str(v), 0)) for v in symbols(n, shape).flat]
         codes[n] = np.clip(np.array(values, np.int64), low or 0, high or 0).reshape(shape)
     shown = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
-    return difference_on(m, ila, sizes, codes, shown)
+    return difference_on(m, ila, sizes, codes, shown, strict=False)  # strictness has been asked already
 
 
 def _tuple(x: Any) -> tuple[Any, ...]:
