@@ -77,7 +77,7 @@ class HostReasons:
                 return Against(name, GUARD, self.failed(condition, found))
         refused = self.refusal(m, found)
         if refused is not None:
-            return Against(name, CAPACITY, refused.limit)
+            return Against(name, CAPACITY, str(refused.limit))
         if above:
             return Against(name, COST, f"as written, {above}")
         return Against(name, COST, f"the chosen program is no dearer with {node.op} on the host")

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import SpecError
 from .binders import Array, Leaf, Table, entries_of, scalar_array
-from .code import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Routine, Statement, Store, Tree
+from .code import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from .loops import lower_array, lower_step
 from .step import Step
 
@@ -124,6 +124,7 @@ def _block(statements: Sequence[Statement], lines: list[str], depth: int) -> Non
         elif isinstance(s, Every):
             _block((s.loop,), lines, depth)
         else:
+            assert isinstance(s, Raise)  # bounds of whole loops are for C
             values = "".join(f", {name}={expression(value)}" for name, value in s.values)
             lines.append(f"{pad}raise Diagnostic({s.code!r}, {s.sentence!r}{values})")
     if not statements:

@@ -130,7 +130,9 @@ def rule(
         place = place_of(f)
         for what, value, allowed in (("phase", phase, PHASES), ("grade", grade, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
             if value not in allowed:
-                raise SpecError("R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule")
+                raise SpecError(
+                    "R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
+                )
         variables = make_variables(f, place)
         pairs, where = _parts(f(**variables), place)
         called = (name or f.__name__).rstrip("_").replace("_", "-")
