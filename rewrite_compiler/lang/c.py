@@ -21,7 +21,7 @@ from .binders import Leaf, Table, entries_of
 from .c_mirror import Mirror, mirrored
 from .c_moved import moved
 from .c_narrow import HALF_WORD, narrow_of, split
-from .c_safe import is_inside, is_not_negative, is_not_zero, sizes_of, static_size
+from .c_safe import cannot_trap, is_inside, is_not_negative, is_not_zero, sizes_of, static_size
 from .c_settled import settled
 from .c_trim import trimmed
 from .c_within import CHECKED, within
@@ -276,9 +276,9 @@ class _Printer:
             self.line("if (s->trap) return s->trap;", depth)
 
     def choose(self, s: If, depth: int) -> None:
-        then, otherwise, test = s.then, s.otherwise, self.value(s.condition)
+        then, otherwise, test = s.then, s.otherwise, self.condition(s.condition)
         if not then:
-            then, otherwise, test = otherwise, [], f"!{test}"
+            then, otherwise, test = otherwise, [], f"!({test})"
         self.line(f"if ({test}) {{", depth)
         self.block(then, depth + 1)
         if otherwise:
@@ -332,6 +332,12 @@ class _Printer:
         if form is None:
             raise NoC(f"{t.op} has no C form")
         return form(self, t, [self.value(a) for a in t.args])
+
+    def condition(self, t: Tree) -> str:
+        """Return a value as it is asked for: what decides nothing any more is not computed, unless it could trap."""
+        if t.op in LOGICAL and all(a.interval == iv.TRUTH for a in t.args) and cannot_trap(t.args[1], self.static):
+            return f"({f' {LOGICAL[t.op]} '.join(map(self.condition, t.args))})"
+        return f"{self.value(t.args[0])} {COMPARED[t.op]} {self.value(t.args[1])}" if t.op in COMPARED else self.value(t)
 
     def short(self, t: Tree) -> str:
         """Return a value in words of 32 bits."""
@@ -425,10 +431,12 @@ def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:
     return f"(int64_t){'rintf' if p.real == 'float' else 'rint'}({a[0]})"
 
 
+COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+LOGICAL = {"bitand": "&&", "bitor": "||"}
 FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
     "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"), "rdiv": _infix("/"),
     "bitand": _infix("&"), "bitor": _infix("|"), "bitxor": _infix("^"),
-    "eq": _compared("=="), "ne": _compared("!="), "lt": _compared("<"), "le": _compared("<="),
+    **{op: _compared(sign) for op, sign in COMPARED.items()},
     "neg": lambda p, t, a: f"(-{a[0]})",
     "not": lambda p, t, a: f"(1 - {a[0]})",
     "select": lambda p, t, a: f"({a[0]} ? {a[1]} : {a[2]})",
