@@ -65,7 +65,7 @@ CODES = {
     "I103": ("An index is outside of a memory", "keep the index below the size that the sentence names"),
     "I104": (
         "A driver waits for, or reads, what cannot come",
-        "let the driver start what it waits for: the sentence names the engine and the missing condition",
+        "start what it waits for, write what it reads: the sentence names the engine and what is missing",
     ),
     "I105": ("A driver differs from its numerics", "correct the driver at the first difference that the instance shows"),
     "I106": ("A capacity contradicts the accelerator model", "read it from the model's state"),
