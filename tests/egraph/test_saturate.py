@@ -99,7 +99,8 @@ def test_rounds_are_limited() -> None:
 def test_a_wall_clock_limit_leaves_the_last_whole_round() -> None:
     p = sum_of(14)
     started = time.monotonic()
-    s = saturate(p, EXPLOSIVE, [], replace(DEFAULT, saturation_seconds=4, e_nodes=1 << 40))
+    # without other limits: a fast machine must not reach one of them first
+    s = saturate(p, EXPLOSIVE, [], replace(DEFAULT, saturation_seconds=4, saturation_bytes=1 << 40, e_nodes=1 << 40))
     assert (s.reason, s.detail) == ("seconds", "the limit of 4 s")
     assert s.rounds >= 1
     assert time.monotonic() - started < 40
