@@ -25,7 +25,7 @@ from rewrite_compiler.emit.trace import traces_of
 from rewrite_compiler.ila.trace_write import to_binary, to_json_lines
 
 TARGETS = ("hlscnn", "vta", "flexasr")
-BATCH = 100  # images that the native tier takes at once, which is its fast way
+BATCH = 500  # images that the native tier takes at once, which is its fast way: what a run costs is spread over all of them
 FEW = 20  # images that it takes one by one, as the program does
 
 
