@@ -471,8 +471,8 @@ def _reduction(loops: Sequence[tuple[int, list[int]]], monoid: str) -> tuple[str
 
 
 def _loop_order(axes: tuple[Axis, ...], order: Sequence[Axis]) -> list[Axis]:
-    """Return the axes from the outermost loop to the innermost: those of `order` in it, after the others."""
-    inner = [a for a in order if a in axes]
+    """Return the axes from the outermost loop to the innermost: those of `order`, where a diagonal is twice, after the others."""
+    inner = [a for a in dict.fromkeys(order) if a in axes]
     return [*(a for a in axes if a not in inner), *inner]
 
 

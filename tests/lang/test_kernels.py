@@ -27,6 +27,7 @@ from rewrite_compiler.lang import (
     fold,
     fold_arrays,
     kernels,
+    loop,
     native_fold,
     native_jit,
     products,
@@ -34,9 +35,10 @@ from rewrite_compiler.lang import (
     reduce_sum,
     sat,
     select,
+    update,
 )
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arith import ROUNDINGS, maximum, shift_right
+from rewrite_compiler.lang.arith import ROUNDINGS, maximum, minimum, shift_right
 from rewrite_compiler.lang.array_kernels import ArrayKernels
 from rewrite_compiler.lang.arrays import Evaluator, evaluate
 from rewrite_compiler.lang.binders import index_variable
@@ -90,6 +92,22 @@ def test_random_steps_with_samples(made: type[Kernels], data: st.DataObject) -> 
     expected = [walked(p, contents) for contents in every]
     if None not in expected:
         assert run_with_samples(p.step, every, sampled, made()) == expected
+
+
+@pytest.mark.parametrize("made", BOTH)
+def test_a_diagonal_is_one_axis(made: type[Kernels]) -> None:
+    """A loop that writes a diagonal runs at once: its axis is in both indices."""
+    m, shift = Leaf((3, 4), (0, 255), False, "m"), Leaf((3,), (0, 7), False, "shift")
+
+    def element(k: Expr, i: Expr, j: Expr) -> tuple[tuple[Expr, Expr], Expr]:
+        at, other = k + i + j, (k + i + j + shift[0]) % 3
+        return ((2 + at + shift[0]) % 3, at), minimum(m[at, at] + m[other, at], 255)
+
+    step = loop(shift[0] % 4, lambda k: update(m, (1, 1), lambda i, j: element(k, i, j)))
+    contents: Contents = {m: list(range(3, 15)), shift: [7, 0, 0]}
+    expected = walked(Problem(step, [m, shift], shift, contents), contents)
+    assert expected is not None
+    assert run_with_samples(step, [contents] * 3, [], made()) == [expected] * 3
 
 
 @pytest.mark.parametrize("made", BOTH)
