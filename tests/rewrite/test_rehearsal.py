@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rewrite_compiler.errors import BudgetError
+from rewrite_compiler.errors import BudgetError, FlexmatchError
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.userfile import module_at
 
@@ -48,3 +48,14 @@ def test_a_file_is_imported_with_its_effects_on_this_process(tmp_path: Path) -> 
     path = tmp_path / "fine.py"
     path.write_text("FOUND = [1, 2]\nprint('said once')\n")
     assert module_at(path, "target", "F201", LIMITS).FOUND == [1, 2]
+
+
+def test_a_setting_that_a_rule_does_not_have_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from rewrite_compiler import ops as o, rule\n\n\n@rule(grade='Q')\ndef twice(x):\n    return o.relu(o.relu(x)), o.relu(x)\n"
+    )
+    with pytest.raises(FlexmatchError) as refusal:
+        module_at(path, "rule", "F101", LIMITS)
+    assert refusal.value.problem.sentence == 'grade must be one of E, Z, A, F, not "Q"'
+    assert (refusal.value.problem.place or "").endswith("mine.py:4")
