@@ -83,9 +83,9 @@ def declare_config(m: Ila, bus: Bus) -> None:
         fields = {name: ENGINE_WORD[name] for name in used}
         _word(m, bus, f"config_gb_{engine}", address, fields, f"gb_{engine}_", f"Set up the {engine.replace('_', ' ')} engine.")
     if is_hardware(m):
-        sram = {"sram_config": Bits(0, 31)}
+        sram = {"config": Bits(0, 31)}
         for k, name in enumerate(("config_gb_sram", *(f"pe{pe}_config_sram" for pe in range(PES)))):
-            _word(m, bus, name, GB_BASE + k * PARTITION + 0x30_0000, sram, "", SRAM, shape=(PES + 1,), index=(k,))
+            _word(m, bus, name, GB_BASE + k * PARTITION + 0x30_0000, sram, "sram_", SRAM, shape=(PES + 1,), index=(k,))
     for pe in range(PES):
         _processing_element(m, bus, pe)
 

@@ -57,7 +57,8 @@ class _Mover:
         before, kept, varying = list[Statement](), list[Statement](), written_by(s.body) | {s.name}
         assigned = Counter(n for x in s.body for n in _assigned(x))
         for group in _groups(s.body):
-            is_fixed = self.is_fixed(group, varying) and all(assigned[x.name] <= 1 for x in group if isinstance(x, Mutable))
+            here = Counter(n for x in group for n in _assigned(x))  # a scalar that other statements assign begins anew every time
+            is_fixed = self.is_fixed(group, varying) and all(assigned[x.name] == here[x.name] <= 1 for x in group if isinstance(x, Mutable))
             (before if is_fixed else kept).extend(group)
             varying -= written_by(group) if is_fixed else set()
         return before, kept

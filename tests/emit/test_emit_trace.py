@@ -209,7 +209,7 @@ WRONG: dict[str, tuple[Any, int, str]] = {
         lambda lines: [lines[0], '{"wait":{}}', *lines[1:]],
         1,
         "command 0: error[I104]: no interrupt can come: Control is not configured valid (config_gb_control is_valid)\n"
-        "  help: let the driver start what it waits for: the sentence names the engine and the missing condition",
+        "  help: start what it waits for, write what it reads: the sentence names the engine and what is missing",
     ),
 }  # fmt: skip
 

@@ -42,7 +42,12 @@ CHOICE = update(Y, 16, lambda i: (i, select(MODE[()], reduce_sum(lambda k: X[i +
 CHANGED = loop(8, lambda k: seq(assign(MODE, k % 2), when(MODE[()], update(Y, 2, lambda i: (k + i, X[k])))))
 PREFIXES = loop(15, lambda k: assign(Y, sat(reduce_sum(lambda j: Y[j], k + 1) + X[k], 32, True), k + 1))
 RUNNING = update(Y, 16, lambda i: (i, fold(N[()], X[i], lambda k, acc: sat(lift(acc) + W[k], 17, True), (-65536, 65535))))
+THIRD = N[()] % 4 == 3
+START, EVERY = (select(MODE[()] == 0, FAR[k], select(THIRD, FAR[k + 1], FAR[k + 2])) for k in (0, 3))
+# two choices, with a question that they share, stand between the start of the inner sum and its loop
+BLOCKS = update(Y, 1, lambda i: (i, reduce_sum(lambda v: wrap(reduce_sum(lambda j: X[START + (i + v * EVERY) % 16 + j], 16), 8), N[()])))
 STEPS = {
+    "blocks": BLOCKS,
     "same_sum": SAME_SUM, "choice": CHOICE, "changed": CHANGED, "prefixes": PREFIXES, "running": RUNNING,
     "products": products(), "gathered": update(Y, N[()], lambda i: (i, X[FAR[i] + i])),
 }  # fmt: skip
