@@ -139,6 +139,7 @@ class _Run:
         self.done: list[Finished] = []
         self.kept: list[tuple[Mapping[str, Data], Mapping[str, Data]]] = []
         self.wall = self.cpu = self.reference_cpu = 0.0
+        self.beside: list[float] = []  # processor seconds of the reference's thread, which are in `cpu`, too
         self.is_kept = False
 
     def report(self, progress: Progress | None) -> Report:
@@ -206,7 +207,7 @@ class _Run:
             try:
                 return self._reference(reference, part)
             finally:
-                self.cpu -= time.thread_time() - begun
+                self.beside.append(time.thread_time() - begun)
 
         return in_order(run, parts, 1, most_ahead(self.plan.source, self.s.batch, 1))
 
@@ -269,9 +270,10 @@ class _Run:
 
     def _figures(self, resumed: int) -> dict[str, Any]:
         ran = self.data.count - resumed
+        own = self.cpu - sum(self.beside)
         return {
             "wall_seconds": round(self.wall, 3),
-            "cpu_seconds_per_sample": round(self.cpu / ran, 6) if ran and not self.s.scheduler else None,  # those of workers are not seen
+            "cpu_seconds_per_sample": round(own / ran, 6) if ran and not self.s.scheduler else None,  # those of workers are not seen
             "reference_cpu_seconds_per_sample": round(self.reference_cpu / ran, 6) if ran else None, "batch": self.s.batch,
             "threads": self.s.threads, "resumed_samples": resumed, "scheduler": self.s.scheduler or None,
             "reference_kept": self.is_kept,

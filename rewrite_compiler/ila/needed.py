@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ from .queues import written_by
 KEPT = 512  # configurations of one model
 Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
 _known: WeakKeyDictionary[Ila, OrderedDict[bytes, Needs | None]] = WeakKeyDictionary()
+_turn = Lock()
 
 
 def tracked_by(ila: Ila) -> dict[Leaf, int]:
@@ -50,13 +52,18 @@ def needed(
         key.update(memories[leaf].data.tobytes())
     for name in _scalars(instruction):
         key.update(np.asarray(operands[name], np.int64).tobytes())
-    known = _known.setdefault(ila, OrderedDict())
-    if key.digest() not in known:
-        known[key.digest()] = _computed(ila, memories, instruction, operands, count, tracked)
+    configuration = key.digest()
+    with _turn:  # simulators of one model run in several threads
+        known = _known.setdefault(ila, OrderedDict())
+        if configuration in known:
+            known.move_to_end(configuration)
+            return known[configuration]
+    found = _computed(ila, memories, instruction, operands, count, tracked)
+    with _turn:
+        known[configuration] = found
         if len(known) > KEPT:
             known.popitem(last=False)
-    known.move_to_end(key.digest())
-    return known[key.digest()]
+    return found
 
 
 def _computed(
