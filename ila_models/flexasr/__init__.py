@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rewrite_compiler.ila import Ila, mmio, one_of
+from rewrite_compiler.ila import Ila, Revisions, mmio, one_of
 
 from .attention import declare_attention
 from .buffers import declare_buffers
 from .config import declare_config
 from .control import declare_control
+from .differences import BEHAVIOURS, DIFFERENCES
 from .engines import declare_engines
 
-BEHAVIOURS = ("hardware", "published_ila")
 SIGMOIDS = ("3.2", "3.4")
 
 
@@ -26,7 +26,9 @@ def build(behaviour: str = "hardware", sigmoid: str = "3.2") -> Ila:
     m = Ila("flexasr", __doc__ or "", {"behaviour": behaviour, "sigmoid": sigmoid})
     bus = mmio(m)
     bus = replace(bus, unused_bits=4) if behaviour == "hardware" else bus  # of a word of sixteen bytes
+    m.revisions = Revisions("behaviour", BEHAVIOURS, DIFFERENCES)
     m.interrupt = m.register("interrupt", 1, doc="Interrupt line: an engine has finished.")
+    m.interrupt_stays = behaviour == "published_ila"
     declare_config(m, bus)
     declare_buffers(m, bus)
     declare_control(m, bus)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from rewrite_compiler.ila import Bits, Bus, Ila
+from rewrite_compiler.ila import Bits, Bus, Ila, Match
 from rewrite_compiler.lang import Array, Step, update
 
 PES = 4
 SRAM = "Set a 32-bit SRAM configuration word; it has no effect."
 GB_BASE, PE_BASE, PARTITION = 0x3300_0000, 0x3400_0000, 0x0100_0000
+UNIT = 20  # address bits below the number of a unit
 
 # section 3.3: the layout all five engines of the global buffer share
 ENGINE_WORD = {
@@ -65,7 +67,7 @@ ACT_MANAGER = {
     "buffer_addr_base": Bits(48, 52),
     "output_addr_base": Bits(64, 71),
 }
-COUNTS = ("num_vector", "num_timestep", "num_input", "num_manager", "num_output", "num_inst")  # 1 after reset, everything else 0
+COUNTS = ("num_vector", "num_timestep", "num_input", "num_manager", "num_output", "num_inst")  # 1 after the hardware's reset
 # which large-buffer manager has what bits of their common word; the small-buffer managers have a base each
 LARGE_MANAGERS = {f"num_vector_{k}": Bits(32 * k, 32 * k + 7) for k in range(4)} | {
     f"base_{k}": Bits(32 * k + 16, 32 * k + 31) for k in range(4)
@@ -85,7 +87,9 @@ def declare_config(m: Ila, bus: Bus) -> None:
     if is_hardware(m):
         sram = {"config": Bits(0, 31)}
         for k, name in enumerate(("config_gb_sram", *(f"pe{pe}_config_sram" for pe in range(PES)))):
-            _word(m, bus, name, GB_BASE + k * PARTITION + 0x30_0000, sram, "sram_", SRAM, shape=(PES + 1,), index=(k,))
+            at = GB_BASE + k * PARTITION + 0x30_0000
+            words = replace(bus, unused_bits=UNIT)  # all of the unit is one word
+            _word(m, words, name, at, sram, "sram_", SRAM, shape=(PES + 1,), index=(k,))
     for pe in range(PES):
         _processing_element(m, bus, pe)
 
@@ -95,9 +99,14 @@ def is_hardware(m: Ila) -> bool:
     return bool(m.parameters["behaviour"] == "hardware")
 
 
+def trigger(m: Ila, bus: Bus, address: int) -> Match:
+    """Match the commands that start an engine: writes; in hardware reads, too."""
+    return bus.access(address) if is_hardware(m) else bus.write(address)
+
+
 def _word(m: Ila, bus: Bus, name: str, address: int, fields: Mapping[str, Bits], prefix: str, doc: str, **place: Any) -> None:
     """Declare a configuration word; in hardware it can be read back. `place` is the unit's among several."""
-    resets = {key: 1 for key in fields if key.startswith(COUNTS)}
+    resets = {key: 1 for key in fields if key.startswith(COUNTS) and is_hardware(m)}
     read = bus.read(address) if is_hardware(m) else None
     m.config(name, bus.write(address), fields, prefix=prefix, doc=doc, resets=resets, read=read, **place)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from rewrite_compiler.ila import Bus, Ila, Wait
 from rewrite_compiler.lang import NOTHING, Expr, Step, assign, clamp, lift, loop, select, seq, switch, update, when
 
 from . import limits
 from .buffers import INPUT, LANES, large_address, room, small_address
-from .config import GB_BASE, PARTITION, PE_BASE, PES, is_hardware
+from .config import GB_BASE, PARTITION, PE_BASE, PES, UNIT, is_hardware, trigger
 from .element import inputs_before, run_element
 
 DECODER = 3
@@ -25,7 +26,7 @@ def declare_control(m: Ila, bus: Bus) -> None:
         needs = seq(limits.started(m, "control"), when(s.gb_control_is_valid[()], limits.control(m)))
         return seq(needs, when(s.gb_control_is_valid[()] & _all_ready(m), run))
 
-    m.instruction("gb_control_start", bus.write(GB_BASE + 0x10))(gb_control_start)
+    m.instruction("gb_control_start", trigger(m, bus, GB_BASE + 0x10))(gb_control_start)
     m.waits.append(Wait("Control", s.gb_control_is_valid[()], "is not configured valid (config_gb_control is_valid)"))
     for pe in range(PES):
         valid = s.pe_is_valid[pe] & s.act_is_valid[pe]
@@ -44,7 +45,7 @@ def _direct_start(m: Ila, bus: Bus, pe: int) -> None:
         cleared = seq(assign(m.s.pe_is_zero_first, 0, pe), assign(m.s.act_is_zero_first, 0, pe))
         return when(m.s.pe_is_valid[pe] & m.s.act_is_valid[pe], seq(run, cleared))
 
-    m.instruction(f"pe{pe}_start", bus.write(PE_BASE + pe * PARTITION))(start)
+    m.instruction(f"pe{pe}_start", replace(bus, unused_bits=UNIT).access(PE_BASE + pe * PARTITION))(start)
 
 
 def _all_ready(m: Ila) -> Expr:

@@ -27,7 +27,7 @@ from rewrite_compiler.lang import (
 
 from . import limits
 from .buffers import LANES, LARGE, large_address, small_address
-from .config import GB_BASE, is_hardware
+from .config import GB_BASE, is_hardware, trigger
 from .numerics import INVSQRT, MAXIMUM, MEAN, SUM, encode, fixed
 
 GAMMA, BETA = 5, 6  # small-buffer managers, hard-wired
@@ -35,12 +35,20 @@ GAMMA, BETA = 5, 6  # small-buffer managers, hard-wired
 
 def declare_engines(m: Ila, bus: Bus) -> None:
     """Declare the triggers of the three engines."""
-    ends = lift(1) if is_hardware(m) else m.s.gb_layer_reduce_num_timestep_1[()] != 1
+    ends = _reduction_ends(m)
     declare_engine(m, bus, "layer_reduce", 0x20, limits.pooling, lambda: _layer_reduce(m), ends)
-    m.waits.insert(0, Wait("layer_reduce", ends | ~m.s.gb_layer_reduce_is_valid[()], "does not end: num_timestep_1 is 1"))
+    never = "does not end: num_timestep_1 is less than 2, or its mode more than 2"
+    m.waits.insert(0, Wait("layer_reduce", ends | ~m.s.gb_layer_reduce_is_valid[()], never))
     steps = m.s.gb_layer_norm_num_timestep_1
     declare_engine(m, bus, "layer_norm", 0x30, limits.layer_norm, lambda: loop(steps[()], lambda t: _layer_norm(m, t)))
     declare_engine(m, bus, "zero_padding", 0x40, limits.zero_padding, lambda: _zero_padding(m))
+
+
+def _reduction_ends(m: Ila) -> Expr:
+    """The published ILA has no instruction for modes above 2, and does not find its last pair where there is none."""
+    if is_hardware(m):
+        return lift(1)
+    return (m.s.gb_layer_reduce_num_timestep_1[()] >= 2) & (m.s.gb_layer_reduce_mode[()] <= 2)
 
 
 def declare_engine(
@@ -50,10 +58,10 @@ def declare_engine(
     valid = getattr(m.s, f"gb_{engine}_is_valid")[()]
 
     def start() -> Step:
-        return seq(limits.started(m, engine), when(valid, seq(needs(m), body(), when(ends, assign(m.s.interrupt, 1)))))
+        return seq(limits.started(m, engine), when(valid, seq(needs(m), when(ends, seq(body(), assign(m.s.interrupt, 1))))))
 
     start.__doc__ = f"Run the {engine.replace('_', ' ')} engine to its end."
-    m.instruction(f"gb_{engine}_start", bus.write(GB_BASE + offset))(start)
+    m.instruction(f"gb_{engine}_start", trigger(m, bus, GB_BASE + offset))(start)
     m.waits.append(Wait(engine, valid, f"is not configured valid (config_gb_{engine} is_valid)"))
 
 

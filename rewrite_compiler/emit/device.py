@@ -137,7 +137,7 @@ def _waits(model: _Model) -> str:
     ila = model.ila
     if ila.interrupt is None:
         return "    return d->s.trap = d->answer = FM_NO_INTERRUPT;"
-    taken = f"    if (d->m_{ila.interrupt.name}[0]) {{ d->m_{ila.interrupt.name}[0] = 0; return 0; }}"
+    taken = f"    if (d->m_{ila.interrupt.name}[0]) {{ d->m_{ila.interrupt.name}[0] = {int(ila.interrupt_stays)}; return 0; }}"
     waiting = Leaf((), (0, len(ila.waits)), False, "waiting")
     steps = [when(~w.condition, assign(waiting, n + 1)) for n, w in reversed(list(enumerate(ila.waits)))]
     if not steps:

@@ -44,6 +44,10 @@ class Bus:
         """Match reads of exactly `address`."""
         return self.match(False, self._is(address), address, extra)
 
+    def access(self, address: int, extra: Expr | None = None) -> Match:
+        """Match writes and reads of exactly `address`; assembled commands write."""
+        return self.match(None, self._is(address), address, extra)
+
     def _is(self, address: int) -> Expr:
         return (self.address >> self.unused_bits) == address >> self.unused_bits
 
@@ -55,13 +59,14 @@ class Bus:
         """Match reads of `count` vectors from `first`; the operand `index` is the vector's number."""
         return self._range(False, first, count, stride, index)
 
-    def match(self, is_write: bool, condition: Expr, address: int, extra: Expr | None = None) -> Match:
-        """Match writes (or reads) under a condition; assembled commands have this address."""
+    def match(self, is_write: bool | None, condition: Expr, address: int, extra: Expr | None = None) -> Match:
+        """Match writes (or reads; None: both) under a condition; assembled commands have this address."""
         wr, rd = self.ila.inputs["wr"][()], self.ila.inputs["rd"][()]
-        decode = wr & ~rd if is_write else rd & ~wr
+        written, fetched = wr & ~rd, rd & ~wr
+        decode = written | fetched if is_write is None else written if is_write else fetched
         for part in (self.enabled, condition, extra):
             decode = decode if part is None else decode & part
-        return Match(decode, {"wr": int(is_write), "rd": int(not is_write), "addr": address, **self.fixed})
+        return Match(decode, {"wr": int(is_write is not False), "rd": int(is_write is False), "addr": address, **self.fixed})
 
     def _range(self, is_write: bool, first: int, count: int, stride: int, name: str) -> Match:
         shift = stride.bit_length() - 1

@@ -144,6 +144,15 @@ class Queue:
     unconnected: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Revisions:
+    """What the values of one parameter differ in: a subject, and what each value does."""
+
+    parameter: str
+    values: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 class States:
     """The state elements of a model by name: `s.large`."""
 
@@ -196,6 +205,8 @@ class Ila:
         self.s = States()
         self.r = Registers(self.s)
         self.interrupt: Leaf | None = None
+        self.interrupt_stays = False  # taking it does not clear it
+        self.revisions: Revisions | None = None
 
     def simulator(self, **options: Any) -> Any:
         """Return a simulator at the reset state; one of a model with external memory takes it and runs streams."""

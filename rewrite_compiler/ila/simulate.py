@@ -143,7 +143,7 @@ class Simulator:
         if line is None:
             raise UsageError("F203", f"{self.ila.name} has no interrupt")
         if self.memories[line].data[()]:
-            self.memories[line].data[()] = 0
+            self.memories[line].data[()] = int(self.ila.interrupt_stays)
             return
         for wait in self.ila.waits:
             if not self.machine.evaluator.number(wait.condition):

@@ -66,7 +66,7 @@ class SymbolicDevice:
         assert line is not None
         if not self.symbolic.memories[line][()]:
             raise DeviceHang(self.ila.name, "was not started")
-        self.symbolic.memories[line][()] = 0
+        self.symbolic.memories[line][()] = int(self.ila.interrupt_stays)
 
     def _run(self, instruction: Instruction, operands: Mapping[str, Data]) -> None:
         self.executed += 1

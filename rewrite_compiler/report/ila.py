@@ -23,7 +23,8 @@ def ila_blocks(m: Ila, only: str = "") -> list[Block]:
     head: list[Block] = [Heading(1, m.name), Paragraph(_line(m.doc))]
     if only:
         return [*head, *_states(m, states), *_details(chosen)]
-    return [*head, *_parameters(m), *_inputs(m), *_states(m, states), *_summary(chosen), *_queues(m), *_waits(m), *_details(chosen)]
+    about = [*_parameters(m), *_revisions(m), *_inputs(m), *_states(m, states)]
+    return [*head, *about, *_summary(chosen), *_queues(m), *_waits(m), *_details(chosen)]
 
 
 def ila_document(m: Ila) -> dict[str, Any]:
@@ -57,6 +58,12 @@ def ila_document(m: Ila) -> dict[str, Any]:
 def _parameters(m: Ila) -> Iterator[Block]:
     if m.parameters:
         yield Paragraph("Parameters: " + ", ".join(f"{k} = {v}" for k, v in m.parameters.items()) + ".")
+
+
+def _revisions(m: Ila) -> Iterator[Block]:
+    if m.revisions is not None:
+        yield Heading(2, f"What {m.revisions.parameter} decides")
+        yield Rows(("of", *(f"{m.revisions.parameter} = {v}" for v in m.revisions.values)), list(m.revisions.rows))
 
 
 def _inputs(m: Ila) -> Iterator[Block]:
