@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from rewrite_compiler.ila import Ila, mmio
 
@@ -17,7 +17,7 @@ __all__ = ["DEFAULT", "REVISIONS", "Revision", "build"]
 def build(revision: str = DEFAULT, **parameters: object) -> Ila:
     """Return the model of a design revision; `parameters` replace single parameters of it (fields of Revision)."""
     p = choose(revision, parameters)
-    m = Ila("hlscnn", __doc__ or "", {"revision": revision, **asdict(p)})
+    m = Ila("hlscnn", __doc__ or "", {"revision": revision, **vars(p)})
     bus = mmio(m)
     virtual = m.input("virtual", 1)[()]  # where it tells writes of the SoC memory apart, they are no commands of the device
     is_command = bus.address <= LAST_ADDRESS

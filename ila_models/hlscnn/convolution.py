@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewrite_compiler.ila import Bus, Ila, Wait
-from rewrite_compiler.lang import Expr, Leaf, Operand, Step, array, assign, fold, let, loop, select, seq, together, when
+from rewrite_compiler.lang import Array, Expr, Leaf, Operand, Step, all_of, array, assign, fold, let, loop, select, seq, together, when
 
 from .config import CONV_TRIGGER, register
 from .geometry import Geometry
@@ -13,6 +13,7 @@ from .numerics import Lanes, accumulated, rounded_sum
 from .revisions import Revision
 
 INT16 = (-(1 << 15), (1 << 15) - 1)
+Tap = tuple[Expr, Expr, Expr]  # channel block, kernel row, column
 
 
 def declare_convolution(m: Ila, device: Bus, p: Revision) -> None:
@@ -35,13 +36,12 @@ def declare_convolution(m: Ila, device: Bus, p: Revision) -> None:
     m.instruction("accel_conv_trigger", register(device, CONV_TRIGGER))(accel_conv_trigger)
 
 
-def _after_tap(g: Geometry, tap: tuple[Expr, Expr, Expr], weight: Lanes, activation: Lanes, base: Expr, ends: Operand) -> Expr:
+def _after_tap(g: Geometry, tap: Tap, weight: Lanes, activation: Lanes, base: Expr, ends: Operand) -> Expr:
     """The output after a tap (channel block, kernel row, column); bias and ReLU are applied at the last one, if they are enabled."""
-    r, (block, row, col), q = g.r, tap, rounded_sum(g.p, weight, activation)
-    is_last = (block == g.blocks - 1) & (row == g.rows.kernel - 1) & (col == g.cols.kernel - 1)
-    plain = accumulated(g.p, q, base)
-    end = select(ends, accumulated(g.p, q, base, select(r.conv_bias_on, r.conv_bias, 0), r.conv_relu), plain)
-    return select(is_last & (r.conv_bias_on | r.conv_relu), end, plain)
+    r, q = g.r, rounded_sum(g.p, weight, activation)
+    plain, last = accumulated(g.p, q, base), accumulated(g.p, q, base, select(r.conv_bias_on, r.conv_bias, 0), r.conv_relu)
+    is_last = all_of(k == n - 1 for k, n in zip(tap, g.taps, strict=True))
+    return select(is_last & (r.conv_bias_on | r.conv_relu), select(ends, last, plain), plain)
 
 
 def _lane(g: Geometry, value: Expr, lane: Operand) -> Expr:
@@ -55,19 +55,17 @@ def _lane(g: Geometry, value: Expr, lane: Operand) -> Expr:
 def _at_once(g: Geometry) -> Step:
     """All outputs tap by tap. Activations outside of the input are zeros, which change no output."""
     rows, cols = g.rows, g.cols
-    is_whole = (rows.before == 0) & (cols.before == 0) & (rows.padded <= rows.size) & (cols.padded <= cols.size)
 
     def activation(block: Expr, row: Expr, col: Expr, lane: Expr) -> Expr:
         value = g.activations.word(block, row - rows.before, col - cols.before, lane)
-        return select(is_whole, value, select(rows.holds(row) & cols.holds(col), value, 0))
+        return select(rows.is_whole & cols.is_whole, value, select(rows.holds(row) & cols.holds(col), value, 0))
 
-    def outputs(x: Leaf, w: Leaf) -> Step:
-        results = array(lambda f, i, j: _output(g, x, w, f, i, j), (g.filters, rows.count, cols.count))
-        return let(results, lambda y: _store(g, y), "outputs")
+    def outputs(x: Leaf, w: Leaf) -> Array:
+        return array(lambda f, i, j: _output(g, x, w, f, i, j), (g.filters, rows.count, cols.count))
 
     act = array(activation, (g.blocks, rows.padded, cols.padded, LANES))
-    wgt = array(g.weights.word, (g.filters, g.blocks, rows.kernel, cols.kernel, LANES))
-    return let(act, lambda x: let(wgt, lambda w: outputs(x, w), "weights"), "activations")
+    wgt = array(g.weights.word, g.weights.extents)
+    return let(act, lambda x: let(wgt, lambda w: let(outputs(x, w), lambda y: _store(g, y), "outputs"), "weights"), "activations")
 
 
 def _output(g: Geometry, x: Leaf, w: Leaf, f: Expr, i: Expr, j: Expr) -> Expr:
@@ -79,23 +77,18 @@ def _output(g: Geometry, x: Leaf, w: Leaf, f: Expr, i: Expr, j: Expr) -> Expr:
         weight, activation = (lambda k: w[f, block, row, col, k]), (lambda k: x[block, top + row, left + col, k])
         return _after_tap(g, (block, row, col), weight, activation, acc, ends)
 
-    start = select(g.r.conv_accumulate | ~starts, g.outputs.word(*g.output(f, i, j)), 0)
-    return fold((g.blocks, g.rows.kernel, g.cols.kernel), start, tap, INT16)
+    return fold(g.taps, select(g.r.conv_accumulate | ~starts, g.outputs.word(*g.output(f, i, j)), 0), tap, INT16)
 
 
 def _store(g: Geometry, y: Leaf) -> Step:
-    rows, cols = g.rows, g.cols
-
-    def vectors(first: int | Expr, count: int | Expr, lanes: int | Expr) -> Step:
+    def vectors(first: Operand, count: int | Expr, lanes: int | Expr) -> Step:
         def word(v: Expr, lane: Expr, i: Expr, j: Expr) -> tuple[tuple[Operand, ...], Expr]:
             f = (first + v) * LANES + lane if g.p.grouped_output else v
-            return (first + v, rows.place(i), cols.place(j), lane), _lane(g, y[f, i, j], lane)
+            return (first + v, g.rows.place(i), g.cols.place(j), lane), _lane(g, y[f, i, j], lane)
 
-        return g.outputs.store((count, lanes, rows.count, cols.count), word)
+        return g.outputs.store((count, lanes, g.rows.count, g.cols.count), word)
 
-    if not g.p.grouped_output:
-        return vectors(0, g.filters, LANES)
-    whole, rest = g.filters // LANES, g.filters % LANES
+    whole, rest = (g.filters // LANES, g.filters % LANES) if g.p.grouped_output else (g.filters, 0)
     return seq(when(whole > 0, vectors(0, whole, LANES)), when(rest > 0, vectors(whole, 1, rest)))
 
 
@@ -104,20 +97,19 @@ def _store(g: Geometry, y: Leaf) -> Step:
 
 def _in_order(g: Geometry) -> Step:
     """Tap by tap as the device does it: filter, channel block, input position, and the kernel positions that it meets."""
-    kernel = (g.rows.kernel, g.cols.kernel)
 
     def position(f: Expr, block: Expr, row: Expr, col: Expr) -> Step:
         vector = array(lambda k: g.activations.word(block, row, col, k), LANES)
-        return let(vector, lambda x: loop(kernel, lambda kr, kc: _tap_in_order(g, f, (block, kr, kc), (row, col), x)), "vector")
+        return let(vector, lambda x: loop(g.taps[1:], lambda kr, kc: _tap_in_order(g, f, (block, kr, kc), (row, col), x)), "vector")
 
     return loop((g.filters, g.blocks, g.rows.size, g.cols.size), position)
 
 
-def _tap_in_order(g: Geometry, f: Expr, tap: tuple[Expr, Expr, Expr], position: tuple[Expr, Expr], x: Leaf) -> Step:
+def _tap_in_order(g: Geometry, f: Expr, tap: Tap, position: tuple[Expr, Expr], x: Leaf) -> Step:
     """Add one tap to the output that an input position reaches through it, if there is one."""
-    (block, kr, kc), (row, col) = tap, position
+    (_, kr, kc), (row, col) = tap, position
     *vector, own = at = g.output(f, g.rows.number(row, kr), g.cols.number(col, kc))
-    base = select((block == 0) & (kr == 0) & (kc == 0) & ~g.r.conv_accumulate, 0, g.outputs.word(*at))
+    base = select(all_of(k == 0 for k in tap) & ~g.r.conv_accumulate, 0, g.outputs.word(*at))
     new = array(lambda: _after_tap(g, tap, lambda k: g.weights.word(f, *tap, k), lambda k: x[k], base, 1), ())
     lanes = () if g.p.grouped_output else (LANES,)
     store = let(new, lambda y: g.outputs.store(lanes, lambda lane=own: ((*vector, lane), _lane(g, y[()], lane))), "output")

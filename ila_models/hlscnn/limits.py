@@ -22,7 +22,7 @@ def limits(g: Geometry) -> Iterator[Step]:
         yield require(_is_valid(rows) & _is_valid(cols), "I112", sentence)
     source = "SPAD1" if g.is_unified else "the SoC memory"
     for what, where, region in (("weights", "SPAD0", g.weights), ("activations", source, g.activations), ("outputs", "SPAD1", g.outputs)):
-        yield require(region.is_inside, "I103", f"the {what} of a convolution must lie inside {where}")
+        yield region.require(f"the {what} of a convolution must lie inside {where}")
 
 
 def _counted(number: Expr, bits: int, what: str) -> Step:

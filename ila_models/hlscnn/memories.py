@@ -39,19 +39,16 @@ def _scratchpad(m: Ila, device: Bus, p: Revision, spad: Leaf, base: int) -> None
         return seq(
             require(length >= 1, "I112", "a scratchpad fill must copy at least one vector, but SocMemRdWrLength is 0"),
             require(offset[()] + length * VECTOR <= p.spad_bytes, "I103", f"a fill of {spad.name} must end inside {spad.name}"),
-            require(source.is_inside, "I103", f"a fill of {spad.name} must read inside the SoC memory"),
+            source.require(f"a fill of {spad.name} must read inside the SoC memory"),
             update(spad, count, lambda k: ((offset[()] + k) % p.spad_bytes, source.byte(source.address(k)))),
         )
 
-    match = device.read_range(base, p.spad_bytes, 1, "offset")
-    at = match.operands["offset"].leaf[()]
-    vector = Region(spad, at, (VECTOR,), 1)
-
-    def read(offset: Array) -> Step:
+    def read(offset: Array) -> tuple[Step, Array]:
         """Read eight 16-bit words; they are also kept in virtual_output at the masked address."""
-        inside = require(vector.is_inside, "I103", f"a read of 16 bytes must end inside {spad.name}")
+        at = offset[()]
+        vector = Region(spad, at, (VECTOR,), 1)
         kept = update(m.s.virtual_output, LANES, lambda i: (base + at + 2 * i, joined(lambda n: vector.byte(at + 2 * i + n), 2)))
-        return seq(inside, kept)
+        return seq(vector.require(f"a read of 16 bytes must end inside {spad.name}"), kept), array(lambda j: vector.byte(at + j), VECTOR)
 
     m.instruction(f"{spad.name}_data_wr", device.write_range(base, p.spad_bytes, 1, "offset"))(fill)
-    m.instruction(f"{spad.name}_data_rd", match, result=array(lambda j: vector.byte(at + j), VECTOR))(read)
+    m.instruction(f"{spad.name}_data_rd", device.read_range(base, p.spad_bytes, 1, "offset"))(read)

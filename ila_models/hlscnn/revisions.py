@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rewrite_compiler.ila import check_design, choice, demand, designed, one_of, within
 
 SPAD0_BASE = 0x4000
 ADDRESS_TOP = 1 << 24  # the device masks the upper byte of the address away
-KIB = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -53,15 +52,13 @@ class Revision:
         return self.weight_bits - 2, 16 - self.act_int_bits, 32 - self.psum_int_bits
 
 
-_EXT8 = Revision()
-_EXT16 = replace(_EXT8, weight_bits=16)
-REVISIONS: dict[str, Revision] = {
-    "orig": Revision(grouped_output=False, spad_bytes=128 * KIB, soc_bytes=192 * KIB, soc_window=0x5_0000, channel_bits=12, filter_bits=8),
-    "ext8": _EXT8,
-    "ext16": _EXT16,
-    "uni16": replace(_EXT16, spad_bytes=128 * KIB, act_source="spad1"),
-    "ext16_a3p16": replace(_EXT16, act_int_bits=3),
-    "ext16_a3p8": replace(_EXT16, act_int_bits=3, psum_int_bits=8),
+REVISIONS = {
+    "orig": Revision(grouped_output=False, spad_bytes=0x2_0000, soc_bytes=0x3_0000, soc_window=0x5_0000, channel_bits=12, filter_bits=8),
+    "ext8": Revision(),
+    "ext16": Revision(weight_bits=16),
+    "uni16": Revision(weight_bits=16, spad_bytes=0x2_0000, act_source="spad1"),
+    "ext16_a3p16": Revision(weight_bits=16, act_int_bits=3),
+    "ext16_a3p8": Revision(weight_bits=16, act_int_bits=3, psum_int_bits=8),
 }
 DEFAULT = "ext8"
 

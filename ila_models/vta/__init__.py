@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from rewrite_compiler.ila import Ila, Queue, designed, one_of
+from rewrite_compiler.ila import Ila, Queue, designed
 
 from .alu import OPERATIONS, declare_alu
 from .compute import declare_compute
-from .config import Config
-from .fields import ENCODINGS, words
+from .config import BEHAVIOURS, Config
+from .fields import words
 from .memories import declare_memories
 from .transfers import declare_transfers
 
-BEHAVIOURS = ("fsim", "hls", "ila")
+__all__ = ["BEHAVIOURS", "Config", "build"]
+
 WORD_BYTES = 16
 
 
-def build(encoding: str = "current", behaviour: str = "fsim", **sizes: int) -> Ila:
-    """Return the model; `behaviour` chooses between functional simulator, HLS hardware and published ILA where they differ.
-
-    `sizes` are the binary logarithms of `Config`: widths, batch, block and buffers.
-    """
-    one_of("vta", "encoding", encoding, ENCODINGS)
-    one_of("vta", "behaviour", behaviour, BEHAVIOURS)
-    c = designed("vta", Config(), sizes, others=("encoding", "behaviour"))
-    m = Ila("vta", __doc__ or "", {"encoding": encoding, "behaviour": behaviour, **vars(c)})
+def build(**parameters: object) -> Ila:
+    """Return the model of a design; `parameters` replace single parameters of it (fields of Config)."""
+    c = designed("vta", Config(), parameters)
+    m = Ila("vta", __doc__ or "", vars(c))
     m.input("data", 8, WORD_BYTES)
     m.interrupt = m.register("done", 1, doc="Set by FINISH.")
     declare_memories(m, c)
-    fields = words(encoding, c)
+    fields = words(c)
     declare_transfers(m, c, fields)
     declare_compute(m, c, fields)
     declare_alu(m, c, fields)
-    if behaviour != "ila":  # the published ILA executes in program order and ignores the dependency bits
+    if c.behaviour != "ila":  # the published ILA executes in program order and ignores the dependency bits
         m.queues.extend(_queues(m))
     return m
 

@@ -6,10 +6,10 @@ import operator
 from collections.abc import Callable
 from functools import partial
 
-from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila import Fields, Ila
 from rewrite_compiler.lang import NOTHING, Expr, Step, maximum, minimum, require, seq, shift, signed, update, when, wrap
 
-from .compute import Fields, nest, results
+from .compute import nest, results
 from .config import Config
 from .fields import ADD, ALU, MAX, MIN, MUL, SHR, Words
 
@@ -35,39 +35,33 @@ def _alu(m: Ila, c: Config, name: str, f: Fields) -> Step:
         """The loop nest with this second operand: of the source index, row and column of an element."""
         return nest(m, c, f, ("acc", "acc"), lambda dst, src: _operate(m, c, name, dst, lambda b, o: operand(src, b, o)))
 
-    by_immediate, by_register = by(lambda *_: f["imm"]), by(lambda *element: m.s.acc[element])
-    return seq(_available(m, name), when(f["use_imm"], seq(_immediate(m, name, f["imm"]), by_immediate), by_register))
+    if (name, c.behaviour) == ("alu_mul", "hls"):  # is decoded, but leaves ACC alone; OUT is undefined, 0 in the C simulation
+        cleared = nest(m, c, f, ("acc", "acc"), lambda dst, _: update(m.s.out, (c.batch, c.block), lambda b, o: ((dst, b, o), 0)))
+        return seq(require(0, "I101", "alu_mul does nothing in the HLS design"), cleared)
+    by_immediate, by_register = by(lambda *_: f.imm), by(lambda *element: m.s.acc[element])
+    return when(f.use_imm, seq(_immediate(c, name, f.imm), by_immediate), by_register)
 
 
 def _operate(m: Ila, c: Config, name: str, dst: Expr, operand: Callable[[Expr, Expr], Expr]) -> Step:
-    if name == "alu_mul" and m.parameters["behaviour"] == "hls":  # leaves ACC alone; OUT is undefined, 0 in the C simulation
-        return update(m.s.out, (c.batch, c.block), lambda b, o: ((dst, b, o), 0))
-
     def values(b: Expr, o: Expr) -> tuple[Expr, Expr]:
-        second = _amount(m, operand(b, o)) if name == "alu_shr" else operand(b, o)
+        second = _amount(c, operand(b, o)) if name == "alu_shr" else operand(b, o)
         new = wrap(OPERATIONS[name][1](m.s.acc[dst, b, o], second), c.width("acc"))
         return new, new
 
     return results(m, c, dst, values)
 
 
-def _amount(m: Ila, b: Expr) -> Expr:
+def _amount(c: Config, b: Expr) -> Expr:
     """The hardware takes the low five bits of the operand as a signed number; the functional simulator the whole operand.
 
     Amounts of 32 and more are undefined there; they are read modulo 32, as on the machines it runs on.
     """
-    return signed(b, 5) if m.parameters["behaviour"] != "fsim" else maximum(b, 0) % 32 - maximum(-b, 0) % 32
+    return signed(b, 5) if c.behaviour != "fsim" else maximum(b, 0) % 32 - maximum(-b, 0) % 32
 
 
-def _available(m: Ila, name: str) -> Step:
-    """Diagnose the operation that the HLS design decodes but does not do."""
-    is_missing = name == "alu_mul" and m.parameters["behaviour"] == "hls"
-    return require(0, "I101", "alu_mul does nothing in the HLS design") if is_missing else NOTHING
-
-
-def _immediate(m: Ila, name: str, imm: Expr) -> Step:
+def _immediate(c: Config, name: str, imm: Expr) -> Step:
     """Diagnose a shift by more than this design can."""
     if name != "alu_shr":
         return NOTHING
-    low, high = (-31, 31) if m.parameters["behaviour"] == "fsim" else (-16, 15)
+    low, high = (-31, 31) if c.behaviour == "fsim" else (-16, 15)
     return require((imm >= low) & (imm <= high), "I102", f"the amount of alu_shr must be in {low}…{high}, not {{imm}}", imm=imm)

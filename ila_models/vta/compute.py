@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila import Fields, Ila
 from rewrite_compiler.lang import Expr, Leaf, Step, assign, lift, loop, maximum, reduce, reduce_sum, require, seq, updates, when, wrap
 
 from .config import Config
 from .fields import FINISH, GEMM, Words
 
-Fields = Mapping[str, Expr]
 OPERANDS = ("dst", "src", "wgt")  # the indices of a micro-op
 
 
@@ -28,11 +27,11 @@ def nest(m: Ila, c: Config, f: Fields, sorts: tuple[str, ...], body: Callable[..
 
     `sorts` are the buffers that destination, source and weight index address; `body` gets these indices.
     """
-    least = 1 if m.parameters["behaviour"] == "ila" else 0
-    outer, inner, count = (maximum(n, least) for n in (f["iter_out"], f["iter_in"], f["uop_end"] - f["uop_bgn"]))
+    least = 1 if c.behaviour == "ila" else 0
+    outer, inner, count = (maximum(n, least) for n in (f.iter_out, f.iter_in, f.uop_end - f.uop_bgn))
 
     def indices(k: Expr) -> tuple[Expr, ...]:
-        return c.indices(m.s.uop[(f["uop_bgn"] + k) % c.depth("uop")])
+        return c.indices(m.s.uop[(f.uop_bgn + k) % c.depth("uop")])
 
     def offset(n: int, y: Expr, x: Expr) -> Expr:
         return y * f[f"{OPERANDS[n]}_factor_out"] + x * f[f"{OPERANDS[n]}_factor_in"]
@@ -46,7 +45,7 @@ def nest(m: Ila, c: Config, f: Fields, sorts: tuple[str, ...], body: Callable[..
         return require(last < c.depth(sort), "I103", sentence, last=last)
 
     sentence = f"uop_end must be at most {c.depth('uop')}, not {{end}}"
-    ends = require(f["uop_bgn"] + count <= c.depth("uop"), "I103", sentence, end=f["uop_end"])
+    ends = require(f.uop_bgn + count <= c.depth("uop"), "I103", sentence, end=f.uop_end)
     run = seq(ends, *(inside(n, sort) for n, sort in enumerate(sorts)), loop((outer, inner, count), micro_op))
     return when((outer > 0) & (inner > 0) & (count > 0), run)
 
@@ -56,7 +55,7 @@ def results(m: Ila, c: Config, dst: Expr, values: Callable[[Expr, Expr], tuple[E
 
     def rows(b: Expr, o: Expr) -> list[tuple[Leaf, tuple[Expr, ...], Expr]]:
         acc, out = values(b, o)
-        outputs = [] if m.parameters["behaviour"] == "fsim" else [(m.s.out, (dst, b, o), wrap(out, c.width("inp")))]
+        outputs = [] if c.behaviour == "fsim" else [(m.s.out, (dst, b, o), wrap(out, c.width("out")))]
         return [(m.s.acc, (dst, b, o), acc), *outputs]
 
     return updates((c.batch, c.block), rows)
@@ -74,4 +73,4 @@ def _gemm(m: Ila, c: Config, f: Fields) -> Step:
         return results(m, c, dst, values)
 
     clearing, adding = (nest(m, c, f, ("acc", "inp", "wgt"), partial(micro_op, is_reset)) for is_reset in (True, False))
-    return when(f["reset"], clearing, adding)
+    return when(f.reset, clearing, adding)

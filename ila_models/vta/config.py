@@ -1,22 +1,30 @@
-"""VTA configuration: the sizes of one design, as powers of two; the defaults are those of every shipped configuration."""
+"""VTA configuration: one design, its sizes as powers of two; the defaults are those of every shipped configuration."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from rewrite_compiler.ila import Bits, check_design, demand, layout, pack, within
+from rewrite_compiler.ila import Bits, check_design, choice, demand, layout, pack, within
 from rewrite_compiler.lang import Expr, extract
 
 UOP_BYTES = 4
 UOP_BITS = 8 * UOP_BYTES
 ITERATION_BITS = 14
+BEHAVIOURS = ("fsim", "hls", "ila")
+# encoding → bits of memory_type, bits of alu_opcode
+ENCODINGS = {"current": (3, 3), "ila3": (2, 3), "old": (2, 2)}
 
 
 @dataclass(frozen=True)
 class Config:
-    """Binary logarithms: widths in bits, batch and block in elements, buffers in bytes. Outputs are as wide as inputs."""
+    """Encoding of instructions; whether functional simulator, HLS hardware or published ILA is followed where they differ; sizes.
 
+    These are binary logarithms: widths in bits, batch and block in elements, buffers in bytes. Outputs are as wide as inputs.
+    """
+
+    encoding: str = choice(*ENCODINGS)
+    behaviour: str = choice(*BEHAVIOURS)
     log_inp_width: int = within(3, 5, 3)
     log_wgt_width: int = within(3, 5, 3)
     log_acc_width: int = within(4, 5, 5)
@@ -55,7 +63,7 @@ class Config:
 
     def width(self, sort: str) -> int:
         """Return the bits of one scalar of an element."""
-        return UOP_BITS if sort == "uop" else 1 << int(getattr(self, f"log_{sort}_width"))
+        return UOP_BITS if sort == "uop" else 1 << int(getattr(self, f"log_{sort.replace('out', 'inp')}_width"))
 
     def shape(self, sort: str) -> tuple[int, ...]:
         """Return the extents of one element."""
@@ -71,8 +79,8 @@ class Config:
         return int(getattr(self, f"log_{sort}_buffer")) - (element.bit_length() - 1)
 
     def depth(self, sort: str) -> int:
-        """Return the number of elements that a buffer holds."""
-        return 1 << self.log_depth(sort)
+        """Return the number of elements that a buffer holds; outputs are as many as accumulators."""
+        return 1 << self.log_depth(sort.replace("out", "acc"))
 
     @property
     def micro_op_fields(self) -> dict[str, Bits]:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from rewrite_compiler.ila import Bits, layout
 
-from .config import ITERATION_BITS, Config
+from .config import ENCODINGS, ITERATION_BITS, Config
 
 LOAD, STORE, GEMM, FINISH, ALU = range(5)
 UOP, WGT, INP, ACC, OUT, ACC_8BIT = range(6)
 MIN, MAX, ADD, SHR, MUL = range(5)
 HALF = 64
-# encoding → bits of memory_type, bits of alu_opcode
-ENCODINGS = {"current": (3, 3), "ila3": (2, 3), "old": (2, 2)}
 Words = dict[str, dict[str, Bits]]  # form of an instruction → its fields
 
 
-def words(encoding: str, c: Config) -> Words:
-    """Return the fields of every form of instruction in one of the encodings; `reset` of an ALU instruction is ignored."""
-    memory_type, alu_opcode = ENCODINGS[encoding]
+def words(c: Config) -> Words:
+    """Return the fields of every form of instruction of a design; `reset` of an ALU instruction is ignored."""
+    memory_type, alu_opcode = ENCODINGS[c.encoding]
     uop, acc, inp, wgt = (c.log_depth(sort) for sort in ("uop", "acc", "inp", "wgt"))
     finish = layout(0, opcode=3, pop_prev=1, pop_next=1, push_prev=1, push_next=1)
     bases = layout(7, memory_type=memory_type, sram_base=16, dram_base=32)  # bases, sizes and strides count elements

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from rewrite_compiler.ila import External, Ila
-from rewrite_compiler.lang import Expr, Step, lift, loop, maximum, require, seq, update, when, wrap
+from rewrite_compiler.ila import ExternalWords, Fields, Ila
+from rewrite_compiler.lang import Expr, Step, lift, loop, maximum, require, row_major, seq, update, when
 
 from .config import Config
 from .fields import ACC, ACC_8BIT, INP, LOAD, OUT, STORE, UOP, WGT, Words
-from .memories import place_of
-
-Fields = Mapping[str, Expr]
 
 # instruction → memory_type, buffer, whose scalars it reads, virtual DRAM, documentation
 LOADS = {
@@ -20,40 +17,46 @@ LOADS = {
     "load_wgt": (WGT, "wgt", "wgt", "wgt", "Load weights."),
     "load_inp": (INP, "inp", "inp", "inp", "Load inputs."),
     "load_acc": (ACC, "acc", "acc", "bias", "Load accumulators."),
-    "load_acc_8bit": (ACC_8BIT, "acc", "inp", None, "Load accumulators from narrow scalars, sign-extended."),
+    "load_acc_8bit": (ACC_8BIT, "acc", "inp", "", "Load accumulators from narrow scalars, sign-extended."),
 }
 
 
 class Transfer:
     """One LOAD or STORE: its buffer, where its scalars lie in DRAM, the fields of the instruction, and what they come to."""
 
-    def __init__(self, m: Ila, c: Config, name: str, buffer: str, scalars: str, virtual: str | None, fields: Fields) -> None:
-        """Make it of buffer and fields; `scalars` and `virtual` say what of DRAM it moves (see `place_of`)."""
-        behaviour, self.name, self.fields = m.parameters["behaviour"], name, fields
-        self.buffer, self.place = m.s[buffer], place_of(m, c, scalars, virtual)
-        self.depth, self.shape = c.depth("acc" if buffer == "out" else buffer), c.shape("acc" if buffer == "out" else buffer)
-        least = 1 if behaviour == "ila" else 0  # loops of the published ILA run at least once
-        rows = fields["y_size"] if buffer != "uop" or behaviour == "fsim" else lift(1)  # micro-ops are one row in hardware
-        self.rows, self.count = maximum(rows, least), maximum(fields["x_size"], least)
-        self.padding = fields["x_pad_0"] + fields["x_pad_1"] + fields["y_pad_0"] + fields["y_pad_1"]
+    def __init__(self, m: Ila, c: Config, name: str, buffer: str, scalars: str, virtual: str, fields: Fields) -> None:
+        """Make it of buffer and fields; `scalars` and `virtual` say what of DRAM it moves, "" that no virtual DRAM has it."""
+        self.name, self.fields = name, fields
+        self.buffer, self.depth, self.shape = m.s[buffer], c.depth(buffer), c.shape(buffer)
+        bits, signed = c.width(scalars), scalars != "uop"
+        self.image = m.externals["dram"].words(bits, signed=signed)
+        self.virtual = m.externals[f"dram_{virtual}"].words(bits, signed=signed) if virtual else None
+        least = 1 if c.behaviour == "ila" else 0  # loops of the published ILA run at least once
+        rows = fields.y_size if buffer != "uop" or c.behaviour == "fsim" else lift(1)  # micro-ops are one row in hardware
+        self.rows, self.count = maximum(rows, least), maximum(fields.x_size, least)
+        self.padding = fields.x_pad_0 + fields.x_pad_1 + fields.y_pad_0 + fields.y_pad_1
 
     def number(self, row: Expr, column: Expr, lanes: tuple[Expr, ...]) -> Expr:
         """Return the number of a scalar in DRAM."""
-        place = self.fields["dram_base"] + row * self.fields["x_stride"] + column
-        for lane, extent in zip(lanes, self.shape, strict=True):
-            place = place * extent + lane
-        return place
+        element = self.fields.dram_base + row * self.fields.x_stride + column
+        return row_major((element, *lanes), (1, *self.shape))
 
-    def in_dram(self, verb: str, step: Callable[..., Step]) -> Step:
+    def in_dram(self, verb: str, step: Callable[[ExternalWords], Step]) -> Step:
         """Return `step` on the attached DRAM, after the check of the scalars it touches; nothing when there are none."""
-        first = self.number(lift(0), lift(0), (lift(0),) * len(self.shape))
-        last = self.number(self.rows - 1, self.count, (lift(0),) * len(self.shape)) - 1
-        checked = self.place.access(f"{self.name} {verb}", first, last, step)
-        return when((self.rows > 0) & (self.count > 0), checked)
+        origin = (lift(0),) * len(self.shape)
+        first, last = self.number(lift(0), lift(0), origin), self.number(self.rows - 1, self.count, origin) - 1
+        told = f"{self.name} {verb}"
+        sentence = f"{told} the DRAM bytes {{first}}…{{last}}; the image holds {{start}}…{{end}}"
+        image = seq(self.image.require(first, last, sentence), step(self.image))
+        other = require(0, "I103", f"{told} DRAM, but no DRAM image is attached", always=True)
+        if self.virtual is not None:
+            sentence = f"{told} the scalars {{first}}…{{last}} of {self.virtual.external.name}, which has {{size}}"
+            other = seq(self.virtual.require(first, last, sentence), step(self.virtual))
+        return when((self.rows > 0) & (self.count > 0), when(self.image.external.is_attached, image, other))
 
     def in_buffer(self, verb: str, total: Expr) -> Step:
         """Return the check that `total` elements from sram_base lie in the buffer, and in no case exceed its size."""
-        first = self.fields["sram_base"]
+        first = self.fields.sram_base
         last = first + total - 1
         sentence = f"{self.name} {verb} the elements {{first}}…{{last}} of {self.buffer.name}, which has {self.depth}"
         return seq(
@@ -64,11 +67,10 @@ class Transfer:
     def data(self, first: Expr, pitch: Expr, row: Expr | None = None) -> Step:
         """Return the update that copies all rows (or `row` alone) to element first + row · pitch onwards."""
 
-        def copied(dram: External) -> Step:
+        def copied(dram: ExternalWords) -> Step:
             def scalar(r: Expr, i: Expr, *lanes: Expr) -> tuple[tuple[Expr, ...], Expr]:
                 line = r if row is None else row
-                value = self.place.read(dram, self.number(line, i, lanes))
-                return ((first + line * pitch + i) % self.depth, *lanes), value
+                return ((first + line * pitch + i) % self.depth, *lanes), dram.word(self.number(line, i, lanes))
 
             return update(self.buffer, (self.rows if row is None else 1, self.count, *self.shape), scalar)
 
@@ -83,44 +85,44 @@ class Transfer:
 def padded(t: Transfer) -> Step:
     """Rows of x_pad_0 zeros, data, x_pad_1 zeros, one after the other, between y_pad_0 and y_pad_1 rows of zeros."""
     f = t.fields
-    pitch = f["x_pad_0"] + t.count + f["x_pad_1"]
-    body = f["sram_base"] + pitch * f["y_pad_0"]
+    pitch = f.x_pad_0 + t.count + f.x_pad_1
+    body = f.sram_base + pitch * f.y_pad_0
     bottom = body + pitch * t.rows
     zeros = seq(
-        t.zeros((pitch * f["y_pad_0"],), lambda i: f["sram_base"] + i),
-        t.zeros((t.rows, f["x_pad_0"]), lambda r, i: body + r * pitch + i),
-        t.zeros((t.rows, f["x_pad_1"]), lambda r, i: body + r * pitch + f["x_pad_0"] + t.count + i),
-        t.zeros((pitch * f["y_pad_1"],), lambda i: bottom + i),
+        t.zeros((pitch * f.y_pad_0,), lambda i: f.sram_base + i),
+        t.zeros((t.rows, f.x_pad_0), lambda r, i: body + r * pitch + i),
+        t.zeros((t.rows, f.x_pad_1), lambda r, i: body + r * pitch + f.x_pad_0 + t.count + i),
+        t.zeros((pitch * f.y_pad_1,), lambda i: bottom + i),
     )
-    checked = t.in_buffer("writes", pitch * (f["y_pad_0"] + t.rows + f["y_pad_1"]))
-    return seq(checked, when(t.padding > 0, zeros), t.data(body + f["x_pad_0"], pitch))
+    checked = t.in_buffer("writes", pitch * (f.y_pad_0 + t.rows + f.y_pad_1))
+    return seq(checked, when(t.padding > 0, zeros), t.data(body + f.x_pad_0, pitch))
 
 
 def unpadded(t: Transfer) -> Step:
     """The rows of data one after the other; padding is ignored."""
-    return seq(t.in_buffer("writes", t.rows * t.count), t.data(t.fields["sram_base"], t.count))
+    return seq(t.in_buffer("writes", t.rows * t.count), t.data(t.fields.sram_base, t.count))
 
 
 def overlapping(t: Transfer) -> Step:
     """As the published ILA pads inputs: the pitch is the data alone, so that a row overwrites the end of the one before."""
     f = t.fields
-    width = f["x_pad_0"] + t.count + f["x_pad_1"]
-    body = f["sram_base"] + width * f["y_pad_0"]
+    width = f.x_pad_0 + t.count + f.x_pad_1
+    body = f.sram_base + width * f.y_pad_0
     bottom = body + (t.rows - 1) * t.count + width
 
     def row(r: Expr) -> Step:
         start = body + r * t.count
         return seq(
-            t.zeros((f["x_pad_0"],), lambda i: start + i),
-            t.data(body + f["x_pad_0"], t.count, r),
-            t.zeros((f["x_pad_1"],), lambda i: start + f["x_pad_0"] + t.count + i),
+            t.zeros((f.x_pad_0,), lambda i: start + i),
+            t.data(body + f.x_pad_0, t.count, r),
+            t.zeros((f.x_pad_1,), lambda i: start + f.x_pad_0 + t.count + i),
         )
 
     return seq(
-        t.in_buffer("writes", width * (f["y_pad_0"] + f["y_pad_1"] + 1) + (t.rows - 1) * t.count),
-        t.zeros((width * f["y_pad_0"],), lambda i: f["sram_base"] + i),
+        t.in_buffer("writes", width * (f.y_pad_0 + f.y_pad_1 + 1) + (t.rows - 1) * t.count),
+        t.zeros((width * f.y_pad_0,), lambda i: f.sram_base + i),
         loop(t.rows, row),
-        t.zeros((width * f["y_pad_1"],), lambda i: bottom + i),
+        t.zeros((width * f.y_pad_1,), lambda i: bottom + i),
     )
 
 
@@ -134,34 +136,34 @@ FILLS: dict[str, dict[str, Callable[[Transfer], Step]]] = {
 
 def declare_transfers(m: Ila, c: Config, words: Words) -> None:
     """Declare the LOADs of this encoding and STORE."""
-    behaviour, layout = m.parameters["behaviour"], words["transfer"]
+    layout = words["transfer"]
     types = 1 << layout["memory_type"].width
     for name, (memory_type, buffer, scalars, virtual, doc) in LOADS.items():
         if memory_type < types:
             # the all-zero word means no instruction to the published ILA
-            extra = m.word("data", 3, 127) != 0 if (name, behaviour) == ("load_uop", "ila") else None
-            update = partial(_load, m, partial(Transfer, m, c, name, buffer, scalars, virtual))
+            extra = m.word("data", 3, 127) != 0 if (name, c.behaviour) == ("load_uop", "ila") else None
+            update = partial(_load, c, partial(Transfer, m, c, name, buffer, scalars, virtual))
             m.encoded(name, layout, {"opcode": LOAD, "memory_type": memory_type}, update, extra=extra, doc=doc)
     named = {"memory_type": OUT if types > OUT else 0}  # two bits have no room for OUT: such an encoding of STORE carries 0
-    having = {"opcode": STORE} | (named if types > OUT and behaviour == "fsim" else {})
-    source = partial(Transfer, m, c, "store", "acc" if behaviour == "fsim" else "out", "inp", "out")
+    having = {"opcode": STORE} | (named if types > OUT and c.behaviour == "fsim" else {})
+    source = partial(Transfer, m, c, "store", "acc" if c.behaviour == "fsim" else "out", "inp", "out")
     doc = "Store outputs: the low bits of accumulators, never saturated; no padding."
     m.encoded("store", layout, having, lambda f: _store(source(f)), sets=named, doc=doc)
 
 
-def _load(m: Ila, transfer: Callable[[Fields], Transfer], f: Fields) -> Step:
-    t, behaviour = transfer(f), m.parameters["behaviour"]
-    if t.name == "load_acc_8bit" and behaviour != "fsim":
+def _load(c: Config, transfer: Callable[[Fields], Transfer], f: Fields) -> Step:
+    t = transfer(f)
+    if t.name == "load_acc_8bit" and c.behaviour != "fsim":
         filled = require(0, "I101", f"{t.name} exists in the functional simulator only")
     else:
-        fill = FILLS[behaviour][t.buffer.name](t)
-        filled = when(f["x_size"] > 0, fill) if behaviour == "fsim" else fill
+        fill = FILLS[c.behaviour][t.buffer.name](t)
+        filled = when(f.x_size > 0, fill) if c.behaviour == "fsim" else fill
     return seq(_portable(t), filled)
 
 
 def _portable(t: Transfer) -> Step:
     """Diagnose what the designs do differently: rows and padding of micro-ops, padding of weights, padding around nothing."""
-    rows, is_empty = t.fields["y_size"], t.fields["x_size"] == 0
+    rows, is_empty = t.fields.y_size, t.fields.x_size == 0
     if t.name not in ("load_uop", "load_wgt"):
         return require((t.padding == 0) | ~is_empty, "I102", f"{t.name} of x_size 0 must not pad: the designs disagree")
     unpadded_only = require(t.padding == 0, "I102", f"{t.name} must not pad: only the functional simulator does")
@@ -170,17 +172,17 @@ def _portable(t: Transfer) -> Step:
 
 
 def _store(t: Transfer) -> Step:
-    first_element, stride = t.fields["sram_base"], t.fields["x_stride"]
+    f = t.fields
 
-    def rows_from(dram: External, first: Expr | int, rows: Expr | int) -> Step:
+    def rows_from(dram: ExternalWords, first: Expr | int, rows: Expr | int) -> Step:
         def scalar(r: Expr, i: Expr, *lanes: Expr) -> tuple[Expr, Expr]:
-            value = t.buffer[((first_element + (first + r) * t.count + i) % t.depth, *lanes)]
-            return t.number(first + r, i, lanes), wrap(value, t.place.bits)
+            source = (f.sram_base + (first + r) * t.count + i) % t.depth
+            return t.number(first + r, i, lanes), t.buffer[(source, *lanes)]
 
-        return t.place.write(dram, (rows, t.count, *t.shape), scalar)
+        return dram.store((rows, t.count, *t.shape), scalar)
 
-    def written(dram: External) -> Step:
-        apart = (t.rows <= 1) | (stride >= t.count)  # else a row overwrites the end of the one before
+    def written(dram: ExternalWords) -> Step:
+        apart = (t.rows <= 1) | (f.x_stride >= t.count)  # else a row overwrites the end of the one before
         return when(apart, rows_from(dram, 0, t.rows), loop(t.rows, lambda r: rows_from(dram, r, 1)))
 
     unpadded_only = require(t.padding == 0, "I102", "store must not pad")

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 from ..callable_module import make_callable
+from .bits import Bits, Fields, bit_fields, joined, layout, pack
 from .design import check_design, choice, demand, designed, one_of, within
+from .external import External, ExternalWords
 from .mmio import Bus, assemble, mmio
 from .model import (
     CONTROL,
     DATA,
-    Bits,
-    External,
     Ila,
     Instruction,
     Match,
@@ -20,10 +20,7 @@ from .model import (
     State,
     Wait,
     Word,
-    joined,
     lanes_of,
-    layout,
-    pack,
 )
 from .region import Region
 from .registry import ila
@@ -36,6 +33,8 @@ __all__ = [
     "Bus",
     "DeviceHang",
     "External",
+    "ExternalWords",
+    "Fields",
     "Ila",
     "Instruction",
     "Match",
@@ -48,6 +47,7 @@ __all__ = [
     "Wait",
     "Word",
     "assemble",
+    "bit_fields",
     "check",
     "check_design",
     "choice",

@@ -45,7 +45,8 @@ def check_design(model: str, design: Any) -> None:
     for f in fields(design):
         value, subject = vars(design)[f.name], f"parameter {f.name} of {model}"
         if "values" in f.metadata and value not in f.metadata["values"]:
-            raise UsageError("F203", f"{subject} must be one of {', '.join(map(str, f.metadata['values']))}, not {value}")
+            shown = f'"{value}"' if isinstance(value, str) else value
+            raise UsageError("F203", f"{subject} must be one of {', '.join(map(str, f.metadata['values']))}, not {shown}")
         if "range" in f.metadata and not (value is None and f.metadata["may_be_none"]):
             _check_number(subject, value, f.metadata["range"], f.metadata["step"])
 

@@ -10,33 +10,20 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import and_
 from typing import Any
 
 from ..errors import SpecError
 from ..lang import intervals as iv
-from ..lang.arith import switch
+from ..lang.arith import all_of, switch
 from ..lang.binders import Array, Comprehension, Leaf, array
 from ..lang.expr import Expr, clamp, extract, lift, wrap
 from ..lang.step import NOTHING, Step, Update, assign, together
+from .bits import Bits, Fields, pack
+from .external import External
 
 CONTROL, DATA = "control", "data"
 ADDRESS_BITS = 48  # of what lies outside of the device
-
-
-@dataclass(frozen=True)
-class Bits:
-    """Bits low … high (both included, as specifications print them) of an input word, plus `base` when assembled."""
-
-    low: int
-    high: int
-    signed: bool = False
-
-    @property
-    def width(self) -> int:
-        """Number of bits."""
-        return self.high - self.low + 1
+Effect = Step | Array | tuple[Step, Array]  # of an instruction: its update, what a read returns, or both
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,28 +93,6 @@ class Wait:
     engine: str
     condition: Expr
     sentence: str
-
-
-@dataclass(frozen=True, eq=False)
-class External:
-    """A memory outside of the device, given when a simulator starts: element 0 has the address `base`, there are `size`."""
-
-    leaf: Leaf
-    base: Leaf
-    size: Leaf
-
-    @property
-    def is_attached(self) -> Expr:
-        """1 when the simulator was given this memory."""
-        return self.size[()] > 0
-
-    def index(self, address: Expr | int) -> Expr:
-        """Return the index of the element at `address`."""
-        return lift(address) - self.base[()]
-
-    def holds(self, first: Expr | int, last: Expr | int) -> Expr:
-        """Return 1 when all elements from address `first` to `last` exist."""
-        return (self.index(first) >= 0) & (self.index(last) < self.size[()])
 
 
 @dataclass(frozen=True)
@@ -272,15 +237,15 @@ class Ila:
     # -- instructions
 
     def instruction(
-        self, name: str, match: Match, operands: Mapping[str, Bits] | None = None, *, lanes: str = "", result: Array | None = None
-    ) -> Callable[[Callable[..., Step]], Instruction]:
-        """Add an instruction. The decorated function gets one array a named operand and returns the update.
+        self, name: str, match: Match, operands: Mapping[str, Bits] | None = None, *, lanes: str = ""
+    ) -> Callable[[Callable[..., Effect]], Instruction]:
+        """Add an instruction. The decorated function gets one array a named operand and returns the update, what a read returns, or both.
 
         `operands` are bit fields of the input "data"; `lanes` names an operand that is all of its lanes.
         """
         place = _caller()
 
-        def decorate(function: Callable[..., Step]) -> Instruction:
+        def decorate(function: Callable[..., Effect]) -> Instruction:
             found: dict[str, Operand] = dict(match.operands)
             try:
                 found.update({key: self.field(key, "data", bits) for key, bits in (operands or {}).items()})
@@ -292,9 +257,10 @@ class Ila:
                     Leaf(data.shape, data.interval, False, lanes), array(lambda j: data[j], data.shape), "data", Bits(0, 127)
                 )
             try:
-                update = function(**{key: o.leaf for key, o in found.items()})
+                effect = function(**{key: o.leaf for key, o in found.items()})
             except SpecError as refusal:
                 raise refusal.at(f"{place} in {name}") from None
+            update, result = effect if isinstance(effect, tuple) else (NOTHING, effect) if isinstance(effect, Array) else (effect, None)
             return self.add(Instruction(name, inspect.getdoc(function) or "", place, match.condition, match.fixed, found, update, result))
 
         return decorate
@@ -304,7 +270,7 @@ class Ila:
         name: str,
         layout: Mapping[str, Bits],
         having: Mapping[str, int],
-        update: Callable[[Mapping[str, Expr]], Step],
+        update: Callable[[Fields], Step],
         *,
         sets: Mapping[str, int] | None = None,
         extra: Expr | None = None,
@@ -316,10 +282,10 @@ class Ila:
         """
         fixed = {**having, **(sets or {})}
         conditions = [self.word("data", layout[key].low, layout[key].high) == value for key, value in having.items()]
-        decode = reduce(and_, conditions if extra is None else [*conditions, extra])
+        decode = all_of(conditions if extra is None else [*conditions, extra])
 
         def of_numbers(**leaves: Array) -> Step:
-            return update({key: leaf[()] for key, leaf in leaves.items()})
+            return update(Fields({key: leaf[()] for key, leaf in leaves.items()}))
 
         of_numbers.__doc__ = doc
         operands = {key: bits for key, bits in layout.items() if key not in fixed}
@@ -392,35 +358,6 @@ class Ila:
             )
         self.instructions[instruction.name] = instruction
         return instruction
-
-
-def layout(first: int, **widths: int) -> dict[str, Bits]:
-    """Return fields of these widths, one after the other from bit `first`; the width of a signed field is negative."""
-    found = {}
-    for name, width in widths.items():
-        found[name] = Bits(first, first + abs(width) - 1, signed=width < 0)
-        first += abs(width)
-    return found
-
-
-def pack(name: str, layout: Mapping[str, Bits], values: Mapping[str, int]) -> int:
-    """Return the word whose fields have these values, the others 0; SpecError when one does not fit. `name` is the word's."""
-    word = 0
-    for key, value in values.items():
-        bits = layout[key]
-        low, high = (-(1 << bits.width - 1), (1 << bits.width - 1) - 1) if bits.signed else (0, (1 << bits.width) - 1)
-        if not low <= value <= high:
-            raise SpecError("I102", f"field {key} of {name} must be in {low}…{high}, not {value}")
-        word |= value % (1 << bits.width) << bits.low
-    return word
-
-
-def joined(byte: Callable[[int], Expr], size: int) -> Expr:
-    """Return the unsigned word of `size` bytes, the lowest first."""
-    word = lift(0)
-    for n in range(size):
-        word = word + (byte(n) << 8 * n)
-    return word
 
 
 def lanes_of(state: Leaf, *index: Expr | int, lanes: int = 16) -> Comprehension:

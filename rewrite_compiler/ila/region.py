@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 
-from ..lang.arith import signed
+from ..lang.arith import row_major, signed
 from ..lang.binders import Extent, Leaf, as_shape
 from ..lang.expr import Expr, Operand, lift
-from ..lang.step import Step, update
-from .model import joined
+from ..lang.step import Step, require, update
+from .bits import joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,15 +24,12 @@ class Region:
 
     memory: Leaf
     base: Operand
-    extents: tuple[Operand, ...]
+    extents: tuple[Extent, ...]
     size: int
 
     def address(self, *index: Operand) -> Expr:
         """Return the byte address of a word."""
-        number = lift(index[0])
-        for i, extent in zip(index[1:], self.extents[1:], strict=True):
-            number = number * extent + i
-        return self.base + number * self.size
+        return self.base + row_major(index, self.extents) * self.size
 
     def byte(self, address: Operand) -> Expr:
         """Return the byte at an address."""
@@ -67,6 +64,10 @@ class Region:
     def is_inside(self) -> Expr:
         """1 when it ends inside its memory."""
         return (lift(self.base) >= 0) & (self.base + self.bytes <= self.room)
+
+    def require(self, sentence: str) -> Step:
+        """Return the diagnostic that strict simulation raises where it does not end inside its memory."""
+        return require(self.is_inside, "I103", sentence)
 
     def is_apart(self, other: Region) -> Expr:
         """Return 1 when it shares no byte with another one of the same memory."""

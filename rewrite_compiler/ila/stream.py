@@ -15,8 +15,9 @@ from ..lang.binders import Leaf, static_shape
 from ..lang.footprint import Footprint, footprint
 from ..lang.memory import Memory
 from ..lang.named import Data, storage_dtype
+from .external import External
 from .mmio import split_lanes
-from .model import External, Ila
+from .model import Ila
 from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, tokens_of, unconnected, written_by
 from .simulate import DeviceHang, Simulator
 from .unwritten import CODE

@@ -1,6 +1,22 @@
 """The expression language: terms (`Expr`), arrays, folds and tables, and changes of state (`Step`)."""
 
-from .arith import absolute, bit_not, concat, maximum, minimum, rounded, shift, shift_right, signed, switch, trunc_div, trunc_mod
+from .arith import (
+    absolute,
+    all_of,
+    any_of,
+    bit_not,
+    concat,
+    maximum,
+    minimum,
+    rounded,
+    row_major,
+    shift,
+    shift_right,
+    signed,
+    switch,
+    trunc_div,
+    trunc_mod,
+)
 from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, reduce, reduce_max, reduce_sum
 from .convert import lay
 from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
@@ -25,6 +41,8 @@ __all__ = [
     "Table",
     "absolute",
     "adaptivfloat_bias",
+    "all_of",
+    "any_of",
     "array",
     "as_real",
     "assign",
@@ -53,6 +71,7 @@ __all__ = [
     "require",
     "round_even",
     "rounded",
+    "row_major",
     "sat",
     "select",
     "seq",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import reduce
+from operator import and_, or_
 
 from ..errors import SpecError
 from .expr import Expr, Operand, binary, clamp, extract, floor, lift, round_even, select, wrap
@@ -115,6 +118,26 @@ def trunc_div(a: Operand, b: Operand) -> Expr:
 def trunc_mod(a: Operand, b: Operand) -> Expr:
     """Return the remainder of the division toward zero."""
     return binary("tmod", a, b)
+
+
+def all_of(conditions: Iterable[Operand]) -> Expr:
+    """Return 1 where every condition is 1, and where there is none."""
+    first, *others = [*map(lift, conditions)] or [lift(1)]
+    return reduce(and_, others, first)
+
+
+def any_of(conditions: Iterable[Operand]) -> Expr:
+    """Return 1 where a condition is 1."""
+    first, *others = [*map(lift, conditions)] or [lift(0)]
+    return reduce(or_, others, first)
+
+
+def row_major(index: Sequence[Operand], extents: Sequence[Operand]) -> Expr:
+    """Return the number of an element, the last index fastest; the first extent does not matter."""
+    number = lift(index[0])
+    for i, extent in zip(index[1:], extents[1:], strict=True):
+        number = number * extent + i
+    return number
 
 
 def switch(index: Operand, *cases: Operand) -> Expr:

@@ -13,8 +13,8 @@ import numpy as np
 
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
-from rewrite_compiler.ila_models.vta.config import Config
-from rewrite_compiler.ila_models.vta.fields import ENCODINGS, MUL
+from rewrite_compiler.ila_models.vta.config import ENCODINGS, Config
+from rewrite_compiler.ila_models.vta.fields import MUL
 from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, minimum
 from rewrite_compiler.rewrite import Float
 from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice

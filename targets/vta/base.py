@@ -12,8 +12,7 @@ import numpy as np
 
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import vta as model
-from rewrite_compiler.ila_models.vta.config import ITERATION_BITS, Config
-from rewrite_compiler.ila_models.vta.fields import ENCODINGS
+from rewrite_compiler.ila_models.vta.config import BEHAVIOURS, ENCODINGS, ITERATION_BITS, Config
 from rewrite_compiler.lang import Fixed, lay
 from rewrite_compiler.target import Limit, Target
 
@@ -33,7 +32,7 @@ def _values(default: int, others: Iterable[int]) -> tuple[str, ...]:
 _DEFAULT = Config()
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "encoding": tuple(ENCODINGS),
-    "behaviour": model.BEHAVIOURS,
+    "behaviour": BEHAVIOURS,
     "log_batch": _values(_DEFAULT.log_batch, range(3)),
     "log_block": _values(_DEFAULT.log_block, range(3, 6)),
     "log_uop_buffer": _values(_DEFAULT.log_uop_buffer, range(10, 16)),
@@ -45,17 +44,17 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
 
 def build(encoding: str, behaviour: str, **sizes: str) -> Ila:
     """Return the model for parameter values as they are written."""
-    return model.build(encoding, behaviour, **{name: int(n) for name, n in sizes.items()})
+    return model.build(encoding=encoding, behaviour=behaviour, **{name: int(n) for name, n in sizes.items()})
 
 
 def config(p: Mapping[str, str]) -> Config:
-    """Return the sizes of a design from the target's parameters."""
-    return _config(tuple((name, int(n)) for name, n in p.items() if name.startswith("log_")))
+    """Return the design that the target's parameters say."""
+    return _config(tuple((name, int(x) if name.startswith("log_") else x) for name, x in p.items()))
 
 
 @lru_cache(maxsize=64)
-def _config(sizes: tuple[tuple[str, int], ...]) -> Config:
-    return Config(**dict(sizes))
+def _config(given: tuple[tuple[str, Any], ...]) -> Config:
+    return Config(**dict(given))
 
 
 target = Target(

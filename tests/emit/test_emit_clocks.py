@@ -219,7 +219,7 @@ def test_a_loop_that_cannot_run_within_the_bound_is_not_called_proved() -> None:
     m.input("data", 8, 4)
     count, buffer = m.register("count", 4), m.memory("buffer", (256,), 8)
     clear = update(buffer, count[()] * 16, lambda i: (i, 0))
-    m.instruction("clear", Match(m.word("data", 0, 1) == 1, {"data": 1}), result=array(lambda j: buffer[j], 1))(lambda: clear)
+    m.instruction("clear", Match(m.word("data", 0, 1) == 1, {"data": 1}))(lambda: (clear, array(lambda j: buffer[j], 1)))
     made = verilog_device(m).files["steps_device.v"].decode()
     for rounds, outcome in ((15, "unknown"), (16, "proved")):
         verdict = {j.part: j.verdict for j in check_verilog(made, m, rounds=rounds)}["clear"]

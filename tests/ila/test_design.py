@@ -41,7 +41,7 @@ class Sizes:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "a choice": ({"kind": "tall"}, "parameter kind of small must be one of wide, narrow, not tall"),
+    "a choice": ({"kind": "tall"}, 'parameter kind of small must be one of wide, narrow, not "tall"'),
     "too small": ({"lanes": 0}, "parameter lanes of small must be an integer in 2…64, not 0"),
     "no multiple": ({"lanes": 7}, "parameter lanes of small must be a multiple of 2, not 7"),
     "no integer": ({"lanes": 4.0}, "parameter lanes of small must be an integer in 2…64, not 4.0"),

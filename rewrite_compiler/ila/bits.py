@@ -1,0 +1,81 @@
+"""Bits: fields of a word, as specifications print them and as layouts, and words that are joined from bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..errors import SpecError
+from ..lang.expr import Expr, lift
+
+FIELD = re.compile(r"(?:(\d+):)?(\d+) (signed )?(\w+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Bits low … high (both included, as specifications print them) of an input word, plus `base` when assembled."""
+
+    low: int
+    high: int
+    signed: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of bits."""
+        return self.high - self.low + 1
+
+
+class Fields(dict[str, Expr]):
+    """The numbers that an instruction word has in its fields, by name: `f.count` or `f["count"]`."""
+
+    def __getattr__(self, name: str) -> Expr:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f'there is no field "{name}"') from None
+
+
+def bit_fields(text: str) -> dict[str, Bits]:
+    """Return the fields of a word from the row of a specification: "31:20 rows, 19 relu, 15:0 signed bias"."""
+    found: dict[str, Bits] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        field = FIELD.fullmatch(part)
+        if field is None:
+            raise SpecError("I102", f'a field must be written as in "19 relu" or "15:0 signed bias", not "{part}"')
+        high, low, signed, name = field.groups()
+        bits = Bits(int(low), int(high or low), signed=signed is not None)
+        if bits.width < 1 or name in found:
+            wrong = "is given twice" if name in found else f"must have its high bit first, not {part}"
+            raise SpecError("I102", f"field {name} {wrong}")
+        found[name] = bits
+    return found
+
+
+def layout(first: int, /, **widths: int) -> dict[str, Bits]:
+    """Return fields of these widths, one after the other from bit `first`; the width of a signed field is negative."""
+    found = {}
+    for name, width in widths.items():
+        found[name] = Bits(first, first + abs(width) - 1, signed=width < 0)
+        first += abs(width)
+    return found
+
+
+def pack(name: str, layout: Mapping[str, Bits], values: Mapping[str, int]) -> int:
+    """Return the word whose fields have these values, the others 0; SpecError when one does not fit. `name` is the word's."""
+    word = 0
+    for key, value in values.items():
+        bits = layout[key]
+        low, high = (-(1 << bits.width - 1), (1 << bits.width - 1) - 1) if bits.signed else (0, (1 << bits.width) - 1)
+        if not low <= value <= high:
+            raise SpecError("I102", f"field {key} of {name} must be in {low}…{high}, not {value}")
+        word |= value % (1 << bits.width) << bits.low
+    return word
+
+
+def joined(byte: Callable[[int], Expr], size: int, bits: int = 8) -> Expr:
+    """Return the unsigned word of `size` bytes (or parts of so many `bits`), the lowest first."""
+    word = lift(0)
+    for n in range(size):
+        word = word + (byte(n) << bits * n)
+    return word
