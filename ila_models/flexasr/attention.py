@@ -20,11 +20,12 @@ from rewrite_compiler.lang import (
     shift,
     signed,
     update,
+    when,
     wrap,
 )
 
 from . import limits
-from .buffers import LANES, large_address, small_address
+from .buffers import LANES, SMALL, large_address, room, small_address
 from .engines import declare_engine
 from .numerics import decoded, encoded, exponential, quotient
 
@@ -117,9 +118,13 @@ def _code26(x: Expr, bias: Expr) -> Expr:
 
 
 def _weighted_sum(m: Ila, blocks: Expr) -> Step:
-    """The matrix weighted by the softmax codes replaces the decoder vector."""
+    """The matrix weighted by the softmax codes replaces the decoder vector, one vector after the other.
+
+    All are computed at once where none lies on a softmax code that another one still needs.
+    """
     s = m.s
     count = s.gb_attention_num_vector_1[()]
+    query, scratch, size = s.gb_attention_memory_index_2[()], lift(SCRATCH), room(m, SMALL)
 
     def lane(v: Expr, j: Expr) -> Expr:
         def product(k: Expr, r: Expr) -> Expr:
@@ -129,6 +134,12 @@ def _weighted_sum(m: Ila, blocks: Expr) -> Step:
         scaled = shift(total, 8 - s.gb_attention_adpbias_1[()] - s.gb_attention_adpbias_3[()])
         return _code26(scaled, s.gb_attention_adpbias_4[()])
 
-    result: Array = array(lane, (count, LANES))
-    query = s.gb_attention_memory_index_2[()]
-    return let(result, lambda y: update(s.small, (count, LANES), lambda v, j: ((small_address(m, query, v), j), y[v, j])), "output")
+    def vectors(first: Expr | int, number: Expr | int) -> Step:
+        result: Array = array(lambda v, j: lane(first + v, j), (number, LANES))
+        return let(
+            result, lambda y: update(s.small, (number, LANES), lambda v, j: ((small_address(m, query, first + v), j), y[v, j])), "output"
+        )
+
+    ahead = (small_address(m, scratch, 0) - small_address(m, query, 0)) % size
+    is_apart = (ahead >= count) & (ahead + blocks <= size)
+    return when(is_apart, vectors(0, count), loop(count, lambda v: vectors(v, 1)))

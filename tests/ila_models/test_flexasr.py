@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from vectors import arrays, replay, traces
+from vectors import primitives, replay, traces
 
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.ila.simulate import DeviceHang, Simulator
@@ -20,7 +18,7 @@ from rewrite_compiler.lang.python import evaluate as oracle
 
 TRACES = traces("flexasr")
 READINGS = ("oracle", "arrays")
-GOLDEN = arrays("flexasr", "primitives.npz")
+GOLDEN = primitives()
 WORDS = np.arange(1 << 20)
 SIGNED = np.where(WORDS < 1 << 19, WORDS, WORDS - (1 << 20))
 CODES = np.arange(256)
@@ -35,20 +33,6 @@ def wrong(trace: dict[str, Any], reading: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", TRACES)
 def test_trace(name: str, reading: str) -> None:
     assert wrong(TRACES[name], reading) == []
-
-
-RECORDED = (
-    "repo_2_lstm_64x64", "repo_attention", "repo_gru_64x64_1step", "repo_layernorm_10ts", "repo_linear_256x64_T10",
-    "repo_lstm_kmeans_4ts", "repo_maxpool", "repo_rnn_64x64_1step",
-)  # fmt: skip
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_trace(name: str, reading: str, shared_dir: Path) -> None:
-    trace = json.loads((shared_dir / "golden" / "flexasr" / "recorded" / f"{name}.json").read_text())
-    assert wrong(trace, reading) == []
 
 
 def published(trace: dict[str, Any]) -> list[list[str]]:

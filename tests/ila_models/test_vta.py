@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,32 +70,6 @@ def test_published_ila(behaviour: str, reading: str) -> None:
     vta = build(encoding="ila3", behaviour=behaviour).simulator(drams={**data, "out": out}, reading=reading)
     vta.run(words(TRACES[DENSE]))
     assert np.array_equal(out, IMAGES[f"{DENSE}.out"])
-
-
-RECORDED = (
-    *(f"ALU_test_of_{n}-batch16-vector_size128-uop_compression{c}"
-      for n in ("add", "add-imm", "max", "max-imm", "min", "min-imm", "shr") for c in (0, 1)),
-    "Blocked_GEMM_test-batch16-channels16-block16-uop_comp0-vt1",
-    "GEMM_test-batch1-in_channels16-out_channels16-uop_comp0",
-    "GEMM_test-batch4-in_channels64-out_channels64-uop_comp0",
-)  # fmt: skip
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_program(name: str, reading: str, shared_dir: Path) -> None:
-    """Programs in the old encoding, with outputs recorded from Vivado HLS; their tokens are complete."""
-    folder = shared_dir / "golden" / "vta" / "recorded"
-    program = json.loads((folder / f"{name}.json").read_text())
-    with np.load(folder / f"{name}.npz") as data:
-        drams = {k: data[f"dram_{k}"] for k in ("inp", "wgt", "bias", "uop")}
-        expected = data["expected_out"]
-    for behaviour in ("fsim", "hls", "ila"):
-        out = np.zeros_like(expected)
-        vta = build(encoding="old", behaviour=behaviour).simulator(drams={**drams, "out": out}, reading=reading, strict=behaviour == "hls")
-        vta.run(words(program))
-        assert np.array_equal(out, expected), behaviour
 
 
 # -- random programs against the specification's loops

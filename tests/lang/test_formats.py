@@ -6,13 +6,13 @@ import bisect
 import math
 import re
 from fractions import Fraction
-from functools import partial
+from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from vectors import arrays
+from vectors import primitives
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import (
@@ -34,7 +34,7 @@ from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.python import evaluate as oracle
 from rewrite_compiler.lang.smt import Symbolic, prove_equal, symbols, within
 
-GOLDEN = partial(arrays, "flexasr", "primitives.npz")
+GOLDEN = cache(primitives)
 BIASES = range(8)
 CODES = np.arange(256)
 ADAPTIV = [AdaptivFloat(bias=b) for b in BIASES]
