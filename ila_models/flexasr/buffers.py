@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewrite_compiler.ila import Bus, Ila
+from rewrite_compiler.ila import Bus, Ila, lanes_of
 from rewrite_compiler.lang import Array, Expr, Leaf, Operand, Step, lift, minimum, switch, update
 
 from .config import GB_BASE, PARTITION, PE_BASE, PES, is_hardware
@@ -36,12 +36,13 @@ def _vectors(m: Ila, bus: Bus, name: str, memory: Leaf, unit: tuple[int, ...], b
         """Store one vector."""
         return update(memory, LANES, lambda j: ((*unit, index[()], j), vector[j]))
 
+    def load(index: Array) -> Array:
+        """Load one vector."""
+        return lanes_of(memory, *unit, index[()])
+
     m.instruction(name.format("store"), bus.write_range(base, count), lanes="vector")(store)
-    if not is_read:
-        return
-    read = bus.read_range(base, count)
-    index = read.operands["index"].leaf
-    m.readback(name.format("load"), read, lambda j: memory[(*unit, index[()], j)], doc="Load one vector.")
+    if is_read:
+        m.instruction(name.format("load"), bus.read_range(base, count))(load)
 
 
 def large_address(m: Ila, index: Expr, timestep: Operand, vector: Operand, vectors_of_engine: Expr) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rewrite_compiler.ila import Bits, Bus, Ila, Match
+from rewrite_compiler.ila import Bits, Bus, Ila, Match, bit_fields
 from rewrite_compiler.lang import Array, Step, update
 
 PES = 4
@@ -40,33 +40,14 @@ ENGINES = {
     "attention": (0x33B0_0010, (*SHARED, "memory_index_2", "adpbias_1", "adpbias_2", "adpbias_3", "adpbias_4")),
 }
 # section 3.4 to 3.6
-SIZING = {
-    "is_valid": Bits(0, 0),
-    "is_zero_first": Bits(8, 8),
-    "is_cluster": Bits(16, 16),
-    "is_bias": Bits(24, 24),
-    "num_manager": Bits(32, 35),
-    "num_output": Bits(40, 47),
-}
-MANAGER = {
-    "zero_active": Bits(0, 0),
-    "adpfloat_bias_w": Bits(8, 10),
-    "adpfloat_bias_b": Bits(16, 18),
-    "adpfloat_bias_i": Bits(24, 26),
-    "num_input": Bits(32, 39),
-    "base_weight": Bits(48, 63),
-    "base_bias": Bits(64, 79),
-    "base_input": Bits(80, 95),
-}
-ACT_MANAGER = {
-    "is_valid": Bits(0, 0),
-    "is_zero_first": Bits(8, 8),
-    "adpfloat_bias": Bits(16, 18),
-    "num_inst": Bits(24, 29),
-    "num_output": Bits(32, 39),
-    "buffer_addr_base": Bits(48, 52),
-    "output_addr_base": Bits(64, 71),
-}
+SIZING = bit_fields("0 is_valid, 8 is_zero_first, 16 is_cluster, 24 is_bias, 32:35 num_manager, 40:47 num_output")
+MANAGER = bit_fields(
+    "0 zero_active, 8:10 adpfloat_bias_w, 16:18 adpfloat_bias_b, 24:26 adpfloat_bias_i, "
+    "32:39 num_input, 48:63 base_weight, 64:79 base_bias, 80:95 base_input"
+)
+ACT_MANAGER = bit_fields(
+    "0 is_valid, 8 is_zero_first, 16:18 adpfloat_bias, 24:29 num_inst, 32:39 num_output, 48:52 buffer_addr_base, 64:71 output_addr_base"
+)
 COUNTS = ("num_vector", "num_timestep", "num_input", "num_manager", "num_output", "num_inst")  # 1 after the hardware's reset
 # which large-buffer manager has what bits of their common word; the small-buffer managers have a base each
 LARGE_MANAGERS = {f"num_vector_{k}": Bits(32 * k, 32 * k + 7) for k in range(4)} | {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rewrite_compiler.ila import Bus, Ila, Wait
-from rewrite_compiler.lang import NOTHING, Expr, Step, assign, clamp, lift, loop, select, seq, switch, update, when
+from rewrite_compiler.lang import NOTHING, Expr, Step, all_of, assign, clamp, lift, loop, select, seq, switch, update, when
 
 from . import limits
 from .buffers import INPUT, LANES, large_address, room, small_address
@@ -49,10 +49,7 @@ def _direct_start(m: Ila, bus: Bus, pe: int) -> None:
 
 
 def _all_ready(m: Ila) -> Expr:
-    ready = lift(1)
-    for pe in range(PES):
-        ready = ready & m.s.pe_is_valid[pe] & m.s.act_is_valid[pe] & _balanced(m, lift(pe)) & _goes_on(m, lift(pe))
-    return ready
+    return all_of(m.s.pe_is_valid[pe] & m.s.act_is_valid[pe] & _balanced(m, lift(pe)) & _goes_on(m, lift(pe)) for pe in range(PES))
 
 
 def _goes_on(m: Ila, pe: Expr) -> Expr:

@@ -7,7 +7,7 @@ nothing. A program that relies on it is a mistake more often than not.
 from __future__ import annotations
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.lang import Expr, Step, lift, maximum, minimum, reduce, require, seq, switch, when
+from rewrite_compiler.lang import Expr, Step, any_of, lift, maximum, minimum, reduce, require, seq, switch, when
 
 from .buffers import ACT, INPUT, LARGE, SMALL, WEIGHT
 from .config import PES
@@ -81,10 +81,8 @@ def undefined(m: Ila, p: Expr) -> Expr:
     """Return 1 when the program of an element has an instruction with an undefined opcode."""
 
     def is_undefined(k: Expr) -> Expr:
-        op, known = m.s.act_vector[p, k % INSTRUCTIONS][4:8], lift(0)
-        for value in DEFINED:
-            known = known | (op == value)
-        return ~known & (k < m.s.act_num_inst[p])
+        op = m.s.act_vector[p, k % INSTRUCTIONS][4:8]
+        return ~any_of(op == value for value in DEFINED) & (k < m.s.act_num_inst[p])
 
     return reduce("max", is_undefined, INSTRUCTIONS)
 

@@ -37,18 +37,17 @@ class Fields(dict[str, Expr]):
 
 
 def bit_fields(text: str) -> dict[str, Bits]:
-    """Return the fields of a word from the row of a specification: "31:20 rows, 19 relu, 15:0 signed bias"."""
+    """Return the fields of a word as a specification prints them: "31:20 rows, 19 relu, 15:0 signed bias", or low bits first."""
     found: dict[str, Bits] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         field = FIELD.fullmatch(part)
         if field is None:
             raise SpecError("I102", f'a field must be written as in "19 relu" or "15:0 signed bias", not "{part}"')
-        high, low, signed, name = field.groups()
-        bits = Bits(int(low), int(high or low), signed=signed is not None)
-        if bits.width < 1 or name in found:
-            wrong = "is given twice" if name in found else f"must have its high bit first, not {part}"
-            raise SpecError("I102", f"field {name} {wrong}")
-        found[name] = bits
+        first, last, signed, name = field.groups()
+        if name in found:
+            raise SpecError("I102", f"field {name} is given twice")
+        low, high = sorted((int(first or last), int(last)))
+        found[name] = Bits(low, high, signed=signed is not None)
     return found
 
 
