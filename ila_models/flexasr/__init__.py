@@ -1,7 +1,5 @@
 """FlexASR: a speech and language accelerator (Harvard), its global buffer, four processing elements and five engines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rewrite_compiler.ila import Ila, Revisions, mmio, one_of

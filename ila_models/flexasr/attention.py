@@ -1,7 +1,5 @@
 """FlexASR Attention engine: one decoder vector against the encoder matrix; 32-bit words, 20 fraction bits."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Bus, Ila
 from rewrite_compiler.lang import (
     Array,

@@ -1,7 +1,5 @@
 """FlexASR buffers: stores and loads of one 16-lane vector, and where a timestep lies in the large buffer."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Bus, Ila, lanes_of
 from rewrite_compiler.lang import Array, Expr, Leaf, Operand, Step, lift, minimum, switch, update
 

@@ -1,7 +1,5 @@
 """FlexASR configuration words: one row a field, bit ranges of the 128-bit bus word as the specification prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

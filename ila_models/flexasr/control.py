@@ -1,7 +1,5 @@
 """FlexASR Control engine: sends timesteps to the processing elements and stores what they return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

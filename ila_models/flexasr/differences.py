@@ -1,7 +1,5 @@
 """Where the published ILA of FlexASR is not its SystemC hardware: one row a difference, by what each of them does."""
 
-from __future__ import annotations
-
 BEHAVIOURS = ("hardware", "published_ila")
 DIFFERENCES = (
     ("configuration after reset", "counts 1, all else 0", "0"),

@@ -1,7 +1,5 @@
 """FlexASR processing element: the multiply-accumulate core and the activation unit that runs a small vector program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rewrite_compiler.ila import Ila

@@ -1,7 +1,5 @@
 """FlexASR engines that work on the global buffer alone: LayerReduce, LayerNorm and ZeroPadding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rewrite_compiler.ila import Bus, Ila, Wait

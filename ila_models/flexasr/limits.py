@@ -4,8 +4,6 @@ The hardware goes on: engines that are not valid ignore their start, addresses w
 nothing. A program that relies on it is a mistake more often than not.
 """
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import Expr, Step, any_of, lift, maximum, minimum, reduce, require, seq, switch, when
 

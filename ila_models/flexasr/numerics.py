@@ -4,8 +4,6 @@ Raw integers throughout; F14 means 14 fraction bits. Source: the FlexASR specifi
 of one 20-bit word or of two codes are tables: numeric readings compute them once.
 """
 
-from __future__ import annotations
-
 from rewrite_compiler.lang import Expr, Operand, Table, absolute, clamp, clz, lift, maximum, select, signed, switch, wrap
 
 CODE = (0, 255)

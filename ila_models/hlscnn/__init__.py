@@ -1,7 +1,5 @@
 """HLSCNN: a 2-D convolution accelerator (Harvard), its two scratchpads and the SoC memory it streams activations from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rewrite_compiler.ila import Ila, mmio

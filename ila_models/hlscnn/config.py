@@ -1,7 +1,5 @@
 """HLSCNN configuration registers: one row a register, bit ranges of the 32-bit word as the specification prints them."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Bus, Ila, Match, Word, bit_fields, joined
 from rewrite_compiler.lang import any_of, minimum
 

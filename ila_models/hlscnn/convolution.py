@@ -1,7 +1,5 @@
 """HLSCNN convolution: what ConvTrigger computes, as whole arrays where its regions are apart, else in device order."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Bus, Ila, Wait
 from rewrite_compiler.lang import Array, Expr, Leaf, Operand, Step, all_of, array, assign, fold, let, loop, select, seq, together, when
 

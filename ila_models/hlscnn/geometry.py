@@ -1,7 +1,5 @@
 """HLSCNN convolution: sizes, positions and addresses, read from the configuration registers."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Ila, Region, Registers
 from rewrite_compiler.lang import Expr, all_of, clamp, lift, maximum, minimum
 

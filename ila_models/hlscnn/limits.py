@@ -1,7 +1,5 @@
 """HLSCNN convolution: what a configuration must fulfil; strict simulation raises the first sentence that does not hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rewrite_compiler.lang import Expr, Step, require

@@ -3,8 +3,6 @@
 All are byte-addressed and little-endian. What would leave a memory continues at its start (strict simulation refuses it).
 """
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Bus, Ila, Region, joined
 from rewrite_compiler.lang import Array, Leaf, Step, array, minimum, require, seq, update
 

@@ -3,8 +3,6 @@
 Raw integers; fraction bits come from the revision (specification, section 6; general formulas 6.4).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from rewrite_compiler.lang import Expr, Operand, maximum, reduce_sum, sat, select, shift, shift_right, wrap

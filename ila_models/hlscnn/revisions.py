@@ -1,7 +1,5 @@
 """HLSCNN design revisions: one model, a table of what differs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

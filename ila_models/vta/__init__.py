@@ -1,7 +1,5 @@
 """VTA: a parameterisable int8 tensor accelerator with a processor-like ISA, load, compute and store queues and tokens."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Ila, Queue, designed
 
 from .alu import OPERATIONS, declare_alu

@@ -1,7 +1,5 @@
 """VTA ALU: an operation on accumulators, with another accumulator or an immediate, inside the loops of the micro-ops."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """VTA compute: GEMM, micro-ops inside two loops; each index is the micro-op's plus a factor a loop. And FINISH."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """VTA configuration: one design, its sizes as powers of two; the defaults are those of every shipped configuration."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """VTA instruction words: 128 bits, fields from bit 0 of each half; one row a field."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import Bits, layout
 
 from .config import ENCODINGS, ITERATION_BITS, Config

@@ -1,7 +1,5 @@
 """VTA memories: the on-chip buffers, and DRAM as one image of bytes or as the separate virtual DRAMs of the published ILA."""
 
-from __future__ import annotations
-
 from rewrite_compiler.ila import CONTROL, DATA, Ila
 
 from .config import Config

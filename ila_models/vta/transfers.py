@@ -1,7 +1,5 @@
 """VTA LOAD and STORE: rows of elements between DRAM and the buffers, with strides and zero padding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
