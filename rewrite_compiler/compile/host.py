@@ -21,7 +21,7 @@ MOST_CHOICES = 64  # combinations of batch axes tried for the inputs of one prog
 
 @dataclass(frozen=True)
 class Batching:
-    """How a program runs several samples: at once along `places`, or one by one, and why."""
+    """How a program runs several samples: at once along `places`, or one by one, and why; without a reason where there are not several."""
 
     places: Mapping[Value, Place] | None
     why: str = ""
@@ -85,7 +85,7 @@ class HostProgram:
     def choose(self, values: Mapping[Value, Data], samples: int) -> Batching:
         """Find batch axes for the inputs that give two samples the bits they have one by one."""
         if not self.sampled or samples < 2:
-            return Batching(None, "one sample")
+            return Batching(None)
         pair = {v: values[v][:2] if v in self.sampled else values[v] for v in self.program.inputs}
         expected = self.one_by_one(pair, 2)
         why = "no batch axis was found"

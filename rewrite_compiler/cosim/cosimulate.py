@@ -26,12 +26,13 @@ from .ahead import in_order, most_ahead
 from .cluster import connected
 from .hosts import OTHER, beside, hosts_document, hosts_text
 from .log import Log
-from .metrics import Metric, Scores, joined, metric_of, paired, truth_for
+from .metrics import Metric, Scores, joined, metric_of, paired
 from .numerics import OffloadNumerics, first_diverging, tensor_document
 from .record import Finished
 from .reference import KeptReference
 from .remote import RemoteEngine
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
+from .scoring import scored
 from .tier import AUTO, TIERS, chosen_tier
 
 SCHEMA = "flexmatch.cosim/1"
@@ -168,7 +169,7 @@ class _Run:
         return {
             "flexmatch": version("rewrite-compiler"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
-            "audit": self.s.audit, "host": self.s.host,
+            "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256,
         }  # fmt: skip
 
     def _remaining(self, at: int) -> Iterator[Finished]:
@@ -255,12 +256,8 @@ class _Run:
     def _finished(self, part: slice, reference: Mapping[str, Data], found: Outcome, other: Mapping[str, Data] | None) -> Finished:
         expected, got = reference[self.output], found.outputs[self.output]
         some = self.data.rows(part)
-        try:
-            truth = truth_for(self.metric, some, expected)
-            scores = self.metric.score(expected, truth), self.metric.score(got, truth)
-            second = None if other is None else beside(found.outputs, other, self.metric.score(other[self.output], truth))
-        except FlexmatchError as error:
-            raise error.at(self.data.place) from None
+        scores = scored(self.metric, some, expected, expected), scored(self.metric, some, got, expected)
+        second = None if other is None else beside(found.outputs, other, scored(self.metric, some, other[self.output], expected))
         if self.s.keep_outputs and self.s.log is None:
             self.kept.append((reference, found.outputs))
         same = None

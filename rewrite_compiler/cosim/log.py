@@ -1,7 +1,7 @@
 """Log: the samples that a run has finished, on disk before they are reported; an interrupted run goes on from there.
 
-Append only. Every line has a checksum; the lines of a batch are written at once and forced to disk. What a kill or a full
-disk leaves torn at the end is cut off, and those samples are run again.
+Append only. Every line has a checksum; the lines of a batch are written at once, so that a kill loses none, and forced to
+disk once a second, for the power. What a kill or a full disk leaves torn at the end is cut off, and those samples are run again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from stat import S_ISREG
@@ -22,6 +23,7 @@ from .record import Finished, Line, finished
 
 SCHEMA = "flexmatch log of samples 1"
 CHECK = 16  # digits of a line's checksum
+SECONDS = 1.0  # between two times that the log is forced to disk, which takes as long as a small batch
 
 
 class Log:
@@ -34,6 +36,7 @@ class Log:
         """
         self.path, self.offloads = path, offloads
         self.batches: list[Finished] = []
+        self.forced = -math.inf
         with self._told():
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
@@ -95,7 +98,7 @@ class Log:
         raise InputError("C106", said, place=str(self.path), help="delete it, or name another file")
 
     def append(self, batch: Finished) -> None:
-        """Write a batch and force it to disk."""
+        """Write a batch, and force it to disk when the last time is a while ago."""
         with self._told():
             self._write(batch.lines())
         self.batches.append(batch)
@@ -106,17 +109,18 @@ class Log:
         try:
             while data:
                 data = data[os.write(self.file, data) :]
-            os.fsync(self.file)
+            if time.monotonic() - self.forced > SECONDS:
+                os.fsync(self.file)
+                self.forced = time.monotonic()
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self.file, at)
             raise
 
     def close(self) -> None:
-        """Release the log; remove it when it holds no sample."""
-        if not self.batches:
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
+        """Force the log to disk and release it; remove it when it holds no sample."""
+        with contextlib.suppress(OSError):
+            os.fsync(self.file) if self.batches else os.unlink(self.path)
         os.close(self.file)
 
 

@@ -65,6 +65,7 @@ class Metric:
     is_proportion: bool = False
     is_maximum: bool = False
     whole: Callable[[Scores], float] | None = None
+    sha256: str = ""  # of the file of one of the user's own
 
     def value(self, scores: Scores) -> float:
         """Return the value over all samples."""
@@ -108,8 +109,8 @@ def metric_of(name: str, task: str = "") -> Metric:
         return METRICS[chosen]
     if ":" not in chosen:
         raise UsageError("F203", f'there is no metric called "{chosen}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
-    scores, lower_is_better = own_scores(chosen)
-    return Metric(chosen, ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower_is_better)
+    scores, lower, digest = own_scores(chosen)
+    return Metric(chosen, ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
 
 
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:

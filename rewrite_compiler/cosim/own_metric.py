@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +19,23 @@ from ..rewrite.userfile import module_at
 Score = Callable[[Data, Data], Data]
 
 
-def own_scores(name: str) -> tuple[Score, bool]:
-    """Return a function (outputs, truth) → one score a sample, and whether lower is better.
+def own_scores(name: str) -> tuple[Score, bool, str]:
+    """Return a function (outputs, truth) → one score a sample, whether lower is better, and the hash of its file.
 
     MODULE is a Python file or the name of a module. Higher is better unless the function has an attribute `lower_is_better`.
     """
     module, _, function = name.rpartition(":")
-    path = _file_of(module)
-    found = vars(module_at(path, "metric", "F203")).get(function)
+    path, names = _module(module)
+    found = names.get(function)
     if not callable(found):
         raise UsageError("F203", f'{path} has no function "{function}"', help="give the metric as MODULE:FUNCTION")
 
     def score(outputs: Data, truth: Data) -> Data:
         try:
-            scores = np.asarray(found(outputs, truth), np.float64)
+            scores = np.array(found(outputs.copy(), truth.copy()), np.float64)  # the function may write into what it gets
         except FlexmatchError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             line = next(
                 (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if Path(f.filename) == path.absolute()), None
             )
@@ -40,25 +43,31 @@ def own_scores(name: str) -> tuple[Score, bool]:
             raise InputError("C108", said, place=str(path) if line is None else f"{path}:{line}") from None
         if scores.shape != (len(outputs),):
             shape = ", ".join(map(str, scores.shape))
-            raise InputError(
-                "C108", f"metric {function} must return one number for each of {len(outputs)} samples, not [{shape}]", place=str(path)
-            )
+            said = f"metric {function} must return one number a sample, shape [{len(outputs)}], not [{shape}]"
+            raise InputError("C108", said, place=str(path))
+        if np.isnan(scores).any():
+            raise InputError("C108", f"metric {function} must return numbers, not NaN", place=str(path))
         return scores
 
-    return score, bool(getattr(found, "lower_is_better", False))
+    return score, bool(getattr(found, "lower_is_better", False)), hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
 
 
-def _file_of(module: str) -> Path:
-    """Return the file of a module: a path, or what Python finds under a dotted name, first of all in this folder."""
-    if module.endswith(".py") or "/" in module:
-        return Path(module)
-    here = Path(*module.split(".")).with_suffix(".py")
-    if here.is_file():
-        return here
+def _module(module: str) -> tuple[Path, Mapping[str, Any]]:
+    """Return the file of a module and what it defines: a path, or what Python finds under a dotted name, first of all in this folder."""
+    here = Path(module) if module.endswith(".py") or "/" in module else Path(*module.split(".")).with_suffix(".py")
+    if here.is_file() or here == Path(module):
+        return here, vars(module_at(here, "metric", "F203"))
     try:
         spec = find_spec(module)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise UsageError("F203", f'there is no module "{module}" for a metric', help="give a path ending in .py, or an installed module")
-    return Path(spec.origin)
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin), vars(import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise _not_imported(module, error) from None
+    except (Exception, SystemExit) as error:
+        raise _not_imported(module, error) from None
+    raise UsageError("F203", f'there is no module "{module}" for a metric', help="give a path ending in .py, or an installed module")
+
+
+def _not_imported(module: str, error: BaseException) -> InputError:
+    return InputError("R100", f"the module {module} of the metric cannot be imported: {type(error).__name__}: {error}")

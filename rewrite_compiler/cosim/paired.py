@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 Interval = tuple[float, float]
 HALVINGS = 60
+MANY = 500  # changed samples from which on sums over them are read off the incomplete beta function
 
 
 def difference_of_proportions(better: int, worse: int, samples: int, z: float) -> Interval:
@@ -32,6 +33,8 @@ def mcnemar(better: int, worse: int) -> float:
     n, least = better + worse, min(better, worse)
     if better == worse:
         return 1.0
+    if n > MANY:
+        return min(1.0, 2 * _at_least(n - least, n, 0.5))
     return min(1.0, 2 * sum(math.comb(n, k) for k in range(least + 1)) / (1 << n))
 
 
@@ -47,12 +50,33 @@ def exact_difference(better: int, worse: int, samples: int, tail: float = 0.025)
 
 def _at_least(k: int, n: int, p: float) -> float:
     """Return the chance of k or more successes in n trials."""
+    if k <= 0 or k > n:
+        return float(k <= 0)
     if p in (0.0, 1.0):
         return float(k <= n * p)
+    if n > MANY:
+        return _beta(k, n - k + 1, p)
     logs = math.log(p), math.log1p(-p)
     total = math.lgamma(n + 1)
     terms = (total - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * logs[0] + (n - i) * logs[1] for i in range(k, n + 1))
     return min(1.0, math.fsum(map(math.exp, terms)))
+
+
+def _beta(a: int, b: int, x: float) -> float:
+    """Return the regularised incomplete beta function I(x; a, b) for a > 0, b > 0 by Lentz's way through its continued fraction."""
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - _beta(b, a, 1 - x)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    found = d
+    for m in range(1, 10 * (100 + math.isqrt(a + b))):
+        steps = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)), -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for step in steps:
+            d, c = 1 / (1 + step * d), 1 + step / c
+            found *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return min(1.0, front * found)
 
 
 def _likeliest(better: int, worse: int, samples: int, d: float) -> float:

@@ -145,7 +145,7 @@ class Engine:
     def host_batching(self) -> tuple[str, ...]:
         """Why host parts run one sample at a time."""
         why = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
-        return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why))
+        return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why) if w)
 
     def batch(self, take: Take, part: slice) -> Outcome:
         """Co-simulate one part of the samples: on a tape where there is one, else on simulators, which may make one."""

@@ -22,6 +22,7 @@ from .stored import StoredRows, changed, stamp_of
 
 SUFFIX = ".npy"
 BLOCK = 1 << 20
+LARGE, MOST_RATIO = 1 << 28, 100  # bytes from which on an array may not be more than so many times its packed size
 _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -113,6 +114,11 @@ def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -
         raise InputError(
             "C101", f"arrays must take at most {limits.data_bytes} bytes, not {total}", place=place, help="raise --limits data_bytes="
         )
+    bomb = next((m for m in members if m.file_size > max(LARGE, MOST_RATIO * m.compress_size)), None)
+    if bomb is not None:
+        name, packed = bomb.filename.removesuffix(SUFFIX), bomb.compress_size
+        said = f'array "{name}" must unpack to at most {MOST_RATIO} times its packed {packed} bytes, not {bomb.file_size}'
+        raise InputError("C101", said, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> Data:

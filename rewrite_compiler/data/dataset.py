@@ -344,16 +344,14 @@ def _checked(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data
 
 
 def _classes(labels: Data, place: str) -> Data:
-    if labels.dtype.kind not in "iu" or labels.size != len(labels) or labels.min() < 0 or labels.max() > MOST_CLASS:
-        raise InputError(
-            "C100", f"labels must be one class number from 0 for each sample, not {labels.dtype}[{', '.join(map(str, labels.shape))}]"
-            + next((f" with {n}" for n in _ends(labels) if not 0 <= n <= MOST_CLASS), ""), place=place,
-        )  # fmt: skip
-    return labels.reshape(-1).astype(np.int64)
-
-
-def _ends(labels: Data) -> tuple[int, ...]:
-    return (int(labels.min()), int(labels.max())) if labels.dtype.kind in "iu" and labels.size else ()
+    shown = f"labels must be one class number from 0 for each sample, not {labels.dtype}[{', '.join(map(str, labels.shape))}]"
+    if labels.dtype.kind not in "iu" or labels.size != len(labels):
+        raise InputError("C100", shown, place=place)
+    flat = labels.reshape(-1)
+    odd = np.flatnonzero((flat < 0) | (flat > MOST_CLASS))
+    if len(odd):
+        raise InputError("C100", f"{shown} with {flat[odd[0]]} in sample {odd[0]}", place=place)
+    return flat.astype(np.int64)
 
 
 def _not_finite(arrays: Mapping[str, Raw], place: str) -> Iterator[Problem]:

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..compile import Plan, float_program
 from ..cosim.cosimulate import BATCH
-from ..cosim.metrics import Metric, Paired, Scores, paired, truth_for
+from ..cosim.metrics import Metric, Paired, Scores, paired
 from ..cosim.reference import Reference
 from ..cosim.run import Engine
+from ..cosim.scoring import scored
 from ..cosim.tier import chosen_tier
 from ..data import Dataset
-from ..errors import FlexmatchError
 from ..ila import Ila
 from ..ir.program import Data
 from ..lang.formats import Format
@@ -39,11 +39,7 @@ class Trials:
         self.inputs = data.inputs
         self.output = plan.source.names[plan.source.outputs[0]]
         self.expected = self._reference(plan)
-        try:
-            self.true = truth_for(metric, data, self.expected)
-            self.scores = metric.score(self.expected, self.true)
-        except FlexmatchError as error:
-            raise error.at(data.place) from None
+        self.scores = scored(metric, data, self.expected, self.expected)
         self.value = metric.value(self.scores)
         self.runs = 0
         self.built: dict[str, Ila] = {}  # models of targets, by the target's hash
@@ -61,7 +57,7 @@ class Trials:
                 self.built[t.sha256] = t.ila()
         engine = Engine(plan, reading=self.tier, threads=self.threads, compared=0, built=self.built)
         found = engine.run(self.inputs, batch=self.batch).outputs[self.output]
-        scores = self.metric.score(found, self.true)
+        scores = scored(self.metric, self.data, found, self.expected)
         value = self.metric.value(scores)
         difference = found.astype(np.float64) - self.expected
         size = float(np.sum(self.expected.astype(np.float64) ** 2))

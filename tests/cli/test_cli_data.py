@@ -60,7 +60,15 @@ BAD: dict[str, tuple[Callable[[Any, Any], Arrays], str]] = {
     ),
     "labels beyond the classes": (
         lambda x, labels: {"x": x, "labels": labels * 0 + 4},
-        f"error[C100]: labels must be below the 4 classes of the model, not 4{SAYS}",
+        f"sample 0: error[C100]: labels must be below the 4 classes of the model, not 4{SAYS}",
+    ),
+    "one label beyond the classes": (
+        lambda x, labels: {"x": x, "labels": np.where(np.arange(48) == 41, 7, labels)},
+        f"sample 41: error[C100]: labels must be below the 4 classes of the model, not 7{SAYS}",
+    ),
+    "a label below zero": (
+        lambda x, labels: {"x": x, "labels": np.where(np.arange(48) == 17, -1, labels)},
+        f"error[C100]: labels must be one class number from 0 for each sample, not int64[48] with -1 in sample 17{SAYS}",
     ),
     "no samples": (
         lambda x, labels: {"x": x[:0], "labels": labels[:0]},

@@ -185,6 +185,19 @@ def test_a_full_disk_keeps_what_was_finished(plan: Plan, tmp_path: Path, monkeyp
     assert report.document["run"]["resumed_samples"] == 4
 
 
+def test_the_log_is_forced_to_disk_once_a_second_and_at_the_end(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, forced = [0.0], []
+    monkeypatch.setattr("rewrite_compiler.cosim.log.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("rewrite_compiler.cosim.log.os.fsync", lambda file: forced.append(now[0]))
+
+    def later(*_: int) -> None:
+        now[0] += 0.4
+
+    data = samples(tmp_path / "data.npz", 24, 16, classes=4)
+    cosimulate(plan, data, settings=replace(SOME, log=tmp_path / "run.log"), progress=later)
+    assert [round(t, 1) for t in forced] == [0.0, 1.2, 2.4]
+
+
 def test_every_sample_has_a_line_with_its_scores(plan: Plan, tmp_path: Path) -> None:
     data, log = samples(tmp_path / "data.npz", 6, 16, classes=4), tmp_path / "run.log"
     report = cosimulate(plan, data, settings=replace(SOME, metric="top1", log=log))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.cosim.metrics import METRICS, NORMAL_95, Scores, joined, metric_of, paired, truth_for
 from rewrite_compiler.cosim.paired import difference_of_proportions, exact_difference, mcnemar
+from rewrite_compiler.cosim.scoring import scored
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import reference
+from rewrite_compiler.ir.types import TensorType
 
 
 def value(name: str, outputs: Any, truth: Any) -> float:
@@ -93,6 +96,19 @@ def test_mcnemar_is_the_exact_binomial(better: int, worse: int) -> None:
         assert sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(better + 1)) == pytest.approx(0.025, abs=1e-6)
 
 
+@pytest.mark.parametrize(("better", "worse"), [(250, 251), (600, 700), (0, 900), (900, 0), (3, 1500), (40_000, 41_000)])
+def test_many_changed_samples_by_the_beta_function(better: int, worse: int) -> None:
+    """Against the sum over the binomial distribution in whole numbers, made from one term to the next."""
+    n, term, total = better + worse, 1, 0
+    for k in range(min(better, worse) + 1):
+        total += term
+        term = term * (n - k) // (k + 1)
+    assert mcnemar(better, worse) == pytest.approx(float(Fraction(2 * total, 1 << n)), rel=1e-7)
+    low, high = exact_difference(better, worse, n)
+    assert low <= (better - worse) / n <= high
+    assert high - low == pytest.approx(2 * 3.92 * math.sqrt(better * worse / n) / n, rel=0.2) or min(better, worse) < 10
+
+
 OWN = """
 import numpy as np
 def near(outputs, truth):
@@ -103,6 +119,13 @@ def short(outputs, truth):
     return 1.0
 near.lower_is_better = False
 not_a_function = 3
+def odd(outputs, truth):
+    return [1.0, float("nan")]
+def leaves(outputs, truth):
+    raise SystemExit(3)
+def writes(outputs, truth):
+    outputs[:] = 7
+    return outputs[:, 0]
 """
 
 
@@ -117,14 +140,56 @@ def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "mine.py:6: error[C108]: metric bad failed: KeyError: 'no such key'"
     )
     assert refusal(lambda: metric_of("mine.py:short").score(np.zeros((2, 1)), np.zeros(2))) == (
-        "mine.py: error[C108]: metric short must return one number for each of 2 samples, not []"
+        "mine.py: error[C108]: metric short must return one number a sample, shape [2], not []"
     )
+    assert refusal(lambda: metric_of("mine.py:odd").score(np.zeros((2, 1)), np.zeros(2))) == (
+        "mine.py: error[C108]: metric odd must return numbers, not NaN"
+    )
+    assert refusal(lambda: metric_of("mine.py:leaves").score(np.zeros((2, 1)), np.zeros(2))) == (
+        "mine.py:14: error[C108]: metric leaves failed: SystemExit: 3"
+    )
+    outputs = np.ones((2, 1))
+    assert metric_of("mine.py:writes").score(outputs, np.zeros(2)).values.tolist() == [7, 7]
+    assert outputs.tolist() == [[1], [1]]  # the function wrote into its own
     assert refusal(lambda: metric_of("mine:none")).startswith('error[F203]: mine.py has no function "none"')
     assert refusal(lambda: metric_of("mine:not_a_function")).startswith('error[F203]: mine.py has no function "not_a_function"')
     assert refusal(lambda: metric_of("nothing_of_this_name:f")).startswith('error[F203]: there is no module "nothing_of_this_name"')
     (tmp_path / "broken.py").write_text("1 / 0\n", "utf-8")
     assert refusal(lambda: metric_of("broken:f")) == (
         "broken.py:1: error[R100]: the metric file cannot be imported: ZeroDivisionError: division by zero"
+    )
+
+
+def test_a_metric_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed is imported as Python does, with what it imports from its own package."""
+    (tmp_path / "flexmatch_own").mkdir()
+    (tmp_path / "flexmatch_own" / "__init__.py").write_text("from .inner import ones\n", "utf-8")
+    (tmp_path / "flexmatch_own" / "inner.py").write_text("def ones(outputs, truth):\n    return [1] * len(outputs)\n", "utf-8")
+    (tmp_path / "flexmatch_own" / "broken.py").write_text("import flexmatch_no_such\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("flexmatch_own:ones", "flexmatch_own.inner:ones"):
+        assert metric_of(name).score(np.zeros((3, 1)), np.zeros(3)).values.tolist() == [1, 1, 1]
+    assert refusal(lambda: metric_of("flexmatch_own.broken:f")) == (
+        "error[R100]: the module flexmatch_own.broken of the metric cannot be imported: "
+        "ModuleNotFoundError: No module named 'flexmatch_no_such'"
+    )
+    assert refusal(lambda: metric_of("flexmatch_own.absent:f")).startswith('error[F203]: there is no module "flexmatch_own.absent"')
+
+
+def test_a_metric_that_fails_names_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "def own(outputs, truth):\n    if (truth == 3).any():\n        raise ValueError('three')\n    return outputs[:, 0]\n"
+    Path("mine.py").write_text(text, "utf-8")
+    np.savez("d.npz", x=np.zeros((6, 1), np.float32), labels=np.array([0, 1, 0, 1, 3, 3]))
+    data = load_data(Path("d.npz"), {"x": TensorType((1,))}).take(np.array([0, 2, 4, 5]))
+    assert refusal(lambda: scored(metric_of("mine:own"), data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
+        "mine.py:3: error[C108]: metric own failed: ValueError: three, in sample 4 of d.npz"
+    )
+    assert refusal(lambda: scored(METRICS["top1"], data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
+        "d.npz: sample 4: error[C100]: labels must be below the 2 classes of the model, not 3"
+    )
+    assert refusal(lambda: scored(METRICS["perplexity"], data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
+        "d.npz: error[C100]: metric perplexity needs targets, which the data does not have"
     )
 
 
@@ -153,8 +218,6 @@ def test_refusals_are_sentences(tmp_path: Path) -> None:
         "error[C100]: true values must have the shape of the outputs [1, 2], not [1, 3]"
     )
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 1), np.float32))
-    from rewrite_compiler.ir.types import TensorType
-
     data = load_data(tmp_path / "d.npz", {"x": TensorType((1,))})
     assert refusal(lambda: truth_for(METRICS["top1"], data, LOGITS)) == (
         f"{data.place}: error[C100]: metric top1 needs labels, which the data does not have"

@@ -129,7 +129,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"x": np.float32(1)}, 'array "x" for the input "x" must have a first axis for the samples'),
     ({"x": pixels(0, 3, 4, 5)}, "data must have at least one sample, not 0"),
     ({"x": pixels(2, 3, 4, 5), "labels": [1]}, 'all arrays must have the same number of samples, not 2 for the input "x" and 1 for labels'),
-    ({"x": pixels(2, 3, 4, 5), "labels": [1, -1]}, "labels must be one class number from 0 for each sample, not int64[2] with -1"),
+    (
+        {"x": pixels(2, 3, 4, 5), "labels": [1, -1]},
+        "labels must be one class number from 0 for each sample, not int64[2] with -1 in sample 1",
+    ),
     ({"x": pixels(2, 3, 4, 5), "labels": [0.5, 1]}, "labels must be one class number from 0 for each sample, not float64[2]"),
     ({"x": np.array([{}, 1])}, 'array "x" holds pickled objects, which are never loaded'),
     ({"x": np.array(["a", "b"])}, 'array "x" must hold numbers, not <U1'),
@@ -215,6 +218,18 @@ def test_an_archive_larger_than_the_limit_is_not_unpacked(tmp_path: Path) -> Non
     assert file.stat().st_size < 100_000
     assert refusal(lambda: load_data(file, IMAGE, limits=limits)) == (
         f"{file}: error[C101]: arrays must take at most 1000000 bytes, not 15728768\n  help: raise --limits data_bytes="
+    )
+
+
+def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.data.arrays.LARGE", 1 << 20)
+    file = tmp_path / "d.npz"
+    np.savez_compressed(file, x=np.zeros((1 << 13, 60), np.float32))
+    with zipfile.ZipFile(file) as archive:
+        size = archive.infolist()[0].compress_size
+    assert refusal(lambda: load_data(file, IMAGE)) == (
+        f'{file}: error[C101]: array "x" must unpack to at most 100 times its packed {size} bytes, not 1966208\n'
+        "  help: when the data are right, save them with numpy.savez, which does not pack"
     )
 
 
