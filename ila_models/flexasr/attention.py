@@ -7,6 +7,7 @@ from rewrite_compiler.lang import (
     Leaf,
     Step,
     array,
+    ceil_div,
     let,
     lift,
     loop,
@@ -39,7 +40,7 @@ def declare_attention(m: Ila, bus: Bus) -> None:
 
 def _attention(m: Ila) -> Step:
     s = m.s
-    blocks = (s.gb_attention_num_timestep_1[()] + 15) // 16
+    blocks = ceil_div(s.gb_attention_num_timestep_1[()], 16)
     return seq(
         loop(blocks, lambda k: _scores(m, k)),
         let(array(lambda: _largest(m, blocks), ()), lambda top: _softmax(m, blocks, top), "max_value"),

@@ -49,8 +49,8 @@ def large_address(m: Ila, index: Expr, timestep: Operand, vector: Operand, vecto
     The hardware counts vectors by the memory manager, the published ILA by the engine.
     """
     manager = index % 4 if is_hardware(m) else minimum(index, 3)
-    base = switch(manager, *(getattr(m.s, f"gb_large_base_{k}")[()] for k in range(4)))
-    count = switch(manager, *(getattr(m.s, f"gb_large_num_vector_{k}")[()] for k in range(4)))
+    base = switch(manager, *(m.r[f"gb_large_base_{k}"] for k in range(4)))
+    count = switch(manager, *(m.r[f"gb_large_num_vector_{k}"] for k in range(4)))
     if m.parameters["behaviour"] == "published_ila":
         count = vectors_of_engine
     t = lift(timestep)
@@ -59,7 +59,7 @@ def large_address(m: Ila, index: Expr, timestep: Operand, vector: Operand, vecto
 
 def small_address(m: Ila, index: Expr, vector: Operand) -> Expr:
     """SA(m, v) = base_small[m] + v."""
-    base = switch(index, *(getattr(m.s, f"gb_small_base_{k}")[()] for k in range(8)))
+    base = switch(index, *(m.r[f"gb_small_base_{k}"] for k in range(8)))
     return (base + vector) % room(m, SMALL)
 
 

@@ -9,6 +9,7 @@ from rewrite_compiler.lang import (
     Step,
     array,
     assign,
+    ceil_div,
     let,
     lift,
     loop,
@@ -53,7 +54,7 @@ def declare_engine(
     m: Ila, bus: Bus, engine: str, offset: int, needs: Callable[[Ila], Step], body: Callable[[], Step], ends: Expr | int = 1
 ) -> None:
     """Declare the trigger of one engine; it starts only when its configuration is valid. `needs` are its diagnostics."""
-    valid = getattr(m.s, f"gb_{engine}_is_valid")[()]
+    valid = m.r[f"gb_{engine}_is_valid"]
 
     def start() -> Step:
         return seq(limits.started(m, engine), when(valid, seq(needs(m), when(ends, seq(body(), assign(m.s.interrupt, 1))))))
@@ -64,7 +65,7 @@ def declare_engine(
 
 
 def _element(m: Ila, engine: str, timestep: Expr, vector: Expr) -> Expr:
-    index, count = getattr(m.s, f"gb_{engine}_memory_index_1")[()], getattr(m.s, f"gb_{engine}_num_vector_1")[()]
+    index, count = m.r[f"gb_{engine}_memory_index_1"], m.r[f"gb_{engine}_num_vector_1"]
     return large_address(m, index, timestep, vector, count)
 
 
@@ -72,7 +73,7 @@ def _layer_reduce(m: Ila) -> Step:
     """Combine timesteps 2i and 2i+1 into i, lane by lane, in place."""
     s = m.s
     count = s.gb_layer_reduce_num_timestep_1[()]
-    pairs = maximum((count + 1) // 2, 1) if is_hardware(m) else count // 2
+    pairs = maximum(ceil_div(count, 2), 1) if is_hardware(m) else count // 2
 
     def pair(t: Expr) -> Step:
         def lane(v: Expr, j: Expr) -> tuple[tuple[Expr, Expr], Expr]:

@@ -5,7 +5,7 @@ nothing. A program that relies on it is a mistake more often than not.
 """
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.lang import Expr, Step, any_of, lift, maximum, minimum, reduce, require, seq, switch, when
+from rewrite_compiler.lang import Expr, Step, any_of, ceil_div, lift, maximum, minimum, reduce, require, seq, switch, when
 
 from .buffers import ACT, INPUT, LARGE, SMALL, WEIGHT
 from .config import PES
@@ -19,23 +19,23 @@ GAMMA, BETA, SCORES = 5, 6, 7
 
 def started(m: Ila, engine: str) -> Step:
     """Return the diagnostic of a start that the engine ignores."""
-    valid = getattr(m.s, f"gb_{engine}_is_valid")[()]
+    valid = m.r[f"gb_{engine}_is_valid"]
     return require(valid, CONFIGURED, f"{engine} is started, but config_gb_{engine} has is_valid 0")
 
 
 def on_large(m: Ila, engine: str, timesteps: Expr | None = None) -> Step:
     """Return the diagnostics of an engine that works on timesteps of the large buffer."""
-    index, count = getattr(m.s, f"gb_{engine}_memory_index_1")[()], getattr(m.s, f"gb_{engine}_num_vector_1")[()]
-    steps = getattr(m.s, f"gb_{engine}_num_timestep_1")[()] if timesteps is None else timesteps
+    index, count = m.r[f"gb_{engine}_memory_index_1"], m.r[f"gb_{engine}_num_vector_1"]
+    steps = m.r[f"gb_{engine}_num_timestep_1"] if timesteps is None else timesteps
     return _region(m, engine, index, count, steps)
 
 
 def _region(m: Ila, engine: str, index: Expr, count: Expr, steps: Expr) -> Step:
     """Timesteps of a memory manager must lie inside of the large buffer, and both counts of vectors agree."""
     manager = index % 4
-    base = switch(manager, *(getattr(m.s, f"gb_large_base_{k}")[()] for k in range(4)))
-    held = switch(manager, *(getattr(m.s, f"gb_large_num_vector_{k}")[()] for k in range(4)))
-    end = base + (steps + 15) // 16 * 16 * count
+    base = switch(manager, *(m.r[f"gb_large_base_{k}"] for k in range(4)))
+    held = switch(manager, *(m.r[f"gb_large_num_vector_{k}"] for k in range(4)))
+    end = base + ceil_div(steps, 16) * 16 * count
     agree = f"{engine} counts {{count}} vectors a timestep, its memory manager {{held}}: hardware and published model differ there"
     inside = f"{engine} uses the large buffer up to vector {{end}}, which has {LARGE}"
     return seq(
@@ -46,7 +46,7 @@ def _region(m: Ila, engine: str, index: Expr, count: Expr, steps: Expr) -> Step:
 
 def in_small(m: Ila, engine: str, manager: Expr | int, count: Expr) -> Step:
     """Return the diagnostic of vectors of the small buffer that would wrap."""
-    end = switch(lift(manager), *(getattr(m.s, f"gb_small_base_{k}")[()] for k in range(8))) + count
+    end = switch(lift(manager), *(m.r[f"gb_small_base_{k}"] for k in range(8))) + count
     return require(end <= SMALL, CAPACITY, f"{engine} uses the small buffer up to vector {{end}}, which has {SMALL}", end=end)
 
 
@@ -55,7 +55,7 @@ def control(m: Ila) -> Step:
     s = m.s
     mode, steps, count = s.gb_control_mode[()], s.gb_control_num_timestep_1[()], s.gb_control_num_vector_2[()]
     vectors = [
-        _region(m, "control", getattr(s, f"gb_control_memory_index_{n}")[()], getattr(s, f"gb_control_num_vector_{n}")[()], used)
+        _region(m, "control", m.r[f"gb_control_memory_index_{n}"], m.r[f"gb_control_num_vector_{n}"], used)
         for n, used in ((1, steps), (2, steps * (1 + (mode > 0))))
     ]
     decoder = [in_small(m, "control", s.gb_control_memory_index_2[()], count)]
@@ -150,7 +150,7 @@ def attention(m: Ila) -> Step:
         require((steps >= 1) & (steps <= MAX_ROWS), CAPACITY, most, steps=steps),
         on_large(m, "attention"),
         in_small(m, "attention", s.gb_attention_memory_index_2[()], count),
-        in_small(m, "attention", SCORES, (steps + 15) // 16 * 4),
+        in_small(m, "attention", SCORES, ceil_div(steps, 16) * 4),
     )
 
 

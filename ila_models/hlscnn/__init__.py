@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rewrite_compiler.ila import Ila, mmio
 
-from .config import LAST_ADDRESS, declare_config
+from .config import declare_config
 from .convolution import declare_convolution
 from .memories import declare_memories
 from .revisions import DEFAULT, REVISIONS, Revision, choose
@@ -18,7 +18,7 @@ def build(revision: str = DEFAULT, **parameters: object) -> Ila:
     m = Ila("hlscnn", __doc__ or "", {"revision": revision, **vars(p)})
     bus = mmio(m)
     virtual = m.input("virtual", 1)[()]  # where it tells writes of the SoC memory apart, they are no commands of the device
-    is_command = bus.address <= LAST_ADDRESS
+    is_command = bus.address <= 0x3200_0078
     device = replace(bus, address_bits=24, enabled=is_command if p.soc_window is not None else is_command & ~virtual)
     soc = bus if p.soc_window is not None else replace(bus, enabled=virtual, fixed={"virtual": 1})
     declare_config(m, device, p)

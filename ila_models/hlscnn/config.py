@@ -6,7 +6,6 @@ from rewrite_compiler.lang import any_of, minimum
 from .revisions import SPAD0_BASE, Revision
 
 WINDOW = 0x3200_0000  # where the CPU sees the device
-LAST_ADDRESS = WINDOW + 0x78
 REGISTERS = 30
 CONV_TRIGGER = 17
 IGNORED = (*range(4), *range(6, 12))  # self-test, AXI attributes, scratchpad configuration

@@ -10,7 +10,6 @@ from .memories import LANES
 from .numerics import Lanes, accumulated, rounded_sum
 from .revisions import Revision
 
-INT16 = (-(1 << 15), (1 << 15) - 1)
 Tap = tuple[Expr, Expr, Expr]  # channel block, kernel row, column
 
 
@@ -75,7 +74,7 @@ def _output(g: Geometry, x: Leaf, w: Leaf, f: Expr, i: Expr, j: Expr) -> Expr:
         weight, activation = (lambda k: w[f, block, row, col, k]), (lambda k: x[block, top + row, left + col, k])
         return _after_tap(g, (block, row, col), weight, activation, acc, ends)
 
-    return fold(g.taps, select(g.r.conv_accumulate | ~starts, g.outputs.word(*g.output(f, i, j)), 0), tap, INT16)
+    return fold(g.taps, select(g.r.conv_accumulate | ~starts, g.outputs.word(*g.output(f, i, j)), 0), tap, 16)
 
 
 def _store(g: Geometry, y: Leaf) -> Step:

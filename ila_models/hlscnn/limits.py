@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rewrite_compiler.lang import Expr, Step, require
 
-from .geometry import Geometry, Side
+from .geometry import Geometry
 
 
 def limits(g: Geometry) -> Iterator[Step]:
@@ -17,7 +17,7 @@ def limits(g: Geometry) -> Iterator[Step]:
     yield _counted(g.r.conv_filters, p.filter_bits, "filters in ConvChannelCfg")
     if p.grouped_output:
         sentence = "rows and columns in ConvOutputSize must be 1…(input − kernel) / stride + 1: the device does not pad"
-        yield require(_is_valid(rows) & _is_valid(cols), "I112", sentence)
+        yield require(rows.is_inside & cols.is_inside, "I112", sentence)
     source = "SPAD1" if g.is_unified else "the SoC memory"
     for what, where, region in (("weights", "SPAD0", g.weights), ("activations", source, g.activations), ("outputs", "SPAD1", g.outputs)):
         yield region.require(f"the {what} of a convolution must lie inside {where}")
@@ -25,7 +25,3 @@ def limits(g: Geometry) -> Iterator[Step]:
 
 def _counted(number: Expr, bits: int, what: str) -> Step:
     return require((number > 0) & (number < 1 << bits), "I112", f"{what} must be 1…{(1 << bits) - 1}")
-
-
-def _is_valid(side: Side) -> Expr:
-    return (side.extent > 0) & ((side.extent - 1) * side.stride + side.kernel <= side.size)

@@ -61,7 +61,7 @@ class Config:
 
     def width(self, sort: str) -> int:
         """Return the bits of one scalar of an element."""
-        return UOP_BITS if sort == "uop" else 1 << int(getattr(self, f"log_{sort.replace('out', 'inp')}_width"))
+        return UOP_BITS if sort == "uop" else 1 << int(vars(self)[f"log_{sort.replace('out', 'inp')}_width"])
 
     def shape(self, sort: str) -> tuple[int, ...]:
         """Return the extents of one element."""
@@ -74,7 +74,7 @@ class Config:
     def log_depth(self, sort: str) -> int:
         """Return log2 of the number of elements that a buffer holds."""
         element = self.scalars(sort) * self.width(sort) // 8
-        return int(getattr(self, f"log_{sort}_buffer")) - (element.bit_length() - 1)
+        return int(vars(self)[f"log_{sort}_buffer"]) - (element.bit_length() - 1)
 
     def depth(self, sort: str) -> int:
         """Return the number of elements that a buffer holds; outputs are as many as accumulators."""

@@ -110,6 +110,11 @@ def maximum(a: Operand, b: Operand) -> Expr:
     return binary("max", a, b)
 
 
+def ceil_div(a: Operand, b: Operand) -> Expr:
+    """Return ⌈a / b⌉ of integers, b > 0."""
+    return (lift(a) + (b - 1)) // b
+
+
 def trunc_div(a: Operand, b: Operand) -> Expr:
     """Return a / b rounded toward zero."""
     return binary("tdiv", a, b)

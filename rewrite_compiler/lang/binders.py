@@ -243,8 +243,13 @@ def reduce_max(function: Callable[..., Operand], extent: Sequence[Extent] | Exte
     return reduce("max", function, extent)
 
 
-def fold(extent: Sequence[Extent] | Extent, initial: Operand, function: Callable[..., Operand], width: Interval | None = None) -> Expr:
-    """Return acc after acc := function(k, …, acc) for k = 0 … extent−1, the last index fastest; each acc must fit `width`."""
+def fold(
+    extent: Sequence[Extent] | Extent, initial: Operand, function: Callable[..., Operand], width: Interval | int | None = None
+) -> Expr:
+    """Return acc after acc := function(k, …, acc) for k = 0 … extent−1, the last index fastest.
+
+    Each acc must fit `width`, an interval or the bits of a signed word.
+    """
     first, *inner = as_shape(extent)
 
     def body(k: Expr, acc: Expr) -> Operand:
@@ -258,14 +263,14 @@ def fold_arrays(
     extent: Extent,
     initial: Sequence[Array],
     function: Callable[..., Sequence[Array]],
-    widths: Sequence[Interval | None] | None = None,
+    widths: Sequence[Interval | int | None] | None = None,
     *,
     history: bool = False,
 ) -> list[FoldResult]:
     """Fold a tuple of arrays; with `history` every step's value is kept along a new leading axis."""
     extent = lift(*as_shape(extent))
     k = index_variable("k", extent)
-    ranges = [w or iv.EVERYTHING for w in (widths or [None] * len(initial))]
+    ranges = [iv.of_width(w, True) if isinstance(w, int) else w or iv.EVERYTHING for w in (widths or [None] * len(initial))]
     accumulators = tuple(Accumulator(a.shape, w, a.real, f"acc{n}", k) for n, (a, w) in enumerate(zip(initial, ranges, strict=True)))
     bodies = tuple(function(k, *accumulators))
     for n, (body, first, width) in enumerate(zip(bodies, initial, ranges, strict=True)):

@@ -1,4 +1,4 @@
-"""Conditions that hold together, and numbers of elements."""
+"""Conditions that hold together, numbers of elements, quotients rounded up, and widths of accumulators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rewrite_compiler.lang import Expr, all_of, any_of, leaf, row_major
+from rewrite_compiler.errors import SpecError
+from rewrite_compiler.lang import Expr, all_of, any_of, ceil_div, fold, leaf, row_major, sat
 from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import scalar_array
 
@@ -35,3 +36,15 @@ def test_elements_are_numbered_with_the_last_index_fastest() -> None:
     assert numbers == list(range(24))
     with pytest.raises(ValueError, match="longer"):
         row_major((1, 2), (2, 3, 4))
+
+
+def test_divisions_are_rounded_up() -> None:
+    for a, b in product(range(-9, 10), range(1, 5)):
+        assert ceil_div(a, b).value == -(-a // b)
+
+
+def test_an_accumulator_may_be_given_by_its_bits() -> None:
+    terms = [fold(5, 0, lambda k, acc: sat(acc + 40 * k, 8), width) for width in (8, (-128, 127))]
+    assert [(term.interval, truth(term, (0, 0, 0))) for term in terms] == [((-128, 127), 127)] * 2
+    with pytest.raises(SpecError, match="outside of its width"):
+        fold(5, 0, lambda k, acc: acc + k, 8)
