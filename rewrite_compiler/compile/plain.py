@@ -6,7 +6,9 @@ the model's axes and none back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,15 @@ CHECKED = 2  # samples of the first run whose bits are compared with the host en
 
 def laid_out(shape: Sequence[int], strides: Sequence[int], kind: Any) -> Data:
     """Return an array, not set, whose axes lie in memory in the order of these strides."""
-    places = sorted(range(len(shape)), key=lambda n: -strides[n])
-    whole = recycled([shape[n] for n in places], kind)
-    return whole.transpose(np.argsort(places))
+    there, back = _orders(tuple(strides))
+    return recycled([shape[n] for n in there], kind).transpose(back)
+
+
+@lru_cache(maxsize=1024)
+def _orders(strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the axes in the order of strides, largest first, and where each is in it."""
+    places = sorted(range(len(strides)), key=lambda n: -strides[n])
+    return tuple(places), tuple(int(n) for n in np.argsort(places))
 
 
 def _slice(x: Data, *, axis: int, start: int, stop: int, step: int) -> Data:
@@ -40,24 +48,23 @@ def _pad(x: Data, *, pads: tuple[int, ...], value: float) -> Data:
     return out
 
 
-def _like(x: Data) -> Data:
-    """Return an array, not set, that lies in memory as another one does."""
-    return laid_out(x.shape, x.strides, x.dtype)
+def _place(x: Data, out: Data | None) -> Data:
+    """Return where results go: where they are told to, or an array, not set, that lies in memory as another one does."""
+    return laid_out(x.shape, x.strides, x.dtype) if out is None else out
 
 
-def _clip(x: Data, *, low: float, high: float) -> Data:
-    found = np.maximum(x, np.float32(low), out=_like(x))
+def _clip(x: Data, out: Data | None = None, *, low: float, high: float) -> Data:
+    found = np.maximum(x, np.float32(low), out=_place(x, out))
     return np.minimum(found, np.float32(high), out=found)
 
 
-# operator → what it does to values with a sample axis
-PLAIN: dict[str, Callable[..., Data]] = {
-    "add": lambda a, b: np.add(a, b, out=_like(a)),
-    "relu": lambda x: np.maximum(x, np.float32(0), out=_like(x)),
+# operator → what it does to values with a sample axis; those that change elements, in place of the first operand where asked to
+CHANGING: dict[str, Callable[..., Data]] = {
+    "add": lambda a, b, out=None: np.add(a, b, out=_place(a, out)),
+    "relu": lambda x, out=None: np.maximum(x, np.float32(0), out=_place(x, out)),
     "clip": _clip,
-    "slice": _slice,
-    "pad": _pad,
 }
+PLAIN: dict[str, Callable[..., Data]] = {**CHANGING, "slice": _slice, "pad": _pad}
 
 
 def is_plain(p: Program) -> bool:
@@ -82,6 +89,9 @@ class PlainProgram(HostProgram):
         super().__init__(program, program.inputs, seconds=seconds, is_part=True)
         self.is_used: bool | None = None
         self.nodes = joined(self.program)
+        reads = Counter(v for n in self.nodes for v in n.inputs)
+        fresh = {v for n in self.nodes if isinstance(n, Channelwise) or n.op in CHANGING for v in n.outputs}
+        self.passing = {v for v in fresh if reads[v] == 1 and v not in self.program.outputs}  # nobody else's: may be written over
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""
@@ -98,5 +108,10 @@ class PlainProgram(HostProgram):
         found: dict[Value, Any] = dict(values)
         for node in self.nodes:
             given = [found[v] for v in node.inputs]
-            found[node.outputs[0]] = node(*given) if isinstance(node, Channelwise) else PLAIN[node.op](*given, **dict(node.attributes))
+            if isinstance(node, Channelwise):
+                found[node.outputs[0]] = node(*given)
+                continue
+            is_over = node.op in CHANGING and node.inputs[0] in self.passing
+            place = {"out": given[0]} if is_over else {}
+            found[node.outputs[0]] = PLAIN[node.op](*given, **place, **dict(node.attributes))
         return {v: found[v] for v in self.program.outputs}

@@ -23,6 +23,7 @@ from .steps import PAGE, Box, Digits, Filling, Move, Part, Step, Tiles, View
 from .window import Layout, Window, window
 
 MOST_PIECES = 64
+LONG_RUN = 64  # elements: shorter ones between are filled faster with all others
 
 
 class Maker:
@@ -172,7 +173,7 @@ class Maker:
         places: list[int | Data | None] = [None] * (1 + len(call.reads))
         for k, o in reads.items():
             if (o.numbers == CONSTANT).all():
-                places[1 + k] = o.constants
+                call, places[1 + k] = _started(call, k, o.constants)
                 continue
             for z in (z for z in sorted(self.zeros) if is_from(o, self._result_of(z))):
                 size = self.found.calls[z].out.nbytes
@@ -181,7 +182,7 @@ class Maker:
             place = self._direct(o) if area is None else area
             places[1 + k] = self._copied(o, fill, moves) if place is None else place
         places[0] = self._placed(n, call)
-        return Step(tuple(fill), tuple(moves), call, self.numbers[id(call)], tuple(places))
+        return Step(tuple(fill), tuple(moves), call, self.numbers.get(id(call), -1), tuple(places))
 
     def _placed(self, n: int, call: Ran) -> int:
         """Return where a result lies."""
@@ -231,7 +232,7 @@ class Maker:
         if len(rest) > 1:
             raise NoShortcut("constants of several values lie between the codes")
         if len(rest):
-            fill.append((View(place, o.dtype, (o.numbers.size,), (size,)), int(rest[0])))
+            fill.extend((view, int(rest[0])) for view in _around(o.numbers == CONSTANT, place, o.dtype))
         target = View(place + first * size, o.dtype, dims, tuple(size * n for n in strides))
         moves.append(Move(s.which if isinstance(s.which, str) else self._whole(s, box, digits), box, digits, target, (), o.chain))
         return place
@@ -267,6 +268,14 @@ def _is_zero(call: Ran) -> bool:
     return call.fold is not None and call.fold.width > 0 and not call.fold.columns.any()
 
 
+def _started(call: Ran, k: int, contents: Data) -> tuple[Ran, Data]:
+    """Return a call for contents of a read that do not change: a fold whose rows all start alike starts them at those of one."""
+    if call.started is None or call.started.read != k:
+        return call, contents
+    rows = contents.reshape(-1, call.started.row)
+    return (call.started.alike, rows[0].copy()) if (rows == rows[0]).all() else (call, contents)
+
+
 def _whole_parts(o: Origins, sources: list[Source]) -> list[tuple[int, Source]]:
     """Return where whole results lie one after the other in what a call reads, the last one up to anywhere; nothing else."""
     found, at, by = [], 0, {s.first: s for s in sources if isinstance(s.which, int)}
@@ -300,6 +309,24 @@ def _regular(places: Data, box: Box) -> list[Box]:
     if math.prod(map(len, ranges)) > MOST_PIECES:
         raise NoShortcut("codes do not lie in a regular order")
     return [tuple(piece) for piece in itertools.product(*ranges)]
+
+
+def _around(marked: Data, place: int, dtype: np.dtype[Any]) -> list[View]:
+    """Return views of the marked elements, runs of one length by another; of all elements where it is a few or no regular runs."""
+    size, whole = dtype.itemsize, [View(place, dtype, (marked.size,), (dtype.itemsize,))]
+    edges = np.flatnonzero(np.diff(marked.astype(np.int8), prepend=0, append=0))
+    starts, lengths = edges[::2], np.diff(edges)[::2]
+    if len(starts) * LONG_RUN > marked.size:
+        return whole
+    found: list[View] = []
+    for n in np.unique(lengths):
+        at = starts[lengths == n]
+        digits = digits_of(at[None])
+        if digits is None or len(found) == MOST_PIECES:
+            return whole
+        steps = [int(at[math.prod(digits[k + 1 :]) % len(at)] - at[0]) * size for k in range(len(digits))]
+        found.append(View(place + int(at[0]) * size, dtype, (*digits, int(n)), (*steps, size)))
+    return found
 
 
 def _ranges(steps: Data, start: int) -> list[slice]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -15,21 +16,22 @@ from ..compile.execute import Prepared, Statistics, ends_of, operand_codes, rang
 from ..compile.moves import Move as Moving
 from ..compile.moves import Moved, looked_at
 from ..compile.plain import laid_out
-from ..lang.codes import encoded_into, put_values
+from ..lang.codes import encoded_into, put_values, values_of
 from ..lang.convert import lay
-from ..lang.formats import Format, Int
+from ..lang.formats import Fixed, Format, Int
 from ..lang.named import Data
 from ..lang.placed import split
 from ..lang.recycled import recycled
 from ..lang.sums import seen_in, seen_nothing
-from ..lang.tape import Call, Diverged
+from ..lang.tape import Diverged
 from ..target import TapedDevice
 from .affine import AffineShortcut, affine
 from .maker import Maker
 from .provenance import Found, NoShortcut, Slices, TooLarge, provenance
-from .steps import Filling, Move, Part, Scratch, Step, Tiles, View
+from .steps import Bound, Filling, Move, Part, Scratch, Step, Tiles, bound
 
 Ends = tuple[float, float]
+NOTHING: Ends = (np.inf, -np.inf)
 
 
 @dataclass
@@ -42,8 +44,10 @@ class Shortcut:
     scratch: Scratch
     events: int
     roots: frozenset[str] = frozenset()  # operands that are given as what they are moved from
-    bound: int = 0  # the address of the scratch that calls are made for
-    calls: list[list[Call | None]] = field(default_factory=list)
+    memory: Data | None = None  # of the scratch that steps are bound to
+    base: int = 0  # its address
+    steps: list[list[Bound]] = field(default_factory=list)
+    results: list[dict[str, list[tuple[Part, Data]]]] = field(default_factory=list)  # and their codes
 
     def on(self, device: TapedDevice, start: int) -> Shortcut:
         """Return the same shortcut for another tape of the same batch size, whose events start there."""
@@ -69,23 +73,24 @@ class Shortcut:
         ends = {n: range_of([ends_of(x)]) for n, x in operands.items()}
         given = {n: _root(x) if n in self.roots else looked_at(x) for n, x in operands.items()}
         totals = {n: self._room(n, formats[n], is_loose=is_loose) for n in self.shapes}
-        floats = {n: seen_nothing() for n in self.shapes}
-        for tiles, calls in zip(self.tiles, self.calls, strict=True):
-            for step, call in zip(tiles.steps, calls, strict=True):
-                for view, value in step.fill:
-                    view.of(self.scratch).fill(value)
-                for m in step.moves:
-                    self._moved(m, given, codes, formats, ends)
+        floats, taken = {n: seen_nothing() for n in self.shapes}, dict.fromkeys(self.shapes, NOTHING)
+        for tiles, steps, results in zip(self.tiles, self.steps, self.results, strict=True):
+            for step, now in zip(tiles.steps, steps, strict=True):
+                for part, value in now.fill:
+                    part.fill(value)
+                for m, target, source in now.moves:
+                    self._moved(m, target, source, given, codes, formats, ends)
+                call = now.call
                 if isinstance(step, Filling):
-                    call = step.call.bind(self.bound + step.place, totals[step.result].ctypes.data, floats[step.result])
+                    call = step.call.bind(self.base + step.place, totals[step.result].ctypes.data, floats[step.result])
                 assert call is not None
                 call()
-            for name, parts in tiles.results.items():
-                self._take(parts, formats[name], totals[name])
+            for name, parts in results.items():
+                taken[name] = _wider(taken[name], _take(parts, formats[name], totals[name]))
         seen = Statistics(range_in=(min(e[0] for e in ends.values()), max(e[1] for e in ends.values())))
         for name, total in totals.items():
             if any(t.results[name] for t in self.tiles):
-                seen.merge(_seen_of(total, formats[name]))
+                seen.merge(_seen_of(total, formats[name], taken[name]))
             else:
                 low, high, count = seen_in(floats[name])
                 seen.merge(Statistics(total.size, count, range_out=(low, high)))
@@ -97,24 +102,13 @@ class Shortcut:
         is_filled = any(isinstance(s, Filling) and s.result == name for t in self.tiles for s in t.steps)
         return recycled(shape, kind) if is_filled or not is_loose else laid_out(shape, self.tiles[0].results[name][0].steps, kind)
 
-    def _take(self, parts: Sequence[Part], f: Format, total: Data) -> None:
-        """Set parts of a result."""
-        for p in parts:
-            target, codes = split(total[p.box], 0, p.digits), p.view.of(self.scratch)
-            if isinstance(f, Int):
-                target[...] = p.chain(codes)
-            elif p.chain:
-                put_values(f, codes, target, p.chain.conversion(), p.chain.kind)
-            else:
-                put_values(f, codes, target)
-
     def _moved(
-        self, m: Move, operands: Mapping[str, Data], codes: dict[str, Data], formats: Mapping[str, Format], ends: Mapping[str, Ends]
+        self, m: Move, target: Data, source: Data | None, operands: Mapping[str, Data], codes: dict[str, Data],
+        formats: Mapping[str, Format], ends: Mapping[str, Ends],
     ) -> None:  # fmt: skip
-        target, after = m.target.of(self.scratch), m.chain.conversion() if m.chain else None
-        if isinstance(m.source, View):
-            source = m.source.of(self.scratch)
-        else:
+        after = m.chain.conversion() if m.chain else None
+        if source is None:
+            assert isinstance(m.source, str)
             x = operands[m.source]
             if m.source not in codes and encoded_into(formats[m.source], _part(x, m), target, ends[m.source], after):
                 return
@@ -127,17 +121,50 @@ class Shortcut:
             after(target, source)
 
     def _bind(self) -> None:
-        """Make the calls for the memory that there is now."""
+        """Prepare steps and results for the memory that there is now."""
         self.scratch.at_least(self.size)
-        base = self.scratch.data.ctypes.data + self.scratch.start
-        if self.bound != base:
-            self.bound = base
-            self.calls = [[s.bind(base) if isinstance(s, Step) else None for s in t.steps] for t in self.tiles]
+        if self.memory is not self.scratch.data:
+            self.memory, self.base = self.scratch.data, self.scratch.data.ctypes.data + self.scratch.start
+            self.steps = [[bound(s, self.scratch) for s in t.steps] for t in self.tiles]
+            self.results = [{n: [(p, p.view.of(self.scratch)) for p in parts] for n, parts in t.results.items()} for t in self.tiles]
 
 
-def _seen_of(total: Data, f: Format) -> Statistics:
-    found = Statistics(total.size, range_out=range_of([total]))
-    if max(abs(n) for n in found.range_out) >= np.float32(f.largest):
+def _take(parts: Sequence[tuple[Part, Data]], f: Format, total: Data) -> Ends:
+    """Set parts of a result from their codes; return its least and its largest element there."""
+    ends = NOTHING
+    for p, codes in parts:
+        target = split(total[p.box], 0, p.digits)
+        if isinstance(f, Int):
+            target[...] = p.chain(codes)
+        elif p.chain:
+            put_values(f, codes, target, p.chain.conversion(), p.chain.kind)
+        else:
+            put_values(f, codes, target)
+        is_ordered = isinstance(f, Fixed) and not p.chain  # codes have the order of values, in half as many bytes
+        ends = _wider(ends, _values_at(f, *range_of([codes])) if is_ordered else range_of([target]))
+    return ends
+
+
+@lru_cache(maxsize=1024)
+def _values_at(f: Format, low: float, high: float) -> Ends:
+    """Return the values of two codes as floats of 32 bits."""
+    first, last = values_of(f, np.array([low, high], np.int64)).astype(np.float32)
+    return float(first), float(last)
+
+
+@lru_cache(maxsize=1024)
+def _end(f: Format) -> float:
+    """Return the largest value of a format as a float of 32 bits."""
+    return float(np.float32(f.largest))
+
+
+def _wider(one: Ends, other: Ends) -> Ends:
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _seen_of(total: Data, f: Format, ends: Ends) -> Statistics:
+    found = Statistics(total.size, range_out=ends)
+    if max(abs(n) for n in ends) >= _end(f):
         found.saturated = saturated(total, f)
     return found
 

@@ -114,6 +114,23 @@ class Filling:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A step for memory that there is: arrays to fill with numbers, moves with their targets and sources, and the call, if it is known."""
+
+    fill: tuple[tuple[Data, int], ...]
+    moves: tuple[tuple[Move, Data, Data | None], ...]
+    call: Call | None
+
+
+def bound(step: Step | Filling, scratch: Scratch) -> Bound:
+    """Return a step for the memory of a scratch."""
+    base = scratch.data.ctypes.data + scratch.start
+    moves = tuple((m, m.target.of(scratch), m.source.of(scratch) if isinstance(m.source, View) else None) for m in step.moves)
+    call = step.bind(base) if isinstance(step, Step) else None
+    return Bound(tuple((view.of(scratch), value) for view, value in step.fill), moves, call)
+
+
+@dataclass(frozen=True)
 class Tiles:
     """Some tiles of an offload as copies and calls; `results` are views of the scratch with the axes of each result split into digits."""
 

@@ -8,7 +8,8 @@ B is packed in tiles of as many columns as a vector has lanes. Pairs of 16-bit f
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 INT32, INT16 = ir.IntType(32), ir.IntType(16)
 Part = tuple[ir.Value, ir.Value, int]  # of rows, or tiles: the first, how many blocks, and how many a block has
 ROWS = 4
+NUMBERS = 5  # before the scalars
 # of a plain sum, the rows and tiles whose sums stay in registers: as many as hide what a load and a product take
 BLOCKS = {"avx512vnni": (8, 2), "avx512bw": (8, 2), "avx2": (4, 2), "sse2": (4, 2), "": (4, 1)}
 READING = ("dot", "product", "high")
@@ -81,7 +83,7 @@ def fold_function(kernel: Kernel) -> tuple[Any, Any]:
 
 
 class _Fold:
-    """Prints one kernel. Numbers: rows, tiles, steps, columns of a row, then the scalars."""
+    """Prints one kernel. Numbers: rows, tiles, steps, columns of a row, how far a row's start values are from those before, scalars."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.k = kernel
@@ -95,10 +97,10 @@ class _Fold:
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.words = Words(self.b, self.lanes)
         self.columns, self.start, self.out, numbers = self.function.args[3:]
-        rows, tiles, self.steps, self.width = (self.b.load(self.b.gep(numbers, [word(n)])) for n in range(4))
-        self.scalars = [self.words.splat(self.b.load(self.b.gep(numbers, [word(4 + n)])), 64) for n in range(kernel.scalars)]
+        rows, tiles, self.steps, self.width, self.apart = (self.b.load(self.b.gep(numbers, [word(n)])) for n in range(NUMBERS))
+        self.scalars = [self.words.splat(self.b.load(self.b.gep(numbers, [word(NUMBERS + n)])), 64) for n in range(kernel.scalars)]
         self.tables = [[self._pointer(a, t, kind) for t in range(kernel.tables)] for a, kind in enumerate((INT16, INT32, INT32))]
-        height, breadth = BLOCKS[kernel.form] if kernel.sum_width else (ROWS, 1)
+        height, breadth = BLOCKS[kernel.form] if kernel.sum_width else (2 * ROWS if self._saturating() else ROWS, 1)
         self._regions(rows, tiles, height, breadth)
         self.b.ret_void()
 
@@ -135,7 +137,10 @@ class _Fold:
         b = self.b
         bases = [[self._offset(1, t, row) for t in range(self.k.tables)] for row in rows]
         places = [b.add(b.mul(row, self.width), b.mul(tile, word(self.lanes))) for row in rows for tile in tiles]
-        starts = [self._vector(b.gep(self.start, [p])) if self.k.has_start else self.words.const(0, 32) for p in places]
+        starts = [self.words.const(0, 32)] * len(places)
+        if self.k.has_start:
+            first = [b.add(b.mul(row, self.apart), b.mul(tile, word(self.lanes))) for row in rows for tile in tiles]
+            starts = [self._vector(b.gep(self.start, [p])) for p in first]
         narrow = self._saturating()
         size = b.mul(self.steps, word(self.k.slots * self.lanes))
         columns = [b.gep(self.columns, [b.mul(tile, size)]) for tile in tiles]
@@ -147,9 +152,8 @@ class _Fold:
             if self.k.sum_width:
                 return self._summed(accumulators, bases, offsets, vectors)
             if code is not self.k.code or not narrow:
-                return [self._step(code, acc, base, offsets, vectors[0]) for acc, base in zip(accumulators, bases, strict=True)]
-            zero = self.words.const(0, 32)
-            terms = [self._step(narrow, zero, base, offsets, vectors[0]) for base in bases]
+                return self._stepped(code, accumulators, bases, offsets, vectors[0])
+            terms = self._stepped(narrow, [self.words.const(0, 32)] * len(bases), bases, offsets, vectors[0])
             return [self._saturated(acc, *terms[2 * n : 2 * n + 2]) for n, acc in enumerate(accumulators)]
 
         count = b.sub(self.steps, word(1)) if self.k.last else self.steps
@@ -214,30 +218,40 @@ class _Fold:
     def _vector(self, place: ir.Value) -> ir.Value:
         return self.b.load(self.b.bitcast(place, ir.VectorType(INT32, self.lanes).as_pointer()), align=4)
 
-    def _step(self, code: Code, acc: ir.Value, bases: list[ir.Value], offsets: list[ir.Value], vectors: list[ir.Value]) -> ir.Value:
-        given = {}
+    def _stepped(self, code: Code, accs: list[Any], bases: list[list[Any]], offsets: list[Any], vectors: list[Any]) -> list[Any]:
+        """Return what a step makes of the accumulators of rows; their products take turns, as each waits for the one before."""
+        given: list[dict[int, Any]] = [{} for _ in bases]
+        more = _added_to_sums(code)
         for n, op in enumerate(code):
             if op.name == "acc":
-                given[n] = acc
+                found = accs
             elif op.name == "scalar":
-                given[n] = self.words.fit(self.scalars[op.data], op.bits)
+                found = [self.words.fit(self.scalars[op.data], op.bits)] * len(bases)
             elif op.name in READING:
-                given[n] = self._products(op, bases, offsets, vectors)
-        return self.words.fit(self.words.run(code, given)[-1], 32)
-
-    def _products(self, op: Op, bases: list[ir.Value], offsets: list[ir.Value], vectors: list[ir.Value]) -> ir.Value:
-        table, delta, slot, pairs = op.data
-        at = self.b.add(self.b.add(bases[table], offsets[table]), word(delta))
-        total = None
-        for p in range(max(pairs, 1)):
-            place = self.b.gep(self.tables[0][table], [self.b.add(at, word(2 * p))])
-            pair = self._pair(place) if pairs else self.b.zext(self.b.load(place, align=2), INT32)
-            x = self.words.splat(pair, 32)
-            if op.name == "high":
-                total = self._added(total, self._high(x, vectors[slot + p]), self.words.const(ONES, 32))
+                at, start = more.get(n, (n, 0))
+                found = self._products(op, bases, offsets, vectors, start)
+                for row, x in zip(given, found, strict=True):
+                    row[at] = x
             else:
-                total = self._added(total, x, vectors[slot + p])
-        return total
+                continue
+            for row, x in zip(given, found, strict=True):
+                row[n] = x
+        return [self.words.fit(self.words.run(code, row)[-1], 32) for row in given]
+
+    def _products(self, op: Op, bases: list[list[Any]], offsets: list[Any], vectors: list[Any], start: int) -> list[Any]:
+        table, delta, slot, pairs = op.data
+        places = [self.b.add(self.b.add(base[table], offsets[table]), word(delta)) for base in bases]
+        totals = [self.words.const(start, 32) if start else None] * len(bases)
+        for p in range(max(pairs, 1)):
+            for row, at in enumerate(places):
+                place = self.b.gep(self.tables[0][table], [self.b.add(at, word(2 * p))])
+                pair = self._pair(place) if pairs else self.b.zext(self.b.load(place, align=2), INT32)
+                x = self.words.splat(pair, 32)
+                if op.name == "high":
+                    totals[row] = self._added(totals[row], self._high(x, vectors[slot + p]), self.words.const(ONES, 32))
+                else:
+                    totals[row] = self._added(totals[row], x, vectors[slot + p])
+        return totals
 
     def _high(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """Return the high halves of the products of 16-bit halves."""
@@ -267,6 +281,18 @@ class _Fold:
         half = self.words.const(16, 32)
         low = b.mul(*(b.ashr(b.shl(v, half), half) for v in (x, y)))
         return b.add(low, b.mul(b.ashr(x, half), b.ashr(y, half)))
+
+
+def _added_to_sums(code: Code) -> dict[int, tuple[int, int]]:
+    """Return the sums of products to which nothing but a constant is added: the operator that adds it, and the constant."""
+    uses = Counter(a for op in code for a in op.args)
+    found = {}
+    for n, op in enumerate(code):
+        if op.name == "add" and {op.bits, op.width} == {32}:
+            ends = sorted(op.args, key=lambda a: code[a].name == "const")
+            if code[ends[0]].name == "dot" and code[ends[1]].name == "const" and uses[ends[0]] == 1:
+                found[ends[0]] = (n, code[ends[1]].data)
+    return found
 
 
 def _clamped(code: Code, n: int) -> int | None:
@@ -322,13 +348,22 @@ class Folding:
         return Ran(out, [span], bind, None, None)
 
 
+@dataclass(frozen=True, eq=False)
+class Started:
+    """Which read has the values that a recorded fold starts at, those of a row, and the same fold where every row starts at them."""
+
+    read: int
+    row: int
+    alike: Ran
+
+
 def run_fold(
     kernel: Kernel, a: list[tuple[Any, Any, Any]], b: Any, start: Any, out: Any, numbers: list[int], tape: Tape | None = None
 ) -> None:
     """Call a kernel: for each table of A its array and offsets, packed columns, start values and the result's array."""
     _, run = fold_function(kernel)
     pointers = [(ctypes.c_void_p * len(a))(*(x[n].ctypes.data for x in a)) for n in range(3)]
-    given = np.array(numbers, np.int64)
+    given = np.array([*numbers[:4], numbers[3], *numbers[4:]], np.int64)
     run(*pointers, b.ctypes.data, start.ctypes.data if start is not None else None, out.ctypes.data, given.ctypes.data)
     if tape is not None:
         _record(tape, kernel, run, a, b, start, out, given)
@@ -342,15 +377,21 @@ def _record(tape: Tape, kernel: Kernel, run: Any, a: list[tuple[Any, Any, Any]],
         low, high = _reach(kernel, n)
         reads.append(Span(tape.steady(data), low, ends[n] + high))
     offsets = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in a)) for n in (1, 2)]
-    numbers = tape.address(given)
 
-    def bind(places: Sequence[int]) -> Any:
-        result, columns, *rest = places
-        first = None if start is None else rest.pop(0)
-        return partial(run, (ctypes.c_void_p * len(rest))(*rest), *offsets, columns, first, result, numbers)
+    def bound(numbers: Any) -> Callable[[Sequence[int]], Any]:
+        def bind(places: Sequence[int]) -> Any:
+            result, columns, *rest = places
+            first = None if start is None else rest.pop(0)
+            return partial(run, (ctypes.c_void_p * len(rest))(*rest), *offsets, columns, first, result, numbers.ctypes.data)
+
+        return bind
 
     same = (*(x.tobytes() for _, rows, steps in a for x in (rows, steps)), given.tobytes())
-    call = Ran(tape.steady(out), reads, bind, None, (kernel, same))
+    call = Ran(tape.steady(out), reads, bound(given), None, (kernel, same))
+    if start is not None:
+        repeated = given.copy()
+        repeated[NUMBERS - 1] = 0
+        call.started = Started(1, int(given[3]), Ran(tape.steady(out), reads, bound(repeated), None, None))
     if len(a) == 1 and start is None and not tape.owns(b):
         call.fold = Folding(kernel, a[0][1], a[0][2], b, given)
     tape.calls.append(call)

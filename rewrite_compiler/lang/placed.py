@@ -47,6 +47,8 @@ def placed(store: Store, origin: Sequence[int], indices: Sequence[Named], reads:
 
 def split(data: Data, lead: int, digits: Digits) -> Data:
     """Return an array whose dimensions after the first `lead` are split into digits."""
+    if all(math.prod(extents) == size for extents, size in zip(digits, data.shape[lead:], strict=True)):
+        return data.reshape((*data.shape[:lead], *(n for extents in digits for n in extents)))  # a view: no axes are joined
     shape, strides = list(data.shape[:lead]), list(data.strides[:lead])
     for extents, stride in zip(digits, data.strides[lead:], strict=True):
         shape += extents

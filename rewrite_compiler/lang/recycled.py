@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,10 +24,16 @@ def recycled(shape: Sequence[int], kind: Any) -> Data:
     size = math.prod(shape) * kind.itemsize
     if size < LEAST:
         return np.empty(tuple(shape), kind)
-    kept: list[Data] = _of_thread.__dict__.setdefault("kept", [])
-    free = next((n for n in range(len(kept)) if kept[n].nbytes == size and sys.getrefcount(kept[n]) <= UNUSED), None)
-    block = np.empty(size, np.uint8) if free is None else kept.pop(free)
-    kept.append(block)
-    del kept[:-MOST]
+    kept: OrderedDict[int, list[Data]] = _of_thread.__dict__.setdefault("kept", OrderedDict())
+    alike = kept.setdefault(size, [])
+    kept.move_to_end(size)
+    free = next((n for n in range(len(alike)) if sys.getrefcount(alike[n]) <= UNUSED), None)
+    block = np.empty(size, np.uint8) if free is None else alike.pop(free)
+    alike.append(block)
+    if free is None and sum(map(len, kept.values())) > MOST:
+        oldest = next(iter(kept.values()))
+        oldest.pop(0)
+        if not oldest:
+            kept.popitem(last=False)
     found: Data = block.view(kind).reshape(tuple(shape))
     return found

@@ -213,6 +213,7 @@ class Ran:
     unary: Unary | None = None
     grid: Grid | None = None
     fold: Any = None  # of a blocked fold: its operands
+    started: Any = None  # of a blocked fold that starts at contents: where they are
 
     def __init__(self, out: Data, reads: Sequence[Span], bind: Callable[[Sequence[int]], Call], code: Any, key: Any) -> None:
         """`bind` takes the addresses of the result and of what is read; calls of one `key` compute the same from the same."""

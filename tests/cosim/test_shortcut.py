@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from command import onnx_model
+from numpy.lib.stride_tricks import as_strided
 from onnx import helper, numpy_helper
 from test_tapes import BATCH, convolution, normal
 
@@ -17,14 +18,15 @@ from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.compile.channelwise import Channelwise
 from rewrite_compiler.compile.plain import PLAIN, PlainProgram
 from rewrite_compiler.cosim import Engine
-from rewrite_compiler.cosim.maker import _ranges
+from rewrite_compiler.cosim.maker import _around, _ranges, _started
 from rewrite_compiler.cosim.provenance import MOST, moves_bits
 from rewrite_compiler.cosim.shortcut import Shortcut
 from rewrite_compiler.cosim.steps import Filling
 from rewrite_compiler.lang.digits import digits_of
+from rewrite_compiler.lang.native_fold import FORMS, Kernel, best_form, run_fold
 from rewrite_compiler.lang.native_tiles import is_there
 from rewrite_compiler.lang.straight import Op
-from rewrite_compiler.lang.tape import Arena, Ran, Span
+from rewrite_compiler.lang.tape import Arena, Ran, Span, Tape
 
 CASES = [("hlscnn:revision=ext8", (1, 5, 9, 9)), ("hlscnn:revision=ext16", (1, 5, 9, 9)), ("vta", (1, 5, 9, 9)), ("flexasr", (1, 5, 9, 9))]
 
@@ -100,6 +102,26 @@ def test_plain_host_parts_give_the_bits_of_the_engine(is_right: bool, tmp_path: 
     assert shortcuts(engine).keys() == {o.id for o in plan.offloads}
 
 
+def test_a_host_value_is_written_over_only_where_nobody_else_reads_it(tmp_path: Path) -> None:
+    weights = [numpy_helper.from_array(normal(8, 8, 3, 3, seed=n), f"w{n}") for n in range(2)]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["a", "x"], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),  # b is read again
+        helper.make_node("Add", ["c", "b"], ["d"]),  # c is not
+        helper.make_node("Conv", ["d", "w1"], ["y"]),
+    ]
+    onnx.save(onnx_model(nodes, {"x": (1, 8, 6, 6)}, {"y": (1, 8, 4, 4)}, weights), tmp_path / "app.onnx")
+    x = normal(3 * BATCH, 1, 8, 6, 6)
+    plan = calibrated(compile_model(tmp_path / "app.onnx", ["hlscnn:revision=ext8"]), {"x": x}, "inputs", "")
+    engine = Engine(plan, reading="native")
+    found = engine.run({"x": x}, batch=BATCH).outputs["y"]
+    np.testing.assert_array_equal(found, Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"])
+    (part,) = (h for _, h in engine.steps if isinstance(h, PlainProgram))
+    assert part.is_used
+    assert len(part.passing) == 1
+
+
 def inverted() -> Any:
     """Return an inverted residual block, [1, 8, 7, 7]: 1×1, every channel by itself, 1×1, clamps between."""
     weights = {"w0": normal(48, 8, 1, 1, seed=1), "w1": normal(48, 1, 3, 3, seed=2), "w2": normal(8, 48, 1, 1, seed=4)}
@@ -146,6 +168,59 @@ def test_results_fall_into_parts_that_lie_in_a_regular_order(steps: list[int], e
     assert [r.stop for r in found] == ends
     assert [r.start for r in found] == [0, *ends[:-1]]
     assert all(digits_of(np.array(steps[r])[None]) is not None for r in found)
+
+
+@pytest.mark.parametrize(("planes", "side", "edge"), [(3, 20, 1), (2, 9, 3), (1, 30, 0)], ids=["one around", "three around", "none"])
+def test_only_what_lies_around_an_image_is_filled(planes: int, side: int, edge: int) -> None:
+    marked = np.ones((planes, side, side, 16), bool)
+    marked[:, edge : side - edge, edge : side - edge] = False
+    area = np.zeros(marked.size + 7, np.int16)
+    views = _around(marked.reshape(-1), 14, np.dtype(np.int16))
+    for v in views:
+        as_strided(area[v.place // 2 :], v.shape, v.strides)[...] = 1
+    assert len(views) <= 4
+    np.testing.assert_array_equal(area[7:].reshape(marked.shape), marked)
+
+
+def test_everything_is_filled_where_marks_lie_in_no_order() -> None:
+    marked = np.random.default_rng(0).random(5000) < 0.5
+    (view,) = _around(marked, 64, np.dtype(np.int32))
+    assert (view.place, view.shape, view.strides) == (64, (5000,), (4,))
+
+
+@pytest.mark.parametrize(("kind", "clamps"), [("<i2", True), ("<i4", False)], ids=["saturating", "plain"])
+def test_a_fold_whose_rows_start_alike_starts_them_at_the_values_of_one(kind: str, clamps: bool) -> None:
+    rng, (rows, steps, lanes) = np.random.default_rng(1), (12, 5, FORMS[best_form()][0])
+    word = {"bits": 32, "width": 32}
+    added: tuple[Op, ...] = (Op("dot", (), (0, 0, 0, 2)), Op("const", (), 3, 32), Op("add", (0, 1), None, **word))
+    ends = (Op("const", (), 32767, 32), Op("const", (), -32768, 32))
+    code = (*added, Op("acc"), Op("add", (2, 3), None, **word))
+    if clamps:
+        code = (*added, *ends, Op("min", (2, 3), None, **word), Op("max", (5, 4), None, **word), Op("acc"), Op("add", (6, 7), None, **word))
+        code = (*code, Op("min", (8, 3), None, **word), Op("max", (9, 4), None, **word))
+    arena = Arena()
+    tape = Tape(0, arena)
+    a, start = arena.empty((rows * 4 * steps,), np.int16), arena.empty((rows, lanes), np.int32)
+    a[:], start[:] = rng.integers(-90, 90, a.size), rng.integers(-30_000, 30_000, lanes)
+    b, out = rng.integers(-90, 90, (1, steps, 2, lanes, 2)).astype(np.int16), arena.empty((rows, lanes), kind)
+    tables = [(a, np.arange(rows, dtype=np.int32) * 4 * steps, np.arange(steps, dtype=np.int32) * 4)]
+    kernel = Kernel(code, 1, 2, kind, best_form(), True)
+    run_fold(kernel, tables, b.view(np.int32).reshape(1, steps, 2, lanes), start, out, [rows, 1, steps, lanes], tape)
+    (recorded,) = tape.calls
+    assert isinstance(recorded, Ran)
+    expected = out.copy()
+    terms = np.einsum("rkpj,kplj->rkl", a.reshape(rows, steps, 2, 2).astype(np.int64), b[0].astype(np.int64)) + 3
+    total = np.broadcast_to(start.astype(np.int64), (rows, lanes))
+    for k in range(steps):
+        total = np.clip(total + terms[:, k], -32768, 32767) if clamps else total + terms[:, k]
+    np.testing.assert_array_equal(expected, total)
+    again, row = _started(recorded, recorded.started.read, start.reshape(-1).copy())
+    assert row.shape == (lanes,)
+    out[:] = 0
+    again.bind([out.ctypes.data, *(r.address + r.offset for r in recorded.reads[:1]), row.ctypes.data, a.ctypes.data])()
+    np.testing.assert_array_equal(out, expected)
+    start[3, 0] += 1
+    assert _started(recorded, recorded.started.read, start.reshape(-1).copy())[0] is recorded
 
 
 def call(arena: Arena, code: tuple[Op, ...], compute: Callable[[np.ndarray], np.ndarray]) -> Ran:
