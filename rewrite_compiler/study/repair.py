@@ -1,7 +1,8 @@
 """Repair: the smallest changes of number formats, or of a target's parameters, that bring an application's accuracy back.
 
 Changes are searched on one half of the samples and judged on the other. A change costs the bits it adds to stored values;
-another rounding or binary point adds none. What is smallest: fewest added bits, then fewest fields, then least loss.
+another rounding or binary point adds none. What is smallest: fewest added bits, then the same design before another one, then
+fewest fields, then least loss. Another design is calibrated anew; one that does no better than this one calibrated anew is none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from ..compile import Options, Plan, calibrated, compile_model
 from ..cosim.band import Band
 from ..cosim.metrics import Metric
-from ..data import Dataset
+from ..data import CALIBRATION_SAMPLES, Dataset
 from ..errors import FlexmatchError, UsageError
 from ..lang.formats import Format
 from ..target import Target
@@ -33,7 +34,7 @@ Formats = Mapping[str, Mapping[str, Format]]
 class Proposal:
     """One way to change the design: what it is, its plan, the changes it makes, the parameters it sets, the bits it adds."""
 
-    kind: str  # rounding, binary point, format, several, parameter
+    kind: str  # rounding, binary point, format, several, calibration, parameter
     what: str
     plan: Plan
     changes: tuple[Change, ...] = ()
@@ -77,8 +78,11 @@ def repair(
     before = Judged(Proposal("none", "as it is", plan), search.run(plan), verify.run(plan))
     table = bench(plan, halves[0])
     guilt = attribute(plan, search, table)
-    judged = [Judged(p, search.run(p.plan)) for p in _proposals(plan, table, guilt, options, data)]
+    judged = [Judged(p, search.run(p.plan)) for p in _of_formats(plan, table, guilt)]
     judged += [Judged(p, search.run(p.plan)) for p in _combined(plan, judged)]
+    again = [Judged(p, search.run(p.plan)) for p in _of_calibration(plan, halves[0])]
+    others = [Judged(p, search.run(p.plan)) for p in _of_parameters(plan, options, halves[0])]
+    judged += [*again, *(j for j in others if not _is_same(j.search, (again or [before])[0].search))]
     front = _front([before, *judged])
     judged = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in judged]
     good = [j for j in judged if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
@@ -103,14 +107,18 @@ def _holds(trial: Trial, trials: Trials, band: Band) -> bool:
 def _price(j: Judged) -> tuple[float, ...]:
     """What a change costs, then what it loses."""
     p = j.proposal
-    fields = len({(c.tensor, c.field) for c in p.changes}) + len(p.parameters)
-    return p.added_bits, fields, len(p.changes), j.search.loss, j.search.error
+    fields = len({(c.tensor, c.field) for c in p.changes})
+    return p.added_bits, len(p.parameters), fields, len(p.changes), j.search.loss, j.search.error
+
+
+def _is_same(one: Trial, other: Trial) -> bool:
+    return (one.loss, one.error) == (other.loss, other.error)
 
 
 def _front(judged: Iterable[Judged]) -> list[Judged]:
     """Return the proposals that no other beats in bits and loss, by bits."""
     found: list[Judged] = []
-    for j in sorted(judged, key=lambda j: (j.proposal.added_bits, j.search.loss, j.search.error, len(j.proposal.changes))):
+    for j in sorted(judged, key=lambda j: (j.proposal.added_bits, j.search.loss, j.search.error, *_price(j)[1:4])):
         if not found or (j.search.loss, j.search.error) < (found[-1].search.loss, found[-1].search.error):
             found = [*(f for f in found if f.proposal.added_bits < j.proposal.added_bits), j]
     return found
@@ -119,15 +127,15 @@ def _front(judged: Iterable[Judged]) -> list[Judged]:
 # -- what can be changed
 
 
-def _proposals(plan: Plan, table: Bench, guilt: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
-    """Return single fields of single offloads, fields of all offloads of an operation, and other values of target parameters."""
+def _of_formats(plan: Plan, table: Bench, guilt: Mapping[str, Any]) -> list[Proposal]:
+    """Return single fields of single offloads, and fields of all offloads of an operation."""
     tried = {o.id: table.tried(o) for o in plan.offloads}
     single = []
     for row in guilt["fields"]:
         match = next((c for c in tried[row["offload"]][1] if c.document() == {k: row[k] for k in c.document()}), None)
         if match is not None:
             single.append(_of_changes(_kind(match), plan, (match,)))
-    return [*single, *_of_operations(plan, tried), *_of_parameters(plan, options, data)]
+    return [*single, *_of_operations(plan, tried)]
 
 
 def _of_operations(plan: Plan, tried: Mapping[str, tuple[float, list[Change]]]) -> list[Proposal]:
@@ -167,6 +175,28 @@ def _widths(plan: Plan, formats: Formats) -> set[tuple[str, int, int]]:
     return found
 
 
+def _anew(plan: Plan, data: Dataset) -> Plan:
+    """Return the plan with the formats that calibration on the first samples chooses."""
+    first = data.take(np.arange(min(CALIBRATION_SAMPLES, data.count)))
+    return calibrated(plan, first.inputs, f"{first.count} samples that were searched on", data.sha256)
+
+
+def _of_calibration(plan: Plan, data: Dataset) -> list[Proposal]:
+    """Return the formats that calibration chooses, where they are others than those of the plan."""
+    made = _anew(plan, data)
+    changes = [
+        Change(o.id, tensor, field, value, f.parameters.get(field, value), new.formats)
+        for o, new in zip(plan.offloads, made.offloads, strict=True)
+        for tensor, f in new.formats.items()
+        for field, value in o.formats[tensor].parameters.items()
+        if f.parameters.get(field, value) != value
+    ]
+    if not changes:
+        return []
+    bits = sum(max(0, after - before) for _, before, after in _widths(plan, {o.id: o.formats for o in made.offloads}))
+    return [Proposal("calibration", "formats as calibration chooses them", made, tuple(changes), (), bits)]
+
+
 def _of_parameters(plan: Plan, options: Options, data: Dataset) -> list[Proposal]:
     """Return the plan for every other value of every parameter of its targets, compiled and calibrated again."""
     made = []
@@ -185,8 +215,7 @@ def _with_parameter(plan: Plan, target: Target, name: str, value: str, options: 
         made = compile_model(plan.model["path"], targets, options)
     except FlexmatchError:
         return None
-    first = data.take(np.arange(min(32, data.count)))
-    made = calibrated(made, first.inputs, f"the first {first.count} samples")
+    made = _anew(made, data)
     widths = {(role, after) for role, _, after in _widths(made, {o.id: o.formats for o in made.offloads})}
     before = {role: width for role, width, _ in _widths(plan, {o.id: o.formats for o in plan.offloads})}
     added = sum(max(0, after - before.get(role, after)) for role, after in widths)

@@ -21,6 +21,7 @@ from rewrite_compiler.data import samples_for
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.report.html import page
 from rewrite_compiler.study.attribution import attribute
+from rewrite_compiler.study.repair import repair
 from rewrite_compiler.study.trials import Trials, with_float
 
 CNN = named("digits_cnn")
@@ -69,6 +70,32 @@ def test_of_two_formats_that_do_not_fit_the_one_that_was_moved_is_named(tensor: 
     trials = Trials(plan, samples_for(plan.source, CNN.data).evenly(8), metric_of("cosine"))
     culprit = attribute(planted(plan, "conv2d_1", tensor, "fraction", value), trials)["culprit"]
     assert culprit == {"offload": "conv2d_1", "tensor": tensor, "field": "fraction", "before": value, "after": 7}
+
+
+def test_a_planted_flaw_is_repaired_by_its_field_and_not_by_another_design(chain: tuple[Plan, Trials]) -> None:
+    plan, trials = chain
+    bad = planted(plan, "linear_1", "x", "bias", int(plan.offloads[1].formats["x"].parameters["bias"]) - 3)
+    loss = trials.run(bad).loss
+    found = repair(bad, trials.data, trials.metric, band_of(f"{loss / 4:.9f}"))
+    chosen = next(p for p in found.document["proposals"] if p["what"] == found.document["chosen"])
+    assert [(c["offload"], c["tensor"], c["field"]) for c in chosen["changes"]] == [("linear_1", "x", "bias")]
+    assert (chosen["parameters"], chosen["added_bits"]) == ([], 0)
+    kinds = {p["kind"]: p for p in found.document["proposals"]}
+    assert kinds["calibration"]["search"]["within"]  # all formats chosen anew repair it, too, and so would every design then
+    assert "parameter" not in kinds
+
+
+def test_two_flaws_are_repaired_together(chain: tuple[Plan, Trials]) -> None:
+    plan, trials = chain
+    bad, flaws = plan, (("linear_0", "x"), ("linear_2", "y"))
+    for offload, tensor in flaws:
+        o = next(o for o in plan.offloads if o.id == offload)
+        bad = planted(bad, offload, tensor, "bias", int(o.formats[tensor].parameters["bias"]) - 3)
+    loss = trials.run(bad).loss
+    found = repair(bad, trials.data, trials.metric, band_of(f"{loss / 20:.9f}"))
+    chosen = next(p for p in found.document["proposals"] if p["what"] == found.document["chosen"])
+    assert not any(p["search"]["within"] for p in found.document["proposals"] if len(p["changes"]) == 1)
+    assert {(c["offload"], c["tensor"], c["field"]) for c in chosen["changes"]} == {(*flaw, "bias") for flaw in flaws}
 
 
 def test_float_and_device_halves_make_the_whole(chain: tuple[Plan, Trials]) -> None:
