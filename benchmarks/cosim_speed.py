@@ -2,15 +2,17 @@
 
 Both take turns on the same batches in one run; a ratio is that of their CPU times on one batch. The first two batches, in
 which code is compiled and tapes are made, are measured apart ("first"). Both results are compared with another reading.
-Two more rows are wall times on two threads, medians of five: 2000 images in one run (`--only "2000 images"`), and 1000 after
-a change of the design (`--only changed`). Every row runs in a process of its own, whose peak of memory it has; with
-`--json FILE` rows that the file has are not run again.
+Rows of machine code then have wall times of two threads, a batch each. Two more rows are wall times on two threads, medians
+of five: 2000 images in one run (`--only "2000 images"`), and 1000 after a change of the design (`--only changed`). Every row
+runs in a process of its own, whose peak of memory it has (up to the wall times); with `--json FILE` rows that the file has
+are not run again.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -26,6 +28,8 @@ import numpy as np
 from record import Row, finish, fresh_answers, options, recorded, spread
 from table4 import FLEXASR, HLSCNN, MOBILENET, RESNET, SHARED, VTA, WLM, WLM_DESIGNS, Application, Design, planned
 
+from rewrite_compiler.compile import Plan
+from rewrite_compiler.cosim.ahead import in_order
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate, dataset_for, with_formats
 from rewrite_compiler.cosim.reference import Reference
 from rewrite_compiler.cosim.run import Engine
@@ -33,7 +37,9 @@ from rewrite_compiler.cosim.run import Engine
 BATCH = 32
 FIRST = 2  # batches that compile and record
 IMAGES, EDITED_IMAGES = 2000, 1000
+PEAK = "peak_mebibytes_of_the_process_of_the_row"
 WALL_RUNS = 5
+THREADS, TURNS = 2, 5  # of wall times; the first turn, which compiles and records, is left out
 WHOLE, EDITED = "{} images, ResNet-20, HLSCNN 8-bit weights", "a parameter changed, then {} images, ResNet-20, HLSCNN"
 
 
@@ -81,6 +87,7 @@ def measured(case: Case, rounds: int) -> Row:
     differing = _differing(plan, case.tier, take(parts[-1]), engine.batch(take, parts[-1]).outputs)
     later = slice(FIRST, None)
     ratio = spread([s / h for s, h in zip(simulated[later], host[later], strict=True)])
+    beside = {PEAK: _peak()} | (_beside(plan, reference, take, parts) if case.tier == "native" else {})
     return {
         "name": case.name, "tier": case.tier, "batch": BATCH, "rounds": rounds, "target_ratio": case.target,
         **{f"ratio_{k}": round(v, 3) for k, v in ratio.items()},
@@ -88,7 +95,26 @@ def measured(case: Case, rounds: int) -> Row:
         **{f"simulated_cpu_ms_per_sample_{k}": round(1e3 * v / BATCH, 4) for k, v in spread(simulated[later]).items()},
         "first_cpu_seconds": [round(x, 3) for x in simulated[:FIRST]], "tape": ", ".join(engine.tapes.refused) or bool(engine.tapes.idle),
         "outputs_that_differ_from_the_other_reading": differing,
-        "offloads": len(plan.offloads), "offloads_with_shortcuts": _shortcuts(engine),
+        "offloads": len(plan.offloads), "offloads_with_shortcuts": _shortcuts(engine), **beside,
+    }  # fmt: skip
+
+
+def _beside(plan: Plan, reference: Reference, take: Callable[[slice], Any], parts: list[slice]) -> Row:
+    """Return the wall time of a sample on two threads, a batch each: of both programs, in turns."""
+    engine = Engine(plan, reading="native", compared=0, threads=THREADS)
+    engine.tapes.expected = len(parts) * (1 + TURNS)
+    found: dict[str, list[float]] = {"onnxruntime": [], "simulated": []}
+    runs = {"onnxruntime": lambda part: reference.run(take(part)), "simulated": lambda part: engine.batch(take, part)}
+    for turn in range(1 + TURNS):
+        for name, run in runs.items():
+            begun = time.perf_counter()
+            for done in in_order(run, parts, THREADS, len(parts)):
+                done.result()
+            found[name] += [time.perf_counter() - begun] * (turn > 0)
+    seconds = {name: statistics.median(times) / (len(parts) * BATCH) for name, times in found.items()}
+    return {
+        "threads_side_by_side": THREADS, **{f"{name}_wall_ms_per_sample_side_by_side": round(1e3 * s, 4) for name, s in seconds.items()},
+        "wall_ratio_side_by_side": round(seconds["simulated"] / seconds["onnxruntime"], 3),
     }  # fmt: skip
 
 
@@ -151,8 +177,11 @@ def work(rounds: int) -> dict[str, tuple[str, Callable[[], Row]]]:
 def by_itself(name: str, rounds: int) -> Row:
     """Measure a row in this process, which does nothing else."""
     row = work(rounds)[name][1]()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return {**row, "peak_mebibytes_of_the_process_of_the_row": peak, "load_of_the_machine": [round(n, 1) for n in os.getloadavg()]}
+    return {PEAK: _peak(), **row, "load_of_the_machine": [round(n, 1) for n in os.getloadavg()]}
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def alone(name: str, rounds: int) -> Row:
@@ -170,7 +199,8 @@ def line(row: Row) -> str:
     if "ratio_median" not in row:
         return f"{row['name']:<60}{row['wall_seconds']:>8} s{row['target_wall_seconds']:>8} s"
     times = f"{row['onnxruntime_cpu_ms_per_sample_median']:>10} ms{row['simulated_cpu_ms_per_sample_median']:>9} ms"
-    return f"{row['name']:<44}{row['tier']:>8}{times}{row['ratio_median']:>9}{row['target_ratio']:>9}"
+    beside = f"{row['wall_ratio_side_by_side']:>12}" if "wall_ratio_side_by_side" in row else ""
+    return f"{row['name']:<44}{row['tier']:>8}{times}{row['ratio_median']:>9}{row['target_ratio']:>9}{beside}"
 
 
 def main() -> None:
@@ -183,7 +213,7 @@ def main() -> None:
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
     rows = recorded(given.json)
     known = {row["name"]: row for row in rows}
-    print(f"{'application and accelerator':<44}{'tier':>8}{'onnxruntime':>13}{'simulated':>12}{'ratio':>9}{'target':>9}")
+    print(f"{'application and accelerator':<44}{'tier':>8}{'onnxruntime':>13}{'simulated':>12}{'ratio':>9}{'target':>9}{'2 threads':>12}")
     for name, (tier, _) in work(given.runs).items():
         if given.only not in name or given.tier not in ("", tier):
             continue

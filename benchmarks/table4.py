@@ -114,7 +114,7 @@ TABLE: Sequence[tuple[Application, tuple[Design, ...]]] = (
     (WLM, WLM_DESIGNS),
     (RESNET, (*FLEXASR, *HLSCNN, *both(426, 0.2915, 0.9185))),
     (MOBILENET, (*VTA, *flexasr(18.1, 0.923), *repaired("HLSCNN", (), 1233, 0.1035, 0.915), *both(1261, 0.1035, 0.912))),
-    (IMAGENET, (vta(903, 0.7055)[0], *repaired("HLSCNN", (), 2794, 0.001, 0.6885))),
+    (IMAGENET, (vta(903, 0.7055)[0], *flexasr(38.1, 0.721)[:2], *repaired("HLSCNN", (), 2794, 0.001, 0.6885), *both(2900, 0.001, 0.6825))),
 )
 
 
