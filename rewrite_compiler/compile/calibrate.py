@@ -66,21 +66,32 @@ def calibrated(
 
 
 def scale_warnings(plan: Plan) -> list[Problem]:
-    """Return which tensors of a calibrated plan are beyond every scale of their format, so that the device saturates them."""
+    """Return which tensors of a calibrated plan are beyond every scale of their format, so that the device saturates or loses them."""
     if plan.calibration is None:
         return []
     offloads, found = {o.id: o for o in plan.offloads}, []
     for t in plan.calibration.tensors:
         o, name, size = offloads[t["offload"]], t["tensor"], t["magnitude"]
-        if name in o.mapping.format_choices and _is_beyond(o.mapping.format_choices[name], o.formats[name], size):
-            sentence = f"{name} of {o.id} must be at most {float(o.formats[name].largest):g}, the largest value of its format, not {size:g}"
-            found.append(Problem("C103", sentence, plan.program.names[tensors_of(o)[name]]))
+        if name not in o.mapping.format_choices:
+            continue
+        wrong = _out_of_scale(o.mapping.format_choices[name], o.formats[name], size)
+        if wrong:
+            found.append(Problem("C103", f"{name} of {o.id} must be {wrong}, not {size:g}", plan.program.names[tensors_of(o)[name]]))
     return found
+
+
+def _out_of_scale(choose: FormatFor, f: Format, size: float) -> str:
+    """Return what the largest magnitude of a tensor must be instead; nothing where the format has it."""
+    if _is_beyond(choose, f, size):
+        return f"at most {float(f.largest):g}, the largest value of its format"
+    if size > 0 and not f.values_of(f.codes_of(np.array([size]))).any():
+        return "large enough for its format, which makes zero of it"
+    return ""
 
 
 def _is_beyond(choose: FormatFor, f: Format, size: float) -> bool:
     """Tell whether a magnitude has no scale: that of half of it is the last one. A format of one scale has none to be outside of."""
-    return size > f.largest and choose(size) == choose(size / 2) != choose(size / 2**40)
+    return size > f.largest and choose(size) == choose(size / 2) != choose(float(f.largest) / 2**40)
 
 
 def _joined(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:

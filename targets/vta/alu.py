@@ -41,7 +41,7 @@ class Sweep:
     def run(self) -> int:
         """Elements of the largest run: a micro-op must reach the second operand, a loop all of them."""
         c = self.design
-        return min(c.depth("acc") // self.operands, c.depth("inp") - 1, self.count)
+        return min(c.depth("acc") // self.operands, max(c.depth("inp") - 1, 1), self.count)
 
     @property
     def runs(self) -> list[range]:
@@ -143,9 +143,23 @@ def _wide(x: Fixed) -> Fixed:
     return Fixed(32, x.fraction)
 
 
-def _limits(p: Mapping[str, str], *, multiplies: bool) -> Iterator[Limit]:
+def run_limits(p: Mapping[str, str], held: int, words: int) -> Iterator[Limit]:
+    """Capacities of the shortest run: the accumulator elements that it holds and names as sources, and its micro-ops."""
+    c = config(p)
+    yield Limit("accumulator elements of a run", held, c.depth("acc"))
+    yield Limit("input elements, as many accumulator elements as a micro-op reaches", held, c.depth("inp"))
+    yield Limit("micro-ops of a run", words, c.depth("uop"))
+
+
+def _limits(p: Mapping[str, str], *, operands: int, multiplies: bool) -> Iterator[Limit]:
     """What a design cannot do: HLS ignores MUL, older encodings have no opcode for it."""
+    yield from run_limits(p, operands, 1)
     yield Limit("multiplications of the ALU", int(multiplies and not has_multiplication(p)), 0)
+
+
+def reach(c: Config) -> int:
+    """Return how many accumulator elements a micro-op can name as destination and as source: its source has an input's index."""
+    return min(c.depth("acc"), c.depth("inp"))
 
 
 def has_multiplication(p: Mapping[str, str]) -> bool:
@@ -217,7 +231,7 @@ def _register(kind: Kind, rank: int, dims: str) -> None:
     made: Operation = target.accelerates(
         axes=kind.axes, formats=inputs, derived=kind.derived, operation="alu", whole=dims, shared=kind.shared, trials=trials
     )(kind.meaning)
-    made.limits(partial(_limits, multiplies=multiplies))
+    made.limits(partial(_limits, operands=len(inputs), multiplies=multiplies))
     made.driver(partial(_drive, rank=rank, steps=kind.steps, result_bytes=kind.result_bytes))
     made.numerics(_codes(kind.element))
     made.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))

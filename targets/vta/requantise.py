@@ -24,7 +24,7 @@ from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
 
-from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication
+from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
 from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
 
@@ -91,7 +91,7 @@ class Sweep:
     @cached_property
     def runs(self) -> list[tuple[range, range]]:
         """Channels and elements of each run."""
-        depth = self.design.depth("acc")
+        depth = reach(self.design)
         length = min(self.count, (depth - len(NUMBERS)) // len(AREAS))
         together = min(self.channels, depth // (len(AREAS) * length + len(NUMBERS)))
         cuts = [range(at, min(at + length, self.count)) for at in range(0, self.count, length)]
@@ -232,6 +232,7 @@ def limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, 
     """What factors the program is exact for, and what designs it runs on."""
     yield Limit("multiplications of the ALU", int(not has_multiplication(p)), 0)
     yield Limit("bits of an accumulator, short of 32", 32 - config(p).width("acc"), 0)
+    yield from run_limits(p, len(AREAS) + len(NUMBERS), len(PAIRS))
     yield Limit("bits of a factor", max(multiplier).bit_length(), 2 * PART)
     yield Limit("bits that a factor is shifted by", max(shift), MOST)
     yield Limit(f"bits that a factor is shifted by, short of {LEAST}", max(LEAST - min(shift), 0), 0)

@@ -24,7 +24,7 @@ from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
 
-from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication
+from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
 from .requantise import SHIFT, Step, copied
 from .results import Region, fetch_words, grid, planes, store_bytes, unsigned
@@ -71,7 +71,7 @@ class Sweep:
     @property
     def runs(self) -> list[range]:
         """The elements of every run."""
-        most = (self.design.depth("acc") - len(NUMBERS)) // len(AREAS)
+        most = (reach(self.design) - len(NUMBERS)) // len(AREAS)
         return [range(at, min(at + most, self.count)) for at in range(0, self.count, most)]
 
     @cached_property
@@ -173,6 +173,7 @@ def limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, 
     """What factors the program is exact for, and what designs it runs on."""
     yield Limit("multiplications of the ALU", int(not has_multiplication(p)), 0)
     yield Limit("bits of an accumulator, short of 32", 32 - config(p).width("acc"), 0)
+    yield from run_limits(p, len(AREAS) + len(NUMBERS), len(_sweep((1,), steps((0, 0), max(shift), 0, 0, 0), p).pairs))
     widest = max(m << (max(shift) - n) for m, n in zip(multiplier, shift, strict=True))
     yield Limit("bits of a factor over the common power of two", widest.bit_length(), WIDEST)
     yield Limit("bits that a sum is shifted by", max(shift), MOST)

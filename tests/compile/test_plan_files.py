@@ -209,10 +209,22 @@ def test_a_tensor_beyond_every_scale_is_told(tmp_path: Path) -> None:
     sentence = "w of linear_0 must be at most 31, the largest value of its format, not 32"
     assert [(w.code, w.sentence) for w in scale_warnings(made)] == [("C103", sentence)]
     assert not scale_warnings(plan)
-    for scale in (31.5, 1e-9):  # the last binade ends at 32; what is too small becomes 0
+    for scale in (31.5, 0.0):  # the last binade ends at 32; zeros have every scale
         assert not scale_warnings(calibrated(layer_of(tmp_path, scale), {"x": np.full((1, 2, 8), 0.5, np.float32)}, "memory"))
     fixed = compile_model(tmp_path / "layer.onnx", ["vta"])  # any scale
     assert not scale_warnings(calibrated(fixed, {"x": np.full((1, 2, 8), 1e9, np.float32)}, "memory"))
+
+
+@pytest.mark.parametrize(
+    ("scale", "wrong"),
+    [(1e30, "at most 31, the largest value of its format"), (1e-9, "large enough for its format, which makes zero of it")],
+)
+def test_a_tensor_far_beyond_every_scale_is_told(tmp_path: Path, scale: float, wrong: str) -> None:
+    """Of the weights and of what they make."""
+    made = calibrated(layer_of(tmp_path, scale), {"x": np.full((1, 2, 8), 0.5, np.float32)}, "memory")
+    assert [w.sentence for w in scale_warnings(made)] == [
+        f"{t} of linear_0 must be {wrong}, not {n:g}" for t, n in (("w", scale), ("y", scale / 2))
+    ]
 
 
 def test_the_bias_follows_the_largest_magnitude(tmp_path: Path) -> None:
