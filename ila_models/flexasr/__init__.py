@@ -11,6 +11,8 @@ from .control import declare_control
 from .differences import BEHAVIOURS, DIFFERENCES
 from .engines import declare_engines
 
+__all__ = ["BEHAVIOURS", "SIGMOIDS", "build"]
+
 SIGMOIDS = ("3.2", "3.4")
 
 
