@@ -166,8 +166,8 @@ def _check_prepared(name: str, column: Column, place: str) -> None:
 
 
 def _range(raw: Raw) -> tuple[Any, Any]:
-    """Return the least and the largest value; of bytes those that there are, so that no image is decoded."""
-    if raw.dtype.kind in "iu" and raw.dtype.itemsize == 1:
+    """Return the least and the largest value; of bytes and words those that there are, so that no image is decoded."""
+    if raw.dtype.kind in "iu" and raw.dtype.itemsize <= 2:
         return np.iinfo(raw.dtype).min, np.iinfo(raw.dtype).max
     ends = [(x.min(), x.max()) for _, x in chunks(raw) if x.size]
     return (min(a for a, _ in ends), max(b for _, b in ends)) if ends else (raw.dtype.type(0), raw.dtype.type(0))

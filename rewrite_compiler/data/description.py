@@ -18,6 +18,7 @@ from .text import Text
 
 CASTS = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
 MOST_BYTES = 1 << 20
+MOST_PIXELS = 1 << 14  # of a side of an image
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _source(table: Mapping[str, Any], what: str, path: Path) -> ImageFolder | Te
     wrong = next((k for k in table if k in SOURCE_KEYS and k not in allowed), None)
     if wrong is not None:
         raise InputError("C100", f"{what} comes from a {kind} and cannot have {wrong}", place=str(path), help=FORMS)
-    texts = {k: table[k] for k in allowed if k in table and k != "window"}
+    texts = {k: table[k] for k in allowed if k in table and k not in ("window", *SIZES)}
     other = next((k for k, v in texts.items() if not isinstance(v, str) or not v), None)
     if other is not None:
         raise InputError("C100", f"{what}.{other} must be text, not {texts[other]!r}", place=str(path))
@@ -118,13 +119,25 @@ def _source(table: Mapping[str, Any], what: str, path: Path) -> ImageFolder | Te
         channels = texts.get("channels", "RGB")
         if channels not in CHANNELS:
             raise InputError("C100", f'{what}.channels must be one of {", ".join(CHANNELS)}, not "{channels}"', place=str(path))
-        return ImageFolder(path.parent / texts["folder"], channels)
+        sizes = [_size(table.get(k), f"{what}.{k}", str(path)) for k in SIZES]
+        return ImageFolder(path.parent / texts["folder"], channels, *sizes)
     window = table.get("window")
     if type(window) is not int or window < 1 or "vocabulary" not in texts:
         raise InputError("C100", f"{what} must have a vocabulary and a window of at least one word", place=str(path), help=FORMS)
     return Text(
         path.parent / texts["text"], path.parent / texts["vocabulary"], window, texts.get("unknown", ""), texts.get("end_of_line", "")
     )
+
+
+def _size(value: Any, what: str, place: str) -> tuple[int, ...]:
+    """Return one or two numbers of pixels; none where the description does not say."""
+    if value is None:
+        return ()
+    sides = tuple(value) if isinstance(value, list) else (value,)
+    if len(sides) not in (1, 2) or any(type(n) is not int or not 1 <= n <= MOST_PIXELS for n in sides):
+        said = f"{what} must be 1 to {MOST_PIXELS} pixels, or rows and columns, not {printable(repr(value), 40)}"
+        raise InputError("C100", said, place=place, help=f"for example {what.rpartition('.')[2]} = 224 or [224, 224]")
+    return sides
 
 
 def _number(value: Any, what: str, place: str) -> float:
@@ -169,7 +182,8 @@ READ: dict[str, Callable[[Any, str, str], Any]] = {
     "layout": _layout,
 }
 # what an input that is no array comes from → what else may be said of it
-SOURCES = {"folder": ("channels",), "text": ("vocabulary", "window", "unknown", "end_of_line")}
+SIZES = ("resize", "crop")
+SOURCES = {"folder": ("channels", *SIZES), "text": ("vocabulary", "window", "unknown", "end_of_line")}
 SOURCE_KEYS = ("file", "array", "zeros", *SOURCES, *(k for keys in SOURCES.values() for k in keys))
 FORMS = "an input has file and array; or folder (of images); or text, vocabulary and window; or zeros = true"
 KEYS = (*SOURCE_KEYS, *READ)

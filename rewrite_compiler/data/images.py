@@ -1,55 +1,72 @@
-"""Images: folders of PNG, PGM and PPM files as samples [rows, columns, channels] of bytes, decoded when they are taken.
+"""Images: folders of PNG, JPEG, PGM and PPM files as samples [rows, columns, channels], decoded when they are taken.
 
-Both kinds have one meaning, bit for bit. JPEG has not: decoders differ; convert such images once.
+All but JPEG have one meaning, bit for bit, resized or not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import FlexmatchError, InputError, UsageError
 from ..ir.program import Data
+from . import jpeg
 from .png import decode_png
-from .stored import Stored
+from .resize import Size, cropped, resized
+from .stored import Stored, changed, stamp_of
 
-SUFFIXES = (".png", ".pgm", ".ppm")
+JPEG = (".jpg", ".jpeg")
+SUFFIXES = (".png", *JPEG, ".pgm", ".ppm")
 CHANNELS = ("RGB", "BGR", "L")
+GRAY = np.array([19595, 38470, 7471], np.int64)  # of 2^16: what red, green and blue weigh (BT.601)
 NETPBM = re.compile(rb"P([56])\s+(?:#[^\n]*\n\s*)*(\d{1,6})\s+(\d{1,6})\s+(\d{1,5})\s")
 
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """Where images lie, and in which order their channels go: RGB, BGR, or L for gray ones."""
+    """Where images lie, in which order their channels go (RGB, BGR, or L for gray), and what sizes they are brought to."""
 
     folder: Path
     channels: str = "RGB"
+    resize: Size = ()  # the shorter side, or rows and columns
+    crop: Size = ()  # of the middle: one side, or rows and columns
 
 
 @dataclass(frozen=True)
 class Images(Stored):
-    """Image files, one a sample."""
+    """Image files, one a sample, with what tells that a file was written to since."""
 
     files: tuple[Path, ...]
-    channels: str
+    stamps: tuple[tuple[int, int], ...]
+    source: ImageFolder
 
     def read(self, indices: Data) -> Data:
-        """Return some images; InputError names a file that is no such image, or has other sizes than the first one."""
-        found = np.empty((len(indices), *self.shape[1:]), np.uint8)
+        """Return some images; InputError names a file that is no such image, or is not like the first one."""
+        found = np.empty((len(indices), *self.shape[1:]), self.dtype)
         for n, k in enumerate(indices):
-            found[n] = self._one(self.files[k])
+            found[n] = self._one(self.files[k], self.stamps[k])
         return found
 
-    def _one(self, file: Path) -> Data:
-        image = decoded(file, self.channels)
-        if image.shape != self.shape[1:]:
-            wanted, given = ("×".join(map(str, s)) for s in (self.shape[1:], image.shape))
-            raise InputError("C100", f"all images must be {wanted}, as the first one, not {given}", place=str(file))
+    def _one(self, file: Path, stamp: tuple[int, int]) -> Data:
+        raw, now = _bytes(file)
+        if now != stamp:
+            raise changed(file)
+        image = prepared(raw, file, self.source)
+        if (image.shape, image.dtype) != (self.shape[1:], self.dtype):
+            wanted, given = _shown(self.shape[1:], self.dtype), _shown(image.shape, image.dtype)
+            remedy = "a description can bring them to one size: resize = 256, crop = 224"
+            raise InputError("C100", f"all images must be {wanted}, as the first one, not {given}", place=str(file), help=remedy)
         return image
+
+
+def _shown(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
+    return "×".join(map(str, shape)) + (" of 16 bits" if dtype.itemsize == 2 else "")
 
 
 def read_images(source: ImageFolder) -> tuple[Images, Data | None, str]:
@@ -60,38 +77,53 @@ def read_images(source: ImageFolder) -> tuple[Images, Data | None, str]:
     groups = [_files(c) for c in classes] if classes else [_files(source.folder)]
     files = tuple(f for group in groups for f in group)
     if not files:
-        raise InputError("C100", f"the folder has no images ({', '.join(SUFFIXES)})", place=str(source.folder), help=_help(source.folder))
-    shape = decoded(files[0], source.channels).shape
+        raise InputError(
+            "C100",
+            f"the folder has no images ({', '.join(SUFFIXES)})",
+            place=str(source.folder),
+            help="put the images there, or in one folder a class",
+        )
+    first = prepared(_bytes(files[0])[0], files[0], source)
     labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups]) if classes else None
-    digest = hashlib.sha256()
+    stamps, digest = list[tuple[int, int]](), hashlib.sha256()
     for f in files:
-        digest.update(f"{f.relative_to(source.folder)}\0".encode(errors="surrogateescape") + hashlib.sha256(_bytes(f)).digest())
-    return Images((len(files), *shape), np.dtype(np.uint8), files, source.channels), labels, digest.hexdigest()
+        raw, stamp = _bytes(f)
+        stamps.append(stamp)
+        digest.update(f"{f.relative_to(source.folder)}\0".encode(errors="surrogateescape") + hashlib.sha256(raw).digest())
+    if any(f.suffix.lower() in JPEG for f in files):
+        digest.update(jpeg.decoder().encode())
+    return Images((len(files), *first.shape), first.dtype, files, tuple(stamps), source), labels, digest.hexdigest()
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())
 
 
-def _help(folder: Path) -> str:
-    others = sorted({f.suffix.lower() for f in folder.rglob("*") if f.is_file()})
-    jpeg = "JPEG decoders differ in bits; convert the images to PNG once" if {".jpg", ".jpeg"} & set(others) else ""
-    return jpeg or "put the images there, or in one folder a class"
-
-
-def decoded(file: Path, channels: str = "RGB") -> Data:
-    """Return one image [rows, columns, channels]."""
-    raw = _bytes(file)
+def prepared(raw: bytes, file: Path, source: ImageFolder) -> Data:
+    """Return one image [rows, columns, channels] of the wanted size."""
     try:
-        image = _netpbm(raw) if NETPBM.match(raw) else decode_png(raw)
-        return _arranged(image, channels)
+        image = _decoded(raw)
+        image = resized(image, source.resize) if source.resize else image
+        return _arranged(cropped(image, source.crop) if source.crop else image, source.channels)
     except FlexmatchError as error:
         raise error.at(str(file)) from None
 
 
-def _bytes(file: Path) -> bytes:
+def _decoded(raw: bytes) -> Data:
+    if raw.startswith(jpeg.SIGNATURE):
+        return jpeg.decode_jpeg(raw)
+    return _netpbm(raw) if NETPBM.match(raw) else decode_png(raw)
+
+
+def _bytes(file: Path) -> tuple[bytes, tuple[int, int]]:
+    """Return a file and its stamp, which is the same before and after."""
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            stamp = stamp_of(opened.fileno())
+            raw = opened.read()
+            if stamp_of(opened.fileno()) != stamp:
+                raise changed(file)
+            return raw, stamp
     except OSError as error:
         raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=str(file)) from None
 
@@ -108,11 +140,9 @@ def _netpbm(raw: bytes) -> Data:
 
 
 def _arranged(image: Data, channels: str) -> Data:
-    """Return the channels in their order: gray becomes three equal ones, transparency is dropped."""
+    """Return the channels in their order: gray becomes three equal ones, colours become gray, transparency is dropped."""
     depth = image.shape[2]
     if channels == "L":
-        if depth > 2:
-            raise InputError("C100", "the image must be gray", help='or say channels = "RGB"')
-        return image[:, :, :1]
+        return image[:, :, :1] if depth < 3 else (image[:, :, :3] @ GRAY + (1 << 15) >> 16).astype(image.dtype)[:, :, None]
     colours = np.repeat(image[:, :, :1], 3, axis=2) if depth < 3 else image[:, :, :3]
     return colours[:, :, ::-1] if channels == "BGR" else colours

@@ -1,10 +1,11 @@
-"""PNG: 8-bit images without interlacing, decoded with numpy and zlib; sizes are checked before anything is unpacked."""
+"""PNG: images of 1 to 16 bits a channel, interlaced or not, decoded with numpy and zlib; sizes are checked before anything is unpacked."""
 
 from __future__ import annotations
 
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,12 +13,43 @@ from ..errors import InputError
 from ..ir.program import Data
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-DEPTHS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # colour type → channels
+CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
+BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+PALETTE = 3
+# the first row and column of each pass of an interlaced image, and the steps to the next ones
+PASSES = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
 MOST_BYTES = 1 << 28
 
 
+@dataclass(frozen=True)
+class _Header:
+    columns: int
+    rows: int
+    bits: int
+    colour: int
+    interlaced: int
+
+    @property
+    def channels(self) -> int:
+        """Channels of a pixel."""
+        return CHANNELS[self.colour]
+
+    @property
+    def passes(self) -> list[tuple[int, int, int, int]]:
+        """The passes that have pixels."""
+        found = PASSES if self.interlaced else ((0, 0, 1, 1),)
+        return [p for p in found if p[0] < self.rows and p[1] < self.columns]
+
+    def line(self, columns: int) -> int:
+        """Return the bytes of a line of so many pixels."""
+        return -(-columns * self.channels * self.bits // 8)
+
+
 def decode_png(raw: bytes) -> Data:
-    """Return an image [rows, columns, channels]; InputError when it is none, or of a kind that is not read."""
+    """Return an image [rows, columns, channels] of bytes, or of 16-bit words; InputError when it is none.
+
+    Gray images of less than 8 bits a pixel are stretched to 0 … 255.
+    """
     if not raw.startswith(SIGNATURE):
         raise InputError("C100", "the file is not a PNG, PGM or PPM image", help="convert it to PNG")
     header, palette, packed = b"", b"", []
@@ -28,12 +60,10 @@ def decode_png(raw: bytes) -> Data:
             palette = body
         elif kind == b"IDAT":
             packed.append(body)
-    columns, rows, colour = _header(header)
-    depth = DEPTHS[colour]
-    lines = _unpacked(b"".join(packed), rows * (1 + columns * depth)).reshape(rows, 1 + columns * depth)
-    image = _unfiltered(lines, depth).reshape(rows, columns, depth)
-    if colour != 3:
-        return image
+    h = _header(header)
+    image = _image(h, b"".join(packed))
+    if h.colour != PALETTE:
+        return image * np.uint8(255 // ((1 << h.bits) - 1)) if h.bits < 8 else image
     colours = np.frombuffer(palette[: len(palette) // 3 * 3], np.uint8).reshape(-1, 3)
     if int(image.max(initial=0)) >= len(colours):
         raise InputError("C100", "the image names a colour that its palette does not have")
@@ -54,15 +84,41 @@ def _chunks(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
     raise InputError("C100", f"the image is damaged at byte {at}")
 
 
-def _header(header: bytes) -> tuple[int, int, int]:
+def _header(header: bytes) -> _Header:
     if len(header) != 13:
         raise InputError("C100", "the image has no header")
     columns, rows, bits, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
-    if bits != 8 or colour not in DEPTHS or interlaced:
-        raise InputError("C100", f"the image must have 8 bits a channel and no interlacing, not {bits} bits, interlacing {interlaced}")
-    if not 0 < rows * columns * DEPTHS[colour] <= MOST_BYTES:
-        raise InputError("C101", f"an image must have 1 to {MOST_BYTES} bytes, not {rows * columns * DEPTHS[colour]}")
-    return columns, rows, colour
+    if bits not in BITS.get(colour, ()) or interlaced > 1:
+        said = f"the image must be of a kind that PNG has, not of {bits} bits, colour type {colour}, interlacing {interlaced}"
+        raise InputError("C100", said)
+    size = rows * columns * CHANNELS[colour] * (2 if bits == 16 else 1)
+    if not 0 < size <= MOST_BYTES:
+        raise InputError("C101", f"an image must have 1 to {MOST_BYTES} bytes, not {size}")
+    return _Header(columns, rows, bits, colour, interlaced)
+
+
+def _image(h: _Header, packed: bytes) -> Data:
+    """Return the numbers of all pixels [rows, columns, channels], pass by pass."""
+    shapes = [(-(-(h.rows - y) // down), -(-(h.columns - x) // right)) for y, x, down, right in h.passes]
+    data = _unpacked(packed, sum(rows * (1 + h.line(columns)) for rows, columns in shapes))
+    found = np.empty((h.rows, h.columns, h.channels), np.uint16 if h.bits == 16 else np.uint8)
+    at, step = 0, max(1, h.channels * h.bits // 8)
+    for (y, x, down, right), (rows, columns) in zip(h.passes, shapes, strict=True):
+        size = rows * (1 + h.line(columns))
+        lines = _unfiltered(data[at : at + size].reshape(rows, -1), step)
+        found[y::down, x::right] = _numbers(lines, h.bits, columns * h.channels).reshape(rows, columns, h.channels)
+        at += size
+    return found
+
+
+def _numbers(lines: Data, bits: int, count: int) -> Data:
+    """Return the numbers of each line, of 1 to 16 bits, the first ones in the higher bits."""
+    if bits == 8:
+        return lines
+    if bits == 16:
+        return lines.reshape(len(lines), -1, 2) @ np.array([256, 1], np.uint16)
+    digits = np.unpackbits(lines, axis=1).reshape(len(lines), -1, bits)
+    return (digits @ (1 << np.arange(bits - 1, -1, -1, dtype=np.uint8)))[:, :count]
 
 
 def _unpacked(packed: bytes, size: int) -> Data:
@@ -89,7 +145,9 @@ def _line(kind: int, x: Data, above: Data, depth: int) -> Data:
     if kind == 0:
         return x
     if kind == 1:
-        return np.cumsum(x.reshape(-1, depth), axis=0, dtype=np.uint8).reshape(-1)
+        padded = np.zeros(-(-len(x) // depth) * depth, np.uint8)
+        padded[: len(x)] = x
+        return np.cumsum(padded.reshape(-1, depth), axis=0, dtype=np.uint8).reshape(-1)[: len(x)]
     if kind == 2:
         return x + above
     if kind not in (3, 4):

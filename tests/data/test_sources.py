@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,9 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from rewrite_compiler.data import Dataset, load_data, samples_for
+from rewrite_compiler.data.images import ImageFolder, prepared
 from rewrite_compiler.data.png import decode_png
+from rewrite_compiler.data.resize import cropped, resized
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.program import Builder
 from rewrite_compiler.ir.types import TensorType
@@ -213,17 +216,127 @@ def test_bad_images_are_named(tmp_path: Path) -> None:
     file = tmp_path / "pictures" / "dogs" / "4.png"
     for content, said in (
         (png(np.zeros((4, 4, 3), np.uint8), [0]), "all images must be 4×5×3, as the first one, not 4×4×3"),
-        (b"\xff\xd8\xff\xe0 jpeg", "the file is not a PNG, PGM or PPM image"),
+        (b"GIF89a", "the file is not a PNG, PGM or PPM image"),
         (b"P6 5 4 255\nshort", "the image must have 60 bytes of 0 to 255, not 5 of 0 to 255"),
+        (deep(np.zeros((4, 5, 3), np.uint16)), "all images must be 4×5×3, as the first one, not 4×5×3 of 16 bits"),
     ):
         file.write_bytes(content)
         data = load_data(tmp_path / "d.toml", IMAGE)
         assert refusal(lambda data=data: data.inputs).splitlines()[0] == f"{file}: error[C100]: {said}"
     for f in (tmp_path / "pictures").rglob("*.p*"):
-        f.rename(f.with_suffix(".jpg"))
+        f.rename(f.with_suffix(".gif"))
     assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)) == (
-        f"{tmp_path / 'pictures'}: error[C100]: the folder has no images (.png, .pgm, .ppm)\n"
-        "  help: JPEG decoders differ in bits; convert the images to PNG once"
+        f"{tmp_path / 'pictures'}: error[C100]: the folder has no images (.png, .jpg, .jpeg, .pgm, .ppm)\n"
+        "  help: put the images there, or in one folder a class"
+    )
+
+
+def test_an_image_that_changes_during_a_run_is_refused(tmp_path: Path) -> None:
+    images = pictures(tmp_path)
+    data = load_data(tmp_path / "d.toml", IMAGE)
+    file = tmp_path / "pictures" / "dogs" / "4.png"
+    file.write_bytes(png(255 - images[4], [1]))
+    os.utime(file, ns=(1, 1))
+    assert data.rows(slice(0, 4)).inputs["x"].shape[0] == 4
+    assert refusal(lambda: data.rows(slice(4, 5)).inputs) == (
+        f"{file}: error[F106]: the file changed while it was read\n  help: run again when nobody writes to it"
+    )
+
+
+def deep(image: Any, bits: int = 16, interlaced: bool = False, colour: int | None = None, extra: bytes = b"") -> bytes:
+    """Encode an image of another depth without predictions, its passes from their definition."""
+    rows, columns, depth = image.shape
+    grid = np.add.outer(np.arange(rows) % 8 * 8, np.arange(columns) % 8)
+    adam = "16462646 77777777 56565656 77777777 36463646 77777777 56565656 77777777".replace(" ", "")
+    passes = np.array([int(c) for c in adam])[grid] if interlaced else np.ones((rows, columns), int)
+    out = b""
+    for k in range(1, 8):
+        for row in range(rows):
+            chosen = image[row, passes[row] == k].reshape(-1)
+            digits = "".join(f"{int(v):0{bits}b}" for v in chosen)
+            if digits:
+                out += b"\0" + int(digits.ljust(-(-len(digits) // 8) * 8, "0"), 2).to_bytes(-(-len(digits) // 8), "big")
+    kind = {1: 0, 2: 4, 3: 2, 4: 6}[depth] if colour is None else colour
+    head = struct.pack(">IIBBBBB", columns, rows, bits, kind, 0, 0, int(interlaced))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(out)) + chunk(b"IEND", b"")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 11),
+    st.integers(1, 11),
+    st.sampled_from([(1, 1), (2, 1), (4, 1), (8, 3), (16, 1), (16, 4)]),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_every_depth_and_interlacing(rows: int, columns: int, kind: tuple[int, int], interlaced: bool, seed: int) -> None:
+    bits, depth = kind
+    image = np.random.default_rng(seed).integers(0, 1 << bits, (rows, columns, depth), np.uint16)
+    wanted = image * (255 // ((1 << bits) - 1)) if bits < 8 else image
+    found = decode_png(deep(image, bits, interlaced))
+    assert np.array_equal(found, wanted)
+    assert found.dtype == (np.uint16 if bits == 16 else np.uint8)
+
+
+def test_a_small_palette() -> None:
+    colours = np.arange(12, dtype=np.uint8)
+    image = np.random.default_rng(1).integers(0, 4, (5, 7, 1), np.uint8)
+    raw = deep(image, 2, True, 3, chunk(b"PLTE", colours.tobytes()))
+    assert np.array_equal(decode_png(raw), colours.reshape(4, 3)[image[:, :, 0]])
+    assert refusal(lambda: decode_png(deep(image, 3))) == (
+        "error[C100]: the image must be of a kind that PNG has, not of 3 bits, colour type 0, interlacing 0"
+    )
+
+
+def test_resizing_and_cropping(tmp_path: Path) -> None:
+    ramp = np.repeat(np.arange(0, 80, 10, np.uint8)[:, None], 6, axis=1)[:, :, None]
+    assert np.array_equal(resized(ramp, (8, 6)), ramp)
+    assert resized(ramp, (4, 6))[:, 0, 0].tolist() == [7, 25, 45, 63]  # under a triangle of four rows: 1 3 3 1, cut at the edges
+    assert resized(ramp, (3,)).shape == (4, 3, 1)
+    assert resized(np.full((5, 9, 3), 65535, np.uint16), (7, 4)).tolist() == np.full((7, 4, 3), 65535).tolist()
+    assert cropped(ramp, (2,))[:, 0, 0].tolist() == [30, 40]
+    assert cropped(ramp, (3, 6))[:, 0, 0].tolist() == [20, 30, 40]  # half pixels go to the even side
+    (tmp_path / "pictures").mkdir()
+    for n, shape in enumerate(((9, 12, 3), (16, 8, 3), (8, 8, 1))):
+        (tmp_path / "pictures" / f"{n}.png").write_bytes(png(np.full(shape, 10 * n + 10, np.uint8), [0]))
+    sizes = 'folder = "pictures"\nresize = 8\ncrop = [4, 5]\n'
+    (tmp_path / "d.toml").write_text(f'[inputs.x]\n{sizes}layout = "NHWC->NCHW"\n', "utf-8")
+    found = load_data(tmp_path / "d.toml", IMAGE).inputs["x"]
+    assert found.tolist() == [np.full(found.shape[1:], v).tolist() for v in (10, 20, 30)]
+    for line, said in (
+        ("crop = 9", "0.png: error[C100]: the image must have at least 9×9 pixels to be cropped, not 8×10"),
+        ("crop = 0", 'd.toml: error[C100]: inputs."x".crop must be 1 to 16384 pixels, or rows and columns, not 0'),
+        ("crop = [1, 2, 3]", 'd.toml: error[C100]: inputs."x".crop must be 1 to 16384 pixels, or rows and columns, not [1, 2, 3]'),
+    ):
+        (tmp_path / "d.toml").write_text(f'[inputs.x]\nfolder = "pictures"\nresize = 8\n{line}\nlayout = "NHWC->NCHW"\n', "utf-8")
+        assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)).splitlines()[0].endswith(said)
+
+
+def test_colours_become_gray() -> None:
+    image = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [7, 7, 7], [255, 255, 255]]], np.uint8)
+    assert prepared(png(image, [0]), Path("x.png"), ImageFolder(Path(), "L"))[0, :, 0].tolist() == [76, 150, 29, 7, 255]
+
+
+def test_jpeg_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image", reason="the extra images is not installed")
+    (tmp_path / "pictures").mkdir()
+    smooth = np.add.outer(np.arange(0, 40, 10), np.arange(0, 50, 10)).astype(np.uint8)
+    for n, pixels in enumerate((smooth, np.stack([smooth, smooth // 2, 255 - smooth], axis=2))):
+        image.fromarray(pixels).save(tmp_path / "pictures" / f"{n}.jpg", quality=100, subsampling=0)
+    (tmp_path / "d.toml").write_text('[inputs.x]\nfolder = "pictures"\nlayout = "NHWC->NCHW"\n', "utf-8")
+    found = load_data(tmp_path / "d.toml", IMAGE).inputs["x"].reshape(2, 3, 4, 5)
+    assert np.abs(found[0] - smooth).max() <= 4
+    assert np.abs(found[1] - np.stack([smooth, smooth // 2, 255 - smooth])).max() <= 8
+    file = tmp_path / "pictures" / "1.jpg"
+    whole = file.read_bytes()
+    for content, said in ((whole[:20], "the file is not a JPEG image"), (whole[: len(whole) // 2], "the image is damaged: ")):
+        file.write_bytes(content)
+        data = load_data(tmp_path / "d.toml", IMAGE)
+        assert refusal(lambda data=data: data.inputs).startswith(f"{file}: error[C100]: {said}")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)) == (
+        f"{tmp_path / 'pictures' / '0.jpg'}: error[F100]: JPEG images are decoded by Pillow, which is not installed\n"
+        "  help: pip install 'rewrite-compiler[images]', or convert the images to PNG once"
     )
 
 

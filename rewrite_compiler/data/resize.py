@@ -1,0 +1,68 @@
+"""Resize and crop: images of other sizes, in whole numbers, so that every machine gives the same.
+
+Resizing is bilinear: each pixel is a weighted mean of those under a triangle, which is as wide as the step when the image
+shrinks; columns first, then rows, weights of 22 bits, each pass rounded. Pillow's BILINEAR is the same, where it takes
+columns first, too, else at most 1 away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import InputError
+from ..ir.program import Data
+
+BITS = 22  # of a weight's fraction
+Size = tuple[int, ...]  # the shorter side, or rows and columns
+
+
+def resized(image: Data, size: Size) -> Data:
+    """Return an image [rows, columns, channels] with other rows and columns; one number is the shorter side's."""
+    rows, columns = _sides(image.shape, size)
+    found = image if columns == image.shape[1] else _along(image.swapaxes(0, 1), columns).swapaxes(0, 1)
+    return found if rows == image.shape[0] else _along(found, rows)
+
+
+def cropped(image: Data, size: Size) -> Data:
+    """Return the middle of an image; one number is both sides'."""
+    rows, columns = (*size, *size)[:2]
+    if rows > image.shape[0] or columns > image.shape[1]:
+        raise InputError(
+            "C100", f"the image must have at least {rows}×{columns} pixels to be cropped, not {image.shape[0]}×{image.shape[1]}"
+        )
+    top, left = round((image.shape[0] - rows) / 2), round((image.shape[1] - columns) / 2)
+    return image[top : top + rows, left : left + columns]
+
+
+def _sides(shape: Size, size: Size) -> Size:
+    if len(size) == 2:
+        return size
+    shorter = min(shape[:2])
+    return tuple(size[0] if n == shorter else int(size[0] * n / shorter) for n in shape[:2])
+
+
+def _along(image: Data, count: int) -> Data:
+    """Return an image with `count` rows."""
+    places, weights = _triangles(len(image), count)
+    total = np.full((count, *image.shape[1:]), 1 << BITS - 1, np.int64)
+    for k in range(places.shape[1]):
+        total += image[places[:, k]].astype(np.int64) * weights[:, k, None, None]
+    found: Data = np.clip(total >> BITS, 0, np.iinfo(image.dtype).max).astype(image.dtype)
+    return found
+
+
+def _triangles(given: int, wanted: int) -> tuple[Data, Data]:
+    """Return for each new row the old ones under its triangle, and their weights as whole numbers."""
+    step = given / wanted
+    support = max(step, 1.0)
+    found = []
+    for n in range(wanted):
+        middle = (n + 0.5) * step
+        low, high = max(int(middle - support + 0.5), 0), min(int(middle + support + 0.5), given)
+        sizes = [max(0.0, 1 - abs((k - middle + 0.5) * (1 / support))) for k in range(low, high)]
+        share = 1 / sum(sizes)
+        found.append((low, [int(0.5 + s * share * (1 << BITS)) for s in sizes]))
+    most = max(len(w) for _, w in found)
+    weights = np.array([w + [0] * (most - len(w)) for _, w in found], np.int64)
+    places = np.minimum(np.array([low for low, _ in found])[:, None] + np.arange(most), given - 1)
+    return places, weights
