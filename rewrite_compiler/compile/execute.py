@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -139,9 +140,15 @@ def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
     return total
 
 
+@lru_cache(maxsize=1024)
+def largest_of(f: Format) -> float:
+    """Return the largest value of a format as a float of 32 bits."""
+    return float(np.float32(f.largest))
+
+
 def saturated(part: Data, f: Format) -> int:
     """Return how many values are at an end of the range; a model's own integers end where the model says."""
-    largest = np.float32(f.largest)
+    largest = largest_of(f)
     if isinstance(f, Int) or not part.size or max(part.max(), -part.min()) < largest:
         return 0
     return int(np.count_nonzero(part >= largest)) + int(np.count_nonzero(part <= -largest))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..compile.execute import Prepared, Statistics, ends_of, operand_codes, range_of, saturated
+from ..compile.execute import Prepared, Statistics, ends_of, largest_of, operand_codes, range_of, saturated
 from ..compile.moves import Moved, looked_at
 from ..lang.codes import encoded_into, put_values
 from ..lang.convert import Conversion, lay
@@ -25,6 +26,7 @@ from ..lang.recycled import recycled
 from ..lang.straight import Code, Op
 from ..lang.tape import Diverged, Ran
 from .provenance import CONSTANT, Chain, Found, Link, NoShortcut, Origins, Source, digest_of
+from .steps import Scratch
 from .window import MOST_WIDTH, Layout, Window, window
 
 if TYPE_CHECKING:
@@ -70,17 +72,32 @@ class Laid:
     kind: Any
     zero: int
 
-    def put(self, memory: Data, x: Data, f: Format, ends: tuple[float, float]) -> None:
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the layout."""
+        return int(self.layout.size * self.kind.itemsize)
+
+    @cached_property
+    def box(self) -> tuple[slice, ...]:
+        """The part of the operand that is read."""
+        return self.layout.box
+
+    @cached_property
+    def after(self) -> Conversion | None:
+        """What is done to codes."""
+        return self.chain.conversion() if self.chain else None
+
+    def within(self, scratch: Scratch) -> tuple[Data, Data | None]:
+        """Return where codes go in a scratch, and all of the layout where it has more than them."""
+        memory = scratch.data[scratch.start : scratch.start + self.size].view(self.kind)
+        is_more = math.prod(b.stop - b.start for b in self.box) < self.layout.size
+        return self.layout.view(memory), memory if is_more else None
+
+    def put(self, target: Data, x: Data, f: Format, ends: tuple[float, float]) -> None:
         """Encode values."""
-        box = self.layout.box
-        if math.prod(b.stop - b.start for b in box) < self.layout.size:
-            memory.fill(self.zero)
-        target = self.layout.view(memory)
-        after = self.chain.conversion() if self.chain else None
-        part = split(x, 0, self.digits)[box]
-        if encoded_into(f, part, target, ends, after):
-            return
-        self.take(target, split(operand_codes(f, np.ascontiguousarray(x)), 0, self.digits)[box])
+        part = split(x, 0, self.digits)[self.box]
+        if not encoded_into(f, part, target, ends, self.after):
+            self.take(target, split(operand_codes(f, np.ascontiguousarray(x)), 0, self.digits)[self.box])
 
     def take(self, target: Data, codes: Data) -> None:
         """Set the box to codes."""
@@ -100,16 +117,23 @@ class AffineShortcut:
     order: tuple[int, ...]  # of the axes of the result in memory
     sums: list[tuple[Sums, int]]  # and where their columns begin
     events: int
-    scratch: Any
+    scratch: Scratch
     is_root: bool
     steps: Sequence[Any] = field(default=())  # of a recording: none
+    bound: tuple[Data, Data, Data | None] | None = None  # memory of the scratch, where codes go in it, and all that is filled before
+    base: int = 0  # the address of what is used of it
+
+    @cached_property
+    def axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The axes of the result as they lie in memory, and where each is among them."""
+        return self.order, tuple(map(int, np.argsort(self.order)))
 
     def on(self, device: object, start: int) -> AffineShortcut:
         """Return the same shortcut for another tape of the same batch size, whose events start there."""
         del device, start
         return self
 
-    def beside(self, scratch: Any) -> AffineShortcut:
+    def beside(self, scratch: Scratch) -> AffineShortcut:
         """Return the same shortcut for another thread."""
         return AffineShortcut(self.laid, self.result, self.shape, self.order, self.sums, self.events, scratch, self.is_root)
 
@@ -122,29 +146,30 @@ class AffineShortcut:
         ends = range_of([ends_of(x)])
         if self.is_root and not isinstance(x, Moved):
             raise Diverged
-        size = laid.layout.size * laid.kind.itemsize
-        self.scratch.at_least(size)
-        at = self.scratch.start
-        laid.put(
-            self.scratch.data[at : at + size].view(laid.kind),
-            x.root if self.is_root and isinstance(x, Moved) else looked_at(x),
-            f[name],
-            ends,
-        )
-        whole = recycled([self.shape[n] for n in self.order], np.float32)
-        seen = [s(self.scratch.data.ctypes.data + at, whole.ctypes.data + whole.itemsize * first) for s, first in self.sums]
+        self.scratch.at_least(laid.size)
+        if self.bound is None or self.bound[0] is not self.scratch.data:
+            self.bound = self.scratch.data, *laid.within(self.scratch)
+            self.base = self.scratch.data.ctypes.data + self.scratch.start
+        _, target, around = self.bound
+        if around is not None:
+            around.fill(laid.zero)
+        laid.put(target, x.root if self.is_root and isinstance(x, Moved) else looked_at(x), f[name], ends)
+        there, back = self.axes
+        whole = recycled([self.shape[n] for n in there], np.float32)
+        place = whole.ctypes.data
+        seen = [s(self.base, place + whole.itemsize * first) for s, first in self.sums]
         out = min(e[0] for e in seen), max(e[1] for e in seen)
         found = Statistics(values=whole.size, range_in=ends, range_out=out)
-        if max(map(abs, out)) >= np.float32(f[self.result].largest):
+        if max(map(abs, out)) >= largest_of(f[self.result]):
             found.saturated = saturated(whole, f[self.result])
-        total = whole.transpose(np.argsort(self.order))
+        total = whole.transpose(back)
         if not is_loose:
             total, loose = recycled(self.shape, np.float32), total
             lay(total.view(np.int32), loose.view(np.int32))
         return (total,), found
 
 
-def affine(found: Found, prepared: Prepared, events: int, scratch: Any, roots: frozenset[str]) -> AffineShortcut | None:
+def affine(found: Found, prepared: Prepared, events: int, scratch: Scratch, roots: frozenset[str]) -> AffineShortcut | None:
     """Return an offload as sums of products and numbers of columns; None where it is anything else."""
     names = [s.which for s in found.sources if isinstance(s.which, str)]
     if kernels_in_use() is None or len(found.results) != 1 or len(names) != 1:
@@ -177,7 +202,7 @@ class _Finder:
         self.windows: dict[int, Window] = {}
         self.sums: dict[int, _Sum] = {}
 
-    def made(self, scale: float, events: int, scratch: Any, is_root: bool) -> AffineShortcut:
+    def made(self, scale: float, events: int, scratch: Scratch, is_root: bool) -> AffineShortcut:
         """Return the shortcut; NoShortcut where the result is no such sum."""
         shape = self.found.shapes[self.result]
         numbers = self.found.results[self.result].numbers.reshape(shape)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 
-from ..compile.execute import Prepared, Statistics, ends_of, operand_codes, range_of, result_dtype, saturated
+from ..compile.execute import Prepared, Statistics, ends_of, largest_of, operand_codes, range_of, result_dtype, saturated
 from ..compile.moves import Move as Moving
 from ..compile.moves import Moved, looked_at
 from ..compile.plain import laid_out
-from ..lang.codes import encoded_into, put_values, values_of
+from ..lang.codes import encoded_into, put_values
 from ..lang.convert import lay
 from ..lang.formats import Fixed, Format, Int
 from ..lang.named import Data
@@ -140,22 +139,12 @@ def _take(parts: Sequence[tuple[Part, Data]], f: Format, total: Data) -> Ends:
             put_values(f, codes, target, p.chain.conversion(), p.chain.kind)
         else:
             put_values(f, codes, target)
-        is_ordered = isinstance(f, Fixed) and not p.chain  # codes have the order of values, in half as many bytes
-        ends = _wider(ends, _values_at(f, *range_of([codes])) if is_ordered else range_of([target]))
+        if isinstance(f, Fixed) and not p.chain:  # codes have the order of values, in half as many bytes
+            low, high = (float(np.float32(n * 2.0**-f.fraction)) for n in range_of([codes]))
+        else:
+            low, high = range_of([target])
+        ends = _wider(ends, (low, high))
     return ends
-
-
-@lru_cache(maxsize=1024)
-def _values_at(f: Format, low: float, high: float) -> Ends:
-    """Return the values of two codes as floats of 32 bits."""
-    first, last = values_of(f, np.array([low, high], np.int64)).astype(np.float32)
-    return float(first), float(last)
-
-
-@lru_cache(maxsize=1024)
-def _end(f: Format) -> float:
-    """Return the largest value of a format as a float of 32 bits."""
-    return float(np.float32(f.largest))
 
 
 def _wider(one: Ends, other: Ends) -> Ends:
@@ -164,7 +153,7 @@ def _wider(one: Ends, other: Ends) -> Ends:
 
 def _seen_of(total: Data, f: Format, ends: Ends) -> Statistics:
     found = Statistics(total.size, range_out=ends)
-    if max(abs(n) for n in ends) >= _end(f):
+    if max(abs(n) for n in ends) >= largest_of(f):
         found.saturated = saturated(total, f)
     return found
 

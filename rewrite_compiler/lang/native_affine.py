@@ -18,6 +18,7 @@ from .native_jit import function_of
 from .native_loop import WORD, word
 from .native_tiles import BYTE, FLOAT, FLOATS, INT32, LANES, PAIRS, ROWS, TILES, VECTOR, Tiled
 
+NOTHING = np.repeat(np.array([2**31 - 1, -(2**31)], np.int32), LANES)  # seen before any sum
 FOURS = "llvm.x86.avx512.vpdpbusd.512"
 
 
@@ -70,11 +71,12 @@ class Sums:
             (1 << left.astype(np.int64)) - 1,
             np.array([len(rows) // ROWS, tiles // TILES, len(f.steps)], np.int64),
         )
+        self.addresses = tuple(x.ctypes.data for x in self.kept)
 
     def __call__(self, a: int, out: int) -> tuple[float, float]:
         """Compute a result from what lies at an address; return the least and the largest element."""
-        seen = np.repeat(np.array([2**31 - 1, -(2**31)], np.int32), LANES)
-        self.run(a, out, *(x.ctypes.data for x in self.kept), seen.ctypes.data)
+        seen = NOTHING.copy()
+        self.run(a, out, *self.addresses, seen.ctypes.data)
         scale = np.float32(self.affine.scale)
         return float(np.float32(seen[:LANES].min()) * scale), float(np.float32(seen[LANES:].max()) * scale)
 
