@@ -61,6 +61,7 @@ class Simulator:
         self.by_arrays = reading == "arrays" or (reading == "native" and samples > 0)
         self.kernels = self._kernels() if reading == "native" and samples else None
         self.machine = Machine(self.memories, strict=strict, kernels=self.kernels)
+        self.machine.control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
         self.executed = 0

@@ -180,9 +180,13 @@ class Evaluator:
     def _variable(self, v: Expr) -> Named:
         if v in self.scope.known:
             return Named(self.scope.known[v], ())
-        if any(v in s.bound for s in self._outward()):
+        if self.is_bound(v):
             return self.axes.index(axis_of(v))
         raise SpecError("I102", f"variable {v!r} is not bound here")
+
+    def is_bound(self, v: Expr) -> bool:
+        """Tell whether a variable stands for a number or an axis now."""
+        return any(v in s.bound for s in self._outward())
 
     def is_axis(self, v: Expr) -> bool:
         """Tell whether a bound variable stands for an axis."""

@@ -187,14 +187,20 @@ class GridTracer(Tracer):
         if e.op != "table" or e.real or not self.found.varies(e):
             return self.found.leaf(e)
         if is_short(e.data):
-            body: Expr = e.data.function(*e.args)
-            return body
+            return _inlined(e)
         flat: Expr | None = None
         for x, n, d in zip(e.args, e.data.shape, e.data.domains, strict=True):
             place = x - (d[0] or 0)
             flat = place if flat is None else flat * n + place
         assert flat is not None
         return self.found.table(e, self.trace(flat))
+
+
+@lru_cache(maxsize=1024)
+def _inlined(e: Expr) -> Expr:
+    """Return the term that an entry of a table is."""
+    body: Expr = e.data.function(*e.args)
+    return body
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,12 @@ from .memory import Memory
 from .named import Affine, Axis, Named, Store, affine, axis_of, dense, reach, scatter, strided
 from .parallel import is_parallel
 from .python import diagnostic
-from .step import Let, Loop, Require, Seq, Step, Together, Update, When
+from .recall import Recall
+from .residual import Irregular, residual
+from .step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
 from .tape import must_hold
 
+SEVERAL = 8  # iterations for which control is worked out before they run
 CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
 
 
@@ -37,6 +40,9 @@ class Machine:
         self.axes = self.evaluator.axes
         self.forms: dict[Loop, Form | None] = {}
         self.vectorised = 0
+        self.control: frozenset[Leaf] = frozenset()  # what holds the same for all samples, and decides
+        self.irregular: set[Loop] = set()  # loops that control cannot be worked out of
+        self.recall: Recall | None = None  # inside of a loop that it is worked out of
 
     def run(self, step: Step) -> None:
         """Execute a step."""
@@ -210,9 +216,7 @@ class Machine:
         extent = self.evaluator.number(step.extent)
         chunk = self._chunk(step, extent)
         if chunk < 2:
-            for k in range(extent):
-                with self.evaluator.inner({step.variable: k}):
-                    self._step(step.body)
+            self._in_order(step, extent)
             return
         self.vectorised += 1
         axis = axis_of(step.variable)
@@ -221,6 +225,46 @@ class Machine:
             with self.along(step.variable):
                 self._step(step.body)
             self.settle(axis)
+
+    def _in_order(self, step: Loop, extent: int) -> None:
+        """Run the iterations one after the other; of many, all but the first have a body without what control decides."""
+        later = self._residual(step, extent)
+        if later is None:
+            self._iterations(step.variable, range(extent), step.body)
+            return
+        kept = self.forms, self.evaluator.kinds
+        self.recall = Recall(None, is_steady := self._steadily(step))
+        try:
+            self._iterations(step.variable, range(1), step.body)
+            self.recall, self.forms, self.evaluator.kinds = Recall(later[0], is_steady), {}, {}  # of terms that go with the body
+            self._iterations(later[0], range(1, extent), later[1])
+        finally:
+            self.recall, (self.forms, self.evaluator.kinds) = None, kept
+
+    def _iterations(self, variable: Expr, numbers: range, body: Step) -> None:
+        for k in numbers:
+            with self.evaluator.inner({variable: k}):
+                self._step(body)
+
+    def _residual(self, step: Loop, extent: int) -> tuple[Expr, Step] | None:
+        """Return the body of all iterations but the first without what control decides; None where that is not worth it."""
+        if extent < SEVERAL or not self.control or self.recall is not None or step in self.irregular:
+            return None
+        try:
+            return residual(self.evaluator, step, extent, self._steadily(step))
+        except Irregular:
+            self.irregular.add(step)
+            return None
+
+    def _steadily(self, step: Loop) -> Callable[[Leaf], bool]:
+        """Return what tells whether a leaf is control that no iteration writes and no sample differs in."""
+        written = frozenset(u.memory for u in updates_of(step))
+
+        def is_steady(leaf: Leaf) -> bool:
+            found = self.memories.get(leaf)
+            return leaf in self.control and leaf not in written and isinstance(found, Memory) and not found.regions
+
+        return is_steady
 
     def _accumulation(self, step: Loop) -> Accumulation | None:
         if step not in self.forms:

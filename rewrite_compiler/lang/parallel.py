@@ -21,6 +21,7 @@ from .expr import Expr, lift
 from .loops import loads_of, terms_of
 from .memory import samples_of
 from .named import Axes, Axis, Data, Named, axis_of, dense
+from .recall import Answer
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
 
 if TYPE_CHECKING:
@@ -63,24 +64,36 @@ class _Trace:
     entry: int = 0  # statements before the nest
     body: Step | None = None  # what the innermost of them repeats
     locals: frozenset[Leaf] = frozenset()  # arrays of an iteration's own
+    only: frozenset[Leaf] | None = None  # what is looked at; everything
     is_loose: bool = False  # inside an inner loop next to other statements of a nest: the moment is not tracked
 
 
 def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
     """Tell whether the iterations of `loop` may run at once; NotUniform when its control differs between them."""
-    axis = axis_of(loop.variable)
-    machine.axes.add(axis, extent)
+    machine.axes.add(axis_of(loop.variable), extent)
     simple = _simple(machine, loop)
     if simple is not None:
         return simple
+    key, moved = (None, None) if machine.recall is None else machine.recall.key(machine.evaluator, loop, extent)
+    found = None if machine.recall is None or key is None else machine.recall.answers.get(key)
+    if found is None:
+        found = _answer(machine, loop, extent, None)
+        if machine.recall is not None and key is not None and (found.parallel or not moved):
+            machine.recall.answers[key] = found
+    elif moved and not _answer(machine, loop, extent, moved).parallel:
+        found = Answer(False, found.elements)
+    return Analysis(found.parallel, found.elements * samples_of(machine.memories.values(), machine.axes) // extent or 1)
+
+
+def _answer(machine: Machine, loop: Loop, extent: int, only: frozenset[Leaf] | None) -> Answer:
+    """Follow one iteration, and compare what all of them read and write; of these memories `only`."""
     written = frozenset(u.memory for u in updates_of(loop.body))
-    trace = _Trace(written)
+    trace = _Trace(written, only=only)
     with machine.along(loop.variable):
         _follow(machine, loop.body, trace)
     machine.forget(frozenset(machine.memories))
-    parallel = all(_independent(trace, leaf, axis, extent) for leaf in written)
-    samples = samples_of(machine.memories.values(), machine.axes)
-    return Analysis(parallel, trace.elements * samples // extent or 1)
+    compared = written if only is None else written & only
+    return Answer(all(_independent(trace, leaf, axis_of(loop.variable), extent) for leaf in compared), trace.elements)
 
 
 def _simple(machine: Machine, loop: Loop) -> Analysis | None:
@@ -122,6 +135,8 @@ def _follow(machine: Machine, step: Step, trace: _Trace) -> None:
 
 
 def _follow_updates(machine: Machine, updates: Sequence[Update], trace: _Trace) -> None:
+    if trace.only is not None:
+        updates = [u for u in updates if u.memory in trace.only or not u.value.reads.isdisjoint(trace.only)]
     for u in updates:
         _read(machine, u, trace)
     for u in updates:
