@@ -18,6 +18,7 @@ from ..ila import Ila
 from ..ir.program import Data, Value
 from ..lang.arith import ROUNDINGS
 from ..lang.formats import Fixed, Format
+from ..target import Target
 
 KEPT_SAMPLES = 4
 PROMISING = 2  # changes of a field that are tried on the simulator
@@ -63,12 +64,18 @@ class Bench:
 
     def error(self, o: Offload, formats: Mapping[str, Format]) -> float:
         """Return the relative error of an offload's first result with these formats; infinite where they cannot be."""
-        if o.target.name not in self.ilas:
-            self.ilas[o.target.name] = o.target.ila()
         try:
+            if o.target.name not in self.ilas:
+                self.ilas[o.target.name] = o.target.ila()
             return float(isolated_error(self.plan.program, replace(o, formats=formats), self.kept, self.ilas[o.target.name]) ** 0.5)
         except (FlexmatchError, ValueError, OverflowError):
             return float("inf")
+
+    def differs(self, o: Offload, target: Target) -> bool:
+        """Tell whether an offload on another design of its target has another error, each with the formats of calibration."""
+        other = replace(o, target=target, mapping=target.mappings[o.mapping.variant])
+        now, then = self.error(o, self.usual(o)), Bench(self.plan, self.kept).error(other, self.usual(other))
+        return now != then or now == float("inf")
 
     def tried(self, o: Offload) -> tuple[float, list[Change]]:
         """Return an offload's isolated error, and changes that lessen it: the best one of every field, the best first."""

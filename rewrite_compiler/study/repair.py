@@ -81,7 +81,7 @@ def repair(
     judged = [Judged(p, search.run(p.plan)) for p in _of_formats(plan, table, guilt)]
     judged += [Judged(p, search.run(p.plan)) for p in _combined(plan, judged)]
     again = [Judged(p, search.run(p.plan)) for p in _of_calibration(plan, halves[0])]
-    others = [Judged(p, search.run(p.plan)) for p in _of_parameters(plan, options, halves[0])]
+    others = [Judged(p, search.run(p.plan)) for p in _of_parameters(plan, table, guilt, options, halves[0])]
     judged += [*again, *(j for j in others if not _is_same(j.search, (again or [before])[0].search))]
     front = _front([before, *judged])
     judged = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in judged]
@@ -197,16 +197,21 @@ def _of_calibration(plan: Plan, data: Dataset) -> list[Proposal]:
     return [Proposal("calibration", "formats as calibration chooses them", made, tuple(changes), (), bits)]
 
 
-def _of_parameters(plan: Plan, options: Options, data: Dataset) -> list[Proposal]:
-    """Return the plan for every other value of every parameter of its targets, compiled and calibrated again."""
+def _of_parameters(plan: Plan, table: Bench, guilt: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
+    """Return the plan for every other value of every parameter of its targets, compiled and calibrated again.
+
+    Values with which the guiltiest offload of each operation gives the same are left out: they are no matter of numbers.
+    """
+    ranked = sorted(plan.offloads, key=lambda o: [row["id"] for row in guilt["offloads"]].index(o.id))
+    guiltiest = {(o.target.name, o.mapping.operation): o for o in reversed(ranked)}
     made = []
     for target in plan.targets:
+        tried = [o for o in guiltiest.values() if o.target.name == target.name]
         for name, values in target.parameters.items():
-            for value in values:
-                if value != target.values[name]:
-                    other = _with_parameter(plan, target, name, value, options, data)
-                    made += [] if other is None else [other]
-    return made
+            for value in (v for v in values if v != target.values[name]):
+                if any(table.differs(o, target.configured({name: value})) for o in tried):
+                    made.append(_with_parameter(plan, target, name, value, options, data))
+    return [p for p in made if p is not None]
 
 
 def _with_parameter(plan: Plan, target: Target, name: str, value: str, options: Options, data: Dataset) -> Proposal | None:
