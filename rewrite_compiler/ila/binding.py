@@ -7,7 +7,7 @@ load whose index intervals prove inside its array.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import Problem
 from ..lang import intervals as iv
@@ -15,18 +15,17 @@ from ..lang.binders import Accumulator, Array, Comprehension, Extent, Fold, Fold
 from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
 from ..lang.loops import terms_of
-from ..lang.step import Let, Loop, Require, Step, Together, Update, When, children, reads_of, updates_of
+from ..lang.step import Let, Loop, Require, Step, Together, Update, When, children, updates_of
 from ..lang.witness import witness
 from .collisions import collision
 from .model import CONTROL, DATA, Ila, Instruction
 
-WIDTH, INDEX, UNDRIVEN, BINDING = "I102", "I103", "I102", "I109"
+WIDTH, INDEX, BINDING = "I102", "I103", "I109"
 DIVISIONS = ("div", "mod", "tdiv", "tmod")
 # operators that have no value for some second operands: what that is, and where it must lie
 UNDEFINED: dict[str, tuple[str, Interval]] = {
     **dict.fromkeys(DIVISIONS, ("a divisor", (1, None))), **dict.fromkeys(("shl", "shr"), ("the amount of a shift", (0, None))),
 }  # fmt: skip
-UNDRIVEN_HELP = "add the instruction that writes it, give it a reset value, or leave it out"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +35,12 @@ class _Place:
     ila: Ila
     instruction: Instruction
     data: frozenset[Leaf]
+    given: tuple[Expr, ...] = ()  # conditions that hold there
+
+    def where(self, condition: Expr, branch: Step) -> _Place:
+        """Return the place of a branch: what it writes itself, no condition around it speaks of any more."""
+        written = frozenset(u.memory for u in updates_of(branch))
+        return replace(self, given=tuple(c for c in (*self.given, condition) if c.reads.isdisjoint(written)))
 
     def problem(self, code: str, sentence: str, help: str = "") -> Problem:
         return Problem(code, f"{self.instruction.name}: {sentence}", self.instruction.place, help)
@@ -57,20 +62,6 @@ def check_instruction(ila: Ila, instruction: Instruction) -> Iterator[Problem]:
     yield from _step(place, instruction.update)
     if instruction.result is not None:
         yield from _result(place, instruction.result)
-
-
-def undriven(ila: Ila) -> Iterator[Problem]:
-    """Yield the states that something reads and that nothing writes or resets: they would be 0 for ever."""
-    driven = {u.memory for i in ila.instructions.values() for u in updates_of(i.update)}
-    driven |= {leaf for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
-    for i in ila.instructions.values():
-        read = i.decode.reads | reads_of(i.update) | (i.result.reads if i.result is not None else frozenset())
-        for state in ila.states.values():
-            if state.leaf in read and state.leaf not in driven and not state.reset:
-                driven.add(state.leaf)  # told once, where it is read first
-                yield Problem(
-                    UNDRIVEN, f"{i.name}: {state.name} is read, but no instruction of {ila.name} writes it", i.place, UNDRIVEN_HELP
-                )
 
 
 def regions_of(ila: Ila) -> Iterator[str]:
@@ -101,6 +92,9 @@ def _step(place: _Place, step: Step) -> Iterator[Problem]:
         yield from _control(place, "the length of a loop", step.extent)
     elif isinstance(step, When):
         yield from _control(place, "a condition", step.condition)
+        yield from _step(place.where(step.condition, step.then), step.then)
+        yield from _step(place.where(~step.condition, step.otherwise), step.otherwise)
+        return
     elif isinstance(step, Require):
         yield from _terms(place, step.condition)
     elif isinstance(step, Let):
@@ -108,7 +102,7 @@ def _step(place: _Place, step: Step) -> Iterator[Problem]:
         if isinstance(step.array, Comprehension):
             yield from _terms(place, step.array.body)
         if not step.array.reads.isdisjoint(place.data):
-            place = _Place(place.ila, place.instruction, place.data | {step.local})
+            place = replace(place, data=place.data | {step.local})
     for part in children(step):
         yield from _step(place, part)
 
@@ -156,7 +150,7 @@ def _extents(place: _Place, extents: tuple[Extent, ...] | tuple[Expr, ...]) -> I
 
 def _terms(place: _Place, e: Expr) -> Iterator[Problem]:
     """Yield what is wrong inside a term: indices, and lengths that data decides."""
-    inner = _Place(place.ila, place.instruction, place.data | _data_accumulators(place, e))
+    inner = replace(place, data=place.data | _data_accumulators(place, e))
     for x in terms_of(e):
         if x.op == "load":
             yield from _load(inner, x)
@@ -194,12 +188,21 @@ def _indices(place: _Place, memory: Leaf, indices: tuple[Expr, ...]) -> Iterator
     if memory in _externals(place.ila):
         return  # as large as what a simulator is given; the update itself requires the addresses to exist
     for axis, (i, n) in enumerate(zip(indices, memory.shape, strict=True)):
-        if isinstance(n, int) and not iv.inside(i.interval, (0, n - 1)):
+        if isinstance(n, int) and not iv.inside(i.interval, (0, n - 1)) and not _is_guarded(place, i, n):
             yield place.problem(
                 INDEX,
                 f"axis {axis} of {memory.name} has {n} elements; the index {i!r} takes values in {_range(i.interval)}",
                 _advice(i, (0, n - 1), "reduce the index modulo the size, or clamp it"),
             )
+
+
+def _is_guarded(place: _Place, i: Expr, size: int) -> bool:
+    """Tell whether the conditions around an index prove it inside."""
+    if not place.given:
+        return False
+    from .guards import follows
+
+    return follows(place.given, (i >= 0) & (i < size))
 
 
 def _length(n: Expr) -> str:

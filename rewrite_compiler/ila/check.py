@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from ..callable_module import make_callable
 from ..errors import AnswerNo, Problem, SpecError
 from ..lang.step import reads_of
-from .binding import check_instruction, regions_of, undriven
-from .decodes import Hole, Overlap, Values, box_of, find_holes, find_overlaps
+from .binding import check_instruction, regions_of
+from .decodes import Hole, Overlap, Values, find_holes, find_overlaps
+from .driven import undriven
 from .model import Ila, Instruction
+from .reach import undecoded
 
-OVERLAP, UNDECODED = "I100", "I101"
+OVERLAP = "I100"
 SOLVER_SECONDS = 5.0
 
 
@@ -47,9 +49,8 @@ def check(ila: Ila, *, seconds: float = SOLVER_SECONDS) -> Check:
     """Check the decodes, widths, indices and binding times of a model; `seconds` is the solver's budget for one question."""
     overlaps = find_overlaps(ila, seconds)
     problems = [_overlap(ila, o) for o in overlaps]
+    problems.extend(undecoded(ila, seconds))
     for i in ila.instructions.values():
-        if box_of(i).is_empty:
-            problems.append(Problem(UNDECODED, f"{i.name} decodes no command", i.place))
         problems.extend(check_instruction(ila, i))
         problems.extend(_unknown(ila, i))
     problems.extend(undriven(ila))

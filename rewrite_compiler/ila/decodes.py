@@ -84,7 +84,7 @@ def find_overlaps(ila: Ila, seconds: float) -> list[Overlap]:
         if _are_apart(a.limits, b.limits):
             continue
         decodes = [a.instruction.decode, b.instruction.decode]
-        verdict, witness = _satisfy(ila, decodes, [], seconds)
+        verdict, witness = find_command(ila, decodes, [], seconds)
         if verdict.outcome != "proved":
             found.append(Overlap(a.instruction.name, b.instruction.name, witness, verdict.reason))
     return found
@@ -270,10 +270,10 @@ def _has_hole(ila: Ila, ranges: Mapping[Expr, Interval], seconds: float) -> bool
     inside = [(k >= lift(r[0] or 0)) & (k <= lift(r[1] or 0)) for k, r in here.items()]
     touching = [b.instruction.decode for i in ila.instructions.values() if not _are_apart((b := box_of(i)).limits, here)]
     touching += [c for c in ila.idle if not _are_apart(_box(None, c).limits, here)]
-    return _satisfy(ila, inside, touching, seconds)[0].outcome != "proved"
+    return find_command(ila, inside, touching, seconds)[0].outcome != "proved"
 
 
-def _satisfy(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
+def find_command(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
     """Search a command for which all of `wanted` and none of `unwanted` hold; a witness is replayed in the oracle."""
     leaves = sorted({leaf for e in (*wanted, *unwanted) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
     for leaf in leaves:

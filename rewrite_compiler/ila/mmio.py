@@ -90,10 +90,7 @@ def mmio(ila: Ila, *, address_bits: int = 32, data_bytes: int = 16) -> Bus:
 
 def assemble(instruction: Instruction, **operands: int) -> dict[str, int]:
     """Return the command that `instruction` with these operands is; SpecError names a missing, unknown or unfit one."""
-    unknown = sorted(operands.keys() - instruction.operands.keys())
-    if unknown:
-        known = ", ".join(instruction.operands) or "none"
-        raise SpecError("I102", f'{instruction.name} has no operand "{unknown[0]}"', help=f"operands: {known}")
+    check_names(instruction, operands)
     command = dict(instruction.fixed)
     for name, operand in instruction.operands.items():
         value = operands.get(name, 0)
@@ -101,6 +98,14 @@ def assemble(instruction: Instruction, **operands: int) -> dict[str, int]:
         raw = (value + operand.base) & (1 << operand.bits.width) - 1
         command[operand.input] = command.get(operand.input, 0) | raw << operand.bits.low
     return command
+
+
+def check_names(instruction: Instruction, operands: Mapping[str, Any]) -> None:
+    """Raise SpecError I102 for an operand that an instruction does not have."""
+    unknown = sorted(operands.keys() - instruction.operands.keys())
+    if unknown:
+        known = ", ".join(instruction.operands) or "none"
+        raise SpecError("I102", f'{instruction.name} has no operand "{unknown[0]}"', help=f"operands: {known}")
 
 
 def check_operand(instruction: Instruction, name: str, value: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from .binders import Array, FoldResult, Leaf, Table
 from .expr import Expr
 from .loops import terms_of
 from .parse import MOST_CHARACTERS, Names, Reader, tree_of
-from .step import NOTHING, Let, Loop, Require, Step, Update, When, children, make_update, reads_of, seq, together, updates_of, when
+from .step import NOTHING, Let, Loop, Require, Step, Update, make_update, reads_of, seq, terms_in, together, updates_of, when
 
 INDENT = "    "
 FOR_ALL, WITH = "   for all ", "   with "
@@ -36,26 +36,10 @@ def names_of(step: Step) -> tuple[dict[str, Leaf], dict[str, Table]]:
     for leaf in sorted(reads_of(step).union(u.memory for u in updates_of(step)), key=lambda x: x.name):
         if leaves.setdefault(leaf.name, leaf) is not leaf:
             raise SpecError("I102", f"two leaves of a step are called {leaf.name}")
-    for e in (x for top in _terms(step) for x in terms_of(top)):
+    for e in (x for top in terms_in(step) for x in terms_of(top)):
         if isinstance(e.data, Table) and tables.setdefault(e.data.name, e.data) is not e.data:
             raise SpecError("I102", f"two tables of a step are called {e.data.name}")
     return leaves, tables
-
-
-def _terms(step: Step) -> Iterator[Expr]:
-    """Yield the terms that stand in a step and its parts."""
-    if isinstance(step, Update):
-        yield from (step.value, *step.address, *step.extents)
-    elif isinstance(step, When | Require):
-        yield step.condition
-    elif isinstance(step, Loop):
-        yield step.extent
-    elif isinstance(step, Let):
-        yield step.array[(0,) * step.array.rank]
-    for _, value in step.values if isinstance(step, Require) else ():
-        yield value
-    for part in children(step):
-        yield from _terms(part)
 
 
 @dataclass(frozen=True)

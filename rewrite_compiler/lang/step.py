@@ -221,6 +221,22 @@ def children(step: Step) -> tuple[Step, ...]:
     return (step.body,) if isinstance(step, Loop | Let) else ()
 
 
+def terms_in(step: Step) -> Iterator[Expr]:
+    """Yield the terms that stand in a step and its parts."""
+    if isinstance(step, Update):
+        yield from (step.value, *step.address, *step.extents)
+    elif isinstance(step, When | Require):
+        yield step.condition
+    elif isinstance(step, Loop):
+        yield step.extent
+    elif isinstance(step, Let):
+        yield step.array[(0,) * step.array.rank]
+    for _, value in step.values if isinstance(step, Require) else ():
+        yield value
+    for part in children(step):
+        yield from terms_in(part)
+
+
 def _range(a: iv.Interval) -> str:
     low, high = ("-∞" if a[0] is None else a[0]), ("∞" if a[1] is None else a[1])
     return f"{low}…{high}"

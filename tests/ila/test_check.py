@@ -16,7 +16,7 @@ from rewrite_compiler.ila.check import Check, check
 from rewrite_compiler.ila.decodes import find_holes
 from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.lang import NOTHING, Expr, Step, assign, fold, let, loop, reduce_sum, select, seq, update, when
-from rewrite_compiler.lang.binders import Leaf, array
+from rewrite_compiler.lang.binders import Leaf, array, static_shape
 from rewrite_compiler.lang.step import Update
 
 
@@ -39,7 +39,7 @@ def sentences(found: Check) -> list[str]:
 
 def drive(m: Ila, bus: Bus) -> None:
     """Add an instruction that writes every state."""
-    values = [assign(s.leaf, 1, *(0 for _ in s.leaf.shape)) for s in m.states.values()]
+    values = [update(s.leaf, static_shape(s.leaf), lambda *i: (i, 1)) for s in m.states.values()]
     add(m, "drive", bus.write(0x80), seq(*values))
 
 
@@ -60,6 +60,130 @@ def test_check_is_called_from_the_package() -> None:
     drive(m, bus)
     assert ila_package.check(m).is_good
     assert ila_package.check(m).is_good  # as a module, once it is imported
+
+
+# -- what no command starts
+
+
+def test_a_decode_that_is_never_true() -> None:
+    m, bus = model()
+    add(m, "run", bus.write(0x10, (m.s.mode[()] == 1) & (m.s.count[()] * 2 == 7)))
+    drive(m, bus)
+    m.instruction("change", bus.write(0x90), {"x": Bits(0, 1), "y": Bits(2, 5)})(
+        lambda x, y: seq(assign(m.s.mode, x[()]), assign(m.s.count, y[()]))
+    )
+    (found,) = check(m).problems
+    assert found.sentence == ("run decodes no command: wr and not(rd) and addr == 16 and mode == 1 and count * 2 == 7 is never true")
+    assert (found.code, found.help) == ("I101", "correct the condition, or leave the instruction out")
+
+
+def test_a_register_compared_with_what_it_cannot_hold() -> None:
+    m, bus = model()
+    add(m, "run", bus.write(0x10, m.s.mode[()] == 5))
+    drive(m, bus)
+    assert sentences(check(m)) == ["[I101] run decodes no command: a condition compares what can never be equal"]
+
+
+def test_a_decode_that_no_reachable_state_makes_true() -> None:
+    """`mode` is 0 after reset, and 1 after the only instruction that writes it."""
+    m, bus = model()
+    add(m, "run", bus.write(0x10, m.s.mode[()] >= 2))
+    drive(m, bus)
+    assert sentences(check(m)) == ["[I101] run decodes no command in any state that can be reached: mode is only ever 0…1"]
+    m.instruction("change", bus.write(0x90), {"x": Bits(0, 1)})(lambda x: assign(m.s.mode, x[()]))
+    assert check(m).is_good
+
+
+def test_a_decode_of_one_unit_of_several() -> None:
+    m, bus = model()
+    drive(m, bus)
+    ready = m.register("ready", 1, shape=(4,))
+    add(m, "run", bus.write(0x10, ready[2] == 1))
+    add(m, "set", bus.write(0x20), seq(assign(ready, 1, 3), assign(ready, 1, 0)))
+    assert sentences(check(m)) == ["[I102] run: ready[2] is read, but the instructions of toy write only ready[0], ready[3]"]
+
+
+# -- elements that nothing writes
+
+
+READ: list[tuple[Callable[[Ila], Expr | int], int | None]] = [
+    (lambda m: 5, 5),
+    (lambda m: m.s.mode[()] + 2, 4),
+    (lambda m: m.s.count[()] % 8, 4),
+    (lambda m: m.s.mode[()], None),
+]
+
+
+@pytest.mark.parametrize(("index", "missing"), READ)
+def test_registers_of_which_some_elements_are_written(index: Callable[[Ila], Expr | int], missing: int | None) -> None:
+    m, bus = model()
+    table = m.register("table", 4, shape=(8,))
+    m.instruction("set", bus.write_range(0x100, 4))(lambda index: assign(table, 1, index[()]))
+    add(m, "run", bus.write(0x10), assign(m.s.count, table[index(m)]))
+    for name in ("mode", "count", "buffer"):
+        s = m.states[name]
+        m.instruction(f"drive_{name}", bus.write(0x80 + len(name)))(lambda s=s: assign(s.leaf, 1, *(0 for _ in s.leaf.shape)))
+    wanted = [] if missing is None else [f"[I102] run: table[{missing}] is read, but the instructions of toy write only table[0…3]"]
+    assert sentences(check(m)) == wanted
+
+
+def test_memories_are_written_at_run_time() -> None:
+    """What of a memory has contents strict simulation knows; that a read finds none in any program is said here."""
+    for first, wanted in ((0, []), (8, ["[I102] run: buffer[8] is read, but the instructions of toy write only buffer[0…7]"])):
+        m, bus = model()
+        m.instruction("store", bus.write_range(0x100, 8))(lambda index, m=m: assign(m.s.buffer, 1, index[()]))
+        read = m.s.buffer[first + m.s.count[()] % 8]
+        m.instruction("run", bus.write(0x10))(lambda m=m, read=read: seq(assign(m.s.buffer, read, 0), assign(m.s.mode, 1)))
+        add(m, "set", bus.write(0x20), assign(m.s.count, 3))
+        assert sentences(check(m)) == wanted
+
+
+# -- indices that a condition around them proves inside
+
+
+def guarded(m: Ila, condition: Expr, index: Expr) -> Step:
+    return when(condition, assign(m.s.buffer, 1, index))
+
+
+GUARDED: dict[str, Callable[[Ila], Step]] = {
+    "a sum": lambda m: guarded(m, m.s.count[()] + m.s.mode[()] < 16, m.s.count[()] + m.s.mode[()]),
+    "another form of it": lambda m: guarded(m, m.s.count[()] < 13, m.s.mode[()] + m.s.count[()]),
+    "below": lambda m: guarded(m, m.s.count[()] >= 1, m.s.count[()] - 1),
+    "the other branch": lambda m: when(m.s.count[()] == 0, NOTHING, assign(m.s.buffer, 1, m.s.count[()] - 1)),
+    "a loop's variable": lambda m: loop(20, lambda k: guarded(m, k < m.s.count[()] + 1, k)),
+    "two conditions": lambda m: when(m.s.mode[()] == 3, guarded(m, m.s.count[()] > 3, m.s.count[()] - m.s.mode[()])),
+    "a read": lambda m: when(m.s.count[()] > 0, assign(m.s.buffer, m.s.buffer[m.s.count[()] - 1] % 4, 2)),
+}
+NOT_GUARDED: dict[str, tuple[Callable[[Ila], Step], str]] = {
+    "one too many": (lambda m: guarded(m, m.s.count[()] + m.s.mode[()] <= 16, m.s.count[()] + m.s.mode[()]), "0…18"),
+    "written behind the condition": (
+        lambda m: when(m.s.count[()] > 0, seq(assign(m.s.count, 0), assign(m.s.buffer, 1, m.s.count[()] - 1))),
+        "-1…14",
+    ),
+    "behind the branch": (
+        lambda m: seq(when(m.s.count[()] > 0, NOTHING, assign(m.s.mode, 0)), assign(m.s.buffer, 1, m.s.count[()] - 1)),
+        "-1…14",
+    ),
+    "the wrong branch": (lambda m: when(m.s.count[()] == 0, assign(m.s.buffer, 1, m.s.count[()] - 1)), "-1…14"),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_an_index_that_a_condition_proves_inside(name: str) -> None:
+    m, bus = model()
+    add(m, "run", bus.write(0x10), GUARDED[name](m))
+    drive(m, bus)
+    fields = {"x": Bits(0, 1), "y": Bits(2, 5)}
+    m.instruction("set", bus.write(0x90), fields)(lambda x, y: seq(assign(m.s.mode, x[()]), assign(m.s.count, y[()])))
+    assert sentences(check(m)) == []
+
+
+@pytest.mark.parametrize("name", NOT_GUARDED)
+def test_an_index_that_no_condition_proves_inside(name: str) -> None:
+    step, takes = NOT_GUARDED[name]
+    (found,) = one_problem(step)
+    assert found.startswith("[I103] run: axis 0 of buffer has 16 elements")
+    assert found.endswith(f"takes values in {takes}")
 
 
 # -- the shipped models
@@ -208,7 +332,7 @@ def test_a_hole_behind_a_condition_that_is_no_range_is_named_as_part_of_a_range(
 def test_a_decode_that_no_command_has() -> None:
     m, bus = model()
     add(m, "never", bus.write(0x10, m.inputs["addr"][()] > 0x20))
-    assert sentences(check(m)) == ["[I101] never decodes no command"]
+    assert sentences(check(m)) == ["[I101] never decodes no command: wr and not(rd) and addr == 16 and 32 < addr is never true"]
 
 
 # -- widths and indices
