@@ -41,7 +41,8 @@ def _direct_start(m: Ila, bus: Bus, pe: int) -> None:
         """Start this element's core and activation unit alone; nothing receives its output vectors."""
         run = run_element(m, lift(pe), lift(1), lambda address, lane: NOTHING)
         cleared = seq(assign(m.s.pe_is_zero_first, 0, pe), assign(m.s.act_is_zero_first, 0, pe))
-        return when(m.s.pe_is_valid[pe] & m.s.act_is_valid[pe], seq(run, cleared))
+        needs = limits.element(m, pe, f"PE{pe} is started, but its")
+        return seq(needs, when(m.s.pe_is_valid[pe] & m.s.act_is_valid[pe], seq(run, cleared)))
 
     m.instruction(f"pe{pe}_start", replace(bus, unused_bits=UNIT).access(PE_BASE + pe * PARTITION))(start)
 

@@ -60,16 +60,20 @@ def control(m: Ila) -> Step:
     ]
     decoder = [in_small(m, "control", s.gb_control_memory_index_2[()], count)]
     known = require(mode <= DECODER, CONFIGURED, "mode of control must be 0…3, not {mode}", mode=mode)
-    return seq(known, when(mode == DECODER, seq(*decoder), seq(*vectors)), *(_element(m, lift(pe), pe) for pe in range(PES)))
+    return seq(
+        known,
+        when(mode == DECODER, seq(*decoder), seq(*vectors)),
+        *(element(m, pe, f"control waits for PE{pe}, whose") for pe in range(PES)),
+    )
 
 
-def _element(m: Ila, p: Expr, pe: int) -> Step:
-    """The core and the activation unit of one element."""
-    s = m.s
+def element(m: Ila, pe: int, started: str) -> Step:
+    """Return the diagnostics of the core and the activation unit of one element; `started` says by whom."""
+    s, p = m.s, lift(pe)
     valid = s.pe_is_valid[p] & s.act_is_valid[p]
     managers = minimum(maximum(s.pe_num_manager[p], 1), 2)
     return seq(
-        require(valid, CONFIGURED, f"control waits for PE{pe}, whose core and activation unit are not both configured valid"),
+        require(valid, CONFIGURED, f"{started} core and activation unit are not both configured valid"),
         _program(m, p, pe),
         *(_manager(m, p, pe, k, managers) for k in range(2)),
     )

@@ -15,14 +15,14 @@ import numpy as np
 from ..errors import FlexmatchError, Problem
 from ..ila import Ila
 from ..prove.mappings import numeric_sizes
-from ..target import Mapping, simulated_device
+from ..target import Limit, Mapping, simulated_device
 
 
 def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
     """Yield every edge at which the limits admit what the device refuses."""
     for sizes in numeric_sizes(m):
         attributes = {name: sizes[name] for name, _ in m.statics}
-        violated = m.violated({d: n for d, n in sizes.items() if d not in attributes}, attributes)
+        violated = _violated(m, sizes)
         if violated is not None:
             sentence = f"{m.name} is tried at {shown(sizes)}, which its own limits refuse: {violated}"
             yield Problem("I106", sentence, m.rule.place, "give trials within the limits")
@@ -34,6 +34,16 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
         except FlexmatchError as error:
             sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {error.problem.sentence}"
             yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
+
+
+def is_admitted(m: Mapping, sizes: MappingOf[str, Any]) -> bool:
+    """Tell whether the limits of a mapping admit a tile."""
+    return _violated(m, sizes) is None
+
+
+def _violated(m: Mapping, sizes: MappingOf[str, Any]) -> Limit | None:
+    names = {name for name, _ in m.statics}
+    return m.violated({d: n for d, n in sizes.items() if d not in names}, {n: sizes[n] for n in names})
 
 
 def shown(sizes: MappingOf[str, Any]) -> str:

@@ -20,7 +20,7 @@ from ..rewrite.ruleset import rules_in
 from ..rewrite.userfile import module_at
 from ..target import Mapping, Target, find_target
 from .accuracy import GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
-from .capacity import contradictions, shown
+from .capacity import contradictions, is_admitted, shown
 from .golden import Replayed, replay
 from .model_problems import model_problems
 
@@ -124,8 +124,10 @@ def check_target(
         progress(m.name)
         wrong = list(_mapping_problems(m, ila))
         problems += wrong
+        sizes = accuracy_sizes(m)
         try:
-            accuracies += [accuracy(m, ila, accuracy_sizes(m), groups=groups, seed=seed)] if m.drive else []
+            is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
+            accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed)] if is_run else []
         except FlexmatchError as error:
             problems += [] if wrong else [error.at(m.rule.place).problem]
     return Checked(target.name, "target", tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
@@ -141,7 +143,7 @@ def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
     refused = list(contradictions(m, ila))
     yield from refused
     sizes = accuracy_sizes(m)
-    if refused:
+    if refused or not is_admitted(m, sizes):
         return
     try:
         example = code_difference(m, ila, sizes)

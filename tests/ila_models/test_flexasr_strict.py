@@ -117,6 +117,30 @@ def test_what_is_wrong_is_named_and_otherwise_done(case: tuple[str, dict[str, An
     ran(engine, strict=False, **changes)
 
 
+STARTED_ALONE = (
+    ({}, ""),
+    ({"pe1_config_act_mngr__is_valid": 0}, "PE1 is started, but its core and activation unit are not both configured valid"),
+    ({"pe1_config_mem_mngr_first__base_weight": 65521}, "PE1 reads its weight buffer up to vector 65537, which has 65536"),
+    ({"pe0_config_act_mngr__is_valid": 0}, ""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "sentence"), STARTED_ALONE)
+def test_an_element_that_is_started_alone(changes: dict[str, int], sentence: str) -> None:
+    """Its own configuration counts; without strict mode a start of what is not valid is ignored."""
+    for is_strict in (False, True):
+        sim = Simulator(model(), strict=is_strict)
+        configured(sim, **changes)
+        program(sim, 0x30, 0x40)
+        filled(sim)
+        if not (is_strict and sentence):
+            sim.write(0x35000000, 0)
+            continue
+        with pytest.raises(SpecError) as refusal:
+            sim.write(0x35000000, 0)
+        assert refusal.value.problem.sentence == sentence
+
+
 def test_an_engine_that_is_not_valid_changes_nothing() -> None:
     """Without strict mode its start is ignored, as the hardware ignores it."""
     sim = ran("zero_padding", strict=False, config_gb_zero_padding__is_valid=0)
