@@ -48,7 +48,8 @@ def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, op
     """Return the `count` cheapest plans that differ from the cheapest in one choice, the cheapest first.
 
     A choice is the place of a layer, a rule whose sides need not agree bit for bit on a device, or an operation's variant,
-    looked at in that order; of layers of one form the first is moved. After `alternatives_seconds` no further one is begun.
+    looked at in that order; of layers of one form the first that no option pins is moved. After `alternatives_seconds` no
+    further one is begun.
     """
     given = options or Options()
     targets = chosen_targets(accel, given.limits)
@@ -77,7 +78,8 @@ def _chosen(p: Plan) -> Chosen:
 
 
 def _choices(best: Plan, targets: Sequence[Target], given: Options) -> Iterator[tuple[str, Options]]:
-    for o in _of_each_form(best.offloads):
+    pinned = {text.partition("=")[2] for text in given.on}
+    for o in _of_each_form([o for o in best.offloads if pinned.isdisjoint(o.nodes)]):
         for place in (*(t.name for t in targets if t.name != o.target.name), HOST):
             yield f"--on {place}={o.nodes[0]}", replace(given, on=(*given.on, f"{place}={o.nodes[0]}"))
     rules = dict.fromkeys(r.rule for o in best.offloads for r in o.because if r.grade != "E" and r.rule != o.mapping.name)

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from command import perceptron
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.cli.main import main
-from rewrite_compiler.compile import compile_model
+from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.compile.alternatives import Alternatives, alternatives
 
 
@@ -40,6 +42,21 @@ def test_each_alternative_is_what_its_option_gives(path: Path) -> None:
     assert [a.plan.extraction["status"] for a in found] == ["optimal", "optimal"]
     again = compile_model(path, ["flexasr"], found[0].options)
     assert [o.mapping.name for o in again.offloads] == [o.mapping.name for o in found[0].plan.offloads] == ["flexasr.linear"]
+
+
+def test_a_pinned_layer_stays_and_others_of_its_form_move(tmp_path: Path) -> None:
+    """Two layers of one form on two targets that both have them: what the user pinned is no choice any more."""
+    path = tmp_path / "two.onnx"
+    onnx.save(perceptron((16, 16, 16)), path)
+    best = compile_model(path, ["flexasr", "vta"])
+    first, second = (o.nodes[0] for o in best.offloads)
+    place = best.offloads[0].target.name
+    found = alternatives(path, ["flexasr", "vta"], 9, Options(on=(f"{place}={first}",)))
+    options = [a.option for a in found.plans]
+    assert any(option.endswith(f"={second}") for option in options)
+    assert not any(option.endswith(f"={first}") for option in options)
+    for a in found.plans:
+        assert next(o.target.name for o in a.plan.offloads if first in o.nodes) == place
 
 
 def test_choices_without_time_are_counted_and_places_come_first(
