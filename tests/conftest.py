@@ -12,22 +12,12 @@ from browser import browser, tell_what_was_missing
 from campaign import in_short_run
 from hypothesis import HealthCheck, settings
 from pages import skipped_blocks
+from shared import SHARED
 from wheels import installed, sources, wheel
 
-ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded one fails no test
 settings.load_profile("any machine")
 FIXTURES = (browser, sources, wheel, installed)  # of every test
-
-
-def find_shared() -> Path | None:
-    """Return the folder of shared models and golden vectors, or None."""
-    given = os.environ.get("FLEXMATCH_SHARED")
-    folder = Path(given) if given else ROOT.parent / "shared"
-    return folder if (folder / "golden").is_dir() else None
-
-
-SHARED = find_shared()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

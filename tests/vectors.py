@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from conftest import SHARED
+from shared import SHARED
 
 from rewrite_compiler.ila.simulate import Simulator
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SHARED
+from shared import SHARED
 from vectors import arrays, replay, traces
 
 from rewrite_compiler.ila import Ila
