@@ -21,6 +21,7 @@ from rewrite_compiler.apps import named
 from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.prove.mappings import code_difference
 from rewrite_compiler.study.accuracy import accuracy, accuracy_sizes, operand_distributions
+from rewrite_compiler.study.capacity import is_admitted
 from rewrite_compiler.study.check import check
 from rewrite_compiler.study.golden import golden_folder, replay
 from rewrite_compiler.target import find_target
@@ -119,6 +120,13 @@ def test_drivers_get_codes_in_types_that_do_not_overflow() -> None:
 
 
 # -- targets
+
+
+def test_sizes_that_limits_refuse_are_none_to_measure() -> None:
+    """Eight accumulators hold no run of a requantisation: its driver is not asked for one."""
+    for design, is_held in (("vta", True), ("vta:log_batch=2,log_block=5,log_inp_buffer=10,log_wgt_buffer=12,log_acc_buffer=12", False)):
+        m = find_target(design).mappings["requantise_int8_2"]
+        assert is_admitted(m, accuracy_sizes(m)) is is_held
 
 
 def test_a_good_target_has_figures_and_no_problems(toy: Callable[..., str]) -> None:
