@@ -18,7 +18,7 @@ from .shortcut import Shortcut
 from .steps import Scratch
 
 Group = dict[str, TapedDevice]  # by target: what one batch runs on
-LEAST_BATCHES = {"native": 2, "arrays": 8}  # by reading: from how many batches on they are recorded
+LEAST_BATCHES = {"native": 2, "arrays": 4}  # by reading: from how many on they are recorded, which costs 2, by numpy 2 to 6
 
 
 @dataclass
