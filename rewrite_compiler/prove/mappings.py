@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FlexmatchError
+from ..errors import FlexmatchError, SpecError
 from ..fit import Refusal, tile
 from ..ila import Ila
 from ..ila.unwritten import CODE as UNWRITTEN
@@ -128,7 +128,7 @@ def _dimensions(m: Mapping) -> list[str]:
 def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
     """Return the size that is proved symbolically: the first trial, else the smallest units that guard and limits admit."""
     for at in m.trials:
-        refused = _refused(m, at)
+        refused = refused_at(m, at)
         if refused:
             return None, f"the trial {_shown(at)} is none of its sizes: {refused}"
     if m.trials:
@@ -138,12 +138,12 @@ def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
     dimensions = _dimensions(m)
     for factors in sorted(itertools.product(UNITS, repeat=len(dimensions)), key=sum):
         sizes = {d: k * m.units.get(d, 1) for d, k in zip(dimensions, factors, strict=True)}
-        if not _refused(m, sizes):
+        if not refused_at(m, sizes):
             return sizes, ""
     return None, f"guard and limits admit no size of at most {UNITS[-1]} units along each dimension; it needs trials"
 
 
-def _refused(m: Mapping, sizes: MappingOf[str, Any]) -> str:
+def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
     """Return why a tile of these sizes is none that the operation takes, nothing when it is."""
     attributes = _attributes(m, sizes)
     shapes = _shapes(m, sizes)
@@ -252,7 +252,7 @@ def inductions(m: Mapping, ila: Ila, sizes: MappingOf[str, Any]) -> Lengths:
         reason = "another size alone does not fit the pattern"
         for step, first in _lengthenings(m, sizes, d):
             tried = [{**sizes, d: sizes[d] + k * step} for k in (first, first + 1)]
-            if any(_refused(m, at) for at in tried):
+            if any(refused_at(m, at) for at in tried):
                 continue
             reason, different = _induction(m, ila, tried, d, step)
             doubtful += different
@@ -322,7 +322,7 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
     ragged = {d: 3 * u + (u > 1) for d, u in units.items()}
     fits = {d: tile(m, {**units, d: 1 << 24}) for d in units}
     largest = ({**units, d: fit.tile[d]} for d, fit in fits.items() if not isinstance(fit, Refusal))
-    yield from (at for at in (ragged, *largest) if not _refused(m, at))
+    yield from (at for at in (ragged, *largest) if not refused_at(m, at))
 
 
 def code_difference(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED) -> Counterexample | None:
@@ -371,6 +371,9 @@ def difference_on(
     results = _tuple(m.run_driver(device, dict(codes), formats, _attributes(m, sizes)))
     for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
+        if np.shape(found) != np.shape(expected):
+            sentence = f"the driver of {m.name} returns an array of shape {np.shape(found)}, its numerics one of {np.shape(expected)}"
+            raise SpecError("I105", sentence, help="return the codes in the order of the axes of the result")
         places = np.argwhere(np.asarray(found) != expected)
         if len(places):
             place = tuple(int(i) for i in places[0])

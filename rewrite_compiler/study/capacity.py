@@ -1,11 +1,13 @@
 """Capacities: what a mapping's limits admit must run on the device under strict simulation.
 
-The sizes of a mapping's proofs, among them the largest tile along every dimension, are driven with codes of zero. A command
-that does not fit the model, or a diagnostic, means that the limits contradict the model.
+The sizes of a mapping's proofs, and those that cannot be any larger, are driven with codes of zero. A command that does not
+fit the model, or a diagnostic, means that the limits contradict the model.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingOf
 from typing import Any
@@ -14,13 +16,18 @@ import numpy as np
 
 from ..errors import FlexmatchError, Problem
 from ..ila import Ila
-from ..prove.mappings import numeric_sizes
+from ..prove.mappings import numeric_sizes, refused_at
 from ..target import Limit, Mapping, simulated_device
+
+MOST_CODES = 1 << 17  # of all operands of a size that is tried
+ORDERS, STEPS = 6, 16
 
 
 def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
-    """Yield every edge at which the limits admit what the device refuses."""
-    for sizes in numeric_sizes(m):
+    """Yield every edge at which the limits admit what the device refuses; what it refuses at all sizes is no capacity."""
+    refused: list[tuple[MappingOf[str, Any], Problem]] = []
+    tried = 0
+    for sizes in [*numeric_sizes(m), *corners(m)]:
         attributes = {name: sizes[name] for name, _ in m.statics}
         violated = _violated(m, sizes)
         if violated is not None:
@@ -29,11 +36,53 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
             continue
         formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
         codes = {v.name: np.zeros([sizes[d] for d in m.axes.of[v.name]], np.int64) for v in m.operands}
+        tried += 1
         try:
             m.run_driver(simulated_device(ila), codes, formats, attributes)
         except FlexmatchError as error:
-            sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {error.problem.sentence}"
-            yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
+            refused.append((sizes, error.problem))
+    if len(refused) == tried > 1:
+        sizes, first = refused[0]
+        sentence = f"the driver of {m.name} fails at every size that is tried, at {shown(sizes)} because {first.sentence}"
+        yield Problem("I104", sentence, m.rule.place, first.help or "correct the driver")
+        return
+    for sizes, why in refused:
+        sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {why.sentence}"
+        yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
+
+
+def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
+    """Yield sizes that the limits admit, with no dimension that could be larger: each order of dimensions leads to one."""
+    if m.statics:
+        return  # its sizes go together: its own trials say which
+    units = {d: m.units.get(d, 1) for d in dict.fromkeys(d for dims in m.axes.of.values() for d in dims)}
+    found: list[dict[str, int]] = []
+    for order in itertools.islice(itertools.permutations(units), ORDERS):
+        sizes = dict(units)
+        for d in order:
+            sizes[d] = _largest(m, sizes, d)
+        if sizes not in found and sum(math.prod(sizes[d] for d in m.axes.of[v.name]) for v in m.operands) <= MOST_CODES:
+            found.append(sizes)
+    yield from filter(None, (_admitted(m, sizes) for sizes in found))
+
+
+def _admitted(m: Mapping, sizes: dict[str, int]) -> dict[str, int] | None:
+    """Return the sizes, or with one of them a little smaller, as the guard admits them."""
+    smaller = ({**sizes, d: n - step} for d, n in sizes.items() for step in range(min(n, STEPS)))
+    return next((at for at in smaller if not refused_at(m, at)), None)
+
+
+def _largest(m: Mapping, sizes: MappingOf[str, int], d: str) -> int:
+    """Return the largest multiple of a dimension's unit that the limits admit beside the other sizes."""
+    unit = m.units.get(d, 1)
+    low, high = 1, 1
+    while high < MOST_CODES and m.violated({**sizes, d: 2 * high * unit}, {}) is None:
+        low = high = 2 * high
+    high = 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if m.violated({**sizes, d: middle * unit}, {}) is None else (low, middle)
+    return low * unit
 
 
 def is_admitted(m: Mapping, sizes: MappingOf[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from ..prove.mappings import code_difference
 from ..prove.rules import prove_rule
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import rules_in
-from ..rewrite.userfile import module_at
+from ..rewrite.userfile import module_at, user_line
 from ..target import Mapping, Target, find_target
 from .accuracy import GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
 from .capacity import contradictions, is_admitted, shown
@@ -122,15 +122,27 @@ def check_target(
     accuracies = []
     for m in target.mappings.values():
         progress(m.name)
-        wrong = list(_mapping_problems(m, ila))
-        problems += wrong
+        wrong: list[Problem] = []
         sizes = accuracy_sizes(m)
         try:
+            wrong += _mapping_problems(m, ila)
             is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
             accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed)] if is_run else []
         except FlexmatchError as error:
-            problems += [] if wrong else [error.at(m.rule.place).problem]
+            wrong += [] if wrong else [error.at(m.rule.place).problem]
+        except Exception as error:  # the driver and the numerics are code of the target
+            wrong += [] if wrong else [_ended(m, error)]
+        problems += wrong
     return Checked(target.name, "target", tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+
+
+def _ended(m: Mapping, error: Exception) -> Problem:
+    """Return the problem of an exception that came through the target's own code; any other one is a mistake here."""
+    place = user_line(m.rule.place, error)
+    if not place.rpartition(":")[2].isdigit():
+        raise error
+    sentence = f"the driver or the numerics of {m.name} end with {type(error).__name__}: {error}"
+    return Problem("I104", sentence, place, "correct the line, or narrow the mapping's Where or limits to the sizes that it takes")
 
 
 def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:

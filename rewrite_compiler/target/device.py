@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..errors import SpecError
 from ..ila import Ila
-from ..ila.mmio import assemble, check_operand
-from ..ila.simulate import Simulator
+from ..ila.mmio import assemble, check_names, check_operand
+from ..ila.model import Instruction
+from ..ila.simulate import Simulator, instruction_of
 from ..ila.stream import WORD, Stream
 from ..lang.named import Data, storage_dtype
 
@@ -79,7 +81,7 @@ class SimulatedStream:
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Append one instruction to the stream."""
-        self.pending.append(assemble(self.sim.ila.instructions[instruction], **operands)[WORD])
+        self.pending.append(assemble(instruction_of(self.sim.ila, instruction), **operands)[WORD])
 
     def wait(self) -> None:
         """Run the stream as the queues order it, and take the interrupt."""
@@ -97,9 +99,10 @@ class SimulatedDevice:
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Send one instruction."""
-        known = self.sim.ila.instructions[instruction]
-        for name in operands.keys() & known.operands.keys():
-            check_operand(known, name, operands[name])
+        known = instruction_of(self.sim.ila, instruction)
+        check_names(known, operands)
+        for name, value in operands.items():
+            check_operand(known, name, value)
         self.sim.execute(known, self._complete(instruction, operands))
 
     def store(self, instruction: str, **operands: Data) -> None:
@@ -112,7 +115,9 @@ class SimulatedDevice:
         rows, sampled, count = self._rows(instruction, operands)
         result = self.sim.block(instruction, count, rows, sampled)
         if result is None:
-            raise AssertionError(f"{instruction} reads nothing")
+            raise SpecError(
+                "I102", f"{instruction} of {self.sim.ila.name} returns nothing that could be loaded", help="use store() or issue()"
+            )
         return result[:, 0] if result.shape[1] == 1 and self.sim.samples == 0 else np.swapaxes(result, 0, 1)
 
     def wait(self) -> None:
@@ -125,7 +130,18 @@ class SimulatedDevice:
         return {name: operands.get(name, np.zeros([int(n) for n in o.leaf.shape], np.int64)) for name, o in known.items()}  # type: ignore[arg-type]
 
     def _rows(self, instruction: str, operands: Mapping[str, Data]) -> tuple[dict[str, Data], frozenset[str], int]:
-        known = self.sim.ila.instructions[instruction].operands
+        found = instruction_of(self.sim.ila, instruction)
+        check_names(found, operands)
+        known = found.operands
+        _check_numbers(found, operands)
         sampled = frozenset(n for n, x in operands.items() if np.ndim(x) == known[n].leaf.rank + 2)
         rows = {n: np.swapaxes(x, 0, 1) if n in sampled else x for n, x in operands.items()}
         return rows, sampled, len(next(iter(rows.values())))
+
+
+def _check_numbers(instruction: Instruction, operands: Mapping[str, Data]) -> None:
+    """Raise SpecError I102 for the first number of a column that its operand cannot hold."""
+    for name, column in operands.items():
+        if not instruction.operands[name].leaf.shape and np.size(column):
+            check_operand(instruction, name, int(np.min(column)))
+            check_operand(instruction, name, int(np.max(column)))

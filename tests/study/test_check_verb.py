@@ -296,3 +296,64 @@ def test_what_is_no_subject_is_refused() -> None:
     for subject, code in (("nothing.py", "F203"), ("nobody", "F201"), ("absent.py", "F101")):
         answer = flexmatch("check", subject)
         assert (answer.code, f"error[{code}]" in answer.err) == (2, True), subject
+
+
+# -- mistakes in the target of the tutorial, one each
+
+FAILS = "the driver of toy.dense fails at every size that is tried, at t=1, k=8, n=1 because"
+ADMITS = "the limits of toy.dense admit t=1, k="
+MISTAKES: dict[str, tuple[str, str, str]] = {
+    "a name of an instruction": ('issue("dot"', 'issue("dott"', f'[I104] {FAILS} toy has no instruction "dott"'),
+    "a name of a field": (
+        "length=length, shift",
+        "len=length, shift",
+        f'[I104] {FAILS} config has no operand "len"',
+    ),
+    "a shift of the wrong sign": (
+        'return f["x"].fraction + f["w"].fraction - f["y"].fraction',
+        'return f["y"].fraction - f["x"].fraction - f["w"].fraction',
+        f"[I104] {FAILS} operand shift of config must be in 0…31, not -6",
+    ),
+    "too many weights": (
+        "n * vectors, WEIGHTS)",
+        "n * vectors, 2 * WEIGHTS)",
+        f"[I106] {ADMITS}512, n=16, which the device refuses: operand index of store_w must be in 0…511, not 1023",
+    ),
+    "one input too many": (
+        "vectors, INPUTS)",
+        "vectors, INPUTS + 1)",
+        f"[I106] {ADMITS}520, n=7, which the device refuses: operand index of store_x must be in 0…63, not 64",
+    ),
+    "one result too far": (
+        "index=np.arange(len(w)))",
+        "index=np.arange(len(w)) + 1)",
+        f"[I104] {FAILS} load_y reads vector 1 of y, which nothing has written",
+    ),
+    "axes of the result": (
+        "[..., None, :]",
+        "[..., :, None]",
+        "[I105] the driver of toy.dense returns an array of shape (5, 1), its numerics one of (1, 5)",
+    ),
+    "no guard": (
+        "x.shape[1] % LANES == 0, ",
+        "",
+        "[I104] the driver or the numerics of toy.dense end with ValueError: cannot reshape array of size 519 into shape (64,8)",
+    ),
+    "a decode that is never true": (
+        "bus.write(0x0010)",
+        "bus.write(0x0010, m.s.length[()] == 200)",
+        "[I101] dot decodes no command: a condition compares what can never be equal",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_the_target_of_the_tutorial(name: str, tmp_path: Path) -> None:
+    right, wrong, sentence = MISTAKES[name]
+    assert TOY is not None
+    assert right in TOY[1]
+    (tmp_path / "toy.py").write_text(TOY[1].replace(right, wrong), "utf-8")
+    first = check(str(tmp_path / "toy.py"), groups=1).problems[0]
+    assert f"[{first.code}] {first.sentence}" == sentence
+    assert first.place.startswith(str(tmp_path / "toy.py"))
+    assert first.help or first.code == "I105"
