@@ -20,6 +20,7 @@ import rewrite_compiler as flexmatch
 from rewrite_compiler.compile import Options, Plan
 from rewrite_compiler.compile.pins import HOST
 from rewrite_compiler.cosim import Settings
+from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.study.trials import with_formats_of
@@ -125,30 +126,37 @@ def convolutions(app: Application) -> list[str]:
 
 
 def planned(app: Application, design: Design) -> Plan:
-    """Return the calibrated plan; with `nearest`, constants in fixed point are rounded to nearest by the host."""
+    """Return the plan, calibrated where the application has samples for it."""
     given = SHARED / app.calibration if app.calibration else None
     on = tuple(f"{HOST}={name}" for name in convolutions(app)) if design.dense_only else ()
     plan: Plan = flexmatch.compile(
         SHARED / app.model, list(design.accel), Options(on=on), calibrate=given, calibration_method=design.method
     )
-    if not design.nearest:
-        return plan
+    return plan
+
+
+def to_nearest(plan: Plan) -> Plan:
+    """Return a calibrated plan whose constants in fixed point are rounded to nearest by the host."""
     changed = {}
     for o in plan.offloads:
-        if o.target.name == "hlscnn" and "w" in o.formats and "rounding" in o.formats["w"].parameters:
+        if o.target.name == "hlscnn" and "rounding" in o.formats["w"].parameters:
             nearest = replace(o.formats["w"], rounding=NEAREST)  # type: ignore[call-arg]
             changed[o.id] = o.mapping.with_format(o.formats, "w", nearest)
+    if not changed:
+        raise SystemExit("no offload has weights in fixed point")
     return with_formats_of(plan, changed)
 
 
 def measured(app: Application, design: Design, samples: int, threads: int, tier: str) -> Row:
     """Compile and co-simulate one row."""
     plan = planned(app, design)
+    plan, data = with_formats(plan, dataset_for(plan, SHARED / app.data), None, design.method)
+    plan = to_nearest(plan) if design.nearest else plan
     wanted = samples or app.samples
     if app.samples:
         wanted = min(wanted, app.samples)
-    settings = Settings(samples=wanted, threads=threads, tier=tier, keep_outputs=False, calibration_method=design.method)
-    document = flexmatch.cosimulate(plan, SHARED / app.data, settings=settings).document
+    settings = Settings(samples=wanted, threads=threads, tier=tier, keep_outputs=False)
+    document = flexmatch.cosimulate(plan, data, settings=settings).document
     paired, run = document["paired"], document["run"]
     counts = {f"{t}.{operation}": n for t, found in plan.counts.items() for operation, n in found.items()}
     return {
