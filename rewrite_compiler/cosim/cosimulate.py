@@ -156,6 +156,8 @@ class _Run:
                     progress(batch.first + batch.samples, self.data.count)
             scores = joined([b.reference for b in self.done]), joined([b.accelerated for b in self.done])
             document = {**self._document(scores), "run": self._figures(resumed)}
+            if log is not None:
+                log.settle()
         finally:
             if log is not None:
                 log.close()

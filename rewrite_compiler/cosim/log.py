@@ -36,7 +36,7 @@ class Log:
         """
         self.path, self.offloads = path, offloads
         self.batches: list[Finished] = []
-        self.forced = -math.inf
+        self.forced, self.is_settled = -math.inf, False
         with self._told():
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
@@ -117,10 +117,19 @@ class Log:
                 os.ftruncate(self.file, at)
             raise
 
+    def settle(self) -> None:
+        """Force all of the log to disk."""
+        with self._told():
+            os.fsync(self.file)
+        self.is_settled = True
+
     def close(self) -> None:
-        """Force the log to disk and release it; remove it when it holds no sample."""
+        """Release the log, forced to disk as far as that goes where it is not; remove it when it holds no sample."""
         with contextlib.suppress(OSError):
-            os.fsync(self.file) if self.batches else os.unlink(self.path)
+            if not self.batches:
+                os.unlink(self.path)
+            elif not self.is_settled:
+                os.fsync(self.file)
         os.close(self.file)
 
 

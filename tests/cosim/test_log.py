@@ -198,6 +198,20 @@ def test_the_log_is_forced_to_disk_once_a_second_and_at_the_end(plan: Plan, tmp_
     assert [round(t, 1) for t in forced] == [0.0, 1.2, 2.4]
 
 
+def test_a_log_that_does_not_reach_the_disk_is_told_at_the_end(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced = []
+
+    def lost(file: int) -> None:
+        forced.append(file)
+        if len(forced) > 1:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("rewrite_compiler.cosim.log.os.fsync", lost)
+    data, log = samples(tmp_path / "data.npz", 12, 16, classes=4), tmp_path / "run.log"
+    with pytest.raises(FlexmatchError, match=r"error\[F100\]: the log cannot be written: input/output error\n  help: what was finished"):
+        cosimulate(plan, data, settings=replace(SOME, log=log))
+
+
 def test_every_sample_has_a_line_with_its_scores(plan: Plan, tmp_path: Path) -> None:
     data, log = samples(tmp_path / "data.npz", 6, 16, classes=4), tmp_path / "run.log"
     report = cosimulate(plan, data, settings=replace(SOME, metric="top1", log=log))
