@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from small_models import node, weight, written
@@ -44,7 +45,8 @@ def test_a_guard_that_fails_is_told_as_it_is_written_and_the_nearest_mapping_fir
     assert "max_pool (flexasr/pooling.py:42): 65536 % x.shape[1] == 0 fails with x (2, 3, 5)" in reasons_of(model, "flexasr")["ReduceMax"]
     written(model, [node("Relu", "x", "y")], (2, 3, 5, 7), ["y"])
     reason = reasons_of(model, "vta")["Relu"]
-    assert reason.startswith("vta.relu_4 (vta/alu.py:187): the chosen program is no dearer with relu on the host; vta.relu_2 ")
+    said = r"vta\.relu_4 \(vta/alu\.py:\d+\): the chosen program is no dearer with relu on the host; vta\.relu_2 "
+    assert re.match(said, reason)
     assert "x.rank == 2 fails with x (2, 3, 5, 7)" in reason
 
 
