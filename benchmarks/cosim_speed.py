@@ -101,7 +101,7 @@ def measured(case: Case, rounds: int) -> Row:
 
 def _beside(plan: Plan, reference: Reference, take: Callable[[slice], Any], parts: list[slice]) -> Row:
     """Return the wall time of a sample on two threads, a batch each: of both programs, in turns."""
-    engine = Engine(plan, reading="native", compared=0, threads=THREADS)
+    engine, parts = Engine(plan, reading="native", compared=0, threads=THREADS), parts * 2 * THREADS  # as many for each thread
     engine.tapes.expected = len(parts) * (1 + TURNS)
     found: dict[str, list[float]] = {"onnxruntime": [], "simulated": []}
     runs = {"onnxruntime": lambda part: reference.run(take(part)), "simulated": lambda part: engine.batch(take, part)}
