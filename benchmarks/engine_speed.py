@@ -16,6 +16,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from record import recorded as recorded_rows
 
 from rewrite_compiler.lang import convert, native_fold, native_grid, native_jit
 from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.lang.native_chain import chained
 from rewrite_compiler.lang.tape import Call, Tape
 from rewrite_compiler.target import TapedDevice, find_target, simulated_device
 
@@ -51,13 +54,20 @@ class Recorded:
     def seconds(self) -> tuple[float, float]:
         """Play a batch; return the processor seconds of the instructions that start an engine, and of all."""
         engine = whole = 0.0
-        for name, call in self.calls:
+        for is_engine, calls in self.chains:
             started = time.thread_time()
-            call()
+            for call in calls:
+                call()
             spent = time.thread_time() - started
             whole += spent
-            engine += spent if name.startswith("alu_") or name.endswith("_start") else 0.0
+            engine += spent if is_engine else 0.0
         return engine, whole
+
+    @cached_property
+    def chains(self) -> list[tuple[bool, list[Call]]]:
+        """The calls as co-simulation plays them, by whether an engine makes them."""
+        groups = groupby(self.calls, key=lambda pair: pair[0].startswith("alu_") or pair[0].endswith("_start"))
+        return [(is_engine, chained(call for _, call in group)) for is_engine, group in groups]
 
 
 def recorded(target: str, name: str, sizes: dict[str, Any], samples: int) -> Recorded:

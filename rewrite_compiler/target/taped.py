@@ -6,16 +6,20 @@ part, whose terms and addresses do not depend on samples, is the calls of the ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..lang.kernels import kernels_in_use
 from ..lang.named import Data
 from ..lang.tape import Call, Diverged, Tape
 from ..lang.twin import Twin
 from .device import SimulatedDevice, SimulatedStream
+
+LONG = 8  # calls of an event from which on they are chained
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,15 @@ class _Event:
     inputs: tuple[Data, ...]
     calls: tuple[Call, ...]
     result: Any
+
+    @cached_property
+    def chains(self) -> Sequence[Call]:
+        """The calls, those of machine code that follow each other as one."""
+        if len(self.calls) < LONG or kernels_in_use() is None:
+            return self.calls
+        from ..lang.native_chain import chained
+
+        return chained(self.calls)
 
 
 @dataclass
@@ -168,7 +181,7 @@ class TapedDevice:
             if slot.shape != x.shape or slot.dtype != x.dtype:
                 raise Diverged
             np.copyto(slot, x)
-        for call in event.calls:
+        for call in event.chains if self.step is None else event.calls:
             if self.step is None:
                 call()
             else:
