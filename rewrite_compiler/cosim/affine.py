@@ -72,15 +72,10 @@ class Laid:
     kind: Any
     zero: int
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Bytes of the layout."""
         return int(self.layout.size * self.kind.itemsize)
-
-    @cached_property
-    def box(self) -> tuple[slice, ...]:
-        """The part of the operand that is read."""
-        return self.layout.box
 
     @cached_property
     def after(self) -> Conversion | None:
@@ -90,14 +85,14 @@ class Laid:
     def within(self, scratch: Scratch) -> tuple[Data, Data | None]:
         """Return where codes go in a scratch, and all of the layout where it has more than them."""
         memory = scratch.data[scratch.start : scratch.start + self.size].view(self.kind)
-        is_more = math.prod(b.stop - b.start for b in self.box) < self.layout.size
+        is_more = math.prod(b.stop - b.start for b in self.layout.box) < self.layout.size
         return self.layout.view(memory), memory if is_more else None
 
     def put(self, target: Data, x: Data, f: Format, ends: tuple[float, float]) -> None:
         """Encode values."""
-        part = split(x, 0, self.digits)[self.box]
+        part = split(x, 0, self.digits)[self.layout.box]
         if not encoded_into(f, part, target, ends, self.after):
-            self.take(target, split(operand_codes(f, np.ascontiguousarray(x)), 0, self.digits)[self.box])
+            self.take(target, split(operand_codes(f, np.ascontiguousarray(x)), 0, self.digits)[self.layout.box])
 
     def take(self, target: Data, codes: Data) -> None:
         """Set the box to codes."""
@@ -124,9 +119,9 @@ class AffineShortcut:
     base: int = 0  # the address of what is used of it
 
     @cached_property
-    def axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The axes of the result as they lie in memory, and where each is among them."""
-        return self.order, tuple(map(int, np.argsort(self.order)))
+    def back(self) -> tuple[int, ...]:
+        """Where each axis of the result is among those in memory."""
+        return tuple(map(int, np.argsort(self.order)))
 
     def on(self, device: object, start: int) -> AffineShortcut:
         """Return the same shortcut for another tape of the same batch size, whose events start there."""
@@ -154,15 +149,14 @@ class AffineShortcut:
         if around is not None:
             around.fill(laid.zero)
         laid.put(target, x.root if self.is_root and isinstance(x, Moved) else looked_at(x), f[name], ends)
-        there, back = self.axes
-        whole = recycled([self.shape[n] for n in there], np.float32)
+        whole = recycled([self.shape[n] for n in self.order], np.float32)
         place = whole.ctypes.data
         seen = [s(self.base, place + whole.itemsize * first) for s, first in self.sums]
         out = min(e[0] for e in seen), max(e[1] for e in seen)
         found = Statistics(values=whole.size, range_in=ends, range_out=out)
         if max(map(abs, out)) >= largest_of(f[self.result]):
             found.saturated = saturated(whole, f[self.result])
-        total = whole.transpose(back)
+        total = whole.transpose(self.back)
         if not is_loose:
             total, loose = recycled(self.shape, np.float32), total
             lay(total.view(np.int32), loose.view(np.int32))

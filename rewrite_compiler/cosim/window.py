@@ -129,12 +129,12 @@ class Layout:
             size *= int(self.extents[n])
         return found
 
-    @property
+    @cached_property
     def size(self) -> int:
         """All elements."""
         return math.prod(map(int, self.extents))
 
-    @property
+    @cached_property
     def box(self) -> tuple[slice, ...]:
         """The coordinates that are those of elements of the source."""
         w = self.windows[0]

@@ -181,10 +181,11 @@ class TapedDevice:
             if slot.shape != x.shape or slot.dtype != x.dtype:
                 raise Diverged
             np.copyto(slot, x)
-        for call in event.chains if self.step is None else event.calls:
-            if self.step is None:
+        if self.step is None:
+            for call in event.chains:
                 call()
-            else:
+        else:
+            for call in event.calls:
                 self.step(call)
         return event.result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from onnx import helper, numpy_helper
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim import Engine, remote
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.lang.tape import SCRAMBLED, Arena, Diverged, Tape
+from rewrite_compiler.lang import native_chain
+from rewrite_compiler.lang.tape import SCRAMBLED, Arena, Call, Diverged, Tape
 from rewrite_compiler.lang.twin import NoTwin, Twin
 from rewrite_compiler.target import SimulatedDevice, TapedDevice, simulated_device
+from rewrite_compiler.target.taped import LONG
 
 Array = np.ndarray
 BATCH = 6
@@ -57,6 +59,29 @@ def test_a_tape_gives_the_bits_of_the_simulators(accel: str, shape: tuple[int, .
     assert found.instructions == 3 * plain.instructions
     seen, expected = (r.statistics[plan.offloads[0].id] for r in (found, plain))
     assert (seen.values, seen.saturated, seen.range_out) == (expected.values, expected.saturated, expected.range_out)
+
+
+def test_what_an_event_calls_of_machine_code_is_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    chained = native_chain.chained
+
+    def watched(calls: Iterable[Call]) -> list[Call]:
+        found = chained(calls)
+        made.append(len(found))
+        return found
+
+    monkeypatch.setattr(native_chain, "chained", watched)
+    x = {"x": normal(3 * BATCH, 1, 24)}
+    onnx.save(perceptron((24, 8)), tmp_path / "app.onnx")
+    plan = calibrated(compile_model(tmp_path / "app.onnx", ["flexasr"]), x, "inputs", "")
+    engine = Engine(plan, reading="native")
+    engine.tapes.moving.update({o.id: "" for o in plan.offloads})  # no shortcuts: the recording itself is played
+    found = engine.run(x, batch=BATCH)
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run(x, batch=3 * BATCH).outputs["y"])
+    ((group,),) = engine.tapes.idle.values()
+    long = [e for device in group.values() for e in device.events if len(e.calls) >= LONG]
+    assert 0 < len(long) <= len(made)  # while it was played
+    assert all(len(e.chains) < len(e.calls) for e in long)
 
 
 def test_a_last_batch_of_another_size_runs_by_itself(tmp_path: Path) -> None:
