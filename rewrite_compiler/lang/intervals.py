@@ -174,7 +174,10 @@ def _corners(a: Interval, b: Interval, f: Callable[[int, int], int]) -> Interval
 
 
 def _common_word(a: Interval, b: Interval) -> Interval:
-    word = width_of(hull(a, b))
+    both = hull(a, b)
+    word = width_of(both)
+    if both == (0, 0):  # zeros alone fill no word
+        return both
     return EVERYTHING if word is None else of_width(*word)
 
 

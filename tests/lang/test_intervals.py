@@ -89,6 +89,11 @@ def test_an_interval_grows_with_its_operands(op: str, data: st.DataObject) -> No
         assert iv.inside(ARITHMETIC[op]((x, x), (y, y)), ARITHMETIC[op](a, b))
 
 
+@pytest.mark.parametrize("op", ["bitand", "bitor", "bitxor"])
+def test_bits_of_zeros_are_zeros(op: str) -> None:
+    assert ARITHMETIC[op]((0, 0), (0, 0)) == (0, 0)
+
+
 @given(intervals_with_a_value(LARGE), st.integers(1, 70), st.booleans())
 def test_words(found: tuple[Interval, int], bits: int, signed: bool) -> None:
     a, x = found
