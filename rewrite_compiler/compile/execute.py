@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from ..lang.codes import put_values
 from ..lang.formats import Format, Int
 from ..lang.named import Data, storage_dtype
 from ..target import Device, Stay, StreamedDevice
-from .moves import Moved, looked_at
+from .coded import Coded, Ended, Ends, Operand, looked_at
+from .moves import Moved
 from .plan import Offload
 
 
@@ -51,7 +52,7 @@ class Statistics:
         self.audit_mismatches += other.audit_mismatches
 
 
-def _hull(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+def _hull(a: Ends, b: Ends) -> Ends:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
@@ -74,7 +75,7 @@ class Prepared:
     def run(
         self,
         device: Device | StreamedDevice,
-        operands: Mapping[str, Data | Moved],
+        operands: Mapping[str, Operand],
         observe: Observer | None = None,
         stays: Sequence[Stay] = (),
     ) -> tuple[tuple[Data, ...], Statistics]:
@@ -85,11 +86,11 @@ class Prepared:
         """
         o = self.offload
         codes = {**self.codes, **{n: moved_codes(o.formats[n], x) for n, x in operands.items()}}
-        roots = [x.root if isinstance(x, Moved) else x for x in operands.values()]
+        roots = [x.root if isinstance(x, Moved) else looked_at(x) for x in operands.values()]
         samples = len(roots[0])
         axes = o.mapping.axes
         totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), result_dtype(o.formats[n])) for n in axes.results}
-        seen = Statistics(range_in=range_of(map(ends_of, operands.values())))
+        seen = Statistics(range_in=hull_of(map(ends_of, operands.values())))
         is_split = any(o.tiling.tile[d] < o.tiling.sizes[d] for d in axes.summed)
         for n, slices in enumerate(o.tiling.slices()):
             results = self.call(device, codes, slices, stays[n] if stays else None)
@@ -172,7 +173,7 @@ def operand_codes(f: Format, x: Data) -> Data:
     return f.codes_of(x).astype(storage_dtype(f.codes), copy=False)
 
 
-def moved_codes(f: Format, x: Data | Moved) -> Data:
+def moved_codes(f: Format, x: Operand) -> Data:
     """Return the codes of an operand; those of one that is moved are its root's, moved."""
     if not isinstance(x, Moved) or not x.move.is_onto:
         return operand_codes(f, looked_at(x))
@@ -180,12 +181,18 @@ def moved_codes(f: Format, x: Data | Moved) -> Data:
     return x.move(operand_codes(f, x.root), int(zero[0]))
 
 
-def ends_of(x: Data | Moved) -> Data:
-    """Return an array with the least and the largest element of an operand."""
+def ends_of(x: Operand) -> Ends:
+    """Return the least and the largest element of an operand."""
+    if isinstance(x, Coded | Ended):
+        return x.ends
     if not isinstance(x, Moved) or not x.move.is_onto:
-        return looked_at(x)
-    low, high = range_of([x.root])
-    return np.array([low, high, *([0.0] if x.move.has_zeros else [])])
+        return range_of([looked_at(x)])
+    return hull_of([range_of([x.root]), *[(0.0, 0.0)] * x.move.has_zeros])
+
+
+def hull_of(ends: Iterable[Ends]) -> Ends:
+    """Return the ends of all that lies between some."""
+    return reduce(_hull, ends, (np.inf, -np.inf))
 
 
 def range_of(arrays: object) -> tuple[float, float]:

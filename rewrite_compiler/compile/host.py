@@ -15,6 +15,7 @@ from ..ir.placement import Place, merged, separated
 from ..ir.program import Data, Program, Value
 from ..ir.rebatch import NotBatchable, Rebatched, rebatched
 from ..limits import DEFAULT
+from .coded import Operand, looked_at
 
 MOST_CHOICES = 64  # combinations of batch axes tried for the inputs of one program
 
@@ -59,6 +60,10 @@ class HostProgram:
         if self.batching.places is None or samples == 1:
             return self.one_by_one(values, samples)
         return self.together(self.batching.places, values, samples)
+
+    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+        """Return the outputs, perhaps such as nobody has looked at yet, for inputs of any kind."""
+        return self.run({v: looked_at(x) for v, x in values.items()})
 
     def one_by_one(self, values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
         """Run the samples one after the other."""

@@ -17,6 +17,7 @@ from ..ir.evaluate import run
 from ..ir.program import Data, Node, Program, Value
 from ..limits import DEFAULT
 from ..ops.op import LAYOUT
+from .coded import Operand, looked_at
 from .host import HostProgram
 
 LEAST = 1 << 12  # elements of a result: below, the host engine is as fast
@@ -70,11 +71,6 @@ class Moved:
         return self.move(self.root)
 
 
-def looked_at(x: Data | Moved) -> Data:
-    """Return the elements of a value."""
-    return x.data if isinstance(x, Moved) else x
-
-
 class MovingProgram(HostProgram):
     """A host part whose windows are read from their roots; where a bit differs in its first run, all is the host engine's."""
 
@@ -88,6 +84,10 @@ class MovingProgram(HostProgram):
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""
         return {v: looked_at(x) for v, x in self.moved(values).items()}
+
+    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+        """Return the outputs, those that are moved as their roots."""
+        return self.moved({v: looked_at(x) for v, x in values.items()})
 
     def moved(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | Moved]:
         """Return the outputs, those that are moved as their roots."""

@@ -7,33 +7,21 @@ the model's axes and none back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..ir.program import Data, Node, Program, Value
 from ..lang.kernels import kernels_in_use
-from ..lang.recycled import recycled
+from ..lang.recycled import laid_out
 from ..limits import DEFAULT
 from .channelwise import Channelwise, joined
+from .coded import Operand
+from .elementwise import elementwise
 from .host import HostProgram
 
 CHECKED = 2  # samples of the first run whose bits are compared with the host engine's
-
-
-def laid_out(shape: Sequence[int], strides: Sequence[int], kind: Any) -> Data:
-    """Return an array, not set, whose axes lie in memory in the order of these strides."""
-    there, back = _orders(tuple(strides))
-    return recycled([shape[n] for n in there], kind).transpose(back)
-
-
-@lru_cache(maxsize=1024)
-def _orders(strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the axes in the order of strides, largest first, and where each is in it."""
-    places = sorted(range(len(strides)), key=lambda n: -strides[n])
-    return tuple(places), tuple(int(n) for n in np.argsort(places))
 
 
 def _slice(x: Data, *, axis: int, start: int, stop: int, step: int) -> Data:
@@ -91,7 +79,13 @@ class PlainProgram(HostProgram):
         self.nodes = joined(self.program)
         reads = Counter(v for n in self.nodes for v in n.inputs)
         fresh = {v for n in self.nodes if isinstance(n, Channelwise) or n.op in CHANGING for v in n.outputs}
+        self.elementwise = elementwise(self.program)
         self.passing = {v for v in fresh if reads[v] == 1 and v not in self.program.outputs}  # nobody else's: may be written over
+
+    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+        """Return the outputs, of sums and limits as one pass, of limits of codes as codes."""
+        found = self.elementwise(values) if self.elementwise is not None and self.is_used else None
+        return super().lazily(values) if found is None else {self.program.outputs[0]: found}
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..compile.execute import Prepared, Statistics, ends_of, largest_of, operand_codes, range_of, saturated
-from ..compile.moves import Moved, looked_at
+from ..compile.coded import Coded, Ended, Operand, looked_at
+from ..compile.execute import Prepared, Statistics, ends_of, largest_of, operand_codes, saturated
+from ..compile.moves import Moved
 from ..lang.codes import encoded_into, put_values
 from ..lang.convert import Conversion, lay
 from ..lang.formats import Fixed, Format
@@ -88,11 +89,17 @@ class Laid:
         is_more = math.prod(b.stop - b.start for b in self.layout.box) < self.layout.size
         return self.layout.view(memory), memory if is_more else None
 
-    def put(self, target: Data, x: Data, f: Format, ends: tuple[float, float]) -> None:
+    def put(self, target: Data, given: Operand, f: Format, ends: tuple[float, float]) -> None:
         """Encode values."""
-        part = split(x, 0, self.digits)[self.layout.box]
-        if not encoded_into(f, part, target, ends, self.after):
-            self.take(target, split(operand_codes(f, np.ascontiguousarray(x)), 0, self.digits)[self.layout.box])
+        if isinstance(given, Coded) and given.encoded(f, self.part, target, self.after):
+            return
+        x = looked_at(given)
+        if not encoded_into(f, self.part(x), target, ends, self.after):
+            self.take(target, self.part(operand_codes(f, np.ascontiguousarray(x))))
+
+    def part(self, x: Data) -> Data:
+        """Return what is in the box."""
+        return split(x, 0, self.digits)[self.layout.box]
 
     def take(self, target: Data, codes: Data) -> None:
         """Set the box to codes."""
@@ -133,12 +140,12 @@ class AffineShortcut:
         return AffineShortcut(self.laid, self.result, self.shape, self.order, self.sums, self.events, scratch, self.is_root)
 
     def run(
-        self, prepared: Prepared, operands: Mapping[str, Data | Moved], *, is_loose: bool = False
-    ) -> tuple[tuple[Data, ...], Statistics]:  # fmt: skip
+        self, prepared: Prepared, operands: Mapping[str, Operand], *, is_loose: bool = False
+    ) -> tuple[tuple[Operand, ...], Statistics]:  # fmt: skip
         """Return the result and what was seen, as `Prepared.run` does on a device; where `is_loose`, axes lie as the sums leave them."""
         ((name, x),) = operands.items()
         f, laid = prepared.offload.formats, self.laid
-        ends = range_of([ends_of(x)])
+        ends = ends_of(x)
         if self.is_root and not isinstance(x, Moved):
             raise Diverged
         self.scratch.at_least(laid.size)
@@ -148,7 +155,7 @@ class AffineShortcut:
         _, target, around = self.bound
         if around is not None:
             around.fill(laid.zero)
-        laid.put(target, x.root if self.is_root and isinstance(x, Moved) else looked_at(x), f[name], ends)
+        laid.put(target, x.root if self.is_root and isinstance(x, Moved) else x, f[name], ends)
         whole = recycled([self.shape[n] for n in self.order], np.float32)
         place = whole.ctypes.data
         seen = [s(self.base, place + whole.itemsize * first) for s, first in self.sums]
@@ -156,10 +163,11 @@ class AffineShortcut:
         found = Statistics(values=whole.size, range_in=ends, range_out=out)
         if max(map(abs, out)) >= largest_of(f[self.result]):
             found.saturated = saturated(whole, f[self.result])
-        total = whole.transpose(self.back)
-        if not is_loose:
-            total, loose = recycled(self.shape, np.float32), total
-            lay(total.view(np.int32), loose.view(np.int32))
+        loose = whole.transpose(self.back)
+        if is_loose:
+            return (Ended(loose, out),), found
+        total = recycled(self.shape, np.float32)
+        lay(total.view(np.int32), loose.view(np.int32))
         return (total,), found
 
 

@@ -13,10 +13,10 @@ from typing import TypeVar
 import numpy as np
 
 from ..compile.calibrate import float_program
+from ..compile.coded import Operand, looked_at
 from ..compile.exact import host_program
 from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
-from ..compile.moves import Moved, MovingProgram, looked_at
 from ..compile.plain import PlainProgram
 from ..compile.plan import Offload, Plan, tensors_of
 from ..errors import UsageError
@@ -210,15 +210,14 @@ class Engine:
         self, inputs: Mapping[str, Data], part: slice, group: Group | None = None, *, is_recording: bool = False, is_check: bool = False
     ) -> Outcome:
         p = self.plan.program
-        values: dict[Value, Data | Moved] = {v: inputs[p.names[v]] for v in p.inputs}
+        values: dict[Value, Operand] = {v: inputs[p.names[v]] for v in p.inputs}
         samples = part.stop - part.start
         devices: dict[str, SimulatedDevice | SimulatedStream | TapedDevice] = {}
         seen: dict[str, Statistics] = {}
         look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start, is_check)
         for segment, host in self.steps:
             if host is not None:
-                given = {v: looked_at(values[v]) for v in host.program.inputs}
-                values.update(host.moved(given) if isinstance(host, MovingProgram) else host.run(given))
+                values.update(host.lazily({v: values[v] for v in host.program.inputs}))
             for o in segment.offloads:
                 if o.target.name not in devices:
                     devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
@@ -244,17 +243,20 @@ class Engine:
         return group[target]
 
     def _offload(
-        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, values: Mapping[Value, Data | Moved], look: _Look
-    ) -> tuple[tuple[Data, ...], Statistics]:
+        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, values: Mapping[Value, Operand], look: _Look
+    ) -> tuple[tuple[Operand, ...], Statistics]:
         moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
         prepared = self.prepared[o.id]
         audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit and not look.is_check else None
+        results: tuple[Operand, ...]
         if isinstance(device, TapedDevice) and not device.is_recording and audit is None:
             results, seen = self.tapes.run(prepared, device, moving, is_loose=o.id in self.loose)
         else:
             results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
         if look.count:
-            work = partial(look.at, o, {n: looked_at(x)[: look.count] for n, x in moving.items()}, [x[: look.count] for x in results], seen)
+            work = partial(
+                look.at, o, {n: looked_at(x)[: look.count] for n, x in moving.items()}, [looked_at(x)[: look.count] for x in results], seen
+            )
             if self.aside is None:
                 work()
             else:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..compile.coded import Operand, looked_at
 from ..compile.execute import Prepared, operand_codes
-from ..compile.moves import Move, Moved, looked_at
+from ..compile.moves import Move, Moved
 from ..lang.named import Data
 from ..lang.tape import Diverged
 from ..lang.twin import NoTwin
@@ -57,7 +58,7 @@ class Asked:
         return sum(x.size for x in self.codes.values()) + self.samples * results
 
 
-def asked(prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved]) -> Asked:
+def asked(prepared: Prepared, device: TapedDevice, operands: Mapping[str, Operand]) -> Asked:
     """Return an offload whose events start where the device stands."""
     formats = prepared.offload.formats
     roots = {n: x for n, x in operands.items() if isinstance(x, Moved) and x.move.is_onto}

@@ -6,21 +6,23 @@ computation reads them. What computes is the machine code of the tape, on memory
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ..compile.coded import Coded, Ended, Operand, is_coded, looked_at
 from ..compile.execute import Prepared, Statistics, ends_of, largest_of, operand_codes, range_of, result_dtype, saturated
 from ..compile.moves import Move as Moving
-from ..compile.moves import Moved, looked_at
-from ..compile.plain import laid_out
+from ..compile.moves import Moved
 from ..lang.codes import encoded_into, put_values
-from ..lang.convert import lay
+from ..lang.convert import Conversion, lay
 from ..lang.formats import Fixed, Format, Int
-from ..lang.named import Data
+from ..lang.kernels import kernels_in_use
+from ..lang.named import Data, storage_dtype
 from ..lang.placed import split
-from ..lang.recycled import recycled
+from ..lang.recycled import laid_out, recycled
 from ..lang.sums import seen_in, seen_nothing
 from ..lang.tape import Diverged
 from ..target import TapedDevice
@@ -31,6 +33,63 @@ from .steps import Bound, Filling, Move, Part, Scratch, Step, Tiles, bound
 
 Ends = tuple[float, float]
 NOTHING: Ends = (np.inf, -np.inf)
+
+
+@dataclass
+class _Given:
+    """Operands of an offload, their formats and ends, and the codes of those that are encoded as a whole."""
+
+    operands: Mapping[str, Data | Coded]
+    formats: Mapping[str, Format]
+    ends: Mapping[str, Ends]
+    codes: dict[str, Data] = field(default_factory=dict)
+
+    def move(self, m: Move, target: Data, source: Data | None) -> None:
+        """Copy codes, or encode values, to where they are read."""
+        after = m.chain.conversion() if m.chain else None
+        if source is None:
+            assert isinstance(m.source, str)
+            if m.source not in self.codes and self._is_encoded(m, m.source, target, after):
+                return
+            if m.source not in self.codes:
+                self.codes[m.source] = np.ascontiguousarray(operand_codes(self.formats[m.source], looked_at(self.operands[m.source])))
+            source = _part(self.codes[m.source], m)
+        if after is None:
+            lay(target, source)
+        else:
+            after(target, source)
+
+    def _is_encoded(self, m: Move, name: str, target: Data, after: Conversion | None) -> bool:
+        """Set codes in one pass; tell whether there is one."""
+        x, f = self.operands[name], self.formats[name]
+        if isinstance(x, Coded) and x.encoded(f, lambda codes: _part(codes, m), target, after):
+            return True
+        return encoded_into(f, _part(looked_at(x), m), target, self.ends[name], after)
+
+
+@dataclass
+class _Made:
+    """Arrays for results, those that stay as codes, of them the one that the last call writes, and what was seen."""
+
+    totals: Mapping[str, Data]
+    kept: frozenset[str]
+    whole: str
+    floats: dict[str, Data] = field(default_factory=dict)  # by calls that set results themselves
+    ends: dict[str, Ends] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.floats.update({n: seen_nothing() for n in self.totals})
+        self.ends.update(dict.fromkeys(self.totals, NOTHING))
+
+    def place(self, name: str) -> int:
+        """Return the address of a result."""
+        return int(self.totals[name].ctypes.data)
+
+    def take(self, name: str, parts: Sequence[tuple[Part, Data]], f: Format) -> None:
+        """Set parts of a result."""
+        total = self.totals[name]
+        ends = _ends(total, total, f) if name == self.whole else _take(parts, f, total, is_kept=name in self.kept)
+        self.ends[name] = _wider(self.ends[name], ends)
 
 
 @dataclass
@@ -47,6 +106,8 @@ class Shortcut:
     base: int = 0  # its address
     steps: list[list[Bound]] = field(default_factory=list)
     results: list[dict[str, list[tuple[Part, Data]]]] = field(default_factory=list)  # and their codes
+    kept: frozenset[str] | None = None  # results that may stay as codes, once somebody asked
+    whole: str | None = None  # of these the one that is what the last call writes
 
     def on(self, device: TapedDevice, start: int) -> Shortcut:
         """Return the same shortcut for another tape of the same batch size, whose events start there."""
@@ -63,61 +124,69 @@ class Shortcut:
         return Shortcut(self.tiles, self.shapes, self.size, scratch, self.events, self.roots)
 
     def run(
-        self, prepared: Prepared, operands: Mapping[str, Data | Moved], *, is_loose: bool = False
-    ) -> tuple[tuple[Data, ...], Statistics]:  # fmt: skip
-        """Return the results and what was seen, as `Prepared.run` does on a device; where `is_loose`, axes lie as the device has them."""
+        self, prepared: Prepared, operands: Mapping[str, Operand], *, is_loose: bool = False
+    ) -> tuple[tuple[Operand, ...], Statistics]:  # fmt: skip
+        """Return the results and what was seen, as `Prepared.run` does on a device; where `is_loose`, as the device has them."""
         self._bind()
         formats = prepared.offload.formats
-        codes: dict[str, Data] = {}
-        ends = {n: range_of([ends_of(x)]) for n, x in operands.items()}
-        given = {n: _root(x) if n in self.roots else looked_at(x) for n, x in operands.items()}
-        totals = {n: self._room(n, formats[n], is_loose=is_loose) for n in self.shapes}
-        floats, taken = {n: seen_nothing() for n in self.shapes}, dict.fromkeys(self.shapes, NOTHING)
+        ends = {n: ends_of(x) for n, x in operands.items()}
+        given = {n: _root(x) if n in self.roots else x if isinstance(x, Coded) else looked_at(x) for n, x in operands.items()}
+        kept = self._kept(formats) if is_loose else frozenset()
+        totals = {n: self._room(n, formats[n], is_loose=is_loose, is_kept=n in kept) for n in self.shapes}
+        made = _Made(totals, kept, self._whole() if kept else "")
+        self._play(_Given(given, formats, ends), made)
+        seen = Statistics(range_in=(min(e[0] for e in ends.values()), max(e[1] for e in ends.values())))
+        for name, total in totals.items():
+            if any(t.results[name] for t in self.tiles):
+                seen.merge(_seen_of(total, formats[name], made.ends[name], is_kept=name in kept))
+            else:
+                low, high, count = seen_in(made.floats[name])
+                made.ends[name] = low, high
+                seen.merge(Statistics(total.size, count, range_out=(low, high)))
+        if not is_loose:
+            return tuple(totals.values()), seen
+        return tuple(_held(x, formats[n], made.ends[n], is_kept=n in kept) for n, x in totals.items()), seen
+
+    def _play(self, given: _Given, made: _Made) -> None:
+        """Make all copies and calls, and set results."""
         for tiles, steps, results in zip(self.tiles, self.steps, self.results, strict=True):
             for step, now in zip(tiles.steps, steps, strict=True):
                 for part, value in now.fill:
                     part.fill(value)
                 for m, target, source in now.moves:
-                    self._moved(m, target, source, given, codes, formats, ends)
+                    given.move(m, target, source)
                 call = now.call
                 if isinstance(step, Filling):
-                    call = step.call.bind(self.base + step.place, totals[step.result].ctypes.data, floats[step.result])
+                    call = step.call.bind(self.base + step.place, made.place(step.result), made.floats[step.result])
+                elif made.whole and step is tiles.steps[-1]:
+                    call = step.call.bind([made.place(made.whole), *step.addresses(self.base)[1:]])
                 assert call is not None
                 call()
             for name, parts in results.items():
-                taken[name] = _wider(taken[name], _take(parts, formats[name], totals[name]))
-        seen = Statistics(range_in=(min(e[0] for e in ends.values()), max(e[1] for e in ends.values())))
-        for name, total in totals.items():
-            if any(t.results[name] for t in self.tiles):
-                seen.merge(_seen_of(total, formats[name], taken[name]))
-            else:
-                low, high, count = seen_in(floats[name])
-                seen.merge(Statistics(total.size, count, range_out=(low, high)))
-        return tuple(totals.values()), seen
+                made.take(name, parts, given.formats[name])
 
-    def _room(self, name: str, f: Format, *, is_loose: bool) -> Data:
+    def _kept(self, formats: Mapping[str, Format]) -> frozenset[str]:
+        """Return the results that stay as codes where axes lie as the device has them: those that are codes as a whole."""
+        if self.kept is None:
+            self.kept = frozenset(n for n in self.shapes if self._is_kept(n, formats[n]))
+        return self.kept if kernels_in_use() is not None else frozenset()
+
+    def _is_kept(self, name: str, f: Format) -> bool:
+        parts = [p for t in self.tiles for p in t.results[name]]
+        return bool(parts) and is_coded(f) and all(p.view.dtype == storage_dtype(f.codes) and not p.chain for p in parts)
+
+    def _whole(self) -> str:
+        """Return the result that is what the last call writes, or no name."""
+        if self.whole is None:
+            names = [n for n in self.kept or () if len(self.tiles) == 1 and self.tiles[0].is_whole(n, math.prod(self.shapes[n]))]
+            self.whole = names[0] if names else ""
+        return self.whole
+
+    def _room(self, name: str, f: Format, *, is_loose: bool, is_kept: bool) -> Data:
         """Return an array for a result."""
-        shape, kind = self.shapes[name], result_dtype(f)
+        shape, kind = self.shapes[name], storage_dtype(f.codes) if is_kept else result_dtype(f)
         is_filled = any(isinstance(s, Filling) and s.result == name for t in self.tiles for s in t.steps)
         return recycled(shape, kind) if is_filled or not is_loose else laid_out(shape, self.tiles[0].results[name][0].steps, kind)
-
-    def _moved(
-        self, m: Move, target: Data, source: Data | None, operands: Mapping[str, Data], codes: dict[str, Data],
-        formats: Mapping[str, Format], ends: Mapping[str, Ends],
-    ) -> None:  # fmt: skip
-        after = m.chain.conversion() if m.chain else None
-        if source is None:
-            assert isinstance(m.source, str)
-            x = operands[m.source]
-            if m.source not in codes and encoded_into(formats[m.source], _part(x, m), target, ends[m.source], after):
-                return
-            if m.source not in codes:
-                codes[m.source] = np.ascontiguousarray(operand_codes(formats[m.source], x))
-            source = _part(codes[m.source], m)
-        if after is None:
-            lay(target, source)
-        else:
-            after(target, source)
 
     def _bind(self) -> None:
         """Prepare steps and results for the memory that there is now."""
@@ -128,41 +197,57 @@ class Shortcut:
             self.results = [{n: [(p, p.view.of(self.scratch)) for p in parts] for n, parts in t.results.items()} for t in self.tiles]
 
 
-def _take(parts: Sequence[tuple[Part, Data]], f: Format, total: Data) -> Ends:
-    """Set parts of a result from their codes; return its least and its largest element there."""
+def _take(parts: Sequence[tuple[Part, Data]], f: Format, total: Data, *, is_kept: bool) -> Ends:
+    """Set parts of a result from their codes, or to them; return its least and its largest element there."""
     ends = NOTHING
     for p, codes in parts:
         target = split(total[p.box], 0, p.digits)
-        if isinstance(f, Int):
+        if is_kept:
+            lay(target, codes)
+        elif isinstance(f, Int):
             target[...] = p.chain(codes)
         elif p.chain:
             put_values(f, codes, target, p.chain.conversion(), p.chain.kind)
         else:
             put_values(f, codes, target)
-        if isinstance(f, Fixed) and not p.chain:  # codes have the order of values, in half as many bytes
-            low, high = (float(np.float32(n * 2.0**-f.fraction)) for n in range_of([codes]))
-        else:
-            low, high = range_of([target])
-        ends = _wider(ends, (low, high))
+        ends = _wider(ends, range_of([target]) if p.chain else _ends(codes, target, f))
     return ends
+
+
+def _ends(codes: Data, values: Data, f: Format) -> Ends:
+    """Return the least and the largest value: of fixed point, whose codes have the order of values, from half as many bytes."""
+    if not isinstance(f, Fixed):
+        return range_of([values])
+    low, high = range_of([codes])
+    return float(np.float32(low * 2.0**-f.fraction)), float(np.float32(high * 2.0**-f.fraction))
 
 
 def _wider(one: Ends, other: Ends) -> Ends:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def _seen_of(total: Data, f: Format, ends: Ends) -> Statistics:
+def _seen_of(total: Data, f: Format, ends: Ends, *, is_kept: bool) -> Statistics:
     found = Statistics(total.size, range_out=ends)
-    if max(abs(n) for n in ends) >= largest_of(f):
-        found.saturated = saturated(total, f)
+    if max(abs(n) for n in ends) < largest_of(f):
+        return found
+    largest = f.codes[1] or 0
+    found.saturated = int(np.count_nonzero(total >= largest)) + int(np.count_nonzero(total <= -largest)) if is_kept else saturated(total, f)
     return found
+
+
+def _held(total: Data, f: Format, ends: Ends, *, is_kept: bool) -> Operand:
+    """Return a result with what is known of it."""
+    if is_kept:
+        assert isinstance(f, Fixed)
+        return Coded(total, f, ends)
+    return total if isinstance(f, Int) else Ended(total, ends)
 
 
 def _part(x: Data, m: Move) -> Data:
     return split(x[m.box], 0, m.digits)[m.inner]
 
 
-def _root(x: Data | Moved) -> Data:
+def _root(x: Operand) -> Data:
     if not isinstance(x, Moved):
         raise Diverged
     return x.root

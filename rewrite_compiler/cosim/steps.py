@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -91,9 +92,13 @@ class Step:
 
     def bind(self, base: int) -> Call:
         """Return the call for a scratch at an address."""
+        return self.call.bind(self.addresses(base))
+
+    def addresses(self, base: int) -> list[int]:
+        """Return where what it writes and reads lies, for a scratch at an address."""
         usual = [self.call.out.ctypes.data, *(r.address + r.offset for r in self.call.reads)]
         offsets = [0, *(r.offset for r in self.call.reads)]
-        return self.call.bind([_address(p, base, at, n) for p, at, n in zip(self.places, usual, offsets, strict=True)])
+        return [_address(p, base, at, n) for p, at, n in zip(self.places, usual, offsets, strict=True)]
 
 
 def _address(place: int | Data | None, base: int, usual: int, offset: int) -> int:
@@ -137,3 +142,11 @@ class Tiles:
     steps: list[Step | Filling]
     results: dict[str, list[Part]]
     size: int
+
+    def is_whole(self, name: str, size: int) -> bool:
+        """Tell whether a result of that size is all that the last call writes, each axis of it one of the memory's."""
+        parts, last = self.results[name], self.steps[-1]
+        if len(parts) != 1 or not isinstance(last, Step) or any(len(axis) != 1 for axis in parts[0].digits):
+            return False
+        view = parts[0].view
+        return view.place == last.places[0] and size == math.prod(view.shape) == last.call.out.size and min(view.strides) >= 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..compile.coded import Operand
 from ..compile.execute import Prepared, Statistics
-from ..compile.moves import Moved
 from ..ila import Ila
 from ..lang.array_kernels import ArrayKernels
 from ..lang.named import Data
@@ -88,9 +88,9 @@ class Tapes:
             device.tape.arena.scramble()
 
     def run(
-        self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Data | Moved], *, is_loose: bool = False
-    ) -> tuple[tuple[Data, ...], Statistics]:  # fmt: skip
-        """Run an offload on a tape: by its shortcut where there is one, whose results lie in any order where `is_loose`."""
+        self, prepared: Prepared, device: TapedDevice, operands: Mapping[str, Operand], *, is_loose: bool = False
+    ) -> tuple[tuple[Operand, ...], Statistics]:  # fmt: skip
+        """Run an offload on a tape: by its shortcut where there is one, whose results lie in any order, as codes too, where `is_loose`."""
         name = prepared.offload.id
         if id(device) in self.asking:
             self.asking[id(device)].append(asked(prepared, device, operands))

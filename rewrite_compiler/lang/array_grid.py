@@ -204,6 +204,8 @@ def _real(op: Op, given: list[Any]) -> Any:
     a = [_fit(x, REAL) for x in given]
     if op.name in ("min", "max"):  # of a zero and its negative the second one
         return np.where(a[0] < a[1] if op.name == "min" else a[0] > a[1], *a)
+    if op.name == "single":
+        return a[0].astype(np.float32).astype(np.float64)
     if op.name in ("floor", "rint"):
         return (np.floor(a[0]) if op.name == "floor" else np.rint(a[0])).astype(np.int32)
     return a[0] if op.name == "real" else EMIT[op.name](op, *a)

@@ -77,6 +77,18 @@ def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float
     return True
 
 
+def encoder(f: Format, kind: Any) -> Conversion | None:
+    """Return code from floats of a `kind` to codes; None where there is none that reads floats as such."""
+    found = None if isinstance(f, IEEE) or f in NATIVE else _encoder(f, np.dtype(kind))
+    return found if found is not None and found.code[0].bits == REAL else None
+
+
+def decoder(f: Format) -> Conversion | None:
+    """Return code from codes, kept as they usually are, to floats of 32 bits; None where there is none."""
+    kind = np.dtype(storage_dtype(f.codes))
+    return _decoder(f, kind) if f.width == 8 * kind.itemsize else None
+
+
 @lru_cache(maxsize=64)
 def _encoder(f: Format, kind: Any) -> Conversion | None:
     """Return machine code from floats to codes."""

@@ -5,8 +5,8 @@ Machine code does it where it is in use, else numpy in blocks that stay in the c
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,45 +23,75 @@ from .straight import REAL, Code, Op, TooWide
 LEAST = 1 << 12  # elements: below, numpy is as fast
 WIDE = 8  # bytes
 TRACED = 1 << 13  # elements of the grid on which code is traced
+NOTHING = np.array([np.iinfo(np.int32).max, np.iinfo(np.int32).min], np.int32)  # words that are ordered as floats are
 
 
 @dataclass(frozen=True, eq=False)
 class Conversion:
-    """Code from one element to another, and the tables that it reads."""
+    """Code from one element, or one of each of several arrays, to another, and the tables that it reads."""
 
     code: Code
     tables: tuple[Data, ...] = ()
 
-    def __call__(self, target: Data, source: Data) -> None:
+    def __call__(self, target: Data, *sources: Data) -> None:
         """Set every element of `target`."""
-        if kernels_in_use() is None:
-            run = _by_numpy(self, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
-            run(target.ctypes.data, source.ctypes.data)
-            return
-        run, arguments = _launch(self, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
-        run(target.ctypes.data, source.ctypes.data, *arguments)
+        run, arguments = (_by_numpy if kernels_in_use() is None else _launch)(self, *_layouts(target, *sources))
+        run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments)
+
+    def ends(self, target: Data, *sources: Data) -> tuple[float, float]:
+        """Set every element of `target`, floats of 32 bits, by machine code; return the least and the largest of them."""
+        run, arguments = _launch(self, *_layouts(target, *sources), seen=True)
+        words = NOTHING.copy()
+        run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments, words.ctypes.data)
+        low, high = (words ^ (words >> 31 & 0x7FFFFFFF)).view(np.float32)
+        return float(low) + 0.0, float(high) + 0.0  # a zero is one without a sign
 
 
 def then(first: Conversion, kind: Any, second: Conversion) -> Conversion:
     """Return one conversion in place of two with elements of `kind` between them; what follows a table is done to its entries."""
     kind, last = np.dtype(kind), first.code[-1]
-    if last.name == "table" and last.data == len(first.tables) - 1 and not any(op.bits == REAL for op in second.code):
+    is_real = any(op.bits == REAL for op in (last, *second.code))
+    if last.name == "table" and last.data == len(first.tables) - 1 and not is_real:
         entries = first.tables[-1].astype(kind)
         found = np.empty(entries.shape, np.int32)
         second(found, entries)
         return Conversion(first.code, (*first.tables[:-1], _narrowed(found)))
-    code = list(first.code)
     (read,) = (op for op in second.code if op.name == "array")
-    code.append(Op("wrap", (len(code) - 1,), (8 * kind.itemsize, kind.kind == "i"), read.bits, max(last.bits, read.bits)))
+    return joined([first], [_between(last, kind, read)], second)
+
+
+def _between(last: Op, kind: np.dtype[Any], read: Op) -> Op:
+    """Return what storing a result as an element of `kind` and reading it does to it."""
+    if kind.kind == "f":
+        return Op("single", (0,), None, REAL, REAL)
+    return Op("wrap", (0,), (8 * kind.itemsize, kind.kind == "i"), read.bits, max(last.bits, read.bits))
+
+
+def joined(firsts: Sequence[Conversion], between: Sequence[Op], last: Conversion) -> Conversion:
+    """Return code on what several conversions give, each of an array of its own, `between` being done to it first."""
+    code: list[Op] = []
+    tables: list[Data] = []
+    given: list[int] = []
+    for n, (first, op) in enumerate(zip(firsts, between, strict=True)):
+        _appended(code, first.code, len(tables), lambda read, n=n: replace(read, data=(n, read.data[1])))  # type: ignore[misc]
+        code.append(replace(op, args=(len(code) - 1,)))
+        given.append(len(code) - 1)
+        tables += first.tables
+    _appended(code, last.code, len(tables), lambda read: given[read.data[0]])
+    return Conversion(tuple(code), (*tables, *last.tables))
+
+
+def _appended(code: list[Op], more: Code, tables: int, read: Callable[[Op], Op | int]) -> None:
+    """Append operators; those that read an array are another one, or the number of what is there."""
     places: list[int] = []
-    for op in second.code:
-        if op.name == "array":
-            places.append(len(first.code))
+    for op in more:
+        found = read(op) if op.name == "array" else op
+        if isinstance(found, int):
+            places.append(found)
             continue
-        data = op.data + len(first.tables) if op.name == "table" else op.data
+        data = op.data + tables if op.name == "table" else found.data
         code.append(Op(op.name, tuple(places[a] for a in op.args), data, op.bits, op.width))
         places.append(len(code) - 1)
-    return Conversion(tuple(code), (*first.tables, *second.tables))
 
 
 def _narrowed(entries: Data) -> Data:
@@ -93,7 +123,7 @@ def copier(target: Data, source: Data) -> Callable[[], Any] | None:
         return None
     target, source = _widened(target, source)
     conversion = _COPIES[max(target.itemsize, source.itemsize) == 8]
-    run, arguments = _launch(conversion, target.dtype.str, source.dtype.str, target.shape, target.strides, source.strides)
+    run, arguments = _launch(conversion, *_layouts(target, source))
     return partial(run, target.ctypes.data, source.ctypes.data, *arguments)
 
 
@@ -140,27 +170,32 @@ def looked_up(entries: Data, shift: int, kind: Any, least: int = 0) -> Conversio
     return Conversion((*code, Op("table", (len(code) - 1,), 0, 0 if is_real else 32)), (np.ascontiguousarray(entries),))
 
 
+Layout = tuple[str, tuple[int, ...]]  # a type, and strides in bytes
+
+
+def _layouts(target: Data, *sources: Data) -> tuple[tuple[int, ...], tuple[Layout, ...]]:
+    """Return the shape of arrays, and the layout of each."""
+    return target.shape, tuple([(x.dtype.str, x.strides) for x in (target, *sources)])
+
+
 @lru_cache(maxsize=4096)
 def _launch(
-    c: Conversion, out: str, kind: str, shape: tuple[int, ...], to: tuple[int, ...], of: tuple[int, ...]
-) -> tuple[Callable[..., Any], tuple[int, ...]]:
-    """Return the function for arrays of these strides, and its arguments behind both arrays."""
-    order = sorted(range(len(shape)), key=lambda n: -to[n])
-    size, step = np.dtype(out).itemsize, np.dtype(kind).itemsize
-    target = Operand(np.empty(0, out), {n: s // size for n, s in enumerate(to)})
-    source = Operand(np.empty(0, kind), {n: s // step for n, s in enumerate(of)})
-    run, numbers = launched(c.code, [target, source], c.tables, (), order, dict(enumerate(shape)))
+    c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...], *, seen: bool = False
+) -> tuple[Callable[..., Any], tuple[int, ...]]:  # fmt: skip
+    """Return the function for arrays of these layouts, and its arguments behind the arrays."""
+    order = sorted(range(len(shape)), key=lambda n: -layouts[0][1][n])
+    sides = [Operand(np.empty(0, kind), {n: s // np.dtype(kind).itemsize for n, s in enumerate(strides)}) for kind, strides in layouts]
+    run, numbers = launched(c.code, sides, c.tables, (), order, dict(enumerate(shape)), seen=seen)
     _held.append(numbers)
     return run, (*(t.ctypes.data for t in c.tables), numbers.ctypes.data)
 
 
 @lru_cache(maxsize=4096)
-def _by_numpy(c: Conversion, out: str, kind: str, shape: tuple[int, ...], to: tuple[int, ...], of: tuple[int, ...]) -> Callable[..., None]:
-    """Return the function of numpy for arrays of these strides."""
-    order = sorted(range(len(shape)), key=lambda n: -to[n])
-    size, step = np.dtype(out).itemsize, np.dtype(kind).itemsize
-    loops = merged([(shape[n], [to[n] // size, of[n] // step]) for n in order if shape[n] > 1])
-    return array_grid.launched(c.code, [out, kind], loops, c.tables, ())
+def _by_numpy(c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...]) -> tuple[Callable[..., None], tuple[int, ...]]:
+    """Return the function of numpy for arrays of these layouts."""
+    order = sorted((n for n, extent in enumerate(shape) if extent > 1), key=lambda n: -layouts[0][1][n])
+    loops = merged([(shape[n], [strides[n] // np.dtype(kind).itemsize for kind, strides in layouts]) for n in order])
+    return array_grid.launched(c.code, [kind for kind, _ in layouts], loops, c.tables, ()), ()
 
 
 _held: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once

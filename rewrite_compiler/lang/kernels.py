@@ -442,11 +442,11 @@ def _span(o: Operand, order: Sequence[Axis], extent: Mapping[Axis, int], deltas:
 
 def launched(
     code: tuple[Op, ...], sides: Sequence[Operand], tables: Sequence[Data], scalars: Sequence[int], order: Sequence[Axis],
-    extent: Mapping[Axis, int], monoid: str = "",
+    extent: Mapping[Axis, int], monoid: str = "", *, seen: bool = False,
 ) -> tuple[Any, Data]:  # fmt: skip
     """Return the function for a result and operands that lie along the axes of `order`, and the numbers it is given last.
 
-    With a monoid, the last axes, along which the result does not move, are reduced.
+    With a monoid, the last axes, along which the result does not move, are reduced. Where it is `seen`, a place for two words follows.
     """
     from .native_grid import ANY_STRIDE, Shape, Side, grid_function
 
@@ -460,7 +460,8 @@ def launched(
         inner = loops[-1][1][n] if loops else 0
         is_fixed = o.start is not None and unroll > 1 and not any(s[n] for _, s in loops)
         kinds.append(Side(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
-    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), tuple(t.dtype.str for t in tables), len(loops), unroll, *_reduction(loops, monoid))
+    types = tuple(t.dtype.str for t in tables)
+    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), types, len(loops), unroll, *_reduction(loops, monoid), seen)
     numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops] + list(scalars)
     _, run = grid_function(key)
     return run, np.array(numbers or [0], np.int64)

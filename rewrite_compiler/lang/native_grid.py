@@ -16,10 +16,13 @@ from llvmlite import ir
 
 from .native_jit import function_of
 from .native_ops import Words, resized
+from .singles import singles
 from .straight import REAL, Code, Op
 
 WORD = ir.IntType(64)
 ANY_STRIDE = 1 << 40
+FLOATS = (ir.DoubleType, ir.FloatType)
+SEEN = ("<", ">")  # how a word replaces the least and the largest one
 # monoid → its identity in words of so many bits
 IDENTITY: dict[str, Callable[[int], int]] = {"sum": lambda n: 0, "max": lambda n: -(1 << n - 1), "min": lambda n: (1 << n - 1) - 1}
 
@@ -51,12 +54,13 @@ class Shape:
     monoid: str = ""
     reduced: int = 0
     length: int = 0
+    seen: bool = False
 
 
 @lru_cache(maxsize=4096)
 def grid_function(shape: Shape) -> tuple[Any, Any]:
-    """Return the engine and the function of (out, arrays …, tables …, numbers)."""
-    count = 2 + len(shape.sides) + len(shape.tables)
+    """Return the engine and the function of (out, arrays …, tables …, numbers), and of two words where it is seen."""
+    count = 2 + len(shape.sides) + len(shape.tables) + shape.seen
     return function_of(str(_Grid(shape).module), 3, count)
 
 
@@ -67,18 +71,27 @@ def element_type(kind: str) -> ir.IntType | ir.DoubleType | ir.FloatType:
     return ir.IntType(8 * np.dtype(kind).itemsize)
 
 
+def float_of(b: ir.IRBuilder, value: ir.Value, kind: ir.DoubleType | ir.FloatType) -> ir.Value:
+    """Return a float in another width."""
+    if value.type == kind:
+        return value
+    return b.fpext(value, kind) if isinstance(kind, ir.DoubleType) else b.fptrunc(value, kind)
+
+
 class _Grid:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.module = ir.Module("grid")
         kinds = [shape.out.kind, *(s.kind for s in shape.sides), *shape.tables, "<i8"]
-        arguments = [element_type(k).as_pointer() for k in kinds]
+        arguments = [element_type(k).as_pointer() for k in (*kinds, *["<i4"] * shape.seen)]
         self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), arguments), "run")
         for a in self.function.args:
             a.add_attribute("noalias")
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.words = Words(self.b)
-        self.numbers = self.function.args[-1]
+        self.singles = singles(shape.code, [s.kind for s in shape.sides], shape.tables)
+        self.numbers = self.function.args[len(kinds) - 1]
+        self.ends = self.seen_before() if shape.seen else ()
         sides = (shape.out, *shape.sides)
         loops = shape.loops
         self.extents = [self.number(n) for n in range(loops)]
@@ -96,7 +109,29 @@ class _Grid:
             self.nest(0, start, loops - shape.reduced, self.reduction if shape.reduced else self.sum)
         else:
             self.nest(0, start, loops, self.elements)
+        for n, end in enumerate(self.ends):
+            self.b.store(self.b.load(end), self.end(n))
         self.b.ret_void()
+
+    def end(self, n: int) -> ir.Value:
+        """Return the place of one of the two words that were seen."""
+        return self.b.gep(self.function.args[-1], [ir.Constant(WORD, n)])
+
+    def seen_before(self) -> tuple[ir.Value, ...]:
+        """Return variables with the words that were seen by earlier calls."""
+        found = tuple(self.b.alloca(ir.IntType(32)) for _ in SEEN)
+        for n, end in enumerate(found):
+            self.b.store(self.b.load(self.end(n)), end)
+        return found
+
+    def see(self, value: ir.Value) -> None:
+        """Keep a float if it is the least or the largest one: as a word that is ordered as floats are."""
+        bits = self.b.bitcast(value, ir.IntType(32))
+        sign = self.b.ashr(bits, ir.Constant(bits.type, 31))
+        word = self.b.xor(bits, self.b.lshr(sign, ir.Constant(bits.type, 1)))
+        for end, order in zip(self.ends, SEEN, strict=True):
+            known = self.b.load(end)
+            self.b.store(self.b.select(self.b.icmp_signed(order, word, known), word, known), end)
 
     def number(self, n: int) -> ir.Value:
         return self.b.load(self.b.gep(self.numbers, [ir.Constant(WORD, n)]))
@@ -147,37 +182,41 @@ class _Grid:
     def value(self, places: list[ir.Value], u: int) -> ir.Value:
         """Emit the code of one element."""
         values: list[ir.Value] = []
-        for op in self.shape.code:
-            values.append(self.operand(op, values, places, u))
+        for n, op in enumerate(self.shape.code):
+            values.append(self.operand(op, values, places, u, is_single=n in self.singles))
         return values[-1]
 
     def element(self, places: list[ir.Value], u: int) -> None:
         last = self.value(places, u)
         kind = element_type(self.shape.out.kind)
         at = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
-        narrow = self.b.fptrunc(last, kind) if isinstance(kind, ir.FloatType) else resized(self.b, last, kind)
+        narrow = float_of(self.b, last, kind) if isinstance(kind, FLOATS) else resized(self.b, last, kind)
         self.b.store(narrow, self.b.gep(self.function.args[0], [at]))
+        if self.ends:
+            self.see(narrow)
 
-    def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int) -> ir.Value:
+    def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         if op.name == "scalar":
             return self.words.fit(self.scalars[op.data], op.bits)
         if op.name == "array":
-            return self.loaded(op, places, u)
+            return self.loaded(op, places, u, is_single=is_single)
         if op.name == "table":
             at = self.words.fit(values[op.args[0]], 64)
             number = 1 + len(self.shape.sides) + op.data
-            return self.widened(self.b.load(self.b.gep(self.function.args[number], [at])), self.shape.tables[op.data], op.bits)
+            found = self.b.load(self.b.gep(self.function.args[number], [at]))
+            return found if is_single else self.widened(found, self.shape.tables[op.data], op.bits)
         if op.name == "const":
-            return self.words.const(op.data, op.bits)
-        return self.words.one(op, values)
+            return ir.Constant(ir.FloatType(), op.data) if is_single else self.words.const(op.data, op.bits)
+        return self.words.one(op, values, is_single=is_single)
 
-    def loaded(self, op: Op, places: list[ir.Value], u: int) -> ir.Value:
+    def loaded(self, op: Op, places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         number, delta = op.data
         side = self.shape.sides[number]
         if side.start is not None:
             return self.words.const(side.start + u * side.unrolled, op.bits)
         at = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
-        return self.widened(self.b.load(self.b.gep(self.function.args[1 + number], [at])), side.kind, op.bits)
+        found = self.b.load(self.b.gep(self.function.args[1 + number], [at]))
+        return found if is_single else self.widened(found, side.kind, op.bits)
 
     def widened(self, value: ir.Value, kind: str, bits: int) -> ir.Value:
         if bits == REAL:

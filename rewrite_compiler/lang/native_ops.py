@@ -11,6 +11,7 @@ from .straight import REAL, Code, Op
 
 BIT = ir.IntType(1)
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+TO_WORDS = {*COMPARE, "floor", "rint"}
 
 
 class Words:
@@ -56,31 +57,42 @@ class Words:
                 values.append(self.one(op, values))
         return values
 
-    def one(self, op: Op, values: Sequence[ir.Value]) -> ir.Value:
-        """Emit one operator."""
+    def one(self, op: Op, values: Sequence[ir.Value], *, is_single: bool = False) -> ir.Value:
+        """Emit one operator; in floats of 32 bits where it `is_single`."""
         if op.width == REAL:
-            return _real(self, op, [values[a] for a in op.args])
+            return _real(self, op, [values[a] for a in op.args], ir.FloatType() if is_single else None)
         args = [self.fit(values[a], op.width) for a in op.args]
         return self.fit(EMIT[op.name](self, op, args), op.bits)
 
 
-def _real(w: Words, op: Op, given: list[ir.Value]) -> ir.Value:
-    """Emit an operator on 64-bit floats; comparisons and roundings give words of 32 bits."""
-    double, b = w.kind(REAL), w.b
+def _real(w: Words, op: Op, given: list[ir.Value], kind: Any = None) -> ir.Value:
+    """Emit an operator on floats of 64 bits, or of a `kind`; comparisons and roundings of singles, which are exact, on those."""
+    b = w.b
     if op.name == "select":
         chosen = b.icmp_signed("!=", given[0], ir.Constant(given[0].type, 0))
-        return b.select(chosen, *(x if x.type == double else b.sitofp(x, double) for x in given[1:]))
-    a = [x if x.type == double else b.sitofp(x, double) for x in given]
+        return b.select(chosen, *(_as_float(w, x, kind or w.kind(REAL)) for x in given[1:]))
+    is_single = kind is not None or (op.name in TO_WORDS and all(isinstance(x.type, ir.FloatType) for x in given))
+    kind = kind or (ir.FloatType() if is_single else w.kind(REAL))
+    if op.name == "single":
+        return b.fptrunc(given[0], kind) if isinstance(given[0].type, ir.DoubleType) else given[0]
+    a = [_as_float(w, x, kind) for x in given]
     if op.name in COMPARE:
         return b.zext(b.fcmp_ordered(COMPARE[op.name], *a), w.kind(32))
     if op.name in ("min", "max"):
         return b.select(b.fcmp_ordered("<" if op.name == "min" else ">", *a), *a)
     if op.name in ("floor", "rint"):
-        name = f"llvm.{'floor' if op.name == 'floor' else 'roundeven'}.f64"
-        return b.fptosi(b.call(declared(b.module, name, ir.FunctionType(double, [double])), a), w.kind(32))
+        name = f"llvm.{'floor' if op.name == 'floor' else 'roundeven'}.f{32 if is_single else 64}"
+        return b.fptosi(b.call(declared(b.module, name, ir.FunctionType(kind, [kind])), a), w.kind(32))
     if op.name == "real":
         return a[0]
     return b.fneg(a[0]) if op.name == "neg" else {"add": b.fadd, "sub": b.fsub, "mul": b.fmul}[op.name](*a)
+
+
+def _as_float(w: Words, x: ir.Value, kind: Any) -> ir.Value:
+    """Return a word or a float as a float of a kind that holds it."""
+    if x.type == kind:
+        return x
+    return w.b.fpext(x, kind) if isinstance(x.type, ir.FloatType) else w.b.sitofp(x, kind)
 
 
 def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:

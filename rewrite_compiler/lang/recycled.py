@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,3 +38,16 @@ def recycled(shape: Sequence[int], kind: Any) -> Data:
             kept.popitem(last=False)
     found: Data = block.view(kind).reshape(tuple(shape))
     return found
+
+
+def laid_out(shape: Sequence[int], strides: Sequence[int], kind: Any) -> Data:
+    """Return an array, not set, whose axes lie in memory in the order of these strides."""
+    there, back = _orders(tuple(strides))
+    return recycled([shape[n] for n in there], kind).transpose(back)
+
+
+@lru_cache(maxsize=1024)
+def _orders(strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the axes in the order of strides, largest first, and where each is in it."""
+    places = sorted(range(len(strides)), key=lambda n: -strides[n])
+    return tuple(places), tuple(int(n) for n in np.argsort(places))
