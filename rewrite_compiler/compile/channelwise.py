@@ -12,6 +12,7 @@ import numpy as np
 
 from ..ir.program import Data, Node, Program, Value
 from ..lang.recycled import recycled
+from .coded import Ended
 
 if TYPE_CHECKING:
     from ..lang.native_channels import Bounds, Convolution
@@ -58,16 +59,15 @@ class Channelwise:
         w = Window(kernel, strides, pads, _bounds(self.before), _bounds(self.after), self.bias is not None, lanes)  # type: ignore[arg-type]
         return convolution(w, weights, np.zeros(len(weights)) if self.bias is None else p.constants[self.bias.inputs[1]])
 
-    def __call__(self, x: Data) -> Data:
+    def __call__(self, x: Data) -> Ended:
         """Return the result for x[samples, batch, channels, rows, columns]; its channels lie side by side."""
         if x.strides[2] != x.itemsize or any(s % x.itemsize for s in x.strides):
             kept = _channels_last(x.shape)
             np.copyto(kept, x)
             x = kept
         y = _channels_last((*x.shape[:2], *self.program.types[self.outputs[0]].shape[1:]))
-        for n in range(x.shape[1]):
-            self.code(x[:, n], y[:, n])
-        return y
+        ends = [self.code(x[:, n], y[:, n]) for n in range(x.shape[1])]
+        return Ended(y, (min(e[0] for e in ends), max(e[1] for e in ends)))
 
 
 def _channels_last(shape: Sequence[int]) -> Data:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ..lang.kernels import kernels_in_use
 from ..lang.recycled import laid_out
 from ..limits import DEFAULT
 from .channelwise import Channelwise, joined
-from .coded import Operand
+from .coded import Operand, looked_at
 from .elementwise import elementwise
 from .host import HostProgram
 
@@ -85,23 +84,27 @@ class PlainProgram(HostProgram):
     def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
         """Return the outputs, of sums and limits as one pass, of limits of codes as codes."""
         found = self.elementwise(values) if self.elementwise is not None and self.is_used else None
-        return super().lazily(values) if found is None else {self.program.outputs[0]: found}
+        given = {v: looked_at(x) for v, x in values.items()} if found is None else {}
+        return self._lazily(given) if found is None else {self.program.outputs[0]: found}
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""
+        return {v: looked_at(x) for v, x in self._lazily(values).items()}
+
+    def _lazily(self, values: Mapping[Value, Data]) -> Mapping[Value, Operand]:
         needs_code = any(isinstance(n, Channelwise) for n in self.nodes)
         if needs_code and kernels_in_use() is None:
             return super().run(values)
         if self.is_used is None:
             few = {v: np.ascontiguousarray(x[:CHECKED]) for v, x in values.items()}
             here, there = self._plain(few), self.one_by_one(few, min(len(x) for x in few.values()))
-            self.is_used = all(here[v].tobytes() == x.tobytes() for v, x in there.items())
+            self.is_used = all(looked_at(here[v]).tobytes() == x.tobytes() for v, x in there.items())
         return self._plain(values) if self.is_used else super().run(values)
 
-    def _plain(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
-        found: dict[Value, Any] = dict(values)
+    def _plain(self, values: Mapping[Value, Data]) -> dict[Value, Operand]:
+        found: dict[Value, Operand] = dict(values)
         for node in self.nodes:
-            given = [found[v] for v in node.inputs]
+            given = [looked_at(found[v]) for v in node.inputs]
             if isinstance(node, Channelwise):
                 found[node.outputs[0]] = node(*given)
                 continue

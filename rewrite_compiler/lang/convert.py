@@ -18,12 +18,12 @@ from .binders import Leaf, index_variable
 from .expr import Expr
 from .kernels import GridTracer, Operand, kernels_in_use, launched, merged
 from .named import Data, Store
+from .ordered import NOTHING, floats_of
 from .straight import REAL, Code, Op, TooWide
 
 LEAST = 1 << 12  # elements: below, numpy is as fast
 WIDE = 8  # bytes
 TRACED = 1 << 13  # elements of the grid on which code is traced
-NOTHING = np.array([np.iinfo(np.int32).max, np.iinfo(np.int32).min], np.int32)  # words that are ordered as floats are
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,7 @@ class Conversion:
         run, arguments = _launch(self, *_layouts(target, *sources), seen=True)
         words = NOTHING.copy()
         run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments, words.ctypes.data)
-        low, high = (words ^ (words >> 31 & 0x7FFFFFFF)).view(np.float32)
-        return float(low) + 0.0, float(high) + 0.0  # a zero is one without a sign
+        return floats_of(words)
 
 
 def then(first: Conversion, kind: Any, second: Conversion) -> Conversion:

@@ -19,9 +19,10 @@ from .named import Data
 from .native_jit import function_of
 from .native_loop import WORD, emitted_loop, word
 from .native_ops import declared
+from .ordered import NOTHING, floats_of, ordered
 from .recycled import recycled
 
-FLOAT = ir.FloatType()
+FLOAT, INT32 = ir.FloatType(), ir.IntType(32)
 LANES = (16, 8, 4)
 TOGETHER = 4  # neighbours of a row whose sums are taken in turn: one operation does not wait for the one before
 Bounds = tuple[float, float]
@@ -58,14 +59,16 @@ class Convolution:
     weights: Data
     bias: Data
 
-    def __call__(self, x: Data, y: Data) -> None:
-        """Set y[n, c, …] to the windows of x[n, c, …]; the channels of both lie side by side."""
+    def __call__(self, x: Data, y: Data) -> tuple[float, float]:
+        """Set y[n, c, …] to the windows of x[n, c, …], the channels of both side by side; return the least and the largest float."""
         w, (n, channels, *extents) = self.window, x.shape
         room = recycled((*w.padded(*extents), channels), np.float32)
         room.fill(0)
         step = [s // x.itemsize for a in (x, y) for s in (a.strides[0], *a.strides[2:])]
         numbers = np.array([n, channels // w.lanes, *extents, *y.shape[2:], *step], np.int64)
-        window_function(w)(*(a.ctypes.data for a in (x, y, self.weights, self.bias, room, numbers)))
+        seen = np.repeat(NOTHING, w.lanes)
+        window_function(w)(*(a.ctypes.data for a in (x, y, self.weights, self.bias, room, numbers, seen)))
+        return floats_of(np.array([seen[: w.lanes].min(), seen[w.lanes :].max()]))
 
 
 def convolution(w: Window, weights: Data, bias: Data) -> Convolution:
@@ -77,8 +80,8 @@ def convolution(w: Window, weights: Data, bias: Data) -> Convolution:
 
 @lru_cache(maxsize=256)
 def window_function(w: Window) -> Callable[..., None]:
-    """Return the function of (x, y, weights, bias, room, numbers)."""
-    found: Callable[..., None] = function_of(str(_Window(w).module), 3, 6)[1]
+    """Return the function of (x, y, weights, bias, room, numbers, seen)."""
+    found: Callable[..., None] = function_of(str(_Window(w).module), 3, 7)[1]
     return found
 
 
@@ -88,18 +91,25 @@ class _Window:
     def __init__(self, w: Window) -> None:
         self.w, self.module = w, ir.Module("channelwise")
         self.vector = ir.VectorType(FLOAT, w.lanes)
-        arguments = [*[FLOAT.as_pointer()] * 5, WORD.as_pointer()]
+        self.words = ir.VectorType(INT32, w.lanes)
+        arguments = [*[FLOAT.as_pointer()] * 5, WORD.as_pointer(), INT32.as_pointer()]
         self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), arguments), "run")
         for a in self.function.args:
             a.add_attribute("noalias")
-        self.x, self.y, self.weights, self.bias, self.room, numbers = self.function.args
+        self.x, self.y, self.weights, self.bias, self.room, numbers, seen = self.function.args
         self.b = b = ir.IRBuilder(self.function.append_basic_block("entry"))
+        kept = [b.bitcast(b.gep(seen, [word(n * w.lanes)]), self.words.as_pointer()) for n in range(2)]
+        self.ends = [b.alloca(self.words) for _ in kept]
+        for place, end in zip(kept, self.ends, strict=True):
+            b.store(b.load(place, align=4), end)
         found = [b.load(b.gep(numbers, [word(n)])) for n in range(12)]
         samples, self.vectors, self.rows, self.columns, self.out_rows, self.out_columns = found[:6]
         self.of, self.to = found[6:9], found[9:]
         self.channels = b.mul(self.vectors, word(w.lanes))
         self.line = b.mul(b.add(self.columns, word(w.pads[1] + w.pads[3])), self.channels)
         emitted_loop(b, samples, self._sample)
+        for place, end in zip(kept, self.ends, strict=True):
+            b.store(b.load(end), place, align=4)
         b.ret_void()
 
     def _sample(self, n: ir.Value) -> None:
@@ -142,7 +152,9 @@ class _Window:
             channel = b.mul(c, word(w.lanes))
             for place, total in zip(to, self._sums(channel, lines, apart, count), strict=True):
                 whole = b.fadd(total, self._load(self.bias, channel)) if w.has_bias else total
-                self._store(self._clamped(whole, w.after), self.y, b.add(place, channel))
+                value = self._clamped(whole, w.after)
+                self._store(value, self.y, b.add(place, channel))
+                self._seen(value)
 
         emitted_loop(b, self.vectors, vector)
 
@@ -165,6 +177,13 @@ class _Window:
                 limit = ir.Constant(self.vector, [float(np.float32(bound))] * self.w.lanes)
                 x = self.b.select(self.b.fcmp_unordered(sign, x, limit), x, limit)  # not-a-number stays
         return x
+
+    def _seen(self, x: ir.Value) -> None:
+        """Keep the least and the largest floats, as words that are ordered as they are."""
+        found = ordered(self.b, self.b.bitcast(x, self.words))
+        for sign, end in zip("<>", self.ends, strict=True):
+            known = self.b.load(end)
+            self.b.store(self.b.select(self.b.icmp_signed(sign, found, known), found, known), end)
 
     def _at(self, first: ir.Value, strides: list[ir.Value], row: ir.Value, column: ir.Value) -> ir.Value:
         return self.b.add(first, self.b.add(self.b.mul(row, strides[1]), self.b.mul(column, strides[2])))

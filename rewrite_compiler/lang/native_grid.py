@@ -16,6 +16,7 @@ from llvmlite import ir
 
 from .native_jit import function_of
 from .native_ops import Words, resized
+from .ordered import ordered
 from .singles import singles
 from .straight import REAL, Code, Op
 
@@ -126,9 +127,7 @@ class _Grid:
 
     def see(self, value: ir.Value) -> None:
         """Keep a float if it is the least or the largest one: as a word that is ordered as floats are."""
-        bits = self.b.bitcast(value, ir.IntType(32))
-        sign = self.b.ashr(bits, ir.Constant(bits.type, 31))
-        word = self.b.xor(bits, self.b.lshr(sign, ir.Constant(bits.type, 1)))
+        word = ordered(self.b, self.b.bitcast(value, ir.IntType(32)))
         for end, order in zip(self.ends, SEEN, strict=True):
             known = self.b.load(end)
             self.b.store(self.b.select(self.b.icmp_signed(order, word, known), word, known), end)

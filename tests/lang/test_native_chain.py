@@ -40,6 +40,16 @@ def test_calls_of_machine_code_that_follow_each_other_are_one() -> None:
     np.testing.assert_array_equal(data[1], data[0].T)
 
 
+def test_copies_of_blocks_are_part_of_a_chain() -> None:
+    loaded_kernels()
+    data = [np.zeros(SIZE, np.uint8) for _ in range(4)]
+    chain = chained([Copied(b, a) for a, b in itertools.pairwise(data)])
+    assert len(chain) == 1
+    data[0][...] = np.random.default_rng(5).integers(0, 255, SIZE)
+    chain[0]()
+    np.testing.assert_array_equal(data[-1], data[0])
+
+
 def test_other_calls_stay_where_they_are() -> None:
     data = arrays(7)
     made = copies(*data)

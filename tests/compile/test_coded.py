@@ -1,0 +1,126 @@
+"""Results that stay codes: their values, limits and codes of other formats are those that arrays of floats give."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewrite_compiler.compile.coded import Coded, Ended, Limit, Operand, is_coded, looked_at
+from rewrite_compiler.compile.elementwise import elementwise
+from rewrite_compiler.compile.execute import ends_of
+from rewrite_compiler.compile.plain import PlainProgram
+from rewrite_compiler.ir.program import Builder, Program
+from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format, Int
+from rewrite_compiler.lang.kernels import loaded_kernels
+
+SHAPE = (6, 16, 12, 8)
+FIXED = st.builds(
+    Fixed, st.sampled_from([8, 16]), st.integers(-3, 14), st.sampled_from(["half_even", "half_up", "floor", "zero"]), st.booleans()
+)
+LIMITS = st.lists(st.tuples(st.sampled_from(["max", "min"]), st.sampled_from([0.0, 6.0, -1.5, 0.1])), max_size=3)
+
+
+@pytest.fixture(autouse=True)
+def _machine_code() -> None:
+    assert not isinstance(loaded_kernels(), str)
+
+
+def coded(f: Fixed, seed: int = 0) -> Coded:
+    """Return codes that lie in another order than their axes."""
+    low, high = f.codes
+    codes = np.random.default_rng(seed).integers(low or 0, high or 0, SHAPE, endpoint=True)
+    codes = np.moveaxis(np.ascontiguousarray(np.moveaxis(codes, 1, -1)), -1, 1)
+    kind = f"{'i' if f.signed else 'u'}{f.width // 8}"
+    ends = f.values_of(np.array([codes.min(), codes.max()]))
+    return Coded(codes.astype(kind), f, (float(ends[0]), float(ends[1])))
+
+
+def limited(values: np.ndarray, limits: list[Limit]) -> np.ndarray:
+    for kind, n in limits:
+        values = (np.maximum if kind == "max" else np.minimum)(values, np.float32(n))
+    return values
+
+
+@given(FIXED, FIXED, LIMITS)
+def test_values_and_codes_behind_limits_are_those_of_floats(f: Fixed, other: Fixed, limits: list[Limit]) -> None:
+    limits = [(kind, float(np.float32(n))) for kind, n in limits]
+    x = coded(f)
+    floats = limited(f.values_of(x.codes).astype(np.float32), limits)
+    found = x.limited(*limits)
+    np.testing.assert_array_equal(found.data, floats)
+    assert found.ends == (floats.min(), floats.max()) == ends_of(found)
+    target = np.zeros((4, *SHAPE[1:]), f"{'i' if other.signed else 'u'}{other.width // 8}")
+    assert found.encoded(other, lambda codes: codes[1:5], target, None)
+    np.testing.assert_array_equal(target, other.codes_of(floats[1:5]))
+
+
+@pytest.mark.parametrize(
+    ("f", "expected"),
+    [
+        (Fixed(16, 4), True),
+        (Fixed(8, 4, signed=False), True),
+        (Fixed(32, 4), False),
+        (Fixed(12, 4), False),
+        (Int(8), False),
+        (AdaptivFloat(bias=3), False),
+    ],
+)
+def test_fixed_point_of_whole_words_stays_as_codes(f: Format, expected: bool) -> None:
+    assert is_coded(f) is expected
+
+
+def program(*nodes: tuple[str, Mapping[str, float]]) -> Program:
+    """Return a chain of nodes; sums take another input each."""
+    b = Builder("part")
+    value = b.input("x0", TensorType(SHAPE[1:]))
+    for n, (op, attributes) in enumerate(nodes, 1):
+        others = [b.input(f"x{n}", TensorType(SHAPE[1:]))] if op == "add" else []
+        (value,) = b.apply(op, [value, *others], attributes)
+    return b.finish([value])
+
+
+ADD, RELU, CLIP = ("add", {}), ("relu", {}), ("clip", {"low": 0.0, "high": 6.0})
+
+
+@pytest.mark.parametrize(
+    "p",
+    [program(ADD), program(ADD, RELU), program(ADD, CLIP, ADD), program(CLIP), program(RELU, ADD, ADD)],
+    ids=["+", "+r", "+c+", "c", "r++"],
+)  # fmt: skip
+@pytest.mark.parametrize("kinds", ["".join(k) for k in itertools.product("cfe", repeat=3)])
+def test_sums_and_limits_are_one_pass_with_the_bits_of_numpy(p: Program, kinds: str) -> None:
+    given: dict[int, Operand] = {}
+    for n, (v, kind) in enumerate(zip(p.inputs, kinds, strict=False)):
+        x = coded(Fixed(16, 10 + n), n).limited(("max", -3.0))
+        given[v] = x if kind == "c" else x.data if kind == "f" else Ended(np.ascontiguousarray(x.data), x.ends)
+    part = PlainProgram(p)
+    expected = looked_at(part.run({v: looked_at(x) for v, x in given.items()})[p.outputs[0]])
+    found = part.lazily(given)[p.outputs[0]]
+    assert isinstance(found, Coded if len(p.nodes) == 1 and p.nodes[0].op == "clip" and kinds[0] == "c" else Ended)
+    assert looked_at(found).tobytes() == expected.tobytes()
+    assert ends_of(found) == (expected.min(), expected.max())
+
+
+def test_signs_of_zeros_and_what_is_no_number_are_those_of_numpy() -> None:
+    p = program(ADD, RELU)
+    x, y = (np.zeros(SHAPE, np.float32) for _ in range(2))
+    x[0], y[0] = -0.0, -0.0
+    x[1, 3], y[2] = np.nan, np.inf
+    part = PlainProgram(p)
+    part.is_used = True  # another engine may give other bits here
+    expected = part.run(dict(zip(p.inputs, (x, y), strict=True)))[p.outputs[0]]
+    found = part.lazily(dict(zip(p.inputs, (x, y), strict=True)))[p.outputs[0]]
+    assert np.array_equal(looked_at(found), expected, equal_nan=True)
+    assert not np.signbit(looked_at(found)[0]).any()
+    assert not all(map(np.isfinite, ends_of(found)))
+
+
+@pytest.mark.parametrize(("low", "high", "is_one_pass"), [(0.0, 6.0, True), (-0.0, 6.0, False), (-1.0, 0.0, False), (-1.0, 1.0, True)])
+def test_limits_whose_zeros_have_signs_are_left_to_numpy(low: float, high: float, is_one_pass: bool) -> None:
+    assert (elementwise(program(("clip", {"low": low, "high": high}))) is not None) is is_one_pass
