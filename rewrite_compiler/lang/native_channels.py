@@ -18,8 +18,8 @@ from llvmlite import ir
 from .named import Data
 from .native_jit import function_of
 from .native_loop import WORD, emitted_loop, word
-from .native_ops import declared
-from .ordered import NOTHING, floats_of, ordered
+from .native_ops import declared, ordered
+from .ordered import NOTHING, floats_of
 from .recycled import recycled
 
 FLOAT, INT32 = ir.FloatType(), ir.IntType(32)

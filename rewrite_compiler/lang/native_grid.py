@@ -15,8 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from .native_jit import function_of
-from .native_ops import Words, resized
-from .ordered import ordered
+from .native_ops import Words, ordered, resized
 from .singles import singles
 from .straight import REAL, Code, Op
 

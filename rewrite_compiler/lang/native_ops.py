@@ -95,6 +95,15 @@ def _as_float(w: Words, x: ir.Value, kind: Any) -> ir.Value:
     return w.b.fpext(x, kind) if isinstance(x.type, ir.FloatType) else w.b.sitofp(x, kind)
 
 
+def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
+    """Return words with a sign that are ordered as the floats of 32 bits are, in all lanes of a vector."""
+
+    def number(n: int) -> ir.Constant:
+        return ir.Constant(bits.type, [n] * bits.type.count if isinstance(bits.type, ir.VectorType) else n)
+
+    return b.xor(bits, b.lshr(b.ashr(bits, number(31)), number(1)))
+
+
 def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:
     """Return `old` with the elements of a shorter vector at even distances in it."""
     count, lanes = vector.type.count, old.type.count

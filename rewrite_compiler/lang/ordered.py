@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from .named import Data
-
-if TYPE_CHECKING:
-    from llvmlite import ir
 
 REST = 0x7FFFFFFF  # the bits of a word but its sign
 NOTHING = np.array([REST, -REST - 1], np.int32)  # the least and the largest of no words
@@ -19,13 +14,3 @@ def floats_of(words: Data) -> tuple[float, float]:
     """Return two floats; a zero is one without a sign."""
     low, high = (words ^ (words >> 31 & REST)).view(np.float32)
     return float(low) + 0.0, float(high) + 0.0
-
-
-def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
-    """Return the word, or the vector of words, of the bits of floats."""
-    from llvmlite import ir
-
-    def all_lanes(n: int) -> ir.Constant:
-        return ir.Constant(bits.type, [n] * bits.type.count if isinstance(bits.type, ir.VectorType) else n)
-
-    return b.xor(bits, b.lshr(b.ashr(bits, all_lanes(31)), all_lanes(1)))
