@@ -372,7 +372,8 @@ def run_fold(
 def _record(tape: Tape, kernel: Kernel, run: Any, a: list[tuple[Any, Any, Any]], b: Any, start: Any, out: Any, given: Any) -> None:
     """Record a call; its arrays are the result, B, the start values where there are some, and each table's."""
     ends = [int(rows.max()) + int(steps.max()) for _, rows, steps in a]
-    reads = [Span(tape.steady(b), 0, b.size), *([] if start is None else [Span(tape.steady(start), 0, start.size)])]
+    columns = tape.steady(b)
+    reads = [Span(columns, 0, b.size), *([] if start is None else [Span(tape.steady(start), 0, start.size)])]
     for n, (data, _, _) in enumerate(a):
         low, high = _reach(kernel, n)
         reads.append(Span(tape.steady(data), low, ends[n] + high))
@@ -393,7 +394,7 @@ def _record(tape: Tape, kernel: Kernel, run: Any, a: list[tuple[Any, Any, Any]],
         repeated[NUMBERS - 1] = 0
         call.started = Started(1, int(given[3]), Ran(tape.steady(out), reads, bound(repeated), None, None))
     if len(a) == 1 and start is None and not tape.owns(b):
-        call.fold = Folding(kernel, a[0][1], a[0][2], b, given)
+        call.fold = Folding(kernel, a[0][1], a[0][2], columns, given)
     tape.calls.append(call)
 
 

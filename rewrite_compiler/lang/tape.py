@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from .named import Axis, Data, Named, Store
 Call = Callable[[], Any]
 SCRAMBLED = 0x5A
 PAGE = 64
+LARGE, PROBES = 1 << 12, 64  # bytes of contents that are held once; how many of their elements are looked at first
 
 
 class Diverged(Exception):
@@ -104,6 +106,7 @@ class Tape:
         self.calls: list[Call] = []
         self.refused = ""  # why it cannot be played
         self._kept: list[Any] = []
+        self._constants: dict[Any, list[ref[Data]]] = {}
 
     def stop(self) -> None:
         """Forget the calls as one list: they are held by what plays them."""
@@ -146,7 +149,19 @@ class Tape:
         block = self.arena.block_of(data) if data.size else None
         if block is not None:
             return np.ndarray(data.shape, data.dtype, block, data.ctypes.data - block.ctypes.data, data.strides)
-        return _spanned(data)
+        return self._constant(data) if data.nbytes >= LARGE and data.dtype.kind in "biu" else _spanned(data)
+
+    def _constant(self, data: Data) -> Data:
+        """Return contents that do not change: one copy for all calls, which a cache can hold."""
+        once = data[_without_repeats(data)]
+        key = (data.shape, data.strides, data.dtype.str, once.flat[:: max(once.size // PROBES, 1)].tobytes())
+        alike = self._constants.setdefault(key, [])
+        alike[:] = [r for r in alike if r() is not None]
+        known = next((x for r in alike if (x := r()) is not None and np.array_equal(x[_without_repeats(x)], once)), None)
+        if known is None:
+            known = _spanned(data)
+            alike.append(ref(known))
+        return known
 
     def steady_named(self, x: Named) -> Named:
         """Return a value for calls."""
@@ -277,8 +292,13 @@ def _spanned(data: Data) -> Data:
         return data.copy()
     reach = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
     low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-    whole = np.empty(high - low + data.itemsize, np.uint8)
-    found = np.ndarray(data.shape, data.dtype, whole, -low, data.strides)
-    once = tuple(slice(0, 1) if s == 0 else slice(None) for s in data.strides)
+    whole = np.empty(high - low + data.itemsize + PAGE, np.uint8)
+    first = -(whole.ctypes.data - low) % PAGE
+    found = np.ndarray(data.shape, data.dtype, whole, first - low, data.strides)
+    once = _without_repeats(data)
     found[once] = data[once]
     return found
+
+
+def _without_repeats(data: Data) -> tuple[slice, ...]:
+    return tuple(slice(0, 1) if s == 0 else slice(None) for s in data.strides)
