@@ -260,7 +260,7 @@ class Blocked:
         packed = self._packed(slots, tiles, lanes)
         start = self._start(m, n, padded, tiles * lanes)
         codes = [tuple(self._placed(op, operators) for op in c) for c in self.codes]
-        (code, *last), packed = self._shifted(codes, packed, form)
+        (code, *last), packed = self._shifted(codes, packed)
         tape = self.ev.axes.taping(self.rows, self.columns)
         out = np.empty((padded, tiles * lanes), kind) if tape is None else tape.empty((padded, tiles * lanes), kind)
         kernel = Kernel(
@@ -278,10 +278,10 @@ class Blocked:
         run_fold(kernel, given, packed, start, out, numbers, tape)
         return self.ev.axes.ordered(out[:m, :n].reshape(*size(self.rows), *size(self.columns)), (*self.rows, *self.columns))
 
-    def _shifted(self, codes: list[Code], packed: Data, form: str) -> tuple[list[Code], Data]:
+    def _shifted(self, codes: list[Code], packed: Data) -> tuple[list[Code], Data]:
         """Return codes and columns with two sums in place of products that are shifted one by one, where there are."""
         found = [shifted_sum(c) for c in codes]
-        if not form.startswith("avx512") or self.ev.axes.taping(*(b.strides for b, _ in self.factors)) is not None:
+        if packed.shape[-1] < MOST_LANES or self.ev.axes.taping(*(b.strides for b, _ in self.factors)) is not None:
             return codes, packed
         if None in found or len({f[2] for f in found if f is not None}) > 1 or found[0] is None or len(found[0][1]) != packed.shape[2]:
             return codes, packed

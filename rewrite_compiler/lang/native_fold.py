@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llvmlite import ir
 
+from . import native_amx
 from .native_grid import element_type
 from .native_jit import function_of, host
 from .native_loop import WORD, emitted_loop, word
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 INT32, INT16 = ir.IntType(32), ir.IntType(16)
+Tables = list[tuple[Any, Any, Any]]  # of A: elements, offsets of rows, offsets of steps
 Part = tuple[ir.Value, ir.Value, int]  # of rows, or tiles: the first, how many blocks, and how many a block has
 ROWS = 4
 NUMBERS = 5  # before the scalars
@@ -35,8 +37,10 @@ NUMBERS = 5  # before the scalars
 BLOCKS = {"avx512vnni": (8, 2), "avx512bw": (8, 2), "avx2": (4, 2), "sse2": (4, 2), "": (4, 1)}
 READING = ("dot", "product", "high")
 ONES = 1 << 16 | 1
+VECTORS = "avx512vnni"  # what a processor with a matrix unit uses beside it
 # feature → (lanes of a vector, the instruction that adds the products of pairs)
 FORMS = {
+    native_amx.FORM: (16, "llvm.x86.avx512.vpdpwssd.512"),
     "avx512vnni": (16, "llvm.x86.avx512.vpdpwssd.512"),
     "avx512bw": (16, "llvm.x86.avx512.pmaddw.d.512"),
     "avx2": (8, "llvm.x86.avx2.pmadd.wd"),
@@ -73,12 +77,14 @@ class Kernel:
 def best_form() -> str:
     """Return the widest form that this processor has."""
     _, features = host()
-    return next(f for f in FORMS if not f or f in features)
+    return next(f for f in FORMS if not f or (f in features and (f != native_amx.FORM or native_amx.is_there())))
 
 
 @lru_cache(maxsize=1024)
 def fold_function(kernel: Kernel) -> tuple[Any, Any]:
     """Return the engine and the function of (arrays A, row offsets, step offsets: each an array of pointers), B, start, out, numbers."""
+    if kernel.form == native_amx.FORM:
+        return fold_function(replace(kernel, form=VECTORS))
     return function_of(str(_Fold(kernel).module), 3, 7)
 
 
@@ -334,9 +340,9 @@ class Folding:
         words = np.ascontiguousarray(factors, np.int16).view(np.int32).reshape(tiles, lanes, len(steps), width // 2)
         columns = np.ascontiguousarray(words.transpose(0, 2, 3, 1))
         kernel = replace(self.kernel, code=(Op("acc"), Op("dot", (), (0, 0, 0, width // 2)), Op("add", (0, 1))), slots=width // 2)
-        _, run = fold_function(kernel)
         given = self.numbers.copy()
         given[2] = len(steps)
+        run, [(_, rows, steps)], given = _function(kernel, [(None, rows, steps)], given)
         offsets = [(ctypes.c_void_p * 1)(x.ctypes.data) for x in (rows, steps)]
         kept = (columns, rows, steps, given)
 
@@ -357,27 +363,37 @@ class Started:
     alike: Ran
 
 
-def run_fold(
-    kernel: Kernel, a: list[tuple[Any, Any, Any]], b: Any, start: Any, out: Any, numbers: list[int], tape: Tape | None = None
-) -> None:
+def run_fold(kernel: Kernel, a: Tables, b: Any, start: Any, out: Any, numbers: list[int], tape: Tape | None = None) -> None:
     """Call a kernel: for each table of A its array and offsets, packed columns, start values and the result's array."""
-    _, run = fold_function(kernel)
-    pointers = [(ctypes.c_void_p * len(a))(*(x[n].ctypes.data for x in a)) for n in range(3)]
     given = np.array([*numbers[:4], numbers[3], *numbers[4:]], np.int64)
-    run(*pointers, b.ctypes.data, start.ctypes.data if start is not None else None, out.ctypes.data, given.ctypes.data)
+    run, tables, taken = _function(kernel, a, given)
+    pointers = [(ctypes.c_void_p * len(a))(*(x[n].ctypes.data for x in tables)) for n in range(3)]
+    run(*pointers, b.ctypes.data, start.ctypes.data if start is not None else None, out.ctypes.data, taken.ctypes.data)
     if tape is not None:
-        _record(tape, kernel, run, a, b, start, out, given)
+        _record(tape, kernel, a, b, start, out, given)
 
 
-def _record(tape: Tape, kernel: Kernel, run: Any, a: list[tuple[Any, Any, Any]], b: Any, start: Any, out: Any, given: Any) -> None:
+def _function(kernel: Kernel, a: Tables, given: Any) -> tuple[Any, Tables, Any]:
+    """Return what computes a fold, and the tables of A and the numbers that it takes."""
+    found = None
+    if kernel.form == native_amx.FORM and kernel.sum_width:
+        tiling = native_amx.Tiling(kernel.kind, kernel.sum_width, 0, kernel.has_start)
+        found = native_amx.ready(tiling, a[0][2], given)
+    if found is None:
+        return fold_function(kernel)[1], a, given
+    return found.run, [(*a[0][:2], found.steps)], found.numbers
+
+
+def _record(tape: Tape, kernel: Kernel, a: Tables, b: Any, start: Any, out: Any, given: Any) -> None:
     """Record a call; its arrays are the result, B, the start values where there are some, and each table's."""
+    run, tables, taken = _function(kernel, a, given)
     ends = [int(rows.max()) + int(steps.max()) for _, rows, steps in a]
     columns = tape.steady(b)
     reads = [Span(columns, 0, b.size), *([] if start is None else [Span(tape.steady(start), 0, start.size)])]
     for n, (data, _, _) in enumerate(a):
         low, high = _reach(kernel, n)
         reads.append(Span(tape.steady(data), low, ends[n] + high))
-    offsets = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in a)) for n in (1, 2)]
+    offsets = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in tables)) for n in (1, 2)]
 
     def bound(numbers: Any) -> Callable[[Sequence[int]], Any]:
         def bind(places: Sequence[int]) -> Any:
@@ -388,9 +404,9 @@ def _record(tape: Tape, kernel: Kernel, run: Any, a: list[tuple[Any, Any, Any]],
         return bind
 
     same = (*(x.tobytes() for _, rows, steps in a for x in (rows, steps)), given.tobytes())
-    call = Ran(tape.steady(out), reads, bound(given), None, (kernel, same))
+    call = Ran(tape.steady(out), reads, bound(taken), None, (kernel, same))
     if start is not None:
-        repeated = given.copy()
+        repeated = taken.copy()
         repeated[NUMBERS - 1] = 0
         call.started = Started(1, int(given[3]), Ran(tape.steady(out), reads, bound(repeated), None, None))
     if len(a) == 1 and start is None and not tape.owns(b):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from . import native_amx
 from .native_fold import FORMS, best_form
 from .native_loop import emitted_loop, word
 from .native_ops import Words, declared
@@ -22,7 +23,7 @@ VECTOR, FLOATS = ir.VectorType(INT32, LANES), ir.VectorType(FLOAT, LANES)
 
 def is_there() -> bool:
     """Tell whether this processor runs the code."""
-    return best_form() == FORM
+    return best_form() in (FORM, native_amx.FORM)
 
 
 class Tiled:
