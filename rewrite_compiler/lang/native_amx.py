@@ -49,12 +49,16 @@ def is_there() -> bool:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Everything that the code depends on: the result's type, elements of A side by side, those left at its end, a start."""
+    """Everything that the code depends on: the result's type, elements of A side by side, those left at its end, a start.
+
+    B is `split` where its tiles are already taken apart.
+    """
 
     kind: str
     width: int
     rest: int
     has_start: bool
+    split: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +86,8 @@ class _Tiled:
         self.group = b.mul(self.blocks, word(BOTH))
         fitting = b.udiv(word(ROOM), self.group)
         groups = b.select(b.icmp_signed("<", fitting, word(MOST_GROUPS)), fitting, word(MOST_GROUPS))
-        self.left, self.right, self.sums = (self._room(n) for n in (b.mul(groups, self.group), self.group, word(4 * HALF)))
+        self.left, self.sums = (self._room(n) for n in (b.mul(groups, self.group), word(4 * HALF)))
+        self.right = b.bitcast(self.columns, BYTE.as_pointer()) if tiling.split else self._room(self.group)
         self._configured()
         self.height = b.mul(groups, word(SIDE))
         panels = b.udiv(b.add(self.rows, b.sub(self.height, word(1))), self.height)
@@ -116,7 +121,8 @@ class _Tiled:
         groups = b.udiv(b.add(rows, word(SIDE - 1)), word(SIDE))
 
         def column(tile: ir.Value) -> None:
-            self._column(tile)
+            if not self.t.split:
+                self._column(tile)
             emitted_loop(b, groups, lambda g: self._tile(first, rows, g, tile))
 
         emitted_loop(b, self.tiles, column)
@@ -186,12 +192,13 @@ class _Tiled:
         """Compute 16 rows by 16 columns."""
         b = self.b
         left = b.gep(self.left, [b.mul(group, self.group)])
+        right = b.gep(self.right, [b.mul(tile, self.group)]) if self.t.split else self.right
         for register, *_ in PRODUCTS:
             self._called("tilezero", [_register(register)])
 
         def block(k: ir.Value) -> None:
             at = b.mul(k, word(BOTH))
-            for register, base, distance in ((4, left, 0), (6, self.right, 0), (5, left, HALF), (7, self.right, HALF)):
+            for register, base, distance in ((4, left, 0), (6, right, 0), (5, left, HALF), (7, right, HALF)):
                 self._called("tileloadd64", [_register(register), b.gep(base, [b.add(at, word(distance))]), word(LINE)])
             for total, x, y, signs in PRODUCTS:
                 self._called(f"tdpb{signs}d", [_register(total), _register(x), _register(y)])
@@ -208,7 +215,8 @@ class _Tiled:
     def _asked_for(self, turn: ir.Value, tile: ir.Value) -> None:
         """Ask for a part of the next tile's columns, which the caches farther away have."""
         b = self.b
-        words = b.add(b.mul(b.add(tile, word(1)), b.mul(self.words, word(SIDE))), b.mul(turn, word(AHEAD * SIDE)))
+        size = b.udiv(self.group, word(4)) if self.t.split else b.mul(self.words, word(SIDE))
+        words = b.add(b.mul(b.add(tile, word(1)), size), b.mul(turn, word(AHEAD * SIDE)))
         kind = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), INT32, INT32, INT32])
         ask = declared(self.module, "llvm.prefetch.p0", kind)
         for line in range(AHEAD):
@@ -240,9 +248,9 @@ def _register(n: int) -> ir.Constant:
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """A function of tiles, and the offsets of steps and the numbers that it takes."""
+    """A sum that the unit computes, and the offsets of steps and the numbers that its function takes."""
 
-    run: Any
+    tiling: Tiling
     steps: Data
     numbers: Data
 
@@ -257,7 +265,17 @@ def ready(tiling: Tiling, steps: Data, numbers: Data) -> Ready | None:
     if wide < LEAST_WIDTH:
         return None
     given = np.array([rows, tiles, len(first) - bool(rest), width, apart, elements // 2], np.int64)
-    return Ready(tiled_function(Tiling(tiling.kind, wide, rest, tiling.has_start)), first, given)
+    return Ready(Tiling(tiling.kind, wide, rest, tiling.has_start), first, given)
+
+
+def split(columns: Data) -> Data:
+    """Return packed columns with their tiles taken apart, as `Tiling.split` has them."""
+    tiles, steps, words, lanes = columns.shape
+    blocks = -(-steps * words // (2 * SIDE))
+    pairs = np.zeros((tiles, blocks * 2 * SIDE, lanes), np.int32)
+    pairs[:, : steps * words] = columns.reshape(tiles, -1, lanes)
+    halves = pairs.view(np.uint8).reshape(tiles, blocks, SIDE, 2, lanes, 2, 2)  # …, lines, words, columns, elements, low and high
+    return np.ascontiguousarray(halves[..., ::-1].transpose(0, 1, 6, 2, 4, 3, 5))
 
 
 @lru_cache(maxsize=256)

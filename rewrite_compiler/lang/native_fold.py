@@ -342,13 +342,13 @@ class Folding:
         kernel = replace(self.kernel, code=(Op("acc"), Op("dot", (), (0, 0, 0, width // 2)), Op("add", (0, 1))), slots=width // 2)
         given = self.numbers.copy()
         given[2] = len(steps)
-        run, [(_, rows, steps)], given = _function(kernel, [(None, rows, steps)], given)
-        offsets = [(ctypes.c_void_p * 1)(x.ctypes.data) for x in (rows, steps)]
-        kept = (columns, rows, steps, given)
+        f = _function(kernel, [(None, rows, steps)], given)
+        kept = (columns, *f.tables[0][1:], f.numbers)
+        offsets = [(ctypes.c_void_p * 1)(x.ctypes.data) for x in kept[1:3]]
 
         def bind(places: Sequence[int]) -> Any:
             result, data = places
-            return partial(run, (ctypes.c_void_p * 1)(data), *offsets, kept[0].ctypes.data, None, result, given.ctypes.data)
+            return partial(f.run, (ctypes.c_void_p * 1)(data), *offsets, kept[0].ctypes.data, None, result, kept[-1].ctypes.data)
 
         span = Span(np.zeros(1, np.int16), 0, 1)
         return Ran(out, [span], bind, None, None)
@@ -366,52 +366,73 @@ class Started:
 def run_fold(kernel: Kernel, a: Tables, b: Any, start: Any, out: Any, numbers: list[int], tape: Tape | None = None) -> None:
     """Call a kernel: for each table of A its array and offsets, packed columns, start values and the result's array."""
     given = np.array([*numbers[:4], numbers[3], *numbers[4:]], np.int64)
-    run, tables, taken = _function(kernel, a, given)
-    pointers = [(ctypes.c_void_p * len(a))(*(x[n].ctypes.data for x in tables)) for n in range(3)]
-    run(*pointers, b.ctypes.data, start.ctypes.data if start is not None else None, out.ctypes.data, taken.ctypes.data)
     if tape is not None:
-        _record(tape, kernel, a, b, start, out, given)
+        _recorded(tape, kernel, a, b, start, out, given)()
+        return
+    f = _function(kernel, a, given)
+    pointers = [(ctypes.c_void_p * len(a))(*(x[n].ctypes.data for x in f.tables)) for n in range(3)]
+    f.run(*pointers, b.ctypes.data, start.ctypes.data if start is not None else None, out.ctypes.data, f.numbers.ctypes.data)
 
 
-def _function(kernel: Kernel, a: Tables, given: Any) -> tuple[Any, Tables, Any]:
-    """Return what computes a fold, and the tables of A and the numbers that it takes."""
+@dataclass(frozen=True, eq=False)
+class _Function:
+    """What computes a fold, and the tables of A and the numbers that it takes; what does where B's tiles are taken apart, if any."""
+
+    tables: Tables
+    numbers: Any
+    made: Callable[[], Any]
+    made_split: Callable[[], Any] | None = None
+
+    @property
+    def run(self) -> Any:
+        """The function."""
+        return self.made()
+
+
+def _function(kernel: Kernel, a: Tables, given: Any) -> _Function:
     found = None
     if kernel.form == native_amx.FORM and kernel.sum_width:
         tiling = native_amx.Tiling(kernel.kind, kernel.sum_width, 0, kernel.has_start)
         found = native_amx.ready(tiling, a[0][2], given)
     if found is None:
-        return fold_function(kernel)[1], a, given
-    return found.run, [(*a[0][:2], found.steps)], found.numbers
+        return _Function(a, given, lambda: fold_function(kernel)[1])
+    made = partial(native_amx.tiled_function, found.tiling)
+    made_split = partial(native_amx.tiled_function, replace(found.tiling, split=True))
+    return _Function([(*a[0][:2], found.steps)], found.numbers, made, made_split)
 
 
-def _record(tape: Tape, kernel: Kernel, a: Tables, b: Any, start: Any, out: Any, given: Any) -> None:
+def _recorded(tape: Tape, kernel: Kernel, a: Tables, b: Any, start: Any, out: Any, given: Any) -> Ran:
     """Record a call; its arrays are the result, B, the start values where there are some, and each table's."""
-    run, tables, taken = _function(kernel, a, given)
+    f, columns = _function(kernel, a, given), tape.steady(b)
     ends = [int(rows.max()) + int(steps.max()) for _, rows, steps in a]
-    columns = tape.steady(b)
     reads = [Span(columns, 0, b.size), *([] if start is None else [Span(tape.steady(start), 0, start.size)])]
     for n, (data, _, _) in enumerate(a):
         low, high = _reach(kernel, n)
         reads.append(Span(tape.steady(data), low, ends[n] + high))
-    offsets = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in tables)) for n in (1, 2)]
+    offsets = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in f.tables)) for n in (1, 2)]
+    split = None if f.made_split is None or tape.owns(b) else tape.once(columns, native_amx.split)
 
     def bound(numbers: Any) -> Callable[[Sequence[int]], Any]:
         def bind(places: Sequence[int]) -> Any:
-            result, columns, *rest = places
+            result, packed, *rest = places
+            run = f.made
+            if split is not None and f.made_split is not None and packed == columns.ctypes.data:
+                run, packed = f.made_split, split.ctypes.data
             first = None if start is None else rest.pop(0)
-            return partial(run, (ctypes.c_void_p * len(rest))(*rest), *offsets, columns, first, result, numbers.ctypes.data)
+            return partial(run(), (ctypes.c_void_p * len(rest))(*rest), *offsets, packed, first, result, numbers.ctypes.data)
 
         return bind
 
     same = (*(x.tobytes() for _, rows, steps in a for x in (rows, steps)), given.tobytes())
-    call = Ran(tape.steady(out), reads, bound(taken), None, (kernel, same))
+    call = Ran(tape.steady(out), reads, bound(f.numbers), None, (kernel, same))
     if start is not None:
-        repeated = taken.copy()
+        repeated = f.numbers.copy()
         repeated[NUMBERS - 1] = 0
         call.started = Started(1, int(given[3]), Ran(tape.steady(out), reads, bound(repeated), None, None))
     if len(a) == 1 and start is None and not tape.owns(b):
         call.fold = Folding(kernel, a[0][1], a[0][2], columns, given)
     tape.calls.append(call)
+    return call
 
 
 def _reach(kernel: Kernel, table: int) -> tuple[int, int]:

@@ -107,6 +107,7 @@ class Tape:
         self.refused = ""  # why it cannot be played
         self._kept: list[Any] = []
         self._constants: dict[Any, list[ref[Data]]] = {}
+        self._made: dict[int, tuple[ref[Data], Data]] = {}
 
     def stop(self) -> None:
         """Forget the calls as one list: they are held by what plays them."""
@@ -162,6 +163,14 @@ class Tape:
             known = _spanned(data)
             alike.append(ref(known))
         return known
+
+    def once(self, kept: Data, make: Callable[[Data], Data]) -> Data:
+        """Return what is made of contents that do not change, made once for as long as calls hold them."""
+        number = id(kept)
+        known = self._made.get(number)
+        if known is None:
+            known = self._made[number] = ref(kept, lambda _: self._made.pop(number, None)), _spanned(make(kept))
+        return known[1]
 
     def steady_named(self, x: Named) -> Named:
         """Return a value for calls."""

@@ -71,3 +71,21 @@ def test_copies_end_with_their_calls() -> None:
     gone = ref(tape.steady(weights()))
     assert gone() is None
     np.testing.assert_array_equal(tape.steady(weights()), weights())
+
+
+def test_what_is_made_of_them_is_made_once_and_ends_with_them() -> None:
+    tape, made = Tape(0), list[np.ndarray]()
+
+    def doubled(x: np.ndarray) -> np.ndarray:
+        made.append(2 * x)
+        return made[-1]
+
+    kept, other = tape.steady(weights()), tape.steady(weights() + 1)
+    found = tape.once(kept, doubled)
+    np.testing.assert_array_equal(found, 2 * weights())
+    assert tape.once(kept, doubled) is found
+    np.testing.assert_array_equal(tape.once(other, doubled), 2 * (weights() + 1))
+    assert len(made) == 2
+    gone = ref(found)
+    del kept, found
+    assert gone() is None

@@ -14,7 +14,7 @@ from rewrite_compiler.lang import native_amx, native_fold, native_jit
 from rewrite_compiler.lang.blocked import packed_columns, words_of
 from rewrite_compiler.lang.native_fold import Kernel, run_fold
 from rewrite_compiler.lang.straight import Op
-from rewrite_compiler.lang.tape import Tape
+from rewrite_compiler.lang.tape import Ran, Tape
 
 has_unit = pytest.mark.skipif(not native_amx.is_there(), reason="this processor has no matrix unit, or the system keeps it")
 LANES = 16
@@ -132,6 +132,33 @@ def test_a_recording_plays_it_and_its_fold_is_as_of_other_code() -> None:
     assert fold.width == 8
     assert fold.numbers.tolist() == [36, 5, 33, 80, 80]
     np.testing.assert_array_equal(fold.steps, case.given[0][0][2])
+
+
+@has_unit
+@pytest.mark.usefixtures("every_sum")
+@pytest.mark.parametrize(("width", "steps", "has_start"), list(itertools.product((2, 6, 16), (1, 5, 33), (False, True))))
+def test_columns_that_do_not_change_are_taken_apart_once(width: int, steps: int, has_start: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.lang.tape.LARGE", 1)
+    tape, case = Tape(0), Case(37, 40, steps, width, 2, has_start=has_start)
+    outs = [case.found(tape) for _ in range(2)]
+    tape.arena.scramble()
+    for out, call in zip(outs, tape.calls, strict=True):
+        call()
+        np.testing.assert_array_equal(out, case.expected)
+    first, second = (call.run.args[3] for call in tape.calls)  # type: ignore[attr-defined]
+    assert first == second != case.given[1].ctypes.data
+
+
+@has_unit
+def test_other_columns_are_taken_apart_on_the_way() -> None:
+    tape, case = Tape(0), Case(40, 70, 33, 8, 0)
+    out = case.found(tape)
+    (call,) = tape.calls
+    assert isinstance(call, Ran)
+    others = -np.maximum(case.given[1].view(np.int16), 1 - (1 << 15))
+    call.bind([call.out.ctypes.data, others.ctypes.data, *(r.address + r.offset for r in call.reads[1:])])()
+    case.given = (case.given[0], others.view(np.int32), None)
+    np.testing.assert_array_equal(out, case.found())
 
 
 @pytest.mark.parametrize("has_start", [False, True])
