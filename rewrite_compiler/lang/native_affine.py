@@ -16,6 +16,7 @@ from llvmlite import ir
 from .named import Data
 from .native_jit import function_of
 from .native_loop import WORD, word
+from .native_matrix import packed
 from .native_tiles import BYTE, FLOAT, FLOATS, INT32, LANES, PAIRS, ROWS, TILES, VECTOR, Tiled
 
 NOTHING = np.repeat(np.array([2**31 - 1, -(2**31)], np.int32), LANES)  # seen before any sum
@@ -51,18 +52,24 @@ class Sums:
 
     def __init__(self, affine: Affine, factors: Factors) -> None:
         """Pack the factors; rows and columns that are left of the last block are the first ones once more."""
-        self.run, self.affine, f = _function(affine), affine, factors
+        self.affine, f = affine, factors
+        starts = f.starts.astype(np.int64) - f.offset * f.columns.sum(axis=1, dtype=np.int64)
+        elements = (f.steps[:, None] + np.arange(0, 4 * affine.words, 4)).reshape(-1)
+        by_unit = packed(f.rows, elements, f.columns, starts, f.places, affine.scale) if affine.are_bytes else None
+        self.run, self.kept = (by_unit.run, by_unit.kept) if by_unit is not None else (_function(affine), self._packed(f, starts))
+        self.addresses = tuple(x.ctypes.data for x in self.kept)
+
+    def _packed(self, f: Factors, starts: Data) -> tuple[Data, ...]:
         count = len(f.columns)
         tiles = -(-count // (TILES * LANES)) * TILES
         columns = np.resize(np.arange(count), tiles * LANES) if count < tiles * LANES else np.arange(count)
         columns[count:] = 0
         rows = np.arange(-(-len(f.rows) // ROWS) * ROWS)
         rows[len(f.rows) :] = 0
-        starts = f.starts.astype(np.int64) - f.offset * f.columns.sum(axis=1, dtype=np.int64)
-        narrow = np.ascontiguousarray(f.columns[columns], np.int8 if affine.are_bytes else np.int16)
+        narrow = np.ascontiguousarray(f.columns[columns], np.int8 if self.affine.are_bytes else np.int16)
         words = narrow.view(np.int32).reshape(tiles // TILES, TILES, LANES, -1)
         left = np.clip(count - LANES * np.arange(tiles), 0, LANES)
-        self.kept: tuple[Data, ...] = (
+        return (
             f.rows.astype(np.int64)[rows],
             f.steps.astype(np.int64),
             np.ascontiguousarray(words.transpose(0, 3, 1, 2)),
@@ -71,7 +78,6 @@ class Sums:
             (1 << left.astype(np.int64)) - 1,
             np.array([len(rows) // ROWS, tiles // TILES, len(f.steps)], np.int64),
         )
-        self.addresses = tuple(x.ctypes.data for x in self.kept)
 
     def __call__(self, a: int, out: int) -> tuple[float, float]:
         """Compute a result from what lies at an address; return the least and the largest element."""
