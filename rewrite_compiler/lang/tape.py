@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -264,21 +264,11 @@ class Copied:
 def _copying(target: Data, source: Data) -> Call:
     """Return what copies contents: machine code where layouts or types differ."""
     from .convert import copier
-    from .kernels import kernels_in_use
 
     source = np.broadcast_to(source, target.shape)
-    is_block = target.dtype == source.dtype and target.flags.c_contiguous and source.flags.c_contiguous
-    if is_block and target.size and kernels_in_use() is not None:  # a function of C, which chains have
-        return partial(_memmove(), target.ctypes.data, source.ctypes.data, target.nbytes)
+    if source.dtype == target.dtype and source.flags.c_contiguous and target.flags.c_contiguous:  # as a call that chains have
+        return partial(ctypes.memmove, target.ctypes.data, source.ctypes.data, target.nbytes)
     return copier(target, source) or partial(np.copyto, target, source, casting="unsafe")
-
-
-@lru_cache(maxsize=1)
-def _memmove() -> Any:
-    """Return the C library's function."""
-    found = ctypes.CDLL(None).memmove
-    found.argtypes, found.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], None
-    return found
 
 
 class _Computed:

@@ -40,16 +40,6 @@ def test_calls_of_machine_code_that_follow_each_other_are_one() -> None:
     np.testing.assert_array_equal(data[1], data[0].T)
 
 
-def test_copies_of_blocks_are_part_of_a_chain() -> None:
-    loaded_kernels()
-    data = [np.zeros(SIZE, np.uint8) for _ in range(4)]
-    chain = chained([Copied(b, a) for a, b in itertools.pairwise(data)])
-    assert len(chain) == 1
-    data[0][...] = np.random.default_rng(5).integers(0, 255, SIZE)
-    chain[0]()
-    np.testing.assert_array_equal(data[-1], data[0])
-
-
 def test_other_calls_stay_where_they_are() -> None:
     data = arrays(7)
     made = copies(*data)
@@ -59,6 +49,23 @@ def test_other_calls_stay_where_they_are() -> None:
     for call in chain:
         call()
     np.testing.assert_array_equal(data[-1], -data[0])
+
+
+def test_copies_of_whole_blocks_are_in_a_chain_too() -> None:
+    """Parts that lie in one piece, their own place and neighbours among them."""
+    data = np.random.default_rng(2).integers(-99, 99, (6, *SIZE), np.int32)
+    expected = data.copy()
+    places = [(1, 0), (2, 1), (2, 2), (3, 4), (5, 3)]
+    made = [Copied(data[a], data[b]) for a, b in places]
+    made.append(Copied(data.reshape(-1)[7:1000], data.reshape(-1)[500:1493]))
+    made.append(Copied(data[5, 1], np.ascontiguousarray(data[0, 0])))
+    (chain,) = chained(made)
+    chain()
+    for a, b in places:
+        expected[a] = expected[b]
+    expected.reshape(-1)[7:1000] = expected.reshape(-1)[500:1493].copy()
+    expected[5, 1] = made[-1].source
+    np.testing.assert_array_equal(data, expected)
 
 
 def test_a_call_alone_is_no_chain() -> None:
