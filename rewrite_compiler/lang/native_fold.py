@@ -411,13 +411,14 @@ def _recorded(tape: Tape, kernel: Kernel, a: Tables, b: Any, start: Any, out: An
         reads.append(Span(tape.steady(data), low, ends[n] + high))
     offsets = [(ctypes.c_void_p * len(a))(*(tape.address(x[n]) for x in f.tables)) for n in (1, 2)]
     split = None if f.made_split is None or tape.owns(b) else tape.once(columns, native_amx.split)
+    made, made_split = f.made, f.made_split  # the function's tables would keep blocks of the tape in use
 
     def bound(numbers: Any) -> Callable[[Sequence[int]], Any]:
         def bind(places: Sequence[int]) -> Any:
             result, packed, *rest = places
-            run = f.made
-            if split is not None and f.made_split is not None and packed == columns.ctypes.data:
-                run, packed = f.made_split, split.ctypes.data
+            run = made
+            if split is not None and made_split is not None and packed == columns.ctypes.data:
+                run, packed = made_split, split.ctypes.data
             first = None if start is None else rest.pop(0)
             return partial(run(), (ctypes.c_void_p * len(rest))(*rest), *offsets, packed, first, result, numbers.ctypes.data)
 

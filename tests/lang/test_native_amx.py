@@ -149,6 +149,28 @@ def test_columns_that_do_not_change_are_taken_apart_once(width: int, steps: int,
     assert first == second != case.given[1].ctypes.data
 
 
+@pytest.mark.parametrize("form", [native_amx.FORM, native_fold.VECTORS, ""])
+def test_a_recorded_call_keeps_no_block_in_use(form: str) -> None:
+    """What it reads and writes is free for others once nobody else holds it."""
+    if form == native_amx.FORM and not native_amx.is_there():
+        pytest.skip("this processor has no matrix unit, or the system keeps it")
+    lanes = native_fold.FORMS[form][0]
+    if form not in ("", *native_jit.host()[1]):
+        pytest.skip(f"this processor has no {form}")
+    tape, kernel = Tape(0), Kernel(step(16), 1, 8, "<i4", form, False)
+    rows, steps = np.arange(32, dtype=np.int32) * 512, np.arange(32, dtype=np.int32) * 16
+    columns = np.zeros((80 // lanes, 32, 8, lanes), np.int32)
+    places = []
+    for _ in range(3):
+        a, out = tape.empty((32, 512), np.int16), tape.empty((32, 80), np.int32)
+        a.fill(1)
+        run_fold(kernel, [(a, rows, steps)], columns, None, out, [32, 80 // lanes, 32, 80], tape)
+        places.append((a.ctypes.data, out.ctypes.data))
+        del a, out
+    assert len(tape.calls) == 3
+    assert len(set(places)) == 1
+
+
 @has_unit
 def test_other_columns_are_taken_apart_on_the_way() -> None:
     tape, case = Tape(0), Case(40, 70, 33, 8, 0)
