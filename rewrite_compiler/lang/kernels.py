@@ -26,6 +26,7 @@ from .loops import terms_of
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import REAL, Code, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
 from .tape import Grid, Ran, Span, Unary
+from .trimmed import placed
 
 if TYPE_CHECKING:
     from .arrays import Evaluator
@@ -98,12 +99,8 @@ class Trace:
             self.sampled[leaf] = bool(self.ev.batch_of(leaf))
         return self.sampled[leaf]
 
-    def table(self, e: Expr, at: int) -> Op:
+    def table(self, e: Expr, entries: Data, at: int) -> Op:
         """Return the operator that reads the entries of a table."""
-        from .arrays import table_data
-
-        table: Table = e.data
-        entries = table_data(table)
         number = next((n for n, known in enumerate(self.tables) if known is entries), len(self.tables))
         if number == len(self.tables):
             self.tables.append(entries)
@@ -193,7 +190,8 @@ class GridTracer(Tracer):
             place = x - (d[0] or 0)
             flat = place if flat is None else flat * n + place
         assert flat is not None
-        return self.found.table(e, self.trace(flat))
+        entries, place = placed(e.data, flat)
+        return self.found.table(e, entries, self.trace(place))
 
 
 @lru_cache(maxsize=1024)
