@@ -23,6 +23,7 @@ from ..limits import DEFAULT, Limits
 from ..target import FormatFor, body_of, inlined, simulated_device
 from .execute import Prepared, check_finite
 from .host import HostProgram
+from .numerics import Specified
 from .plan import Calibration, Offload, Plan, tensors_of
 from .ranges import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 from .residency import handed_over
@@ -202,14 +203,15 @@ def _searched(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> Offload:
     return o
 
 
-def isolated_error(p: Program, o: Offload, kept: MappingOf[Value, Data], ila: Ila) -> float:
-    """Return the relative squared error of an offload's first result on kept samples, run on its simulator."""
+def isolated_error(p: Program, o: Offload, kept: MappingOf[Value, Data], ila: Ila | None) -> float:
+    """Return the relative squared error of an offload's first result on kept samples, run on its simulator; without one, by numerics."""
     tensors = tensors_of(o)
     moving = {v.name: kept[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in kept}
     constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}
-    samples = len(next(iter(moving.values())))
-    device = simulated_device(ila, samples=samples)
-    results, _ = Prepared(o, constants).run(device, moving)
+    if ila is None:
+        results = Specified(o, constants).results(moving)
+    else:
+        results, _ = Prepared(o, constants).run(simulated_device(ila, samples=len(next(iter(moving.values())))), moving)
     expected = kept[o.node.outputs[0]].astype(np.float64)
     return float(np.sum((results[0] - expected) ** 2) / max(float(np.sum(expected**2)), 1e-30))
 

@@ -108,14 +108,18 @@ class Prepared:
     ) -> dict[str, Data]:  # fmt: skip
         """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
         o = self.offload
-        parts = {}
+        results = o.mapping.run_driver(device, self.parts(codes, slices), o.formats, dict(o.node.attributes), stay)
+        return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
+
+    def parts(self, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
+        """Return the operands of one tile."""
+        o, parts = self.offload, {}
         for name in (v.name for v in o.mapping.operands):
             dims = o.mapping.axes.of[name]
             lead = (slice(None),) * (codes[name].ndim - len(dims))
             part = codes[name][(*lead, *(slices[d] for d in dims))]
             parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
-        results = o.mapping.run_driver(device, parts, o.formats, dict(o.node.attributes), stay)
-        return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
+        return parts
 
 
 def check_finite(o: Offload, name: str, x: Data) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 
@@ -49,6 +50,11 @@ class Move:
     def has_zeros(self) -> bool:
         """Whether an element is zero whatever the root is."""
         return not self.places.all()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Tells moves apart, but for their roots."""
+        return blake2b(f"{self.size}{self.places.shape}".encode() + self.places.tobytes()).digest()
 
     @cached_property
     def is_onto(self) -> bool:

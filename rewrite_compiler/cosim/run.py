@@ -17,8 +17,7 @@ from ..compile.coded import Operand, looked_at
 from ..compile.exact import host_program
 from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
-from ..compile.plain import PlainProgram
-from ..compile.plan import Offload, Plan, tensors_of
+from ..compile.plan import Offload, Plan
 from ..errors import UsageError
 from ..ila import Ila
 from ..ir.evaluate import run as evaluate
@@ -30,6 +29,7 @@ from ..limits import DEFAULT
 from ..target import SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
 from .ahead import in_order, most_ahead
 from .audit import Audit
+from .flow import constants_of, flow, loose
 from .numerics import OffloadNumerics
 from .segments import Segment, segments
 from .tapes import First, Group, Tapes, why_not
@@ -78,23 +78,13 @@ class Engine:
                 "the plan is not calibrated: its offloads have no formats",
                 help="give --calibrate FILE, or --data with more than 32 samples",
             )
-        p = self.plan.program
         self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
         self.tapes = Tapes(self.reading, self.ilas)
         for s in segments(self.plan):
             self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
-        self.loose = self._loose()
+        self.loose = loose(self.plan, self.steps)
         for o in self.plan.offloads:
-            constants = {n: p.constants[v] for n, v in tensors_of(o).items() if v in p.constants}
-            self.prepared[o.id] = Prepared(o, constants)
-
-    def _loose(self) -> frozenset[str]:
-        """Return the offloads whose results nobody reads who wants the order of the model's axes."""
-        strict = set(self.plan.program.outputs)
-        for _, host in self.steps:
-            if host is not None and not isinstance(host, PlainProgram):
-                strict.update(host.program.inputs)
-        return frozenset(o.id for o in self.plan.offloads if strict.isdisjoint(o.node.outputs))
+            self.prepared[o.id] = Prepared(o, constants_of(self.plan.program, o))
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
         """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
@@ -209,26 +199,18 @@ class Engine:
     def _once(
         self, inputs: Mapping[str, Data], part: slice, group: Group | None = None, *, is_recording: bool = False, is_check: bool = False
     ) -> Outcome:
-        p = self.plan.program
-        values: dict[Value, Operand] = {v: inputs[p.names[v]] for v in p.inputs}
-        samples = part.stop - part.start
+        p, samples = self.plan.program, part.stop - part.start
         devices: dict[str, SimulatedDevice | SimulatedStream | TapedDevice] = {}
         seen: dict[str, Statistics] = {}
         look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start, is_check)
-        for segment, host in self.steps:
-            if host is not None:
-                values.update(host.lazily({v: values[v] for v in host.program.inputs}))
-            for o in segment.offloads:
-                if o.target.name not in devices:
-                    devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
-                results, seen[o.id] = self._offload(o, devices[o.target.name], values, look)
-                values.update(zip(o.node.outputs, results, strict=True))
-            for v in segment.dead:
-                values.pop(v, None)
-        found = {
-            v: looked_at(values[v]) if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs
-        }
-        outputs = {p.names[v]: x for v, x in found.items()}
+
+        def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
+            if o.target.name not in devices:
+                devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
+            results, seen[o.id] = self._offload(o, devices[o.target.name], moving, look)
+            return results
+
+        outputs = flow(p, self.steps, inputs, samples, run)
         notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
         return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), notes, look.numerics)
 
@@ -243,9 +225,8 @@ class Engine:
         return group[target]
 
     def _offload(
-        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, values: Mapping[Value, Operand], look: _Look
+        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, moving: Mapping[str, Operand], look: _Look
     ) -> tuple[tuple[Operand, ...], Statistics]:
-        moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
         prepared = self.prepared[o.id]
         audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit and not look.is_check else None
         results: tuple[Operand, ...]

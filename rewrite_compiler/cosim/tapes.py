@@ -122,11 +122,7 @@ class Tapes:
 
     def recording(self, target: str, samples: int) -> TapedDevice:
         """Return a device that records."""
-        inner = simulated_device(self.ilas[target], reading=self.reading, samples=samples)
-        tape = inner.sim.machine.axes.tape = Tape(inner.sim.sample_axis)
-        if self.reading == "arrays":
-            inner.sim.machine.evaluator.kernels = ArrayKernels()
-        return TapedDevice(inner, tape)
+        return recording(self.ilas[target], self.reading, samples)
 
     def keep(self, samples: int, group: Group) -> None:
         """Give devices back after a batch."""
@@ -135,6 +131,15 @@ class Tapes:
     def refuse(self, why: str) -> None:
         """Record and play nothing from now on."""
         self.refused[why] = None
+
+
+def recording(ila: Ila, reading: str, samples: int) -> TapedDevice:
+    """Return a device that records."""
+    inner = simulated_device(ila, reading=reading, samples=samples)
+    tape = inner.sim.machine.axes.tape = Tape(inner.sim.sample_axis)
+    if reading == "arrays":
+        inner.sim.machine.evaluator.kernels = ArrayKernels()
+    return TapedDevice(inner, tape)
 
 
 def why_not(group: Group) -> Sequence[str]:

@@ -9,6 +9,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -143,12 +144,13 @@ def _joined(parts: Sequence[Data]) -> Data:
     return first if all(np.array_equal(x, first) for x in parts) else np.stack(parts)
 
 
-def evaluated_together(array: Array, operands: Mapping[Leaf, Data]) -> Data:
-    """Return the elements of an array term for each sample; operands and result have the sample axis first."""
+def evaluated_together(array: Array, operands: Mapping[Leaf, Data], shared: Mapping[Leaf, Data] = MappingProxyType({})) -> Data:
+    """Return the elements of an array term for each sample; operands and result have the sample axis first, what is `shared` has none."""
     axis, axes = axis_of(_SAMPLE), Axes()
     count = len(next(iter(operands.values())))
     axes.add(axis, count)
-    evaluator = Evaluator({leaf: Store(x, (axis,)) for leaf, x in operands.items()}, axes)
+    contents = {leaf: Store(x, (axis,)) for leaf, x in operands.items()}
+    evaluator = Evaluator({**contents, **{leaf: Store(x) for leaf, x in shared.items()}}, axes)
     with np.errstate(all="ignore"):
         found = evaluator.store_of(array)
     if found.batch:

@@ -26,9 +26,11 @@ def attribute(plan: Plan, trials: Trials, table: Bench | None = None) -> dict[st
         raise UsageError("C100", "the plan has no offloads: there is no loss to attribute", help="compile for an accelerator that has some")
     whole = trials.run(plan)
     ids = [o.id for o in plan.offloads]
-    alone = {key: whole if len(ids) == 1 else trials.run(with_float(plan, set(ids) - {key})) for key in ids}
+    others = [plan if len(ids) == 1 else with_float(plan, set(ids) - {key}) for key in ids]
+    alone = dict(zip(ids, trials.every(others, are_last=True), strict=True))
     order = sorted(ids, key=lambda key: (-alone[key].loss, -alone[key].error))
-    restored = {key: trials.run(with_float(plan, {key})) for key in order[:RESTORED]}
+    most = order[:RESTORED]
+    restored = dict(zip(most, trials.every([with_float(plan, {key}) for key in most], are_last=True), strict=True))
     guilty = sorted(restored, key=lambda key: _recovery(whole, restored[key]), reverse=True)
     found = _judged(plan, trials, whole, guilty[:SUSPECTS], alone, table or bench(plan, trials.data))
     rows = [*guilty, *(key for key in order if key not in restored)]
@@ -54,7 +56,8 @@ def _judged(
         now, better = table.tried(o)
         promising += [((1 - c.error / now) * alone[o.id].error, c) for c in better]
     promising.sort(key=lambda item: -item[0])
-    found = [(c, trials.run(with_formats_of(plan, {c.offload: c.formats}))) for _, c in promising[:JUDGED]]
+    judged = [c for _, c in promising[:JUDGED]]
+    found = list(zip(judged, trials.every([with_formats_of(plan, {c.offload: c.formats}) for c in judged]), strict=True))
     found.sort(key=lambda item: _recovery(whole, item[1]), reverse=True)
     least = AS_GOOD * max((whole.loss - t.loss for _, t in found), default=0.0)
     return sorted(found, key=lambda item: not (item[0].is_usual and 0 < least <= whole.loss - item[1].loss))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..compile import Offload, Plan, float_program
 from ..compile.calibrate import isolated_error
 from ..compile.host import HostProgram
+from ..compile.numerics import is_certified
 from ..compile.plan import tensors_of
 from ..data import Dataset
 from ..errors import FlexmatchError
@@ -51,7 +52,8 @@ class Bench:
 
     plan: Plan
     kept: Mapping[Value, Data]
-    ilas: dict[str, Ila] = field(default_factory=dict)
+    is_specified: dict[Hashable, bool] = field(default_factory=dict)  # by target and operation: whether numerics say it all
+    ilas: dict[Hashable, Ila] = field(default_factory=dict)  # by design
     done: dict[str, tuple[float, list[Change]]] = field(default_factory=dict)
 
     def usual(self, o: Offload) -> dict[str, Format]:
@@ -65,16 +67,20 @@ class Bench:
     def error(self, o: Offload, formats: Mapping[str, Format]) -> float:
         """Return the relative error of an offload's first result with these formats; infinite where they cannot be."""
         try:
-            if o.target.name not in self.ilas:
-                self.ilas[o.target.name] = o.target.ila()
-            return float(isolated_error(self.plan.program, replace(o, formats=formats), self.kept, self.ilas[o.target.name]) ** 0.5)
+            return float(isolated_error(self.plan.program, replace(o, formats=formats), self.kept, self._model(o)) ** 0.5)
         except (FlexmatchError, ValueError, OverflowError):
             return float("inf")
+
+    def _model(self, o: Offload) -> Ila | None:
+        """Return the model that an offload runs on; None where its numerics are proved to give the same on the plan's design."""
+        if self.is_specified.setdefault((o.target.name, o.mapping.variant), is_certified(o.target, o.mapping.variant)):
+            return None
+        return self.ilas.setdefault((o.target.name, *o.target.values.items()), o.target.ila())
 
     def differs(self, o: Offload, target: Target) -> bool:
         """Tell whether an offload on another design of its target has another error, each with the formats of calibration."""
         other = replace(o, target=target, mapping=target.mappings[o.mapping.variant])
-        now, then = self.error(o, self.usual(o)), Bench(self.plan, self.kept).error(other, self.usual(other))
+        now, then = self.error(o, self.usual(o)), self.error(other, self.usual(other))
         return now != then or now == float("inf")
 
     def tried(self, o: Offload) -> tuple[float, list[Change]]:

@@ -7,7 +7,7 @@ fewest fields, then least loss. Another design is calibrated anew; one that does
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..lang.formats import Format
 from ..target import Target
 from .attribution import attribute
 from .candidates import Bench, Change, bench
-from .trials import Trial, Trials, with_formats_of
+from .trials import Trial, Trials, variants_of, with_formats_of
 
 LEAST_SAMPLES = 8
 NO_OPTIONS = Options()
@@ -74,14 +74,15 @@ def repair(
     if data.count < LEAST_SAMPLES:
         raise UsageError("F203", f"Repair needs at least {LEAST_SAMPLES} samples, not {data.count}", place=data.place)
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
-    search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, tier=tier) for half in halves)
+    shared = variants_of(halves[0].count, batch, tier)
+    search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, shared=shared) for half in halves)
     before = Judged(Proposal("none", "as it is", plan), search.run(plan), verify.run(plan))
     table = bench(plan, halves[0])
     guilt = attribute(plan, search, table)
-    judged = [Judged(p, search.run(p.plan)) for p in _of_formats(plan, table, guilt)]
-    judged += [Judged(p, search.run(p.plan)) for p in _combined(plan, judged)]
-    again = [Judged(p, search.run(p.plan)) for p in _of_calibration(plan, halves[0])]
-    others = [Judged(p, search.run(p.plan)) for p in _of_parameters(plan, table, guilt, options, halves[0])]
+    judged = _tried(search, _of_formats(plan, table, guilt))
+    judged += _tried(search, _combined(plan, judged))
+    again = _tried(search, _of_calibration(plan, halves[0]))
+    others = _tried(search, _of_parameters(plan, table, guilt, options, halves[0]))
     judged += [*again, *(j for j in others if not _is_same(j.search, (again or [before])[0].search))]
     front = _front([before, *judged])
     judged = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in judged]
@@ -98,6 +99,10 @@ def repair(
         "chosen": None if chosen is None else chosen.proposal.what,
     }  # fmt: skip
     return Repair(document, None if chosen is None else chosen.proposal.plan)
+
+
+def _tried(trials: Trials, proposals: Sequence[Proposal]) -> list[Judged]:
+    return [Judged(p, t) for p, t in zip(proposals, trials.every([p.plan for p in proposals]), strict=True)]
 
 
 def _holds(trial: Trial, trials: Trials, band: Band) -> bool:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..compile import Plan, float_program
+from ..cosim.bank import Bank
 from ..cosim.cosimulate import BATCH
 from ..cosim.metrics import Metric, Paired, Scores, paired
 from ..cosim.reference import Reference
-from ..cosim.run import Engine
 from ..cosim.scoring import scored
-from ..cosim.tier import chosen_tier
+from ..cosim.tier import LEAST_BATCHES, chosen_tier
+from ..cosim.variants import Variants
 from ..data import Dataset
-from ..ila import Ila
 from ..ir.program import Data
 from ..lang.formats import Format
 
@@ -31,32 +32,48 @@ class Trial:
 
 
 class Trials:
-    """The samples and the reference that variants are tried on."""
+    """The samples and the reference that variants are tried on; what they share is made once, and a variant is run once."""
 
-    def __init__(self, plan: Plan, data: Dataset, metric: Metric, *, batch: int = BATCH, threads: int = 1, tier: str = "auto") -> None:
-        self.data, self.metric, self.batch, self.threads = data, metric, batch, threads
-        self.tier = chosen_tier(tier, data.count, batch)
+    def __init__(
+        self, plan: Plan, data: Dataset, metric: Metric, *, batch: int = BATCH, threads: int = 1, tier: str = "auto",
+        shared: Variants | None = None,
+    ) -> None:  # fmt: skip
+        """Run the reference; `shared` is what trials on other samples have made already."""
+        self.data, self.metric, self.threads = data, metric, threads
+        self.shared = shared or variants_of(data.count, batch, tier)
         self.inputs = data.inputs
         self.output = plan.source.names[plan.source.outputs[0]]
-        self.expected = self._reference(plan)
+        self.expected = self._reference(plan, batch)
         self.scores = scored(metric, data, self.expected, self.expected)
         self.value = metric.value(self.scores)
-        self.runs = 0
-        self.built: dict[str, Ila] = {}  # models of targets, by the target's hash
+        self.known: dict[Hashable, tuple[Plan, Trial]] = {}
 
-    def _reference(self, plan: Plan) -> Data:
-        parts = [{n: x[at : at + self.batch] for n, x in self.inputs.items()} for at in range(0, self.data.count, self.batch)]
+    @property
+    def runs(self) -> int:
+        """How many variants were run."""
+        return len(self.known)
+
+    def _reference(self, plan: Plan, batch: int) -> Data:
+        parts = [{n: x[at : at + batch] for n, x in self.inputs.items()} for at in range(0, self.data.count, batch)]
         reference = Reference(plan.source, parts[0])
         return np.concatenate([reference.run(part)[self.output] for part in parts])
 
-    def run(self, plan: Plan) -> Trial:
+    def every(self, plans: Sequence[Plan], *, are_last: bool = False) -> list[Trial]:
+        """Run variants on all samples, some of them side by side; programs that `are_last` seen are not kept."""
+        if self.threads == 1 or len(plans) < 2:
+            return [self.run(plan, is_last=are_last) for plan in plans]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(lambda plan: self.run(plan, threads=1, is_last=are_last), plans))
+
+    def run(self, plan: Plan, *, threads: int = 0, is_last: bool = False) -> Trial:
         """Run a variant on all samples."""
-        self.runs += 1
-        for t in plan.targets:
-            if t.sha256 not in self.built:
-                self.built[t.sha256] = t.ila()
-        engine = Engine(plan, reading=self.tier, threads=self.threads, compared=0, built=self.built)
-        found = engine.run(self.inputs, batch=self.batch).outputs[self.output]
+        key = (id(plan.program), *((o.id, o.target.build, *o.target.values.items(), *o.formats.items()) for o in plan.offloads))
+        if key not in self.known:
+            found = self.shared.outputs(plan, self.inputs, threads=threads or self.threads, is_last=is_last)[self.output]
+            self.known[key] = plan, self._judged(found)
+        return self.known[key][1]
+
+    def _judged(self, found: Data) -> Trial:
         scores = scored(self.metric, self.data, found, self.expected)
         value = self.metric.value(scores)
         difference = found.astype(np.float64) - self.expected
@@ -67,6 +84,13 @@ class Trials:
     def compared(self, trial: Trial) -> Paired:
         """Compare a variant with the reference, sample by sample."""
         return paired(self.metric, self.scores, trial.scores)
+
+
+def variants_of(samples: int, batch: int, tier: str) -> Variants:
+    """Return what variants share on so many samples, in batches of one size; each sample is run many times."""
+    batches = -(-samples // batch)
+    reading = chosen_tier(tier, LEAST_BATCHES * samples, samples)
+    return Variants(Bank(reading, at_once=batches > 1), 1 if reading == "oracle" else -(-samples // batches))
 
 
 def with_float(plan: Plan, ids: Collection[str]) -> Plan:
