@@ -5,6 +5,7 @@ A flaw counts when it costs the metric something, and when restoring the field a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,12 @@ def spoilt(plan: Plan, offload: str, tensor: str, field: str, value: Any) -> Pla
     return with_formats_of(plan, {offload: o.mapping.with_format(o.formats, tensor, f)})
 
 
+def is_right(plan: Plan, culprit: Mapping[str, Any], offload: str, tensor: str, field: str) -> bool:
+    """Tell whether a culprit is a flaw that was planted, or a tensor that shares its format with it."""
+    shared = next((g for o in plan.offloads if o.id == offload for g in o.mapping.shared if tensor in g), (tensor,))
+    return culprit.get("offload") == offload and culprit.get("field") == field and culprit.get("tensor") in shared
+
+
 def judged(app: str, accel: str, count: int, random: np.random.Generator) -> list[Row]:
     """Plant random flaws in one application until `count` of them cost something."""
     shipped = named(app)
@@ -63,12 +70,11 @@ def judged(app: str, accel: str, count: int, random: np.random.Generator) -> lis
         if loss - good < LEAST_LOSS:
             continue
         culprit = attribute(bad, trials)["culprit"] or {}
-        shared = next((g for o in plan.offloads if o.id == offload for g in o.mapping.shared if tensor in g), (tensor,))
         rows.append({
             "application": app, "accelerator": accel, "offload": offload, "tensor": tensor, "field": field, "value": value,
             "samples": SAMPLES, "seed": SEED, "loss_before": good, "loss_after": loss, "recoverable_share": (loss - good) / loss,
             "named": f"{culprit.get('offload')}.{culprit.get('tensor')}.{culprit.get('field')}",
-            "right": culprit.get("offload") == offload and culprit.get("field") == field and culprit.get("tensor") in shared,
+            "right": is_right(plan, culprit, offload, tensor, field),
         })  # fmt: skip
         print(
             rows[-1]["application"], accel, f"{offload}.{tensor}.{field} = {value}", "→", rows[-1]["named"], rows[-1]["right"], flush=True

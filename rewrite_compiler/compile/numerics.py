@@ -11,12 +11,14 @@ from typing import cast
 
 import numpy as np
 
+from ..errors import FlexmatchError
 from ..lang.binders import Leaf
 from ..lang.named import Data
 from ..prove.lockstep import evaluated_together
 from ..prove.shipped import certificate_of_operation
-from ..target import Device, Stay, StreamedDevice, Target
+from ..target import Device, Stay, StreamedDevice, Target, simulated_device
 from .execute import Prepared
+from .plan import Offload
 
 
 @dataclass
@@ -47,3 +49,15 @@ def is_certified(target: Target, variant: str) -> bool:
     """Tell whether driver and numerics of an operation are proved to agree, as both are written now and at these parameters."""
     found = certificate_of_operation(target, variant)
     return found is not None and found.verdict == "proved"
+
+
+def refused(o: Offload) -> str:
+    """Return why a device does not take an offload's formats, nothing where it does: its smallest tile tells, of zeros."""
+    m = o.mapping
+    sizes = m.unit_sizes(o.tiling.sizes)
+    zeros = {v.name: np.zeros([sizes[d] for d in m.axes.of[v.name]], np.int64) for v in m.operands}
+    try:
+        m.run_driver(simulated_device(o.target.ila()), zeros, o.formats, dict(o.node.attributes))
+    except (FlexmatchError, ValueError, OverflowError) as error:
+        return str(error)
+    return ""

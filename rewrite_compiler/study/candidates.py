@@ -11,7 +11,7 @@ import numpy as np
 from ..compile import Offload, Plan, float_program
 from ..compile.calibrate import isolated_error
 from ..compile.host import HostProgram
-from ..compile.numerics import is_certified
+from ..compile.numerics import is_certified, refused
 from ..compile.plan import tensors_of
 from ..data import Dataset
 from ..errors import FlexmatchError
@@ -52,8 +52,9 @@ class Bench:
 
     plan: Plan
     kept: Mapping[Value, Data]
-    is_specified: dict[Hashable, bool] = field(default_factory=dict)  # by target and operation: whether numerics say it all
+    is_specified: dict[str, bool] = field(default_factory=dict)  # by offload: whether numerics give the same
     ilas: dict[Hashable, Ila] = field(default_factory=dict)  # by design
+    refused: dict[Hashable, str] = field(default_factory=dict)  # why formats are not taken, nothing where they are
     done: dict[str, tuple[float, list[Change]]] = field(default_factory=dict)
 
     def usual(self, o: Offload) -> dict[str, Format]:
@@ -64,17 +65,38 @@ class Bench:
         p = self.plan.program
         return {n: p.constants[v] if v in p.constants else self.kept[v] for n, v in tensors_of(o).items()}
 
-    def error(self, o: Offload, formats: Mapping[str, Format]) -> float:
-        """Return the relative error of an offload's first result with these formats; infinite where they cannot be."""
+    def error(self, o: Offload, formats: Mapping[str, Format], below: float = float("inf")) -> float:
+        """Return the relative error of an offload's first result with formats; infinite where they cannot be, or it is not `below`."""
+        made = replace(o, formats=formats)
         try:
-            return float(isolated_error(self.plan.program, replace(o, formats=formats), self.kept, self._model(o)) ** 0.5)
+            model = self._model(o)
+            found = float(isolated_error(self.plan.program, made, self.kept, model) ** 0.5)
         except (FlexmatchError, ValueError, OverflowError):
             return float("inf")
+        return float("inf") if found >= below or (model is None and self._refused(made)) else found
+
+    def _refused(self, o: Offload) -> str:
+        """Return why a device does not take an offload's formats."""
+        units = tuple(o.mapping.unit_sizes(o.tiling.sizes).items())
+        key = o.target.name, *o.target.values.items(), o.mapping.variant, *o.node.attributes, *units, *o.formats.items()
+        if key not in self.refused:
+            self.refused[key] = refused(o)
+        return self.refused[key]
 
     def _model(self, o: Offload) -> Ila | None:
-        """Return the model that an offload runs on; None where its numerics are proved to give the same on the plan's design."""
-        if self.is_specified.setdefault((o.target.name, o.mapping.variant), is_certified(o.target, o.mapping.variant)):
-            return None
+        """Return the model that an offload runs on; None where its numerics give the same."""
+        if o.id not in self.is_specified:
+            self.is_specified[o.id] = self._is_specified(next(own for own in self.plan.offloads if own.id == o.id))
+        return None if self.is_specified[o.id] else self._built(o)
+
+    def _is_specified(self, o: Offload) -> bool:
+        """Tell whether the numerics of an offload give what a simulator does: proved for its design, or seen with its formats."""
+        if o.mapping.codes is None or is_certified(o.target, o.mapping.variant):
+            return o.mapping.codes is not None
+        found, expected = (isolated_error(self.plan.program, o, self.kept, ila) for ila in (None, self._built(o)))
+        return found == expected
+
+    def _built(self, o: Offload) -> Ila:
         return self.ilas.setdefault((o.target.name, *o.target.values.items()), o.target.ila())
 
     def differs(self, o: Offload, target: Target) -> bool:
@@ -89,9 +111,10 @@ class Bench:
             now = self.error(o, o.formats)
             best: dict[tuple[str, str], Change] = {}
             for change in self._promising(o):
-                one = replace(change, error=self.error(o, change.formats))
-                key = (one.tensor, one.field)
-                if one.error < min(now, best[key].error if key in best else now):
+                key = (change.tensor, change.field)
+                least = min(now, best[key].error) if key in best else now
+                one = replace(change, error=self.error(o, change.formats, least))
+                if one.error < least:
                     best[key] = one
             self.done[o.id] = now, sorted(best.values(), key=lambda c: c.error)
         return self.done[o.id]

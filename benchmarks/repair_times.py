@@ -1,0 +1,147 @@
+"""Times of repairs of whole applications: a flaw that costs at least ten points is planted, and its plan is repaired on two threads.
+
+A flaw is the smallest change of one field that costs as much. Each repair has a process of its own, so that it finds nothing in
+memory that another one has made, and is timed from the spoilt plan and its data to the answer. With `--json FILE` it goes on
+where it ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+from planted_flaws import is_right, spoilt
+from record import Row, finish, options, recorded
+from table4 import AS_DESIGNED, EXT8, EXT16, MOBILENET, NEAREST_8, RESNET, SHARED, Application, Design, planned, to_nearest
+
+from rewrite_compiler.compile import Options, Plan
+from rewrite_compiler.cosim.band import band_of
+from rewrite_compiler.cosim.metrics import metric_of
+from rewrite_compiler.data import Dataset, samples_for
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.study.repair import repair
+from rewrite_compiler.study.trials import Trials
+
+SAMPLES, THREADS, BAND = 128, 2, "2pt"
+LEAST_LOSS = 0.1
+STEPS = [sign * n for n in range(1, 9) for sign in (1, -1)]
+LIMIT = 300  # seconds of wall time
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a flaw is planted: the offload by its place among all, from 0 to 1, a tensor."""
+
+    at: float
+    tensor: str
+
+
+EARLY, MIDDLE, LATE = 0.1, 0.6, 0.95
+CASES: tuple[tuple[Application, Design, tuple[Place, ...]], ...] = (
+    (MOBILENET, Design("VTA", AS_DESIGNED, ("vta",)), tuple(Place(at, t) for at in (EARLY, MIDDLE, LATE) for t in "wx")),
+    (MOBILENET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), (Place(EARLY, "x"), Place(MIDDLE, "y"), Place(LATE, "w"))),
+    (RESNET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), (Place(EARLY, "w"), Place(MIDDLE, "y"), Place(LATE, "x"))),
+    (RESNET, Design("HLSCNN, 8-bit weights", NEAREST_8, (EXT8,), nearest=True), (Place(EARLY, "w"), Place(MIDDLE, "y"), Place(LATE, "x"))),
+    (RESNET, Design("HLSCNN, 16-bit weights", AS_DESIGNED, (EXT16,)), (Place(EARLY, "x"), Place(MIDDLE, "y"), Place(LATE, "w"))),
+)
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A field with another value."""
+
+    offload: str
+    tensor: str
+    field: str
+    before: int
+    after: int
+
+
+def good(app: Application, design: Design) -> Plan:
+    """Return the plan without a flaw."""
+    plan = planned(app, design)
+    return to_nearest(plan) if design.nearest else plan
+
+
+def data_of(app: Application, plan: Plan) -> Dataset:
+    """Return the samples that a repair takes, half of them to judge it."""
+    return samples_for(plan.source, SHARED / app.data).evenly(SAMPLES)
+
+
+def planted(plan: Plan, trials: Trials, place: Place) -> Flaw | None:
+    """Return the smallest change of a field at a place that costs enough; None where none does."""
+    o = plan.offloads[round(place.at * (len(plan.offloads) - 1))]
+    f, good = o.formats[place.tensor], trials.run(plan).loss
+    (field,) = {"fraction", "bias"} & f.parameters.keys()
+    for step in STEPS:
+        before = int(f.parameters[field])  # type: ignore[arg-type]
+        try:
+            loss = trials.run(spoilt(plan, o.id, place.tensor, field, before + step)).loss
+        except (FlexmatchError, ValueError):
+            continue  # the device has no such format
+        if loss - good >= LEAST_LOSS:
+            return Flaw(o.id, place.tensor, field, before, before + step)
+    return None
+
+
+def flaws(app: Application, design: Design, places: tuple[Place, ...]) -> Iterator[tuple[Application, Design, Flaw]]:
+    """Yield the flaws of an application on a design."""
+    plan = good(app, design)
+    trials = Trials(plan, data_of(app, plan), metric_of("top1"), threads=THREADS)
+    yield from ((app, design, flaw) for place in places if (flaw := planted(plan, trials, place)) is not None)
+
+
+def measured(app: Application, design: Design, flaw: Flaw) -> Row:
+    """Repair a plan with a flaw."""
+    plan = good(app, design)
+    bad = spoilt(plan, flaw.offload, flaw.tensor, flaw.field, flaw.after)
+    data, wall, cpu = data_of(app, plan), time.perf_counter(), time.process_time()
+    found = repair(bad, data, metric_of("top1"), band_of(BAND), options=Options(), threads=THREADS).document
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    chosen: dict[str, Any] = next((p for p in found["proposals"] if p["what"] == found["chosen"]), {})
+    culprit = found["culprit"] or {}
+    return {
+        "application": app.name, "platform": design.platform, **vars(flaw), "samples": SAMPLES, "threads": THREADS, "within": BAND,
+        "named": f"{culprit.get('offload')}.{culprit.get('tensor')}.{culprit.get('field')}",
+        "right": is_right(plan, culprit, flaw.offload, flaw.tensor, flaw.field),
+        "loss_before": found["before"]["verify"]["loss"], "loss_after": chosen["verify"]["loss"] if chosen else None,
+        "chosen": found["chosen"], "added_bits": chosen.get("added_bits"), "proposals": len(found["proposals"]),
+        "runs": found["attribution"]["runs"], "wall_seconds": wall, "cpu_seconds": cpu,
+        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "load": os.getloadavg()[0],
+    }  # fmt: skip
+
+
+def line(row: Row) -> str:
+    """Return one row of the table."""
+    flaw = f"{row['offload']}.{row['tensor']}.{row['field']} {row['before']} → {row['after']}"
+    after = "not repaired" if row["loss_after"] is None else f"{row['loss_after']:.3f}"
+    named = "named first" if row["right"] else f"{row['named']} named"
+    times = f"{row['wall_seconds']:.0f} s, CPU {row['cpu_seconds']:.0f} s"
+    return f"{row['application']:<14}{row['platform']:<24}{flaw:<32}{named:<28}loss {row['loss_before']:.3f} → {after:<14}{times}"
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = options(__doc__ or "", runs=1)
+    parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose application and platform contain TEXT")
+    given = parser.parse_args()
+    rows, done = recorded(given.json), {(r["application"], r["platform"]) for r in recorded(given.json)}
+    wanted = [c for c in CASES if given.only in f"{c[0].name} {c[1].platform}" and (c[0].name, c[1].platform) not in done]
+    for app, design, flaw in itertools.chain.from_iterable(flaws(*c) for c in wanted):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            rows.append(alone.submit(measured, app, design, flaw).result())
+        print(line(rows[-1]), flush=True)
+        finish("repair_times", rows, given.json)
+    late = sum(float(str(r["wall_seconds"])) > LIMIT for r in rows)
+    print(f"{sum(bool(r['right']) for r in rows)} of {len(rows)} flaws named first; {late} repairs take longer than {LIMIT} s")
+
+
+if __name__ == "__main__":
+    main()
