@@ -47,7 +47,7 @@ EARLY, MIDDLE, LATE = 0.1, 0.6, 0.95
 CASES: tuple[tuple[Application, Design, tuple[Place, ...]], ...] = (
     (MOBILENET, Design("VTA", AS_DESIGNED, ("vta",)), tuple(Place(at, t) for at in (EARLY, MIDDLE, LATE) for t in "wx")),
     (MOBILENET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), (Place(EARLY, "x"), Place(MIDDLE, "y"), Place(LATE, "w"))),
-    (RESNET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), (Place(EARLY, "w"), Place(MIDDLE, "y"), Place(LATE, "x"))),
+    (RESNET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), (Place(0.05, "x"), Place(0.9, "x"), Place(1, "y"))),
     (RESNET, Design("HLSCNN, 8-bit weights", NEAREST_8, (EXT8,), nearest=True), (Place(EARLY, "w"), Place(MIDDLE, "y"), Place(LATE, "x"))),
     (RESNET, Design("HLSCNN, 16-bit weights", AS_DESIGNED, (EXT16,)), (Place(EARLY, "x"), Place(MIDDLE, "y"), Place(LATE, "w"))),
 )

@@ -11,7 +11,7 @@ import pytest
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.execute import Prepared
-from rewrite_compiler.compile.numerics import Specified, is_certified
+from rewrite_compiler.compile.numerics import Specified, is_certified, refused
 from rewrite_compiler.compile.plan import tensors_of
 from rewrite_compiler.cosim import bank as banks
 from rewrite_compiler.cosim.bank import Bank
@@ -109,6 +109,24 @@ def test_host_parts_of_the_last_programs_are_kept() -> None:
     shared.outputs(variants(plan)[1], inputs)
     ((_, again),) = shared.hosts.values()
     assert again is hosts
+
+
+def test_the_oracle_takes_one_sample_at_a_time() -> None:
+    plan, inputs = planned("digits_mlp", "vta")
+    few = {name: x[:2] for name, x in inputs.items()}
+    expected = Engine(plan, compared=0).run(few, batch=2).outputs
+    found = Variants(Bank("oracle"), 1).outputs(plan, few, threads=2)
+    for name, x in expected.items():
+        np.testing.assert_array_equal(found[name], x)
+
+
+@pytest.mark.parametrize(("value", "why"), [(0, ""), (7, ""), (-2, "must be in 0…7, not -2"), (8, "must be in 0…7, not 8")])
+def test_the_smallest_tile_tells_formats_that_a_device_does_not_take(value: int, why: str) -> None:
+    plan, _ = planned("digits_mlp", "flexasr")
+    o = plan.offloads[0]
+    f = replace(o.formats["w"], bias=value)  # type: ignore[call-arg]
+    found = refused(replace(o, formats=o.mapping.with_format(o.formats, "w", f)))
+    assert why in found if why else not found
 
 
 @pytest.mark.parametrize(("app", "accel"), CASES)
