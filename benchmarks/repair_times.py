@@ -31,6 +31,7 @@ from rewrite_compiler.study.trials import Trials
 
 SAMPLES, THREADS, BAND = 128, 2, "2pt"
 LEAST_LOSS = 0.1
+RECOVERABLE = 0.9  # of the loss: what the field alone takes back
 STEPS = [sign * n for n in range(1, 9) for sign in (1, -1)]
 LIMIT = 300  # seconds of wall time
 
@@ -76,7 +77,7 @@ def data_of(app: Application, plan: Plan) -> Dataset:
 
 
 def planted(plan: Plan, trials: Trials, place: Place) -> Flaw | None:
-    """Return the smallest change of a field at a place that costs enough; None where none does."""
+    """Return the smallest change of a field at a place that costs enough and is most of the loss; None where there is none."""
     o = plan.offloads[round(place.at * (len(plan.offloads) - 1))]
     f, good = o.formats[place.tensor], trials.run(plan).loss
     (field,) = {"fraction", "bias"} & f.parameters.keys()
@@ -86,7 +87,7 @@ def planted(plan: Plan, trials: Trials, place: Place) -> Flaw | None:
             loss = trials.run(spoilt(plan, o.id, place.tensor, field, before + step)).loss
         except (FlexmatchError, ValueError):
             continue  # the device has no such format
-        if loss - good >= LEAST_LOSS:
+        if loss - good >= max(LEAST_LOSS, RECOVERABLE * loss):
             return Flaw(o.id, place.tensor, field, before, before + step)
     return None
 
