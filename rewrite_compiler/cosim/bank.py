@@ -45,43 +45,42 @@ class Lane:
 
 @dataclass
 class Unit:
-    """One offload as it is recorded: by its shortcut, or by devices that play, one for each thread; by neither, it is run."""
+    """One offload as it is recorded: by its shortcut, or by devices that play, each with a recording; by neither, it is run."""
 
     prepared: Prepared
     ila: Ila
     reading: str
     turn: Lock = field(default_factory=Lock)
     runs: int = 0
-    is_recorded: bool = False
+    is_played: bool | None = None  # None: not recorded yet
     shortcut: Shortcut | AffineShortcut | None = None
-    first: TapedDevice | None = None  # whose memory calls of a shortcut read, or which plays
+    kept: TapedDevice | None = None  # whose memory calls of the shortcut read
     idle: list[TapedDevice] = field(default_factory=list)
 
     def run(self, operands: Operands) -> Results:
         """Run it on a simulator."""
-        samples = len(next(_heads(operands)))
-        return self.prepared.run(simulated_device(self.ila, reading=self.reading, samples=samples), operands)[0]
+        device = simulated_device(self.ila, reading=self.reading, samples=_samples(operands))
+        return self.prepared.run(device, operands)[0]
 
     def record(self, operands: Operands) -> Results:
         """Run it, and keep the recording if playing it gives the same results."""
-        device = recording(self.ila, self.reading, len(next(_heads(operands))))
-        found, self.is_recorded = self.prepared.run(device, operands)[0], True
-        if device.tape.refused:
-            return found
+        device = recording(self.ila, self.reading, _samples(operands))
+        found = self.prepared.run(device, operands)[0]
+        refused = device.tape.refused
         device.rewind()
         wanted = asked(self.prepared, device, operands)
-        if not self._gives(found, operands, device):
+        self.is_played = not refused and self._gives(found, operands, device)
+        if not self.is_played:
             return found
         device.rewind()
         try:
             made = shortcut(self.prepared, device, wanted.codes, wanted.moves)
             device.tape.arena.scramble()
             if _are_same(found, made.run(self.prepared, operands)[0]):
-                self.shortcut, self.first = made, None if isinstance(made, AffineShortcut) else device
+                self.shortcut, self.kept = made, None if isinstance(made, AffineShortcut) else device
                 return found
         except (NoShortcut, Diverged):
             pass
-        self.first = device
         self.idle.append(device)
         return found
 
@@ -95,30 +94,24 @@ class Unit:
 
     def play(self, operands: Operands, lane: Lane, *, is_loose: bool) -> Results:
         """Return what the recording gives for other contents."""
+        if not self.is_played:
+            return self.run(operands)
         if self.shortcut is not None:
             if id(self) not in lane.known:
                 lane.known[id(self)] = self.shortcut.beside(lane.scratch)
             return lane.known[id(self)].run(self.prepared, operands, is_loose=is_loose)[0]
-        device = self._device()
-        if device is None:
-            return self.run(operands)
+        try:
+            device = self.idle.pop()
+        except IndexError:  # another thread plays on it
+            return self.record(operands)
         device.rewind()
         try:
             found = self.prepared.run(device, operands)[0]
-        except (Diverged, NoTwin):
-            self.first = None  # a driver sends other commands for other samples
+        except Diverged:  # a driver sends other commands for other samples
+            self.is_played = False
             return self.run(operands)
         self.idle.append(device)
         return found
-
-    def _device(self) -> TapedDevice | None:
-        """Return a device that nobody plays on: one more where there is none."""
-        if self.first is None:
-            return None
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return self.first.twin()
 
 
 @dataclass
@@ -150,7 +143,7 @@ class Bank:
             return unit.run(operands)
         with unit.turn:
             unit.runs += 1
-            if not unit.is_recorded:
+            if unit.is_played is None:
                 return unit.record(operands) if self.at_once or unit.runs > 1 else unit.run(operands)
         return unit.play(operands, lane, is_loose=is_loose)
 
@@ -183,9 +176,10 @@ def _form(x: Operand) -> Hashable:
     return (x.codes.shape, SINGLE.str) if isinstance(x, Coded) else (looked_at(x).shape, looked_at(x).dtype.str)
 
 
-def _heads(operands: Operands) -> Iterator[Data]:
-    """Yield arrays whose first axis is that of samples."""
-    return (x.root if isinstance(x, Moved) else x.codes if isinstance(x, Coded) else looked_at(x) for x in operands.values())
+def _samples(operands: Operands) -> int:
+    """Return how many samples the first axis of operands has."""
+    first = next(iter(operands.values()))
+    return len(first.root if isinstance(first, Moved) else first.codes if isinstance(first, Coded) else looked_at(first))
 
 
 def _are_same(some: Results, others: Results) -> bool:

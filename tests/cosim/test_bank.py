@@ -67,7 +67,7 @@ def test_only_offloads_that_differ_are_recorded(reading: str) -> None:
     shared = Variants(Bank(reading), BATCH)
     shared.outputs(plan, inputs)
     assert len(shared.bank.units) == len(plan.offloads)
-    assert all(u.is_recorded for u in shared.bank.units.values())
+    assert all(u.is_played for u in shared.bank.units.values())
     shared.outputs(variants(plan)[1], inputs)
     assert len(shared.bank.units) == len(plan.offloads) + 1
 
@@ -76,10 +76,10 @@ def test_what_is_seen_once_is_not_recorded_unless_it_is_worth_it() -> None:
     plan, inputs = planned("digits_mlp", "vta")
     shared = Variants(Bank("native", at_once=False), SAMPLES)
     first = shared.outputs(plan, inputs)
-    assert not any(u.is_recorded for u in shared.bank.units.values())
+    assert not any(u.is_played for u in shared.bank.units.values())
     for _ in range(2):
         again = shared.outputs(plan, inputs)
-        assert all(u.is_recorded for u in shared.bank.units.values())
+        assert all(u.is_played for u in shared.bank.units.values())
         for name, x in first.items():
             np.testing.assert_array_equal(again[name], x)
 
@@ -97,7 +97,7 @@ def test_without_shortcuts_devices_play(app: str, monkeypatch: pytest.MonkeyPatc
         found = shared.outputs(plan, inputs, threads=2)
         for name, x in expected.items():
             np.testing.assert_array_equal(found[name], x)
-    assert all(u.shortcut is None and u.first is not None and u.idle for u in shared.bank.units.values())
+    assert all(u.is_played and u.shortcut is None and u.idle for u in shared.bank.units.values())
 
 
 def test_host_parts_of_the_last_programs_are_kept() -> None:
