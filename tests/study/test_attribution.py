@@ -114,6 +114,18 @@ def test_float_and_device_halves_make_the_whole(chain: tuple[Plan, Trials]) -> N
     assert not np.array_equal(alone, whole)
 
 
+def test_variants_side_by_side_give_what_each_alone_gives_and_run_once(chain: tuple[Plan, Trials]) -> None:
+    plan, trials = chain
+    ids = [o.id for o in plan.offloads]
+    plans = [plan, *(with_float(plan, {key}) for key in ids), planted(plan, ids[1], "x", "bias", 0), plan]
+    both = Trials(plan, trials.data, trials.metric, batch=8, threads=2)
+    found = both.every(plans)
+    assert both.runs == len(plans) - 1
+    assert found[0] is both.run(plan)
+    alone = [trials.run(p) for p in plans]
+    assert [(t.value, t.loss, t.error) for t in found] == [(t.value, t.loss, t.error) for t in alone]
+
+
 def test_a_plan_without_offloads_has_no_loss(chain: tuple[Plan, Trials]) -> None:
     plan, trials = chain
     with pytest.raises(FlexmatchError, match=r"error\[C100\]: the plan has no offloads: there is no loss to attribute"):
