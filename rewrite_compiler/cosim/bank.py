@@ -21,7 +21,7 @@ from ..compile.moves import Moved
 from ..compile.plan import Offload
 from ..ila import Ila
 from ..ir.program import Data
-from ..lang.tape import Diverged
+from ..lang.tape import Diverged, Tape
 from ..lang.twin import NoTwin
 from ..target import TapedDevice, simulated_device
 from .affine import AffineShortcut
@@ -54,7 +54,7 @@ class Unit:
     runs: int = 0
     is_played: bool | None = None  # None: not recorded yet
     shortcut: Shortcut | AffineShortcut | None = None
-    kept: TapedDevice | None = None  # whose memory calls of the shortcut read
+    kept: Tape | None = None  # what calls of the shortcut know by address
     idle: list[TapedDevice] = field(default_factory=list)
 
     def run(self, operands: Operands) -> Results:
@@ -77,7 +77,8 @@ class Unit:
             made = shortcut(self.prepared, device, wanted.codes, wanted.moves)
             device.tape.arena.scramble()
             if _are_same(found, made.run(self.prepared, operands)[0]):
-                self.shortcut, self.kept = made, None if isinstance(made, AffineShortcut) else device
+                self.shortcut, self.kept = made, device.tape
+                device.tape.leave()
                 return found
         except (NoShortcut, Diverged):
             pass

@@ -113,6 +113,10 @@ class Tape:
         """Forget the calls as one list: they are held by what plays them."""
         self.calls = []
 
+    def leave(self) -> None:
+        """Give up the blocks that no call holds; what calls know by address stays as long as the tape."""
+        self.arena = Arena()
+
     def refuse(self, why: str) -> None:
         """Note why other contents cannot be computed in the same way."""
         self.refused = self.refused or why
