@@ -77,7 +77,7 @@ class Unit:
             made = shortcut(self.prepared, device, wanted.codes, wanted.moves)
             device.tape.arena.scramble()
             if _are_same(found, made.run(self.prepared, operands)[0]):
-                self.shortcut, self.kept = made, device.tape
+                self.shortcut, self.kept = made.beside(Scratch()), device.tape
                 device.tape.leave()
                 return found
         except (NoShortcut, Diverged):

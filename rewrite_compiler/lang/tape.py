@@ -34,8 +34,8 @@ class _Lease:
     """A block in use: it is free again when the last view of it is gone."""
 
     def __init__(self, arena: Arena, number: int, size: int) -> None:
-        self.arena, self.number = arena, number
-        place = arena.blocks[number].ctypes.data
+        self.arena, self.number, self.block = arena, number, arena.blocks[number]
+        place = self.block.ctypes.data
         self.__array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (place, False), "version": 3}
 
     def __del__(self) -> None:
@@ -62,7 +62,13 @@ class Arena:
 
     def give_back(self, number: int) -> None:
         """Make a block free."""
-        self._idle[len(self.blocks[number])].append(number)
+        if self.blocks:
+            self._idle[len(self.blocks[number])].append(number)
+
+    def leave(self) -> None:
+        """Give up the blocks: those in use are their users'."""
+        for found in (self.blocks, self._starts, self._sorted, self._idle):
+            found.clear()
 
     def block_of(self, data: Data) -> Data | None:
         """Return the block in which an array lies."""
@@ -115,7 +121,7 @@ class Tape:
 
     def leave(self) -> None:
         """Give up the blocks that no call holds; what calls know by address stays as long as the tape."""
-        self.arena = Arena()
+        self.arena.leave()
 
     def refuse(self, why: str) -> None:
         """Note why other contents cannot be computed in the same way."""
