@@ -21,6 +21,7 @@ from ..compile.moves import Moved
 from ..compile.plan import Offload
 from ..ila import Ila
 from ..ir.program import Data
+from ..lang.recycled import give_back
 from ..lang.tape import Diverged, Tape
 from ..lang.twin import NoTwin
 from ..target import TapedDevice, simulated_device
@@ -31,6 +32,7 @@ from .shortcut import Shortcut, shortcut
 from .steps import Scratch
 from .tapes import recording
 
+ROOM = 1 << 28  # bytes of devices that play: recordings with a shortcut need none
 Results = Sequence[Operand]
 Operands = Mapping[str, Operand]
 
@@ -44,18 +46,35 @@ class Lane:
 
 
 @dataclass
+class Room:
+    """How many bytes devices that play may still take, all threads together."""
+
+    left: int
+    turn: Lock = field(default_factory=Lock)
+
+    def has(self, size: int) -> bool:
+        """Take so many; tell whether there were as many."""
+        with self.turn:
+            is_there = size <= self.left
+            self.left -= size if is_there else 0
+            return is_there
+
+
+@dataclass
 class Unit:
     """One offload as it is recorded: by its shortcut, or by devices that play, each with a recording; by neither, it is run."""
 
     prepared: Prepared
     ila: Ila
     reading: str
+    room: Room
     turn: Lock = field(default_factory=Lock)
     runs: int = 0
     is_played: bool | None = None  # None: not recorded yet
     shortcut: Shortcut | AffineShortcut | None = None
     kept: Tape | None = None  # what calls of the shortcut know by address
     idle: list[TapedDevice] = field(default_factory=list)
+    has_device: bool = False  # that plays, idle or busy
 
     def run(self, operands: Operands) -> Results:
         """Run it on a simulator."""
@@ -63,7 +82,12 @@ class Unit:
         return self.prepared.run(device, operands)[0]
 
     def record(self, operands: Operands) -> Results:
-        """Run it, and keep the recording if playing it gives the same results."""
+        """Run it, and keep the recording if playing it gives the same results; the memory that this took is given back."""
+        found = self._recorded(operands)
+        give_back()
+        return found
+
+    def _recorded(self, operands: Operands) -> Results:
         device = recording(self.ila, self.reading, _samples(operands))
         found = self.prepared.run(device, operands)[0]
         refused = device.tape.refused
@@ -82,7 +106,10 @@ class Unit:
                 return found
         except (NoShortcut, Diverged):
             pass
-        self.idle.append(device)
+        if self.room.has(device.tape.arena.size):
+            self.has_device = True
+            self.idle.append(device)
+        self.is_played = self.has_device
         return found
 
     def _gives(self, results: Results, operands: Operands, device: TapedDevice) -> bool:
@@ -104,7 +131,7 @@ class Unit:
         try:
             device = self.idle.pop()
         except IndexError:  # another thread plays on it
-            return self.record(operands)
+            return self.record(operands) if self.room.left else self.run(operands)
         device.rewind()
         try:
             found = self.prepared.run(device, operands)[0]
@@ -125,6 +152,7 @@ class Bank:
     units: dict[Hashable, Unit] = field(default_factory=dict)
     lanes: list[Lane] = field(default_factory=list)
     digests: dict[int, tuple[Data, bytes]] = field(default_factory=dict)  # of constants, which are kept with them
+    room: Room = field(default_factory=lambda: Room(ROOM))
     turn: Lock = field(default_factory=Lock)
 
     @contextmanager
@@ -155,7 +183,7 @@ class Bank:
             key = design, o.mapping.variant, o.node.attributes, *o.tiling.tile.items(), *o.formats.items(), *forms
             if key not in self.units:
                 self.ilas.setdefault(design, o.target.ila())
-                self.units[key] = Unit(Prepared(o, constants), self.ilas[design], self.reading)
+                self.units[key] = Unit(Prepared(o, constants), self.ilas[design], self.reading, self.room)
             return self.units[key]
 
     def _digest(self, x: Data) -> bytes:

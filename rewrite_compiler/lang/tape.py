@@ -65,6 +65,11 @@ class Arena:
         if self.blocks:
             self._idle[len(self.blocks[number])].append(number)
 
+    @property
+    def size(self) -> int:
+        """Bytes of all blocks."""
+        return sum(map(len, self.blocks))
+
     def leave(self) -> None:
         """Give up the blocks: those in use are their users'."""
         for found in (self.blocks, self._starts, self._sorted, self._idle):

@@ -14,7 +14,7 @@ from rewrite_compiler.compile.execute import Prepared
 from rewrite_compiler.compile.numerics import Specified, is_certified, refused
 from rewrite_compiler.compile.plan import tensors_of
 from rewrite_compiler.cosim import bank as banks
-from rewrite_compiler.cosim.bank import Bank
+from rewrite_compiler.cosim.bank import Bank, Room
 from rewrite_compiler.cosim.provenance import NoShortcut
 from rewrite_compiler.cosim.run import Engine
 from rewrite_compiler.cosim.variants import Variants
@@ -143,3 +143,22 @@ def test_numerics_give_what_a_simulator_gives(app: str, accel: str) -> None:
         expected = Prepared(o, constants).run(device, moving)[0]
         for found, x in zip(Specified(o, constants).results(moving), expected, strict=True):
             np.testing.assert_array_equal(found, x)
+
+
+def test_without_room_for_a_device_offloads_run_on_simulators(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise NoShortcut("none is looked for")
+
+    monkeypatch.setattr(banks, "shortcut", refuse)
+    plan, inputs = planned("digits_mlp", "flexasr")
+    expected = Engine(plan, compared=0).run(inputs, batch=SAMPLES).outputs
+    ample = Variants(Bank("native"), BATCH)
+    ample.outputs(plan, inputs)
+    sizes = [u.idle[0].tape.arena.size for u in ample.bank.units.values()]
+    for left, played in ((sum(sizes), len(sizes)), (sizes[0], 1), (0, 0)):
+        shared = Variants(Bank("native", room=Room(left)), BATCH)
+        found = shared.outputs(plan, inputs)
+        assert sum(u.is_played is True for u in shared.bank.units.values()) == played
+        assert shared.bank.room.left == left - sum(sizes[:played])
+        for name, x in expected.items():
+            np.testing.assert_array_equal(found[name], x)
