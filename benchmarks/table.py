@@ -32,7 +32,8 @@ def line(row: dict[str, object]) -> str:
     same = "–" if row["same_predictions"] is None else f"{100 * float(str(row['same_predictions'])):.1f} %"
     values = [f"{float(str(row[k])):.{digits}f}" for k in ("reference", "accelerated")]
     difference = f"{float(str(row['difference'])):+.{digits}f} ({low} … {high})"
-    seconds = f"{float(str(row['cosim_wall_seconds'])):.0f} s for {row['samples']}"
+    wall = float(str(row["cosim_wall_seconds"]))
+    seconds = f"{wall:.{0 if wall >= 1 else 1}f} s for {row['samples']}"
     return "| " + " | ".join([*cells, f"{row['metric']}", *values, difference, same, seconds]) + " |"
 
 
