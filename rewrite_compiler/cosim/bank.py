@@ -59,6 +59,11 @@ class Room:
             self.left -= size if is_there else 0
             return is_there
 
+    def give(self, size: int) -> None:
+        """Give so many back."""
+        with self.turn:
+            self.left += size
+
 
 @dataclass
 class Unit:
@@ -75,6 +80,7 @@ class Unit:
     kept: Tape | None = None  # what calls of the shortcut know by address
     idle: list[TapedDevice] = field(default_factory=list)
     has_device: bool = False  # that plays, idle or busy
+    is_full: bool = False  # no room was left for one more
 
     def run(self, operands: Operands) -> Results:
         """Run it on a simulator."""
@@ -109,6 +115,8 @@ class Unit:
         if self.room.has(device.tape.arena.size):
             self.has_device = True
             self.idle.append(device)
+        else:
+            self.is_full = True
         self.is_played = self.has_device
         return found
 
@@ -131,12 +139,13 @@ class Unit:
         try:
             device = self.idle.pop()
         except IndexError:  # another thread plays on it
-            return self.record(operands) if self.room.left else self.run(operands)
+            return self.run(operands) if self.is_full else self.record(operands)
         device.rewind()
         try:
             found = self.prepared.run(device, operands)[0]
         except Diverged:  # a driver sends other commands for other samples
             self.is_played = False
+            self.room.give(device.tape.arena.size)
             return self.run(operands)
         self.idle.append(device)
         return found
