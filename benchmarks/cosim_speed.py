@@ -11,7 +11,6 @@ with `--json FILE` rows that the file has are not run again.
 from __future__ import annotations
 
 import os
-import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from typing import Any
 
 import numpy as np
-from record import Row, finish, fresh_answers, options, recorded, spread
+from record import Row, finish, fresh_answers, options, peak_bytes, recorded, spread
 from table4 import FLEXASR, HLSCNN, MOBILENET, RESNET, SHARED, VTA, WLM, WLM_DESIGNS, Application, Design, planned
 
 from rewrite_compiler.compile import Plan
@@ -88,7 +87,7 @@ def measured(case: Case, rounds: int) -> Row:
     differing = _differing(plan, case.tier, take(parts[-1]), engine.batch(take, parts[-1]).outputs)
     later = slice(FIRST, None)
     ratio = spread([s / h for s, h in zip(simulated[later], host[later], strict=True)])
-    beside = {PEAK: _peak()} | (_beside(plan, reference, take, parts) if case.tier == "native" else {})
+    beside = {PEAK: peak_bytes() >> 20} | (_beside(plan, reference, take, parts) if case.tier == "native" else {})
     return {
         "name": case.name, "tier": case.tier, "batch": BATCH, "rounds": rounds, "target_ratio": case.target,
         **{f"ratio_{k}": round(v, 3) for k, v in ratio.items()},
@@ -185,11 +184,7 @@ def work(rounds: int) -> dict[str, tuple[str, Callable[[], Row]]]:
 def by_itself(name: str, rounds: int) -> Row:
     """Measure a row in this process, which does nothing else."""
     row = work(rounds)[name][1]()
-    return {PEAK: _peak(), **row, "load_of_the_machine": [round(n, 1) for n in os.getloadavg()]}
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return {PEAK: peak_bytes() >> 20, **row, "load_of_the_machine": [round(n, 1) for n in os.getloadavg()]}
 
 
 def alone(name: str, rounds: int) -> Row:

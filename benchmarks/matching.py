@@ -25,7 +25,7 @@ from typing import TypeVar
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
-from record import ROOT, Row, finish, fresh_answers, options, recorded, spread
+from record import ROOT, Row, finish, fresh_answers, options, peak_bytes, recorded, spread
 from transformer import encoder
 
 from rewrite_compiler.compile.match import match
@@ -130,14 +130,6 @@ def measure(name: str, path: Path, target: str, runs: int) -> Row:
         "tvm_cpu_seconds": tvm_seconds, "tvm_fused_functions": fused,
         "limit_cpu_seconds": LIMITS.get(name),
     }  # fmt: skip
-
-
-def peak_bytes() -> int:
-    """Return the largest memory of this process; what getrusage tells begins with that of the process that started it."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    known = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "")
-    return 1024 * int(known or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def large(path: Path) -> None:

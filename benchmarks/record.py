@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -31,6 +32,14 @@ def options(description: str, runs: int) -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record there too")
     parser.add_argument("--runs", type=int, default=runs, metavar="N", help="measure N times (default: %(default)s)")
     return parser
+
+
+def peak_bytes() -> int:
+    """Return the largest memory of this process; what getrusage tells begins with that of the process that started it."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    known = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "")
+    return 1024 * int(known or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 @contextmanager

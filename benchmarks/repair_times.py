@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from planted_flaws import is_right, spoilt
-from record import Row, finish, options, recorded
+from record import Row, finish, options, peak_bytes, recorded
 from table4 import AS_DESIGNED, EXT8, EXT16, MOBILENET, NEAREST_8, RESNET, SHARED, Application, Design, planned, to_nearest
 
 from rewrite_compiler.compile import Options, Plan
@@ -115,14 +114,8 @@ def measured(app: Application, design: Design, flaw: Flaw) -> Row:
         "loss_before": found["before"]["verify"]["loss"], "loss_after": chosen["verify"]["loss"] if chosen else None,
         "chosen": found["chosen"], "added_bits": chosen.get("added_bits"), "proposals": len(found["proposals"]),
         "runs": found["attribution"]["runs"], "wall_seconds": wall, "cpu_seconds": cpu,
-        "peak_mebibytes": _peak(), "load": os.getloadavg()[0],
+        "peak_mebibytes": peak_bytes() / (1 << 20), "load": os.getloadavg()[0],
     }  # fmt: skip
-
-
-def _peak() -> float:
-    """Return the largest memory that this process had: not, as `getrusage` says, what the process had that started it."""
-    found = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(found.split()[1]) / 1024
 
 
 def line(row: Row) -> str:
