@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -67,7 +68,38 @@ def tiled_function(tiling: Tiling) -> Any:
     return function_of(str(_Tiled(tiling).module), 3, 7)[1]
 
 
-class _Tiled:
+class UnitCode:
+    """What prints code of the unit: its instructions, and the shapes of its registers."""
+
+    b: ir.IRBuilder
+    module: ir.Module
+
+    def room(self, size: ir.Value) -> ir.Value:
+        """Return so many bytes, from the start of a line on."""
+        found = self.b.alloca(BYTE, size)
+        found.align = LINE
+        return found
+
+    def called(self, name: str, operands: list[ir.Value]) -> None:
+        """Print an instruction."""
+        kind = ir.FunctionType(ir.VoidType(), [x.type for x in operands])
+        self.b.call(declared(self.module, f"llvm.x86.{name}", kind), operands)
+
+    def configured(self, widths: Sequence[int], heights: Sequence[int]) -> None:
+        """Set the shapes of the eight registers: bytes of a row, and rows."""
+        data = [1, *[0] * 15, *(x for n in widths for x in (n, 0)), *[0] * 16, *heights, *[0] * 8]
+        kept = ir.GlobalVariable(self.module, ir.ArrayType(BYTE, LINE), "shape")
+        kept.linkage, kept.global_constant, kept.align = "internal", True, LINE
+        kept.initializer = ir.Constant(kept.type.pointee, data)
+        self.called("ldtilecfg", [self.b.bitcast(kept, BYTE.as_pointer())])
+
+
+def register_of(n: int) -> ir.Constant:
+    """Return the number of a register as an operand."""
+    return ir.Constant(BYTE, n)
+
+
+class _Tiled(UnitCode):
     """Prints the code. Numbers: rows, tiles of columns, steps, columns of a row, how far rows of start values are apart, words of B."""
 
     def __init__(self, tiling: Tiling) -> None:
@@ -86,31 +118,14 @@ class _Tiled:
         self.group = b.mul(self.blocks, word(BOTH))
         fitting = b.udiv(word(ROOM), self.group)
         groups = b.select(b.icmp_signed("<", fitting, word(MOST_GROUPS)), fitting, word(MOST_GROUPS))
-        self.left, self.sums = (self._room(n) for n in (b.mul(groups, self.group), word(4 * HALF)))
-        self.right = b.bitcast(self.columns, BYTE.as_pointer()) if tiling.split else self._room(self.group)
-        self._configured()
+        self.left, self.sums = (self.room(n) for n in (b.mul(groups, self.group), word(4 * HALF)))
+        self.right = b.bitcast(self.columns, BYTE.as_pointer()) if tiling.split else self.room(self.group)
+        self.configured([LINE] * 8, [SIDE] * 8)
         self.height = b.mul(groups, word(SIDE))
         panels = b.udiv(b.add(self.rows, b.sub(self.height, word(1))), self.height)
         emitted_loop(b, panels, self._panel)
-        self._called("tilerelease", [])
+        self.called("tilerelease", [])
         b.ret_void()
-
-    def _room(self, size: ir.Value) -> ir.Value:
-        found = self.b.alloca(BYTE, size)
-        found.align = LINE
-        return found
-
-    def _called(self, name: str, operands: list[ir.Value], *kinds: ir.Type) -> None:
-        function = declared(self.module, f"llvm.x86.{name}", ir.FunctionType(ir.VoidType(), kinds or [x.type for x in operands]))
-        self.b.call(function, operands)
-
-    def _configured(self) -> None:
-        """Make all registers whole tiles: 16 rows of 64 bytes."""
-        data = [1, *[0] * 15, *[LINE, 0] * 8, *[0] * 16, *[SIDE] * 8, *[0] * 8]
-        kept = ir.GlobalVariable(self.module, ir.ArrayType(BYTE, LINE), "shape")
-        kept.linkage, kept.global_constant, kept.align = "internal", True, LINE
-        kept.initializer = ir.Constant(kept.type.pointee, data)
-        self._called("ldtilecfg", [self.b.bitcast(kept, BYTE.as_pointer())])
 
     def _panel(self, n: ir.Value) -> None:
         """Compute as many rows as have room, all columns."""
@@ -194,19 +209,19 @@ class _Tiled:
         left = b.gep(self.left, [b.mul(group, self.group)])
         right = b.gep(self.right, [b.mul(tile, self.group)]) if self.t.split else self.right
         for register, *_ in PRODUCTS:
-            self._called("tilezero", [_register(register)])
+            self.called("tilezero", [register_of(register)])
 
         def block(k: ir.Value) -> None:
             at = b.mul(k, word(BOTH))
             for register, base, distance in ((4, left, 0), (6, right, 0), (5, left, HALF), (7, right, HALF)):
-                self._called("tileloadd64", [_register(register), b.gep(base, [b.add(at, word(distance))]), word(LINE)])
+                self.called("tileloadd64", [register_of(register), b.gep(base, [b.add(at, word(distance))]), word(LINE)])
             for total, x, y, signs in PRODUCTS:
-                self._called(f"tdpb{signs}d", [_register(total), _register(x), _register(y)])
+                self.called(f"tdpb{signs}d", [register_of(total), register_of(x), register_of(y)])
             self._asked_for(b.add(b.mul(group, self.blocks), k), tile)
 
         emitted_loop(b, self.blocks, block)
         for register, *_ in PRODUCTS:
-            self._called("tilestored64", [_register(register), b.gep(self.sums, [word(HALF * register)]), word(LINE)])
+            self.called("tilestored64", [register_of(register), b.gep(self.sums, [word(HALF * register)]), word(LINE)])
         above = b.mul(group, word(SIDE))
         left_over = b.sub(rows, above)
         count = b.select(b.icmp_signed("<", left_over, word(SIDE)), left_over, word(SIDE))
@@ -237,10 +252,6 @@ class _Tiled:
 
     def _words(self, base: ir.Value, at: ir.Value) -> ir.Value:
         return self.b.load(self.b.bitcast(self.b.gep(base, [at]), WORDS.as_pointer()), align=LINE)
-
-
-def _register(n: int) -> ir.Constant:
-    return ir.Constant(BYTE, n)
 
 
 # -- which sums

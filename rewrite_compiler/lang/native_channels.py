@@ -18,7 +18,7 @@ from llvmlite import ir
 from .named import Data
 from .native_jit import function_of
 from .native_loop import WORD, emitted_loop, word
-from .native_ops import declared, ordered
+from .native_ops import declared, see
 from .ordered import NOTHING, floats_of
 from .recycled import recycled
 
@@ -154,7 +154,7 @@ class _Window:
                 whole = b.fadd(total, self._load(self.bias, channel)) if w.has_bias else total
                 value = self._clamped(whole, w.after)
                 self._store(value, self.y, b.add(place, channel))
-                self._seen(value)
+                see(b, b.bitcast(value, self.words), self.ends)
 
         emitted_loop(b, self.vectors, vector)
 
@@ -177,13 +177,6 @@ class _Window:
                 limit = ir.Constant(self.vector, [float(np.float32(bound))] * self.w.lanes)
                 x = self.b.select(self.b.fcmp_unordered(sign, x, limit), x, limit)  # not-a-number stays
         return x
-
-    def _seen(self, x: ir.Value) -> None:
-        """Keep the least and the largest floats, as words that are ordered as they are."""
-        found = ordered(self.b, self.b.bitcast(x, self.words))
-        for sign, end in zip("<>", self.ends, strict=True):
-            known = self.b.load(end)
-            self.b.store(self.b.select(self.b.icmp_signed(sign, found, known), found, known), end)
 
     def _at(self, first: ir.Value, strides: list[ir.Value], row: ir.Value, column: ir.Value) -> ir.Value:
         return self.b.add(first, self.b.add(self.b.mul(row, strides[1]), self.b.mul(column, strides[2])))

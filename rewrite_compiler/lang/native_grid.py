@@ -15,14 +15,13 @@ import numpy as np
 from llvmlite import ir
 
 from .native_jit import function_of
-from .native_ops import Words, ordered, resized
+from .native_ops import Words, resized, see
 from .singles import singles
 from .straight import REAL, Code, Op
 
 WORD = ir.IntType(64)
 ANY_STRIDE = 1 << 40
 FLOATS = (ir.DoubleType, ir.FloatType)
-SEEN = ("<", ">")  # how a word replaces the least and the largest one
 # monoid → its identity in words of so many bits
 IDENTITY: dict[str, Callable[[int], int]] = {"sum": lambda n: 0, "max": lambda n: -(1 << n - 1), "min": lambda n: (1 << n - 1) - 1}
 
@@ -119,17 +118,10 @@ class _Grid:
 
     def seen_before(self) -> tuple[ir.Value, ...]:
         """Return variables with the words that were seen by earlier calls."""
-        found = tuple(self.b.alloca(ir.IntType(32)) for _ in SEEN)
+        found = tuple(self.b.alloca(ir.IntType(32)) for _ in range(2))
         for n, end in enumerate(found):
             self.b.store(self.b.load(self.end(n)), end)
         return found
-
-    def see(self, value: ir.Value) -> None:
-        """Keep a float if it is the least or the largest one: as a word that is ordered as floats are."""
-        word = ordered(self.b, self.b.bitcast(value, ir.IntType(32)))
-        for end, order in zip(self.ends, SEEN, strict=True):
-            known = self.b.load(end)
-            self.b.store(self.b.select(self.b.icmp_signed(order, word, known), word, known), end)
 
     def number(self, n: int) -> ir.Value:
         return self.b.load(self.b.gep(self.numbers, [ir.Constant(WORD, n)]))
@@ -191,7 +183,7 @@ class _Grid:
         narrow = float_of(self.b, last, kind) if isinstance(kind, FLOATS) else resized(self.b, last, kind)
         self.b.store(narrow, self.b.gep(self.function.args[0], [at]))
         if self.ends:
-            self.see(narrow)
+            see(self.b, self.b.bitcast(narrow, ir.IntType(32)), self.ends)
 
     def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         if op.name == "scalar":

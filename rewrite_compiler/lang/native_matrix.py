@@ -15,7 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from .named import Data
-from .native_amx import BYTE, HALF, LINE, SIDE, WORDS, is_there
+from .native_amx import BYTE, HALF, LINE, SIDE, WORDS, UnitCode, is_there, register_of
 from .native_jit import function_of
 from .native_loop import WORD, emitted_loop, word
 from .native_ops import declared
@@ -80,7 +80,7 @@ def matrix_function(matrix: Matrix) -> Any:
     return function_of(str(_Matrix(matrix).module), 3, 8)[1]
 
 
-class _Matrix:
+class _Matrix(UnitCode):
     """Prints the code. Numbers: rows, tiles of columns, whole lines of a row, the distance of rows, and where the first one is."""
 
     def __init__(self, matrix: Matrix) -> None:
@@ -92,31 +92,16 @@ class _Matrix:
         self.rows, self.tiles, self.lines, self.apart, first = (b.load(b.gep(numbers, [word(n)])) for n in range(5))
         self.a = b.gep(self.a, [first])
         self.size = b.add(b.mul(self.lines, word(HALF)), word(matrix.rest * SIDE))  # of a tile of columns
-        self.sums = b.alloca(BYTE, word(2 * HALF))
-        self.sums.align = LINE
-        self._configured()
+        self.sums = self.room(word(2 * HALF))
+        left = matrix.rest or LINE
+        self.configured([LINE, LINE, left, left, *[LINE] * 4], [*[SIDE] * 7, left // 4])
         ends = [b.bitcast(b.gep(seen, [word(n * SIDE)]), WORDS.as_pointer()) for n in range(2)]
         blocks = b.udiv(b.add(self.rows, word(ROWS - 1)), word(ROWS))
         found = emitted_loop(b, blocks, self._block, [b.load(end, align=4) for end in ends])
         for x, end in zip(found, ends, strict=True):
             b.store(x, end, align=4)
-        self._called("tilerelease", [])
+        self.called("tilerelease", [])
         b.ret_void()
-
-    def _called(self, name: str, operands: list[ir.Value]) -> None:
-        kind = ir.FunctionType(ir.VoidType(), [x.type for x in operands])
-        self.b.call(declared(self.module, f"llvm.x86.{name}", kind), operands)
-
-    def _configured(self) -> None:
-        """Set the shapes of registers: bytes of a row, and rows."""
-        rest = self.m.rest or LINE
-        widths = [LINE, LINE, rest, rest, LINE, LINE, LINE, LINE]
-        heights = [SIDE] * 7 + [rest // 4]
-        data = [1, *[0] * 15, *(x for n in widths for x in (n, 0)), *[0] * 16, *heights, *[0] * 8]
-        kept = ir.GlobalVariable(self.module, ir.ArrayType(BYTE, LINE), "shape")
-        kept.linkage, kept.global_constant, kept.align = "internal", True, LINE
-        kept.initializer = ir.Constant(kept.type.pointee, data)
-        self._called("ldtilecfg", [self.b.bitcast(kept, BYTE.as_pointer())])
 
     def _block(self, n: ir.Value, seen: list[ir.Value]) -> list[ir.Value]:
         """Print 32 rows, all columns; the last block begins early enough to be whole."""
@@ -130,7 +115,7 @@ class _Matrix:
         b = self.b
         columns, below = b.gep(self.columns, [b.mul(tile, self.size)]), b.gep(base, [b.mul(self.apart, word(SIDE))])
         for register in SUMS:
-            self._called("tilezero", [_register(register)])
+            self.called("tilezero", [register_of(register)])
 
         def line(k: ir.Value) -> None:
             at, start = b.mul(k, word(LINE)), b.gep(columns, [b.mul(k, word(HALF))])
@@ -141,16 +126,16 @@ class _Matrix:
             at, start = b.mul(self.lines, word(LINE)), b.gep(columns, [b.mul(self.lines, word(HALF))])
             self._multiplied([b.gep(x, [at]) for x in (base, below)], LEFT, start, COLUMNS_LEFT)
         for n, register in enumerate(SUMS):
-            self._called("tilestored64", [_register(register), b.gep(self.sums, [word(n * HALF)]), word(LINE)])
+            self.called("tilestored64", [register_of(register), b.gep(self.sums, [word(n * HALF)]), word(LINE)])
         return self._floats(first, tile, seen)
 
     def _multiplied(self, rows: list[ir.Value], registers: tuple[int, int], columns: ir.Value, register: int) -> None:
         """Add the products of bytes without a sign by bytes with one."""
-        self._called("tileloadd64", [_register(register), columns, word(LINE)])
+        self.called("tileloadd64", [register_of(register), columns, word(LINE)])
         for n, x in zip(registers, rows, strict=True):
-            self._called("tileloadd64", [_register(n), x, self.apart])
+            self.called("tileloadd64", [register_of(n), x, self.apart])
         for total, n in zip(SUMS, registers, strict=True):
-            self._called("tdpbusd", [_register(total), _register(n), _register(register)])
+            self.called("tdpbusd", [register_of(total), register_of(n), register_of(register)])
 
     def _floats(self, first: ir.Value, tile: ir.Value, seen: list[ir.Value]) -> list[ir.Value]:
         """Write the floats of a block, and see the least and the largest word of each column."""
@@ -173,7 +158,3 @@ class _Matrix:
             return seen
 
         return emitted_loop(b, word(ROWS // TOGETHER), some, seen)
-
-
-def _register(n: int) -> ir.Constant:
-    return ir.Constant(BYTE, n)

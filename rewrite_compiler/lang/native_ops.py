@@ -104,6 +104,14 @@ def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
     return b.xor(bits, b.lshr(b.ashr(bits, number(31)), number(1)))
 
 
+def see(b: ir.IRBuilder, bits: ir.Value, ends: Sequence[ir.Value]) -> None:
+    """Keep floats, as ordered words, that are less than the first variable or larger than the second."""
+    found = ordered(b, bits)
+    for order, end in zip("<>", ends, strict=True):
+        known = b.load(end)
+        b.store(b.select(b.icmp_signed(order, found, known), found, known), end)
+
+
 def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:
     """Return `old` with the elements of a shorter vector at even distances in it."""
     count, lanes = vector.type.count, old.type.count
