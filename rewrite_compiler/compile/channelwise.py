@@ -12,7 +12,7 @@ import numpy as np
 
 from ..ir.program import Data, Node, Program, Value
 from ..lang.recycled import recycled
-from .coded import Ended
+from .coded import Ended, hull_of
 
 if TYPE_CHECKING:
     from ..lang.native_channels import Bounds, Convolution
@@ -67,7 +67,8 @@ class Channelwise:
             x = kept
         y = _channels_last((*x.shape[:2], *self.program.types[self.outputs[0]].shape[1:]))
         ends = [self.code(x[:, n], y[:, n]) for n in range(x.shape[1])]
-        return Ended(y, (min(e[0] for e in ends), max(e[1] for e in ends)))
+        odd = [e for e in ends if not all(map(math.isfinite, e))]  # a number does not hide what is none
+        return Ended(y, odd[0] if odd else hull_of(ends))
 
 
 def _channels_last(shape: Sequence[int]) -> Data:

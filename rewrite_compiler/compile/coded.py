@@ -6,7 +6,7 @@ function of its code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -24,6 +24,14 @@ from ..lang.straight import REAL, Op
 Ends = tuple[float, float]
 Limit = tuple[str, float]  # "max" or "min", and its number
 SINGLE = np.dtype(np.float32)
+
+
+def hull_of(ends: Iterable[Ends]) -> Ends:
+    """Return the ends of all that lies between some."""
+    low, high = np.inf, -np.inf
+    for a, b in ends:
+        low, high = min(low, a), max(high, b)
+    return low, high
 
 
 class Lazy(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Node, Program, Value
-from ..lang.convert import Conversion, is_worth_it, joined
+from ..lang.convert import Conversion, appended, is_worth_it, joined
 from ..lang.formats import Format
 from ..lang.kernels import kernels_in_use
 from ..lang.recycled import laid_out
@@ -81,17 +81,10 @@ class Elementwise:
             if node.op == "add":
                 code += [Op("add", (found[0], found[1]), None, REAL, REAL), Op("single", (len(code),), None, REAL, REAL)]
             for limit in () if node.op == "add" else limits_of(node):
-                found = [_appended(code, limiting(*limit), found[0])]
+                appended(code, limiting(*limit).code, 0, lambda _, at=found[0]: at)  # type: ignore[misc]
+                found = [len(code) - 1]
             places[node.outputs[0]] = len(code) - 1
         return joined(known, [ROUNDED] * len(known), Conversion(tuple(code)))
-
-
-def _appended(code: list[Op], more: Conversion, at: int) -> int:
-    """Append what is done to a result; return the number of what it gives."""
-    first = len(code) - 1
-    for op in more.code[1:]:
-        code.append(Op(op.name, tuple(first + a if a else at for a in op.args), op.data, op.bits, op.width))
-    return len(code) - 1
 
 
 def elementwise(p: Program) -> Elementwise | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..lang.codes import put_values
 from ..lang.formats import Format, Int
 from ..lang.named import Data, storage_dtype
 from ..target import Device, Stay, StreamedDevice
-from .coded import Coded, Ended, Ends, Operand, looked_at
+from .coded import Coded, Ended, Ends, Operand, hull_of, looked_at
 from .moves import Moved
 from .plan import Offload
 
@@ -40,8 +40,8 @@ class Statistics:
         """Add what another run saw."""
         self.values += other.values
         self.saturated += other.saturated
-        self.range_in = _hull(self.range_in, other.range_in)
-        self.range_out = _hull(self.range_out, other.range_out)
+        self.range_in = hull_of([self.range_in, other.range_in])
+        self.range_out = hull_of([self.range_out, other.range_out])
         self.squared_error += other.squared_error
         self.squared_reference += other.squared_reference
         self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
@@ -50,10 +50,6 @@ class Statistics:
         self.differing_codes += other.differing_codes
         self.audited += other.audited
         self.audit_mismatches += other.audit_mismatches
-
-
-def _hull(a: Ends, b: Ends) -> Ends:
-    return min(a[0], b[0]), max(a[1], b[1])
 
 
 Observer = Callable[[Mapping[str, Data], Mapping[str, slice], Mapping[str, Data], Statistics], None]
@@ -191,12 +187,9 @@ def ends_of(x: Operand) -> Ends:
         return x.ends
     if not isinstance(x, Moved) or not x.move.is_onto:
         return range_of([looked_at(x)])
-    return hull_of([range_of([x.root]), *[(0.0, 0.0)] * x.move.has_zeros])
-
-
-def hull_of(ends: Iterable[Ends]) -> Ends:
-    """Return the ends of all that lies between some."""
-    return reduce(_hull, ends, (np.inf, -np.inf))
+    low, high = range_of([x.root])
+    is_wider = x.move.has_zeros and low <= high  # of what is not a number the ends stay what they are: not finite
+    return hull_of([(low, high), (0.0, 0.0)]) if is_wider else (low, high)
 
 
 def range_of(arrays: object) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..compile.coded import Coded, Ended, Operand, looked_at
+from ..compile.coded import Coded, Ended, Operand, hull_of, looked_at
 from ..compile.execute import Prepared, Statistics, ends_of, largest_of, operand_codes, saturated
 from ..compile.moves import Moved
 from ..lang.codes import encoded_into, put_values
@@ -158,8 +158,7 @@ class AffineShortcut:
         laid.put(target, x.root if self.is_root and isinstance(x, Moved) else x, f[name], ends)
         whole = recycled([self.shape[n] for n in self.order], np.float32)
         place = whole.ctypes.data
-        seen = [s(self.base, place + whole.itemsize * first) for s, first in self.sums]
-        out = min(e[0] for e in seen), max(e[1] for e in seen)
+        out = hull_of([s(self.base, place + whole.itemsize * first) for s, first in self.sums])
         found = Statistics(values=whole.size, range_in=ends, range_out=out)
         if max(map(abs, out)) >= largest_of(f[self.result]):
             found.saturated = saturated(whole, f[self.result])

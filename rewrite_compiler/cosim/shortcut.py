@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..compile.coded import Coded, Ended, Operand, is_coded, looked_at
+from ..compile.coded import Coded, Ended, Ends, Operand, hull_of, is_coded, looked_at
 from ..compile.execute import Prepared, Statistics, ends_of, largest_of, operand_codes, range_of, result_dtype, saturated
 from ..compile.moves import Move as Moving
 from ..compile.moves import Moved
@@ -31,7 +31,6 @@ from .maker import Maker
 from .provenance import Found, NoShortcut, Slices, TooLarge, provenance
 from .steps import Bound, Filling, Move, Part, Scratch, Step, Tiles, bound
 
-Ends = tuple[float, float]
 NOTHING: Ends = (np.inf, -np.inf)
 
 
@@ -89,7 +88,7 @@ class _Made:
         """Set parts of a result."""
         total = self.totals[name]
         ends = _ends(total, total, f) if name == self.whole else _take(parts, f, total, is_kept=name in self.kept)
-        self.ends[name] = _wider(self.ends[name], ends)
+        self.ends[name] = hull_of([self.ends[name], ends])
 
 
 @dataclass
@@ -135,7 +134,7 @@ class Shortcut:
         totals = {n: self._room(n, formats[n], is_loose=is_loose, is_kept=n in kept) for n in self.shapes}
         made = _Made(totals, kept, self._whole() if kept else "")
         self._play(_Given(given, formats, ends), made)
-        seen = Statistics(range_in=(min(e[0] for e in ends.values()), max(e[1] for e in ends.values())))
+        seen = Statistics(range_in=hull_of(ends.values()))
         for name, total in totals.items():
             if any(t.results[name] for t in self.tiles):
                 seen.merge(_seen_of(total, formats[name], made.ends[name], is_kept=name in kept))
@@ -210,7 +209,7 @@ def _take(parts: Sequence[tuple[Part, Data]], f: Format, total: Data, *, is_kept
             put_values(f, codes, target, p.chain.conversion(), p.chain.kind)
         else:
             put_values(f, codes, target)
-        ends = _wider(ends, range_of([target]) if p.chain else _ends(codes, target, f))
+        ends = hull_of([ends, range_of([target]) if p.chain else _ends(codes, target, f)])
     return ends
 
 
@@ -220,10 +219,6 @@ def _ends(codes: Data, values: Data, f: Format) -> Ends:
         return range_of([values])
     low, high = range_of([codes])
     return float(np.float32(low * 2.0**-f.fraction)), float(np.float32(high * 2.0**-f.fraction))
-
-
-def _wider(one: Ends, other: Ends) -> Ends:
-    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _seen_of(total: Data, f: Format, ends: Ends, *, is_kept: bool) -> Statistics:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 PAGE = 64
 Digits = list[list[int]]
-Ends = tuple[float, float]
 Box = tuple[slice, ...]
 
 

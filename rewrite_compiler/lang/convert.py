@@ -72,16 +72,16 @@ def joined(firsts: Sequence[Conversion], between: Sequence[Op], last: Conversion
     tables: list[Data] = []
     given: list[int] = []
     for n, (first, op) in enumerate(zip(firsts, between, strict=True)):
-        _appended(code, first.code, len(tables), lambda read, n=n: replace(read, data=(n, read.data[1])))  # type: ignore[misc]
+        appended(code, first.code, len(tables), lambda read, n=n: replace(read, data=(n, read.data[1])))  # type: ignore[misc]
         code.append(replace(op, args=(len(code) - 1,)))
         given.append(len(code) - 1)
         tables += first.tables
-    _appended(code, last.code, len(tables), lambda read: given[read.data[0]])
+    appended(code, last.code, len(tables), lambda read: given[read.data[0]])
     return Conversion(tuple(code), (*tables, *last.tables))
 
 
-def _appended(code: list[Op], more: Code, tables: int, read: Callable[[Op], Op | int]) -> None:
-    """Append operators; those that read an array are another one, or the number of what is there."""
+def appended(code: list[Op], more: Code, tables: int, read: Callable[[Op], Op | int]) -> None:
+    """Append operators; those that read an array are another one, or the number of what is there; tables have later numbers."""
     places: list[int] = []
     for op in more:
         found = read(op) if op.name == "array" else op

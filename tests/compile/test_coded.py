@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewrite_compiler.compile.channelwise import Channelwise, joined
 from rewrite_compiler.compile.coded import Coded, Ended, Limit, Operand, is_coded, looked_at
 from rewrite_compiler.compile.elementwise import elementwise
 from rewrite_compiler.compile.execute import ends_of
+from rewrite_compiler.compile.moves import Move, Moved
 from rewrite_compiler.compile.plain import PlainProgram
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
@@ -124,3 +126,24 @@ def test_signs_of_zeros_and_what_is_no_number_are_those_of_numpy() -> None:
 @pytest.mark.parametrize(("low", "high", "is_one_pass"), [(0.0, 6.0, True), (-0.0, 6.0, False), (-1.0, 0.0, False), (-1.0, 1.0, True)])
 def test_limits_whose_zeros_have_signs_are_left_to_numpy(low: float, high: float, is_one_pass: bool) -> None:
     assert (elementwise(program(("clip", {"low": low, "high": high}))) is not None) is is_one_pass
+
+
+def test_zeros_beside_what_is_no_number_do_not_hide_it() -> None:
+    places = np.arange(1 << 13).reshape(1, -1) % 3  # two elements of a root, and zeros
+    x = np.array([[1.0, 2.0], [np.nan, 3.0]], np.float32)
+    assert ends_of(Moved(x[:1], Move(0, places, 2))) == (0.0, 2.0)
+    assert not all(map(np.isfinite, ends_of(Moved(x, Move(0, places, 2)))))
+
+
+@pytest.mark.parametrize("image", [0, 1])
+def test_an_image_without_numbers_shows_in_the_ends_of_all(image: int) -> None:
+    b = Builder("part")
+    x = b.input("x", TensorType((2, 8, 4, 4)))
+    w = b.constant(np.ones((8, 1, 3, 3), np.float32))
+    attributes = {"group": 8, "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
+    (node,) = joined(b.finish(list(b.apply("conv", [x, w], attributes))))
+    assert isinstance(node, Channelwise)
+    given = np.ones((3, 2, 8, 4, 4), np.float32)
+    assert node(given).ends == (4, 9)
+    given[1, image, 2] = np.nan
+    assert not all(map(np.isfinite, node(given).ends))
