@@ -12,12 +12,13 @@ import numpy as np
 
 from ..errors import FlexmatchError, SpecError, UsageError
 from ..lang.binders import Leaf, static_shape
-from ..lang.footprint import Footprint, footprint
+from ..lang.footprint import Footprint
 from ..lang.memory import Memory
 from ..lang.named import Data, storage_dtype
 from .external import External
 from .mmio import split_lanes
 from .model import Ila
+from .needed import touched
 from .queues import Issue, Races, Schedule, Turn, schedule, taken_in_full, tokens_of, unconnected, written_by
 from .simulate import DeviceHang, Simulator
 from .unwritten import CODE
@@ -210,7 +211,7 @@ class Stream(Simulator):
     def _touched(self, turn: Turn) -> Footprint:
         instruction = turn.issue.instruction
         self._executable(instruction).bind(turn.issue.operands)
-        return footprint(self.machine, instruction.update, self.watched)
+        return touched(self.machine, self.ila, instruction, turn.issue.operands, self.watched)
 
     def _races(self) -> Races:
         return Races(self.ila, {leaf: self._elements(leaf) for leaf in self.watched})

@@ -184,3 +184,17 @@ def test_a_fill_from_memory_that_was_never_written() -> None:
     sim.issue("cfg_wr_soc_mem_length", length=2)
     sim.issue("vir_mem_wr", offset=0, vector=1)
     assert refused(sim, "spad0_data_wr", offset=0) == "spad0_data_wr reads vector 1 of soc, which nothing has written"
+
+
+@pytest.mark.parametrize("asked", ["needs_of", "footprint"])
+def test_a_second_run_analyses_nothing_anew(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many configurations as a large application has, one after the other, twice."""
+    from rewrite_compiler.ila import needed
+
+    m, counted = vta.build(), list[int]()
+    found = getattr(needed, asked)
+    monkeypatch.setattr(needed, asked, lambda *given: counted.append(1) or found(*given))
+    stream = instructions(m, *(("load_inp", {**ROWS, "dram_base": n}) for n in range(600)))
+    for expected in (600, 600):
+        m.simulator(dram=bytearray(1 << 16), strict=True).run(stream)
+        assert len(counted) == expected
