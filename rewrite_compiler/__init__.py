@@ -42,6 +42,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    """Return the public names, used or not."""
+    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__"])
+
+
 def __getattr__(name: str) -> Any:
     """Return a public name, importing its module on first use."""
     if name not in _PACKAGES and name not in _NAMES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -20,4 +21,6 @@ def make_callable(name: str, function: Callable[..., Any]) -> None:
             """Call the principal function."""
             return function(*arguments, **options)
 
-    sys.modules[name].__class__ = CallableModule
+    module = sys.modules[name]
+    module.__class__ = CallableModule
+    module.__dict__["__signature__"] = inspect.signature(function)  # what inspect, help and editors show

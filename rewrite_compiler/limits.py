@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from .errors import UsageError
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+def brief(record: Any) -> str:
+    """Return the constructor call of a dataclass instance with the fields that differ from their defaults."""
+    told = []
+    for f in fields(record):
+        value = vars(record)[f.name]
+        usual = f.default_factory() if callable(f.default_factory) else f.default
+        if value != usual:
+            told.append(f"{f.name}={value!r}")
+    return f"{type(record).__name__}({', '.join(told)})"
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,10 @@ class Limits:
     import_bytes: int = 4 * GIB
     host_seconds: int = 60
     data_bytes: int = 8 * GIB
+
+    def __repr__(self) -> str:
+        """Name what is not as usual."""
+        return brief(self)
 
     def with_overrides(self, pairs: list[str]) -> Limits:
         """Return these limits with `KEY=VALUE` pairs applied; UsageError names an unknown key or value."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Dataset, samples_for
+from ..data import Samples, samples_for
 from ..errors import InputError, Problem, UsageError
 from ..ila import Ila
 from ..ir.program import Data, Node, Program, Value
@@ -105,7 +105,7 @@ def _joined(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
     return tuple(found.values())
 
 
-def calibrated_from(plan: Plan, data: str | Path | Dataset, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
+def calibrated_from(plan: Plan, data: Samples, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
     """Return the plan with formats chosen from a data set or its file."""
     samples = samples_for(plan.source, data, limits)
     return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256, method=method, limits=limits)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..data import Dataset
+from ..data import Samples
 from ..egraph import Saturation, prepare
 from ..egraph.explain import Explainer, Maker
 from ..egraph.rules import rule_text
@@ -19,9 +19,9 @@ from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
 from ..fit.cost import price
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
-from ..frontend.load import LoadedModel, load
+from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
-from ..limits import DEFAULT, Limits
+from ..limits import DEFAULT, Limits, brief
 from ..prove.shipped import Certificate, in_short
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import shipped_rules
@@ -55,29 +55,34 @@ class Options:
     host: HostTable = SHIPPED  # what operators cost on the host
     on: tuple[str, ...] = ()  # nodes that must run in a place: PLACE=NODE, the place a target's name or `host`
 
+    def __repr__(self) -> str:
+        """Name what is not as usual."""
+        return brief(self)
+
 
 def compile_model(
-    path: str | Path, accel: Sequence[str | Target], options: Options = Options(), *, calibrate: str | Path | Dataset | None = None,
+    model: Model, accel: str | Target | Sequence[str | Target], options: Options = Options(), *, calibrate: Samples | None = None,
     calibration_method: str = "",
 ) -> Plan:  # fmt: skip
-    """Return the plan of a model for one or several accelerators (names, `name:key=value`, paths or targets).
+    """Return the plan of a model (an ONNX file, its bytes or ModelProto) for one or several accelerators.
 
-    `calibrate` are samples, or the file of samples, that fix the number formats; without it the plan has none yet.
+    An accelerator is a name, `name:key=value,…`, the path of a Python file, or a Target. `calibrate` are samples, or the file of
+    samples, that fix the number formats; without it the plan has none yet.
     """
     started = time.perf_counter()
     targets = chosen_targets(accel, options.limits)
     prepare(2)  # one for the plan, one for the exact counts
-    model = load(path, options.shapes, options.limits)
+    imported = load(model, options.shapes, options.limits)
     loaded = time.perf_counter()
     space = searched(targets, options)
     rules, mappings, objective = space.rules, space.mappings, space.objective
     used = spelling_rules(rules) if options.exact else rules
-    pins = pins_of(options.on, model.program, targets)
+    pins = pins_of(options.on, imported.program, targets)
     with ThreadPoolExecutor(1) as pool:
-        exactly = pool.submit(offloads_as_written, model.program, spelling_rules(rules), mappings, options.limits, objective)
-        matched = _pinned(model.program, used, mappings, options, objective, pins)
+        exactly = pool.submit(offloads_as_written, imported.program, spelling_rules(rules), mappings, options.limits, objective)
+        matched = _pinned(imported.program, used, mappings, options, objective, pins)
         exact = exactly.result()
-    plan = _plan(model, targets, used, mappings, matched, exact, options, objective, Certified(targets, space.certificates))
+    plan = _plan(imported, targets, used, mappings, matched, exact, options, objective, Certified(targets, space.certificates))
     done = time.perf_counter()
     run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}, "egraph_kept": matched.saturation.is_kept}
     run["rule_seconds"] = rule_seconds(matched.saturation, used, mappings)
@@ -125,8 +130,9 @@ def _pinned(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], opti
     raise unmet(name, place, kept.get(name, "no program has all pinned nodes in their places"))
 
 
-def chosen_targets(accel: Sequence[str | Target], limits: Limits | None = None) -> tuple[Target, ...]:
+def chosen_targets(accel: str | Target | Sequence[str | Target], limits: Limits | None = None) -> tuple[Target, ...]:
     """Return the targets; UsageError when there is none or two have one name."""
+    accel = [accel] if isinstance(accel, (str, Target)) else accel
     targets = tuple(t.configured({}) if isinstance(t, Target) else find_target(t, limits) for t in accel)
     if not targets:
         raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")

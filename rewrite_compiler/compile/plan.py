@@ -50,6 +50,11 @@ class Offload:
     price: Price | None = None  # what it costs, None when the target does not say
     host_picoseconds: int = 0  # what its meaning takes on the host
 
+    def __repr__(self) -> str:
+        """Name it with its operation and shapes."""
+        shapes = ", ".join("×".join(map(str, s)) for s in self.shapes)
+        return f"Offload({self.id}: {self.mapping.name} of {shapes})"
+
 
 def tensors_of(o: Offload) -> dict[str, Value]:
     """Return the values of an offload's operands and results by their names in the mapping."""
@@ -108,6 +113,11 @@ class Plan:
     notes: tuple[str, ...] = ()
     run: MappingOf[str, Any] = field(default_factory=dict)
     residency: MappingOf[str, Resident] = field(default_factory=dict)  # by target
+
+    def __repr__(self) -> str:
+        """Name model, targets and number of offloads."""
+        counted = ", ".join(f"{n} {operation} on {t}" for t, c in self.counts.items() for operation, n in c.items()) or "no offload"
+        return f"Plan({self.model['path'].rsplit('/', 1)[-1]}: {counted}; nodes on the host: {len(self.host)})"
 
     @property
     def calibrated(self) -> bool:

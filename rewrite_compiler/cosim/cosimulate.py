@@ -18,10 +18,10 @@ from ..compile import Plan, calibrated, calibrated_from, plan_digest
 from ..compile.calibrate import scale_warnings
 from ..compile.exact import HOSTS
 from ..compile.execute import Statistics
-from ..data import CALIBRATION_SAMPLES, Dataset, samples_for
+from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
-from ..limits import DEFAULT, Limits
+from ..limits import DEFAULT, Limits, brief
 from .ahead import in_order, most_ahead
 from .cluster import connected
 from .hosts import OTHER, beside, hosts_document, hosts_text
@@ -63,6 +63,10 @@ class Settings:
     host_seconds: int = DEFAULT.host_seconds  # of a sample's run on the host
     scheduler: str = ""  # address of a dask.distributed scheduler, whose workers take the batches
 
+    def __repr__(self) -> str:
+        """Name what is not as usual."""
+        return brief(self)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -74,13 +78,21 @@ class Report:
     scores: tuple[Scores, Scores] | None = None
     plan: Plan | None = None  # with the formats that were used
 
+    def __repr__(self) -> str:
+        """Name the model, its targets, and the metric on the host and with them."""
+        d = self.document
+        values = f"{d['metric']} {d['reference']['value']:.6g} on the host, {d['accelerated']['value']:.6g} accelerated"
+        return f"Report({d['model']['path']} on {', '.join(d['targets'])}: {values}, {d['samples']} samples)"
+
 
 def cosimulate(
-    plan: Plan, data: str | Path | Dataset, *, calibrate: str | Path | Dataset | None = None, settings: Settings | None = None,
+    plan: Plan, data: Samples, *, calibrate: Samples | None = None, settings: Settings | None = None,
     metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int = 0, progress: Progress | None = None,
 ) -> Report:  # fmt: skip
     """Run the whole application on the host and with its offloads on simulators, and compare.
 
+    `data` is a file or folder, a dict of arrays by input name (first axis: samples; with `labels`), one array or table, a pair
+    (inputs, labels), or an iterable of batches; a Dataset as `load_data` returns it.
     Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric.
     """
     given = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch, "audit": audit}
@@ -107,9 +119,7 @@ def _checked(s: Settings) -> Settings:
     return replace(s, batch=1) if s.tier == "oracle" else s
 
 
-def with_formats(
-    plan: Plan, data: Dataset, calibrate: str | Path | Dataset | None, method: str = "", limits: Limits = DEFAULT
-) -> tuple[Plan, Dataset]:
+def with_formats(plan: Plan, data: Dataset, calibrate: Samples | None, method: str = "", limits: Limits = DEFAULT) -> tuple[Plan, Dataset]:
     """Return the plan with formats, and the samples that are left for the metric."""
     if calibrate is not None:
         return calibrated_from(plan, calibrate, method=method, limits=limits), data
@@ -120,7 +130,7 @@ def with_formats(
     return calibrated(plan, first.inputs, source, data.sha256, method=method, limits=limits), rest
 
 
-def dataset_for(plan: Plan, data: str | Path | Dataset) -> Dataset:
+def dataset_for(plan: Plan, data: Samples) -> Dataset:
     """Return data for a plan's model, read when a path is given."""
     return samples_for(plan.source, data)
 

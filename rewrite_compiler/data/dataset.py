@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from .arrays import Archive, read_npy, read_npz
 from .column import Column, Preparation, fits
 from .description import CASTS, Origin, read_description
 from .images import ImageFolder, read_images
+from .memory import given_samples
 from .sets import Given, read_test_sets, test_sets
 from .stored import Raw, Stored, chunks, sample
 from .text import read_text
@@ -90,6 +91,9 @@ class Dataset:
         return self.take(order[:n]), self.take(order[n:])
 
 
+Samples = str | Path | Dataset | Mapping[str, Any] | Iterable[Any]  # what data is given as: a file, or arrays in memory
+
+
 def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Collection[str] = (), limits: Limits = DEFAULT) -> Dataset:
     """Read data for a model with these inputs; `zeros` are inputs that stand for a zero state where the data lacks them.
 
@@ -133,11 +137,15 @@ def _whole(archive: Archive) -> Given:
     return Given(archive.path, archive.arrays, archive.sha256)
 
 
-def samples_for(p: Program, data: str | Path | Dataset, limits: Limits = DEFAULT) -> Dataset:
-    """Return data for a program's inputs, read when a path is given; InputError C102 when an input is not finite."""
+def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
+    """Return data for a program's inputs: read when a path is given, arrays in memory otherwise; InputError C102 for what is not finite."""
     if isinstance(data, Dataset):
         return data
-    dataset = load_data(data, {p.names[v]: p.types[v] for v in p.inputs}, zeros=_states(p), limits=limits)
+    inputs = {p.names[v]: p.types[v] for v in p.inputs}
+    if isinstance(data, (str, Path)):
+        dataset = load_data(data, inputs, zeros=_states(p), limits=limits)
+    else:
+        dataset = _plain(given_samples(data, inputs), inputs, _states(p))
     for name, column in dataset.columns.items():
         _check_finite(name, column, dataset.place)
         _check_prepared(name, column, dataset.place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
@@ -11,7 +11,9 @@ from .nest import Level, Limits, Nest, keys, levels_from, positive, problem_from
 LIMITS = ("elements", "fanout")
 
 
-def traffic(problem: Any, mapping: Any, limits: Any = None) -> dict[str, dict[str, dict[str, int]]]:
+def traffic(
+    problem: Mapping[str, Any], mapping: Sequence[Any], limits: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, dict[str, int]]]:
     """Return {memory: {tensor: {tile, instances, reads, fills, updates}}} for a problem and a mapping of it, both JSON documents.
 
     Counts are elements per instance of the memory. A multicast is one read at its source. Of the output, `updates` are

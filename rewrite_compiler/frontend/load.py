@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..errors import FlexmatchError, InputError
+from ..errors import FlexmatchError, InputError, UsageError
 from ..ir.program import Builder, Program, Source, Value
 from ..limits import DEFAULT, Limits
 from .bind import bind, check_declared, contradicts
@@ -20,11 +20,16 @@ from .importer import Importer
 from .integers import integer_form
 from .names import check_names
 from .payload import NO_PAYLOADS, Payloads
-from .read import read_apart
+from .read import read_apart, read_memory
 from .scope import Body, Scope
 from .shapes import declared_type
 from .structure import check_structure, drop_absent_ends, function_key
 from .upgrade import BASE
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+else:
+    ModelProto = Any
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,42 @@ class LoadedModel:
     file_opset: int = 0  # what the file declares; `opset` is what its nodes are read in
 
 
-def load(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> LoadedModel:
-    """Read an ONNX model; InputError or UsageError in one sentence when it is not one, or not one that can be compiled."""
-    file = Path(path)
-    model, payloads, digest = read_apart(file, limits)
+Model: TypeAlias = str | Path | bytes | ModelProto  # a file, what is in one, or onnx's message
+
+IN_MEMORY = Path("the model in memory")
+
+
+def load(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> LoadedModel:
+    """Read an ONNX model; InputError or UsageError in one sentence when it is not one, or not one that can be compiled.
+
+    External data of a model in memory lies below the current folder.
+    """
+    file = Path(model) if isinstance(model, (str, Path)) else IN_MEMORY
+    message, payloads, digest = read_apart(file, limits) if file is not IN_MEMORY else read_memory(_bytes_of(model), str(file), limits)
     try:
-        loaded = import_model(model, file, digest, shapes or {}, limits, payloads)
+        loaded = import_model(message, file, digest, shapes or {}, limits, payloads)
     except FlexmatchError as error:
         raise error.at(str(file)) from None
-    return replace(loaded, sha256=_with_data(model, file, digest))
+    return replace(loaded, sha256=_with_data(message, file, digest))
+
+
+def _bytes_of(model: object) -> bytes:
+    """Return the bytes of a model in memory; UsageError F100 for an object of another library, with how to export it."""
+    if isinstance(model, bytes):
+        return model
+    if hasattr(model, "SerializeToString") and hasattr(model, "graph"):
+        return bytes(model.SerializeToString())
+    kind = type(model)
+    exporters = {
+        "torch": "torch.onnx.export(model, inputs, PATH)",
+        "keras": 'model.export(PATH, format="onnx")',
+        "sklearn": "skl2onnx.to_onnx",
+    }
+    bases = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    advice = next((f"export it first: {how}" for library, how in exporters.items() if library in bases), "give the path of an .onnx file")
+    raise UsageError(
+        "F100", f"a model must be an ONNX file, its bytes or a ModelProto, not {kind.__module__}.{kind.__qualname__}", help=advice
+    )
 
 
 def _with_data(model: Any, file: Path, digest: str) -> str:

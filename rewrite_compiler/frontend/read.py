@@ -27,9 +27,18 @@ def read_model(path: Path, limits: Limits) -> tuple[Any, str]:
 
 def read_apart(path: Path, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
     """Return the parsed model without the bytes of its large initializers, these by the initializers' numbers, and the file's sha256."""
-    data = read_bytes(path, limits)
+    return _apart(read_bytes(path, limits), str(path))
+
+
+def read_memory(data: bytes, place: str, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
+    """Return what `read_apart` does, of a model's bytes in memory."""
+    _check_size(len(data), place, limits)
+    return _apart(data, place)
+
+
+def _apart(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]:
     apart = cut(data)
-    return parse(apart.model, str(path), data), apart.payloads, hashlib.sha256(data).hexdigest()
+    return parse(apart.model, place, data), apart.payloads, hashlib.sha256(data).hexdigest()
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:

@@ -82,6 +82,11 @@ class Program:
     absorbed: Mapping[int, str] = field(default_factory=dict)  # source nodes that left no operation: folded, identities
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Name it with its size; `flexmatch.report` and notebooks show it whole."""
+        reads, gives = (", ".join(f"{self.names[v]}: {self.types[v]}" for v in values) for values in (self.inputs, self.outputs))
+        return f"Program({self.name}: {reads} -> {gives}, {len(self.nodes)} nodes)"
+
     def producer(self) -> dict[Value, Node]:
         """Return the node that defines each value."""
         return {v: n for n in self.nodes for v in n.outputs}

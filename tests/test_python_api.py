@@ -1,0 +1,139 @@
+"""The Python interface as people use it: what is there is seen, models and samples in memory are taken, objects are shown short."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import rewrite_compiler as flexmatch
+from rewrite_compiler.apps import named
+from rewrite_compiler.compile import Options, to_json
+from rewrite_compiler.cosim import Settings
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.limits import Limits
+
+APP = named("digits_mlp")
+SAMPLES = 40
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    with pytest.raises(FlexmatchError) as caught:
+        call()
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Any:
+    return flexmatch.compile(APP.model, "flexasr", calibrate=APP.calibration)
+
+
+@pytest.fixture(scope="module")
+def arrays() -> dict[str, Any]:
+    with np.load(APP.data) as archive:
+        return {name: archive[name][:SAMPLES] for name in archive.files}
+
+
+def input_of(arrays: dict[str, Any]) -> str:
+    return next(n for n in arrays if n != "labels")
+
+
+def test_public_names_are_seen_before_they_are_used() -> None:
+    code = "import rewrite_compiler as f; print(*[n for n in dir(f) if not n.startswith('_')])"
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert seen == sorted(flexmatch.__all__)
+
+
+@pytest.mark.parametrize("name", ["compile", "prove", "ila", "cosimulate", "check", "traffic"])
+def test_signatures_name_the_parameters(name: str) -> None:
+    signature = inspect.signature(getattr(flexmatch, name))
+    named = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    assert named
+    assert not [p for p in named if p.kind is inspect.Parameter.VAR_POSITIONAL or p.annotation in (inspect.Parameter.empty, "Any")]
+    assert len(str(signature)) < 700
+
+
+def test_one_accelerator_need_not_be_in_a_list(plan: Any) -> None:
+    listed = flexmatch.compile(APP.model, ["flexasr"], calibrate=APP.calibration)
+    assert {k: v for k, v in to_json(plan).items() if k != "run"} == {k: v for k, v in to_json(listed).items() if k != "run"}
+
+
+def test_a_model_in_memory_has_the_plan_of_its_file(plan: Any) -> None:
+    data = APP.model.read_bytes()
+    for model in (data, onnx.load_from_string(data)):
+        document = to_json(flexmatch.compile(model, "flexasr", calibrate=APP.calibration))
+        assert document["model"].pop("path") == "the model in memory"
+        expected = to_json(plan)
+        assert {k: document[k] for k in ("counts", "offloads", "calibration")} == {
+            k: expected[k] for k in ("counts", "offloads", "calibration")
+        }
+
+
+def test_what_is_no_model_is_refused_with_how_to_export_it() -> None:
+    from sklearn.linear_model import LinearRegression
+
+    assert refusal(lambda: flexmatch.compile(LinearRegression(), "flexasr")) == (
+        "error[F100]: a model must be an ONNX file, its bytes or a ModelProto, not sklearn.linear_model._base.LinearRegression\n"
+        "  help: export it first: skl2onnx.to_onnx"
+    )
+    assert refusal(lambda: flexmatch.compile(3, "flexasr")) == (
+        "error[F100]: a model must be an ONNX file, its bytes or a ModelProto, not builtins.int\n  help: give the path of an .onnx file"
+    )
+    assert refusal(lambda: flexmatch.compile(b"", "flexasr")) == "the model in memory: error[F102]: the file is empty"
+
+
+def forms(arrays: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    x, labels = arrays[input_of(arrays)], arrays["labels"]
+    batches = [slice(n, n + 16) for n in range(0, SAMPLES, 16)]
+    yield "by name", arrays
+    yield "pair", (x, labels)
+    yield "pair of names and labels", ({input_of(arrays): x}, labels)
+    yield "batches of pairs", ([x[b], labels[b]] for b in batches)
+    yield "batches by name", [{input_of(arrays): x[b], "labels": labels[b]} for b in batches]
+    yield "single samples", [(one, label) for one, label in zip(x, labels, strict=True)]
+
+
+def test_samples_in_memory_score_as_those_of_files(plan: Any, arrays: dict[str, Any]) -> None:
+    settings = Settings(samples=0, tier="arrays", keep_outputs=True)
+    expected = flexmatch.cosimulate(plan, arrays, settings=settings)
+    for form, samples in forms(arrays):
+        report = flexmatch.cosimulate(plan, samples, settings=settings)
+        assert report.document["accelerated"] == expected.document["accelerated"], form
+        assert report.document["offloads"] == expected.document["offloads"], form
+        assert report.document["data"]["source"] == "the given samples"
+
+
+def test_an_array_alone_calibrates(plan: Any) -> None:
+    with np.load(APP.calibration) as archive:
+        x = archive[archive.files[0]]
+    made = flexmatch.compile(APP.model, "flexasr", calibrate=x)
+    assert [o.formats for o in made.offloads] == [o.formats for o in plan.offloads]
+
+
+def test_samples_that_mean_nothing_are_refused(plan: Any, arrays: dict[str, Any]) -> None:
+    name, forms = input_of(arrays), "give a file, a dict of arrays by input name, one array, (inputs, labels), or batches of these"
+    cases = {
+        "the given samples: error[C100]: samples must be arrays, not object\n  help: " + forms: object(),
+        f'the given samples: error[C100]: "{name}" must hold numbers, not <U1\n  help: ' + forms: {name: np.array(["a"])},
+        "the given samples: error[C100]: data must have at least one sample, not 0": [],
+        f'the given samples: error[C100]: there is no array for the input "{name}"\n'
+        '  help: the file has "y"; name arrays as the model\'s inputs, or describe the data in a .toml': {"y": arrays[name]},
+    }  # fmt: skip
+    for sentence, samples in cases.items():
+        assert refusal(lambda samples=samples: flexmatch.cosimulate(plan, samples)) == sentence
+
+
+def test_objects_are_shown_in_one_short_line(plan: Any, arrays: dict[str, Any]) -> None:
+    report = flexmatch.cosimulate(plan, arrays, samples=4)
+    for shown in (plan, plan.source, plan.program, plan.offloads[0], report, Options(), Settings(), Limits()):
+        assert len(repr(shown)) < 300, repr(shown)[:300]
+        assert "\n" not in repr(shown)
+    assert repr(plan) == "Plan(mlp.onnx: 3 linear on flexasr; nodes on the host: 1)"
+    assert repr(Options(objective="cycles")) == "Options(objective='cycles')"
+    assert repr(Limits(rounds=3)) == "Limits(rounds=3)"
