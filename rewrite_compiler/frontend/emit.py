@@ -22,8 +22,6 @@ from .writer import Names, Writer
 OPSETS = range(21, 27)
 FUNCTION_DOMAIN = "flexmatch."
 LEAST_IR_VERSION = 8
-# versions of other operator sets when the caller does not say
-DOMAINS = {"ai.onnx.ml": 5, "com.microsoft": 1}
 BodyOf = Callable[[Node], Program]
 
 
@@ -35,21 +33,18 @@ class About:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-def to_onnx(
-    p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None, domains: Mapping[str, int] | None = None
-) -> bytes:
+def to_onnx(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None) -> bytes:
     """Return a program as the bytes of an ONNX model.
 
     A device node "target.operation" becomes a call of a local function in the domain flexmatch.target; its body is
     `body_of(node)`, a program of core operators whose inputs are the node's. Value names are the program's, made
     unique; equal programs give equal bytes. `opset` is the model's; 0 takes the least one that has every opaque operator.
+    Other domains have the operator sets that their nodes were read in.
     """
-    return bytes(to_model(p, body_of, opset=opset, about=about, domains=domains).SerializeToString(deterministic=True))
+    return bytes(to_model(p, body_of, opset=opset, about=about).SerializeToString(deterministic=True))
 
 
-def to_model(
-    p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None, domains: Mapping[str, int] | None = None
-) -> Any:
+def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None) -> Any:
     """Return a program as an ONNX ModelProto; the contract of `to_onnx`."""
     opset = opset or least_opset(p)
     if opset not in OPSETS:
@@ -57,8 +52,8 @@ def to_model(
     _check_size(p)
     functions = Functions(body_of, opset)
     graph = _graph(p, functions)
-    used = {o.domain for o in p.opaque.values() if o.domain not in ("", "ai.onnx")}
-    versions = {"": opset, **{d: (domains or DOMAINS).get(d, 1) for d in sorted(used)}, **dict.fromkeys(functions.domains, 1)}
+    others = {o.domain: o.version for o in sorted(p.opaque.values(), key=lambda o: o.version) if o.domain not in ("", "ai.onnx")}
+    versions = {"": opset, **dict(sorted(others.items())), **dict.fromkeys(functions.domains, 1)}
     imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
     model = helper.make_model(
         graph, opset_imports=imports, functions=functions.made, producer_name="flexmatch", producer_version=version("rewrite-compiler"),

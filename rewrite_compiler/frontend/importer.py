@@ -11,7 +11,9 @@ import numpy as np
 from ..errors import FlexmatchError, InputError
 from ..ir.program import OpaqueOp, Value
 from ..ops.op import ShapeError
+from . import classical
 from .attributes import decode, tensors_in
+from .classical_types import check_lengths
 from .context import ALIAS, FOLDED, UNUSED, Context, Unsupported, mark, take_back
 from .fold import fold
 from .functions import Inliner, imports_of_function, key_of_call, with_attributes
@@ -105,6 +107,7 @@ class Importer:
 
     def _results(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
         self._check_types(site)
+        check_lengths(site)
         folded = fold(site)
         if folded is not None:
             made = [self.context.constant(x, name) if name else None for x, name in zip(folded, site.outputs, strict=False)]
@@ -198,7 +201,7 @@ class Importer:
             values = self._call(site, node, function, body)
         except (FlexmatchError, Unsupported):
             values = None
-        if values is not None and self._understood(start.nodes):
+        if values is not None and (site.domain == classical.DOMAIN or self._understood(start.nodes)):
             self._named(site, values, start.values)
             return values
         take_back(self.context, start)
@@ -229,7 +232,7 @@ class Importer:
         types = inferred(site, node, given, body.declared)
         payload = placed(node)
         self._embed(payload)
-        op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason)
+        op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version)
         key = key_of(op, len(self.context.builder.nodes))
         made = iter(self.context.opaque(op, key, list(given.values()), types, site.origin, site.name))
         values = [next(made) if o else None for o in node.output]
@@ -244,11 +247,13 @@ KEPT_WHOLE = ("Softplus",)
 
 
 def _definition(site: Site, node: Any) -> Any:
-    """Return the function that ONNX defines an operator as, or None."""
+    """Return the function that ONNX, or we for classical models, define an operator as, or None."""
     from onnx import FunctionProto
 
     from .shapes import type_proto
 
+    if site.domain == classical.DOMAIN:
+        return classical.definition(site)
     schema = schema_of(site.op, site.domain, site.version) if site.domain == "" else None
     if schema is None or site.op in KEPT_WHOLE:
         return None

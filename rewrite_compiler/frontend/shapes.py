@@ -8,6 +8,8 @@ from typing import Any
 from ..errors import InputError
 from ..ir.types import TensorType
 from ..ops.elementwise import broadcast
+from .classical import DOMAIN
+from .classical_types import classical
 from .context import Context
 from .site import Site
 from .tensors import CODES, DTYPES, dtype_name
@@ -46,7 +48,8 @@ def type_proto(t: TensorType) -> Any:
 
 def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any]) -> list[TensorType]:
     """Return the types of the results of an opaque node; InputError names the first that nothing tells."""
-    types = _contrib(site) if site.domain == "com.microsoft" else _by_schema(site, node, reads)
+    rule = BY_RULE.get(site.domain)
+    types = rule(site) if rule is not None else _by_schema(site, node, reads)
     names = [o for o in node.output if o]
     found = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
     for name, t in zip(names, [*found, *[None] * len(names)], strict=False):
@@ -160,3 +163,7 @@ CONTRIB: dict[str, Callable[[Site], TensorType]] = {
 def _contrib(site: Site) -> Sequence[TensorType | None] | None:
     rule = CONTRIB.get(site.op)
     return None if rule is None else [rule(site)]
+
+
+# domains whose operators onnx does not infer
+BY_RULE: dict[str, Callable[[Site], Sequence[TensorType | None] | None]] = {"com.microsoft": _contrib, DOMAIN: classical}

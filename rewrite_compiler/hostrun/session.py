@@ -101,13 +101,13 @@ class Session:
     def run(self, inputs: Mapping[str, Data], outputs: Sequence[str] | None = None, *, seconds: float = 0) -> dict[str, Data]:
         """Return outputs (all, or those named) by name; InputError names an input that is missing, unknown or of a wrong type.
 
-        With `seconds`, BudgetError when the run takes longer; 0 is no limit.
+        With `seconds`, BudgetError when the run takes longer; 0 is no limit. A list of maps, one a sample, is the matrix of their values.
         """
         wanted = [o.name for o in self.outputs] if outputs is None else list(outputs)
         self._check(inputs, wanted)
         with translated("C107", f"{self.name} failed on the host"), _within(seconds, self.name) as options:
             found = self._session.run(wanted, dict(inputs), options)
-        return dict(zip(wanted, found, strict=True))
+        return dict(zip(wanted, map(_tensor, found), strict=True))
 
     def _check(self, inputs: Mapping[str, Data], outputs: Sequence[str]) -> None:
         for port in self.inputs:
@@ -132,6 +132,13 @@ def reference(path: str | Path, *, threads: int = 1) -> Session:
     if not file.is_file():
         raise UsageError("F101", "there is no such file" if not file.exists() else "a model must be a regular file", place=str(file))
     return Session(file, threads=threads, name=file.name)
+
+
+def _tensor(found: Any) -> Data:
+    """Return a result as an array; the columns of maps are in the order of their keys."""
+    if not isinstance(found, list) or not all(isinstance(sample, dict) for sample in found):
+        return found  # type: ignore[no-any-return]
+    return np.asarray([[sample[key] for key in sorted(sample)] for sample in found], np.float32)
 
 
 def _port(info: Any) -> Port:

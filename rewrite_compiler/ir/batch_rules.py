@@ -293,6 +293,24 @@ def _quantised_matmul(b: int, c: Case) -> Carried:
     return Carried((place,)) if place.axis != len(c.shapes[0]) - 1 else _contracts(0)
 
 
+def _one_axis_gone(c: Case) -> Carried:
+    """Carry samples past a reduction over one axis, when the shapes tell which one it is."""
+    place, shape, result = c.first(), tuple(c.shapes[0]), tuple(c.results[0])
+    kept = [a for a in range(len(shape)) if (*shape[:a], 1, *shape[a + 1 :]) == result]
+    gone = [a for a in range(len(shape)) if shape[:a] + shape[a + 1 :] == result]
+    if len(kept + gone) != 1:
+        raise Refused(f"its shapes {shape} and {result} do not tell which axis it reduces")
+    if place.axis in kept + gone:
+        _runs_along(c, place.axis)
+    return Carried((Place(place.axis - sum(a < place.axis for a in gone), place.outer),))
+
+
+def _by_row(c: Case) -> Carried:
+    """Carry samples through an operator that treats rows one by one and gives something for each in all its results."""
+    place = c.first()
+    return Carried((place,) * len(c.results)) if place.axis == 0 else _runs_along(c, place.axis)
+
+
 # source operators the engine does not interpret: those known to work element by element, with broadcasting …
 ELEMENTWISE_SOURCES = (
     "Abs Acos Acosh Add And Asin Asinh Atan Atanh BiasGelu BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos "
@@ -305,7 +323,15 @@ BATCHED_SOURCES = (
     "ConvInteger ConvTranspose DepthToSpace GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization InstanceNormalization LRN "
     "LpPool QLinearAveragePool QLinearConv QLinearGlobalAveragePool SpaceToDepth"
 )
+# … and those of classical models
+ROW_SOURCES = (
+    "ArrayFeatureExtractor CategoryMapper Imputer LabelEncoder LinearClassifier LinearRegressor Normalizer OneHotEncoder SVMClassifier "
+    "SVMRegressor TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor"
+)
+REDUCTION_SOURCES = "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMin ReduceProd ReduceSum ReduceSumSquare"
 SOURCE_RULES: dict[str, Rule] = {
+    **dict.fromkeys(ROW_SOURCES.split(), _by_row),
+    **dict.fromkeys(REDUCTION_SOURCES.split(), _one_axis_gone),
     **dict.fromkeys(ELEMENTWISE_SOURCES.split(), elementwise),
     **dict.fromkeys(BATCHED_SOURCES.split(), partial(_leading_axes, 1)),
     "QuantizeLinear": _per_tensor,

@@ -53,12 +53,13 @@ class Node:
 
 @dataclass(frozen=True)
 class OpaqueOp:
-    """A source operator the engine does not interpret: its names, and the serialised node that the host runs."""
+    """A source operator the engine does not interpret: its names, the serialised node that the host runs, its operator set."""
 
     op_type: str
     domain: str
     payload: bytes
     reason: str
+    version: int = 1
 
     @property
     def label(self) -> str:

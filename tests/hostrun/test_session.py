@@ -187,8 +187,8 @@ def test_two_samples_at_once_have_the_bits_of_single_runs(shared_dir: Path, name
     assert isinstance(both, Rebatched)
     assert {both.places[v].axis for v in p.inputs} == {axis}
     assert both.moves == 0
-    alone = Session(to_onnx(p, opset=model.opset, domains=model.imports))
-    together = Session(to_onnx(both.program, opset=model.opset, domains=model.imports))
+    alone = Session(to_onnx(p, opset=model.opset))
+    together = Session(to_onnx(both.program, opset=model.opset))
     source = reference(shared_dir / "models" / f"{name}.onnx")
     random = np.random.default_rng(0)
     x = {}

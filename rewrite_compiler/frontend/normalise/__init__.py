@@ -1,6 +1,6 @@
 """How each source operator is written in core operators, by family."""
 
-from . import contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction
+from . import classical, contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction
 from .table import Lowering
 
 LOWERINGS: dict[str, Lowering] = {
@@ -17,6 +17,10 @@ LOWERINGS: dict[str, Lowering] = {
 }
 
 # by domain
-BY_DOMAIN: dict[str, dict[str, Lowering]] = {"": LOWERINGS, "com.microsoft": {**quantised.CONTRIB, **contrib.CONTRIB}}
+BY_DOMAIN: dict[str, dict[str, Lowering]] = {
+    "": LOWERINGS,
+    "com.microsoft": {**quantised.CONTRIB, **contrib.CONTRIB},
+    "ai.onnx.ml": classical.TABLE,
+}
 
 __all__ = ["BY_DOMAIN", "LOWERINGS", "Lowering"]
