@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..fit import Refusal
 from ..ir.program import OPAQUE, Node, Program
 from ..ops.op import ELEMENTWISE, LAYOUT
-from ..ops.static import Condition, HasType, IsConstant, Same, ShapeOf, Truth, holds, list_of
+from ..ops.static import Condition, HasType, IsConstant, RealIs, Same, ShapeOf, Truth, holds, list_of
 from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import short_place
 from ..rewrite.text import condition_text
@@ -111,6 +111,9 @@ class HostReasons:
         if isinstance(condition, Same):
             left, right = (list_of(side, found.binding()) for side in (condition.left, condition.right))
             return f"{left} must equal {right}"
+        if isinstance(condition, RealIs):
+            values = ", ".join(f"{v.name} {found.attributes[v.name]}" for v in condition.variables)
+            return f"{condition_text(condition)} fails with {values}"
         assert isinstance(condition, Truth)
         shapes = [f"{x.name} {self.program.types[found.values[id(x)]].shape}" for x in _variables(condition) if id(x) in found.values]
         return f"{condition_text(condition)} fails{' with ' if shapes else ''}{', '.join(dict.fromkeys(shapes))}"

@@ -15,6 +15,7 @@ from typing import Any
 from .bulk import PRELUDE, Item, Loader, loader_text
 from .facts import Facts
 from .graph import EGraph
+from .numbers import number_commands
 from .reader import LEAVES, Reader
 from .schema import Constructor, operators, schema_text
 
@@ -49,9 +50,10 @@ class Engine:
         self.constructors = {c.name: c for c in (*known, *devices)}
         self.matches: Counter[str] = Counter()  # of each rule, by its name
         self.seconds: Counter[str] = Counter()  # that each rule took to match and to act, by its name
-        self.run(schema_text(known, devices), PRELUDE, *map(loader_text, known))
-        self.run(*rules)
-        self.loader.load(items)
+        texts, loaded = list(rules), list(items)
+        self.run(schema_text(known, devices), PRELUDE, *map(loader_text, known), *number_commands(texts, loaded))
+        self.run(*texts)
+        self.loader.load(loaded)
         self.run(FACTS)
         self.next_number = 1 + max((self.egglog.value_to_i64(r.inputs[0]) for r in self.rows("at")), default=-1)
 

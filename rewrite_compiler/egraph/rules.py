@@ -24,6 +24,8 @@ from ..ops.static import (
     Named,
     Part,
     Permuted,
+    Real,
+    RealIs,
     Replaced,
     Same,
     ShapeOf,
@@ -31,6 +33,7 @@ from ..ops.static import (
 )
 from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Float, Rule, name_of
+from .numbers import NUMBER
 from .schema import Constructor, literal, op_constructor
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "min": "min", "max": "max"}
@@ -251,8 +254,15 @@ def guards(t: Text, conditions: Sequence[Condition]) -> None:
             t.body.append(f'(= (kind {class_of(t, c.tensor)}) "{c.dtypes[0]}")')
         elif isinstance(c, Truth):
             t.body.extend(truth(t, c.term))
+        elif isinstance(c, RealIs):
+            t.body.append(f"({COMPARE[c.comparison]} {real(c.left)} {real(c.right)})")
         else:
             raise t.refuse(f"a guard of kind {type(c).__name__}")
+
+
+def real(x: Real | float) -> str:
+    """Return a side of a comparison of float attributes: the number that an attribute's text stands for; not-a-number has none."""
+    return repr(x) if isinstance(x, float) else f"({NUMBER} a_{x.name})"
 
 
 def truth(t: Text, e: Expr) -> list[str]:

@@ -15,7 +15,9 @@ from typing import Any
 from ..errors import SpecError
 from ..lang.expr import INTEGER, Expr, Operand, lift, var
 
+SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 _names = itertools.count()
+ONE_BY_ONE = "give the guard its conditions one by one, parted by commas"
 
 
 class Ints:
@@ -126,6 +128,62 @@ class Condition:
 
     __hash__ = object.__hash__
 
+    def __bool__(self) -> bool:
+        raise SpecError("R101", "a condition has no truth value before a pattern has matched", help=ONE_BY_ONE)
+
+    def _joined(self, _: object) -> Condition:
+        raise SpecError("R101", "conditions on lists, tensors and float attributes are not joined by & or |", help=ONE_BY_ONE)
+
+    __and__ = __rand__ = __or__ = __ror__ = _joined
+
+
+def _real_text(x: Real | float) -> str:
+    """Return a side of a comparison as text; `inf` is a number of the text form."""
+    return repr(x) if isinstance(x, float) else x.name
+
+
+class Real:
+    """A float attribute that a pattern binds, as guards compare it: `v >= 0.0`, `low <= high`."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> RealIs:  # type: ignore[override]
+        return RealIs(self, "eq", as_real(self, other))
+
+    def __ne__(self, other: object) -> RealIs:  # type: ignore[override]
+        return RealIs(self, "ne", as_real(self, other))
+
+    def __lt__(self, other: object) -> RealIs:
+        return RealIs(self, "lt", as_real(self, other))
+
+    def __le__(self, other: object) -> RealIs:
+        return RealIs(self, "le", as_real(self, other))
+
+    def __gt__(self, other: object) -> RealIs:
+        return RealIs(as_real(self, other), "lt", self)
+
+    def __ge__(self, other: object) -> RealIs:
+        return RealIs(as_real(self, other), "le", self)
+
+
+def as_real(v: Real, other: object) -> Real | float:
+    """Return what a float attribute is compared with; SpecError for what is no number."""
+    if isinstance(other, Real) and type(other) is type(v):
+        return other
+    if not isinstance(other, int | float):
+        shown = "a term of integers" if isinstance(other, Expr) else repr(getattr(other, "name", other))
+        help_ = "compare it with a number or a float attribute"
+        raise SpecError("R101", f"the float attribute {v.name} is compared with {shown}", help=help_)
+    if math.isnan(other):
+        help_ = "compare it with a number; not-a-number satisfies no comparison of a guard"
+        raise SpecError(
+            "R101", f"the float attribute {v.name} is compared with not-a-number, which nothing equals, exceeds or is less than", help=help_
+        )
+    return float(other)
+
 
 @dataclass(frozen=True, eq=False)
 class Same(Condition):
@@ -140,6 +198,31 @@ class Truth(Condition):
     """An integer term is not 0."""
 
     term: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class RealIs(Condition):
+    """One number equals (eq), is not (ne), is less than (lt) or at most (le) another; not-a-number satisfies none of these."""
+
+    left: Real | float
+    comparison: str
+    right: Real | float
+
+    def __str__(self) -> str:
+        left, right, sign = self.left, self.right, SIGNS[self.comparison]
+        if isinstance(left, float):  # a number is read easier on the right
+            left, right, sign = right, left, sign.replace("<", ">")
+        return f"{_real_text(left)} {sign} {_real_text(right)}"
+
+    @property
+    def variables(self) -> tuple[Real, ...]:
+        """The float attributes that are compared."""
+        return tuple(x for x in (self.left, self.right) if isinstance(x, Real))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The constants that they are compared with."""
+        return tuple(x for x in (self.left, self.right) if isinstance(x, float))
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,6 +353,11 @@ def _measured(known: Element, b: Binding) -> int:
     return values[index]
 
 
+REAL: dict[str, Callable[[float, float], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a < b or a > b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+}  # fmt: skip
+
+
 def holds(c: Condition, b: Binding) -> bool:
     """Tell whether a condition is satisfied under a match; a list that is too short fails it."""
     try:
@@ -277,6 +365,8 @@ def holds(c: Condition, b: Binding) -> bool:
             return list_of(c.left, b) == list_of(c.right, b)
         if isinstance(c, Truth):
             return value_of(c.term, b) != 0
+        if isinstance(c, RealIs):
+            return REAL[c.comparison](*(float(b.attributes[x.name]) if isinstance(x, Real) else x for x in (c.left, c.right)))
         if isinstance(c, IsConstant):
             return b.is_constant(c.tensor)
         if isinstance(c, HasType):

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..lang.expr import Expr
 from ..ops.op import ELEMENTWISE
+from ..ops.order import order_of
 from ..ops.static import (
     ELEMENTS,
     Condition,
@@ -27,6 +28,7 @@ from ..ops.static import (
     Named,
     Part,
     Permuted,
+    RealIs,
     Replaced,
     Same,
     ShapeOf,
@@ -135,7 +137,7 @@ class _Assuming(Typing):
 
 def proved_for_all_shapes(rule: Rule) -> str:
     """Return for which ranks a rule is proved at all shapes in words, nothing where it is not."""
-    if is_pointwise(rule) and _forms(replace(rule, where=()), 0):
+    if is_pointwise(rule) and _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealIs))), 0):
         return "every extent from 1 on, every rank"
     for rank in RANKS:
         found = _forms(rule, rank)
@@ -204,7 +206,7 @@ class _Branch:
         self.rank = rank
         self.choices = choices
         self.facts = Facts(work=work)
-        self.reals = Reals(self.facts)
+        self.reals = Reals(self.facts, order=order_of(rule.where))
         self.tensors: dict[Variable, Tensor] = {}
         self.results: dict[Any, tuple[Tensor, ...]] = {}
         self.values: dict[Any, Any] = {}
@@ -309,7 +311,8 @@ class _Branch:
     def free(self, op: str, name: str, key: Any, value: Any, operands: Sequence[Tensor]) -> Any:
         """Return a choice or a symbol for an attribute that a pattern binds."""
         if isinstance(value, Float | Str):
-            return str(value.name)
+            only = self.reals.order.value(value.name)
+            return str(value.name) if only is None or math.isinf(only) else Fraction(only)
         shape = operands[0].shape if operands else ()
         label = key if isinstance(key, str) else str(key.data)
         made = FREE.get(name)

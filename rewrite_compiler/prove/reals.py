@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from ..ops.order import Order
 from .integers import ZERO, Facts, Poly, atom, atom_number, atom_of, key_of, long_division, product
 
 Conditions = frozenset[Poly]
@@ -67,6 +68,7 @@ class Reals:
 
     facts: Facts
     fresh: Any = field(default_factory=itertools.count)
+    order: Order = field(default_factory=Order)  # what the guard says of float attributes
 
     def atom(self, *key: Any) -> Real:
         """Return an atom."""
@@ -146,7 +148,9 @@ class Reals:
         if function == "rdiv" and self._is_count(operands[1]):
             return self._by_count(*operands)
         if function in ("max", "min"):
-            members = frozenset().union(*(self._members(function, x) for x in operands))
+            members = self._undominated(function, frozenset().union(*(self._members(function, x) for x in operands)))
+            if len(members) == 1:
+                return Real(dict(next(iter(members))))
             return operands[0] if len(members) == 1 else self.atom(function, "of", members)
         return self.atom("call", function, *(x.frozen for x in operands))
 
@@ -174,6 +178,16 @@ class Reals:
                 members: frozenset[Any] = key_of(atoms[0])[2]
                 return members
         return frozenset((x.frozen,))
+
+    def _undominated(self, function: str, members: frozenset[Any]) -> frozenset[Any]:
+        """Return the operands of an extremum without numbers and float attributes that the guard puts behind another one."""
+        sides = {m: s for m in members if (s := side_of(m)) is not None}
+        kept = dict(sides)
+        for m, s in sides.items():
+            others = (o for n, o in kept.items() if n != m)
+            if any(self.order.is_below(s, o) if function == "max" else self.order.is_below(o, s) for o in others):
+                del kept[m]
+        return members - (sides.keys() - kept.keys())
 
     # -- ranges
 
@@ -301,6 +315,21 @@ class Reals:
             return False
         cases = (undecided, undecided.times(-1) - 1)
         return all(self.equal(self.assuming(gap, p), NIL, depth - 1) for p in cases)
+
+
+def side_of(member: Any) -> str | float | None:
+    """Return an element in its frozen form as a side of a comparison: a number or the name of a float attribute, None of others."""
+    terms = dict(member)
+    if not terms:
+        return 0.0
+    ((conditions, atoms), c), *others = terms.items()
+    if others or conditions:
+        return None
+    if not atoms:
+        return float(c) if Fraction(float(c)) == c else None
+    if len(atoms) != 1 or c != 1 or key_of(atoms[0])[0] != "float":
+        return None
+    return str(key_of(atoms[0])[1])
 
 
 def sorted_term(term: Term) -> Any:

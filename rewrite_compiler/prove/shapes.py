@@ -19,7 +19,7 @@ from ..errors import SpecError
 from ..lang.expr import Expr
 from ..ops.op import AttributeValue, Op, Shape, ShapeError
 from ..ops.recurrent import GATES
-from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, ShapeOf, Truth, holds, list_of, value_of
+from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, RealIs, ShapeOf, Truth, holds, list_of, value_of
 from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
 
@@ -97,6 +97,21 @@ def largest_window(rule: Rule) -> int:
     return max([WINDOW, *(n + 2 for n in asked if n >= WINDOW)])
 
 
+@cache
+def numbers_of(rule: Rule) -> tuple[float, ...]:
+    """Return the finite numbers that are float attributes in the patterns of a rule."""
+    patterns = (x for pair in rule.pairs for side in pair for x in subterms(side) if isinstance(x, Apply))
+    values = (v for x in patterns for v in x.attributes.values())
+    return tuple(dict.fromkeys(v for v in values if isinstance(v, float) and math.isfinite(v)))
+
+
+@cache
+def numbers_near(rule: Rule) -> tuple[float, ...]:
+    """Return the numbers that a guard compares float attributes with, and those one less and one more."""
+    numbers = [n for c in rule.where if isinstance(c, RealIs) for n in c.numbers]
+    return tuple(dict.fromkeys(m for n in numbers for m in (n, n - 1, n + 1)))
+
+
 def _lower_bounds(e: Expr, kernels: set[int]) -> Iterator[Expr]:
     """Yield the constants that elements of some lists must be more than."""
     if e.op in ("lt", "le") and e.args[0].op == "const":
@@ -159,6 +174,7 @@ class Search:
         self.whole: set[str] = set()  # attributes of one component
         self.conditions, self.names, self.dtypes = _read(rule)
         self.windows = largest_window(rule)
+        self.numbers = numbers_near(rule)
 
     def instances(self) -> Iterator[Instance]:
         """Yield the instances in the order of the candidates."""
@@ -205,7 +221,7 @@ class Search:
         if id(t) in state.shapes:
             yield state
         elif isinstance(t, Variable):
-            for shape in self.choose(self.allowed(t.name, all_shapes(self.extents, self.rank) if candidates is None else candidates)):
+            for shape in self.choose(self.allowed(t.name, self.operand_shapes(state) if candidates is None else candidates)):
                 following = State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
                 if not self.is_finished(following) and not self.is_excluded(following, t.name):
                     yield following
@@ -214,6 +230,14 @@ class Search:
             for with_operands in self.terms(t.operands, state, lambda s: follow(s, self) if follow else None):
                 for complete in self.attributes(t, with_operands):
                     yield from self.checked(t, complete)
+
+    def operand_shapes(self, state: State) -> Sequence[Shape]:
+        """Return the shapes tried for an operand of which nothing is known."""
+        return all_shapes(self.extents, self.rank)
+
+    def attribute_values(self, t: Apply, name: str, shapes: tuple[Shape, ...]) -> Sequence[Any]:
+        """Return the values tried for a free attribute of an application to operands of these shapes."""
+        return candidates_for(t.op, name, shapes, self.extents, self.rank, self.windows, self.numbers)
 
     def allowed(self, name: str, candidates: Sequence[Shape]) -> Sequence[Shape]:
         """Return the shapes that an operand may have."""
@@ -238,7 +262,7 @@ class Search:
         known_as = label(key)
         for state in states:
             shapes = tuple(state.shapes[id(x)] for x in t.operands)
-            candidates = candidates_for(t.op, name, shapes, self.extents, self.rank, self.windows)
+            candidates = self.attribute_values(t, name, shapes)
             self.note(key, name in WHOLE, candidates)
             if self.is_finished(state):
                 continue
@@ -319,14 +343,25 @@ def in_random_order(source: random.Random) -> Choose:
 
 
 def drawn(
-    rule: Rule, extents: range, rank: int, count: int, seed: int = 0, draws: int = DRAWS, guarded: float = math.inf
+    rule: Rule,
+    extents: range,
+    rank: int,
+    count: int,
+    seed: int = 0,
+    draws: int = DRAWS,
+    guarded: float = math.inf,
+    numbers: tuple[float, ...] = (),
 ) -> list[Instance]:
-    """Return at most `count` different random instances, of `draws` for each, whose operands have these extents and at most `rank` axes."""
+    """Return at most `count` different random instances, of `draws` for each, whose operands have these extents and at most `rank` axes.
+
+    Float attributes are drawn from `numbers`, too.
+    """
     source = random.Random(seed)
     found: dict[tuple[Any, ...], Instance] = {}
     for _ in range(count * draws):
         search = Search(rule, extents, rank, in_random_order(source), TRIED_IN_A_DRAW)
         search.left = guarded
+        search.numbers += numbers
         with suppress(TooMany):
             for instance in itertools.islice(search.instances(), 1):
                 found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
@@ -477,8 +512,13 @@ def _subsets(shape: Shape) -> list[tuple[int, ...]]:
 
 
 @cache
-def candidates_for(op: Op, name: str, shapes: tuple[Shape, ...], extents: range, rank: int, windows: int = WINDOW) -> Sequence[Any]:
-    """Return the values tried for a free attribute of an operator on operands of these shapes; windows are at most that large."""
+def candidates_for(
+    op: Op, name: str, shapes: tuple[Shape, ...], extents: range, rank: int, windows: int = WINDOW, numbers: tuple[float, ...] = ()
+) -> Sequence[Any]:
+    """Return the values tried for a free attribute of an operator on operands of these shapes; windows are at most that large.
+
+    `numbers` are tried for floats beside the usual ones.
+    """
     x = shapes[0] if shapes else ()
     table: dict[str, Callable[[], Sequence[Any]]] = {
         "perm": lambda: list(itertools.permutations(range(len(x)))),
@@ -496,7 +536,7 @@ def candidates_for(op: Op, name: str, shapes: tuple[Shape, ...], extents: range,
         **{flag: lambda: (0, 1) for flag in ("keepdims", "ceil", "count_include_pad", "linear_before_reset")},
         **{zero: lambda: (0, 3) for zero in ("zero", "x_zero", "w_zero")},
         "activation": lambda: ("tanh", "sigmoid", "relu"),
-        **{f: lambda v=v: v for f, v in FLOATS.items()},  # type: ignore[misc]
+        **{f: lambda v=v: tuple(dict.fromkeys((*v, *numbers))) for f, v in FLOATS.items()},  # type: ignore[misc]
     }
     if name not in table:
         raise SpecError("R101", f"no values are known to try for the attribute {name} of {op.name}")

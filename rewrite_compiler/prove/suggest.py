@@ -14,11 +14,11 @@ from ..lang.expr import Expr
 from ..ops.op import ShapeError
 from ..ops.static import Condition, Named, as_condition, holds
 from ..ops.term import Variable
-from ..rewrite.rule import Rule
+from ..rewrite.rule import Float, Rule, Str
 from ..rewrite.text import condition_text
 from . import nodes
 from .elements import Unreadable
-from .shapes import Instance, drawn
+from .shapes import Instance, drawn, numbers_of
 from .sides import binding_of, right_shape, symbolic_elements
 from .verdict import Proof
 
@@ -29,7 +29,9 @@ RANKS = (0, 1, 2, 3, 4)
 
 def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
     """Return the text of a condition under which `judge` proves the rule, nothing when none is found."""
-    sample = drawn(rule, range(1, 4), 4, SAMPLE)
+    sample = drawn(
+        rule, range(1, 4), 4, SAMPLE, numbers=tuple(dict.fromkeys(m for n in (0.0, 1.0, *numbers_of(rule)) for m in (n - 2, n, n + 2)))
+    )
     true = [i for i in sample if _agrees(rule, i)]
     false = [i for i in sample if i not in true]
     found = []
@@ -76,3 +78,14 @@ def vocabulary(rule: Rule) -> Iterator[Condition]:
     for n in numbers:
         terms += [n == 0, n == 1, *(n == x.rank - 1 for x in tensors)]
     yield from map(as_condition, terms)
+    yield from _of_floats(rule)
+
+
+def _of_floats(rule: Rule) -> Iterator[Condition]:
+    """Yield comparisons of float attributes with each other and with the numbers of both sides."""
+    floats = [v for v in rule.variables.values() if isinstance(v, Float) and not isinstance(v, Str)]
+    numbers = dict.fromkeys((0.0, 1.0, *numbers_of(rule)))
+    for v, n in itertools.product(floats, numbers):
+        yield from (v >= n, v <= n, v == n)
+    for v, w in itertools.permutations(floats, 2):
+        yield v <= w

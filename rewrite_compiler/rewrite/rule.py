@@ -17,6 +17,7 @@ from typing import Any, Literal, overload
 
 from ..errors import SpecError
 from ..lang.expr import Expr, var
+from ..ops.order import order_of
 from ..ops.static import (
     ELEMENTS,
     Condition,
@@ -29,6 +30,8 @@ from ..ops.static import (
     Named,
     Part,
     Permuted,
+    Real,
+    RealIs,
     Replaced,
     Same,
     ShapeOf,
@@ -36,6 +39,7 @@ from ..ops.static import (
     as_condition,
 )
 from ..ops.term import Apply, AttributeTerm, Tensor, Variable, subterms
+from .userfile import user_line
 
 PHASES = ("ir", "fold", "late", "map")  # fold: to its end after every round of ir, for chains that grow by one step each time
 # how the two sides agree in floating point: bit for bit; up to the sign of zero on finite data; up to the order of
@@ -48,15 +52,18 @@ class Int(Expr):
     """Annotation of an integer attribute; inside the rule it is a term."""
 
 
-class Float:
+class Float(Real):
     """Annotation of a float attribute, and the variable that stands for one."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
 
 class Str(Float):
     """Annotation of a string attribute, and the variable that stands for one."""
+
+    def _compared(self, _: object) -> RealIs:
+        raise SpecError("R101", f"the text {self.name} is compared", help="write the text in the pattern; guards compare numbers")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compared  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
 
 Law = Any  # (left, right) or (left, right, Where(…)); several pairs for several results
@@ -134,17 +141,25 @@ def rule(
                     "R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
                 )
         variables = make_variables(f, place)
-        pairs, where = _parts(f(**variables), place)
+        pairs, where = _parts(_said(f, variables, place), place)
         called = (name or f.__name__).rstrip("_").replace("_", "-")
         made = Rule(called, inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
-        check_bound(made)
+        check_rule(made)
         if not both_ways:
             return made
         back = replace(made, name=f"{made.name}-back", pairs=tuple((r, left) for left, r in pairs))
-        check_bound(back)
+        check_rule(back)
         return made, back
 
     return decorate if function is None else decorate(function)
+
+
+def _said(f: Callable[..., Law], variables: Mapping[str, object], place: str) -> Law:
+    """Return what a rule's function does; what it refuses is told at the line that says it."""
+    try:
+        return f(**variables)
+    except SpecError as error:
+        raise error.at(user_line(place, error)) from None
 
 
 def place_of(f: Callable[..., Any]) -> str:
@@ -175,6 +190,18 @@ def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], 
     if not pairs or any(not isinstance(p, tuple | list) or len(p) != 2 or any(not isinstance(x, Tensor) for x in p) for p in pairs):
         raise SpecError("R101", "a rule returns its left side, its right side and, last, Where(…)", place=place)
     return tuple((p[0], p[1]) for p in pairs), where
+
+
+def check_rule(r: Rule) -> None:
+    """Refuse a rule that uses what its left side does not bind, or whose guard no numbers satisfy."""
+    check_bound(r)
+    compared = [c for c in r.where if isinstance(c, RealIs)]
+    if order_of(compared).is_contradictory:
+        names = " and ".join(dict.fromkeys(v.name for c in compared for v in c.variables))
+        raise SpecError(
+            "R101", f"the guard of {r.name} contradicts itself: no {names} satisfies {' and '.join(map(str, compared))}", place=r.place,
+            help="leave out one of the conditions, or make two rules of it",
+        )  # fmt: skip
 
 
 def check_bound(r: Rule) -> None:
@@ -241,6 +268,8 @@ def condition_atoms(c: Condition) -> Iterator[Any]:
         yield from _list_atoms(c.right)
     elif isinstance(c, Truth):
         yield from _scalar_atoms(c.term)
+    elif isinstance(c, RealIs):
+        yield from c.variables
     elif isinstance(c, IsConstant | HasType):
         yield c
 

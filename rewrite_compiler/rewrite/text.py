@@ -26,6 +26,7 @@ from ..ops.static import (
     Named,
     Part,
     Permuted,
+    RealIs,
     Replaced,
     Same,
     ShapeOf,
@@ -90,6 +91,8 @@ def condition_text(c: Condition) -> str:
         return f"{list_text(c.left)} == {list_text(c.right)}"
     if isinstance(c, Truth):
         return scalar_text(c.term)
+    if isinstance(c, RealIs):
+        return str(c)
     if isinstance(c, IsConstant):
         return f"constant({tensor_text(c.tensor)})"
     if isinstance(c, HasType):

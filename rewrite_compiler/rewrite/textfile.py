@@ -18,7 +18,7 @@ from ..lang.expr import Expr, lift, select, var
 from ..ops.op import OPS
 from ..ops.static import HasType, Ints, Inverse, IsConstant, Named, as_condition, as_ints
 from ..ops.term import Apply, Tensor, Variable
-from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_bound
+from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_rule
 from .text import tensor_text
 
 BYTES = 1 << 20
@@ -135,7 +135,7 @@ class _Reader:
         doc = next((json.loads(str(c)) for c in t.children if isinstance(c, Token) and c.type == "TEXT"), "")
         grade, phase, marks = _settings(parts)
         made = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables)
-        check_bound(made)
+        check_rule(made)
         return made
 
     def _equation(self, t: Node) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,39 @@
+"""Numbers of float attributes: an e-graph keeps a float as its text, and guards compare the number that a text stands for.
+
+Not-a-number has none, so that no comparison of it matches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from .bulk import Item
+
+NUMBER = "number"
+DECLARED = f"(function {NUMBER} (String) f64 :no-merge)"
+TEXT = re.compile(r'"([^"\\]*)"')
+
+
+def number_commands(rules: Sequence[str], items: Sequence[Item]) -> list[str]:
+    """Return the commands that give numbers to all texts of floats in rules and items; none where no rule compares floats."""
+    if not any(f"({NUMBER} " in text for text in rules):
+        return []
+    known = {x: n for x in _texts(rules, items) for n in _number(x)}
+    return [DECLARED, *(f'(set ({NUMBER} "{x}") {n!r})' for x, n in known.items())]
+
+
+def _texts(rules: Iterable[str], items: Iterable[Item]) -> Iterator[str]:
+    for item in itertools.chain(rules, items):
+        yield from TEXT.findall(item) if isinstance(item, str) else (c for c in item[1:] if isinstance(c, str))
+
+
+def _number(text: str) -> Iterator[float]:
+    """Yield the number of a text that a float has."""
+    with contextlib.suppress(ValueError):
+        n = float(text)
+        if repr(n) == text and not math.isnan(n):
+            yield n
