@@ -38,8 +38,9 @@ from ..ops.term import Apply, Variable, subterms
 from ..ops.term import Tensor as Pattern
 from ..rewrite.rule import Float, Rule, Str, condition_atoms
 from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product
+from .keys import integer_atoms
 from .readers import read
-from .reals import NotProved, Real, Reals, Unmet, integer_atoms
+from .reals import NotProved, Real, Reals, Unmet
 from .shapes import free_attribute
 from .tensors import Tensor, Typing, variable
 
@@ -171,7 +172,7 @@ def _is_of_elements(t: Pattern) -> bool:
 
 
 def _is_scalar(shape: Any) -> bool:
-    return (isinstance(shape, Listed) and not shape.elements) or shape == ()
+    return (isinstance(shape, Listed) and not shape.elements) or (isinstance(shape, tuple) and not shape)
 
 
 def _forms(rule: Rule, rank: int) -> int | None:
@@ -219,12 +220,22 @@ class _Branch:
             pairs = [(self.tensor(a, left), b) for a, b in self.rule.pairs]
             for c in self.rule.where:
                 self.assume(c)
+            if self.rule.where:  # extents that the guard makes equal are not divided by
+                pairs = self.again(left)
         except (Unmet, Contradiction):
             return False
-        right = Typing(self.reals)
-        for a, b in pairs:
-            self.compare(a, self.tensor(b, right))
+        right, known = Typing(self.reals), len(self.facts.values)
+        sides = [(a, self.tensor(b, right)) for a, b in pairs]
+        if len(self.facts.values) > known:  # what the right sides divide is written as a quotient and a rest now
+            sides = [(a, self.tensor(b, right)) for a, b in self.again(left)]
+        for a, b in sides:
+            self.compare(a, b)
         return True
+
+    def again(self, left: Typing) -> list[tuple[Tensor, Pattern]]:
+        """Return the left sides typed again, under all that is known by now."""
+        self.results.clear()
+        return [(self.tensor(a, left), b) for a, b in self.rule.pairs]
 
     def settle(self) -> None:
         """Assume what the guard says of shapes of operands alone, as soon as all of them are known."""

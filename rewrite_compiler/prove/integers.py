@@ -339,15 +339,21 @@ class Facts:
             return True
         if not depth:
             return False
-        for a in sorted(p.atoms & self.most.keys(), reverse=True):
-            slope, rest = self._slope(p, a)
+        indices = sorted(p.atoms & self.most.keys(), reverse=True)
+        if any(key_of(a)[0] == REST for a in indices) and any(self._plainly(self.norm(p - f)) for f in self.known):
+            return True
+        for a in indices:
+            slope, rest = self.slope(p, a)
             if slope is not None and self.nonnegative(slope, depth - 1):
                 return self.nonnegative(rest, depth - 1)
             if slope is not None and self.nonnegative(slope.times(-1), depth - 1):
                 return self.nonnegative(rest + slope * self.most[a], depth - 1)
+        shared = self._cancelled(p)
+        if shared != p:
+            return self.nonnegative(shared, depth)
         return any(self._plainly(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
 
-    def _slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
+    def slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
         """Return the factor of an atom that occurs once in each of its terms, and the terms without it."""
         slope, rest = dict[Monomial, int](), dict[Monomial, int]()
         for m, c in p.terms:
@@ -388,6 +394,12 @@ class Facts:
             digit, below = long_division(rest, factor)
             if self.nonnegative(factor - 1) and self.nonnegative(below) and self.nonnegative(factor - 1 - below):
                 return quotient + self.divided(digit, long_division(n, factor)[0])
+        if n.number == 2 and self._is_rest_and_one(rest):  # ⌈r / 2⌉ = r for a rest r of a division by 2
+            return quotient + rest - 1
+        nested = self._nested(rest)
+        if nested is not None:  # ⌊(⌊p / m⌋ + b) / n⌋ = ⌊(p + b·m) / (m·n)⌋
+            p, m, below = nested
+            return quotient + self.divided(p + below * m, m * n)
         made = atom(("div", rest, n))
         number = atom_number(("div", rest, n))
         if number not in self.least and self.nonnegative(rest):
@@ -395,8 +407,23 @@ class Facts:
             self.known += [rest - n * made, n * made + n - 1 - rest]
         return quotient + made
 
+    def _is_rest_and_one(self, p: Poly) -> bool:
+        """Tell whether a polynomial is an unknown that is 0 or 1, and 1."""
+        alone = (p - 1).terms
+        return len(alone) == 1 and alone[0][1] == 1 and len(alone[0][0]) == 1 and self.most.get(alone[0][0][0]) == as_poly(1)
+
+    def _nested(self, p: Poly) -> tuple[Poly, Poly, Poly] | None:
+        """Return dividend and divisor of the only quotient of unknowns in a sum, and what is added to it; None where there is no such."""
+        found = [a for a in p.atoms if key_of(a)[0] == "div"]
+        if len(found) != 1 or self.slope(p, found[0])[0] != as_poly(1) or not self._is_of_unknowns(p):
+            return None
+        _, dividend, divisor = key_of(found[0])
+        return dividend, divisor, self.slope(p, found[0])[1]
+
     def _part(self, p: Poly, n: Poly) -> None:
         """Write an unknown that is divided by a number as so many times a quotient and a rest."""
+        if p.terms and not p.terms[0][0]:  # a number is added to it
+            p = Poly(p.terms[1:])
         if n.number is None or n.number < 2 or len(p.terms) != 1 or p.terms[0][1] != 1 or len(p.terms[0][0]) != 1:
             return
         ((whole,), _) = p.terms[0]
@@ -413,7 +440,7 @@ class Facts:
         if not self._is_of_unknowns(p):
             return
         for a in p.atoms & self.most.keys():
-            slope, rest = self._slope(p, a)
+            slope, rest = self.slope(p, a)
             if slope is not None and self.nonnegative(slope):
                 p = rest + slope * self.most[a]
         low = p.terms[0][1] if p.terms and not p.terms[0][0] else 0

@@ -14,13 +14,14 @@ from fractions import Fraction
 from typing import Any
 
 from ..ops.order import Order
+from .images import Range, merged, opened
 from .integers import ZERO, Facts, Poly, atom, atom_number, atom_of, key_of, long_division, product
+from .keys import height_of, integer_atoms, renamed
 
 Conditions = frozenset[Poly]
 Term = tuple[Conditions, tuple[int, ...]]  # conditions, and the numbers of its atoms in order
 MOST = 4_000  # terms
 SPLITS = 8  # nested cases of one comparison
-READING = ("div", "within")  # atoms that are functions of integers
 VARIABLES = 4  # of one sum, whose order is normalised
 
 
@@ -166,17 +167,21 @@ class Reals:
         """Return x / n for n that is not 0: numbers come out of both."""
         if not x.terms:
             return NIL
-        times, (by,) = min(x.terms.items(), key=lambda t: sorted_term(t[0]))[1], n.terms.values()
-        whole, count = self.scaled(x, 1 / times), self.scaled(n, 1 / by)
+        alone = self._alone(x)
+        if alone is not None and key_of(alone)[:2] == ("call", "rdiv"):  # (x / m) / n = x / (m · n)
+            whole, by_before = (Real(dict(part)) for part in key_of(alone)[2:])
+            if self._is_count(by_before):
+                return self._by_count(whole, self.multiply(by_before, n))
+        times, ((_, atoms),), (by,) = min(x.terms.items(), key=lambda t: sorted_term(t[0]))[1], n.terms, n.terms.values()
+        whole, count = self.scaled(x, 1 / times), self.atom("integer", self.facts.norm(product(key_of(a)[1] for a in atoms)))
         return self.scaled(self.atom("call", "rdiv", whole.frozen, count.frozen), times / by)
 
     def _members(self, function: str, x: Real) -> frozenset[Any]:
         """Return the operands of an extremum, those of another one inside it among them."""
-        if len(x.terms) == 1:
-            ((conditions, atoms), c) = next(iter(x.terms.items()))
-            if not conditions and c == 1 and len(atoms) == 1 and key_of(atoms[0])[:2] == (function, "of"):
-                members: frozenset[Any] = key_of(atoms[0])[2]
-                return members
+        alone = self._alone(x)
+        if alone is not None and key_of(alone)[:2] == (function, "of"):
+            members: frozenset[Any] = key_of(alone)[2]
+            return members
         return frozenset((x.frozen,))
 
     def _undominated(self, function: str, members: frozenset[Any]) -> frozenset[Any]:
@@ -211,7 +216,19 @@ class Reals:
             raise NotProved
         if not any(v.atoms for v in variables):
             return body
-        return self.atom(kind, "over", self._nameless(*_ranges(extents, variables), body.frozen))
+        found = Range(*_ranges(extents, variables), body.frozen)
+        inside = self._alone(body)
+        if inside is not None and key_of(inside)[:2] == (kind, "over"):  # an extremum of extrema is one
+            inner = opened(self.facts, self.fresh, key_of(inside)[2])
+            found = Range([*found.extents, *inner.extents], [*found.variables, *inner.variables], inner.body)
+        return self.atom(kind, "over", self._nameless(found, counted=False))
+
+    def _alone(self, x: Real) -> int | None:
+        """Return the only atom that an element is, None where it is anything else."""
+        if len(x.terms) != 1:
+            return None
+        ((conditions, atoms), c) = next(iter(x.terms.items()))
+        return atoms[0] if not conditions and c == 1 and len(atoms) == 1 else None
 
     def _body(self, extents: Sequence[Poly], element: Element) -> tuple[list[Poly], Real]:
         """Return an element at new indices; what is known of the indices of a range that may be empty is forgotten after it."""
@@ -265,6 +282,10 @@ class Reals:
         inner = [a for a in atoms if integer_atoms(key_of(a)) & bound]
         inside = frozenset(p for p in conditions if p.atoms & bound)
         outer = Real({(conditions - inside, tuple(a for a in atoms if a not in inner)): factor})
+        if len(inner) == 1 and not inside:
+            again = self._sum_inside(extents, variables, key_of(inner[0]))
+            if again is not None:
+                return self.multiply(outer, again)
         used = {x for a in inner for x in integer_atoms(key_of(a))} | {x for p in inside for x in p.atoms}
         free = [e for e, v in zip(extents, variables, strict=True) if not v.atoms & used]
         kept = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms & used]
@@ -273,35 +294,36 @@ class Reals:
         if not kept:
             return self.multiply(outer, times)
         body = (inside, tuple(inner))
-        summed = self.atom("sum", self._nameless([e for e, _ in kept], [v for _, v in kept], body))
+        summed = self.atom("sum", self._nameless(Range([e for e, _ in kept], [v for _, v in kept], body), counted=True))
         return self.multiply(self.multiply(outer, times), summed)
 
-    def _nameless(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Any) -> Any:
-        """Return a body under the names of bound variables that make it the least of all orders of them, as few as there can be."""
-        merged = self._merged(extents, variables, body)
-        if merged is not None:
-            return self._nameless(*merged)
+    def _sum_inside(self, extents: Sequence[Poly], variables: Sequence[Poly], key: Any) -> Real | None:
+        """Return a sum of sums as one, a sum of quotients by one count as a quotient; None where it is neither."""
+        bound = {a for v in variables for a in v.atoms}
+        if key[0] == "sum" and not integer_atoms(key[1][1]) & bound:
+            inner = opened(self.facts, self.fresh, key[1])
+            return self._summed([*extents, *inner.extents], [*variables, *inner.variables], inner.body, Fraction(1))
+        if key[:2] == ("call", "rdiv") and not integer_atoms(key[3]) & bound:
+            whole, count = (Real(dict(part)) for part in key[2:])
+            if self._is_count(count):
+                return self._by_count(self.add(*(self._summed(extents, variables, t, c) for t, c in whole.terms.items())), count)
+        return None
+
+    def _nameless(self, found: Range, *, counted: bool) -> Any:
+        """Return a range under the names of indices that make it the least of all orders of them, as few as there can be."""
+        less = merged(self.facts, self.fresh, found, counted=counted)
+        if less is not None:
+            return self._nameless(less, counted=counted)
+        extents, variables, body = found
         if len(variables) > VARIABLES:
             raise NotProved
-        found = []
+        keys = []
         height = height_of(body)
         for order in itertools.permutations(range(len(variables))):
             names = {next(iter(variables[n].atoms)): atom(("bound", height, k)) for k, n in enumerate(order)}
             key = ("range", tuple(extents[n] for n in order), renamed(body, names))
-            found.append((atom_number(key), key))
-        return min(found)[1]
-
-    def _merged(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Any) -> Any:
-        """Return two ranges as one where only u · V + v is used of their variables, None where there are none."""
-        for a, b in itertools.permutations(range(len(variables)), 2):
-            both = self.facts.norm(extents[a] * extents[b])
-            joined = self.facts.index(("v", next(self.fresh)), both)
-            (u,), (v,) = variables[a].atoms, variables[b].atoms
-            changed = renamed(body, {v: joined - variables[a] * extents[b]})
-            if u not in integer_atoms(changed):
-                others = [n for n in range(len(variables)) if n not in (a, b)]
-                return [both, *(extents[n] for n in others)], [joined, *(variables[n] for n in others)], changed
-        return None
+            keys.append((atom_number(key), key))
+        return min(keys)[1]
 
     # -- comparison
 
@@ -349,56 +371,3 @@ def _shifted(element: Element, n: int, by: Poly) -> Element:
 
 def _regrouped(element: Element, n: int, by: Poly) -> Element:
     return lambda *i: element(*i[:n], i[n] * by + i[n + 1], *i[n + 2 :])
-
-
-def integer_atoms(key: Any) -> frozenset[int]:
-    """Return the integer atoms that a key is built from, those inside of divisions among them."""
-    if isinstance(key, Poly):
-        return key.atoms | frozenset(x for a in key.atoms for x in integer_atoms(_inside(a)))
-    if _is_term(key):
-        return integer_atoms(key[0]) | frozenset(x for a in key[1] for x in integer_atoms(key_of(a)))
-    if isinstance(key, tuple | frozenset):
-        return frozenset(x for part in key for x in integer_atoms(part))
-    return frozenset()
-
-
-def _inside(a: int) -> Any:
-    key = key_of(a)
-    return key[1:] if key[0] in READING else ()
-
-
-def renamed(key: Any, names: Mapping[int, Poly]) -> Any:
-    """Return a key with other atoms in the place of some."""
-    if isinstance(key, Poly):
-        for a in key.atoms:
-            if a in names:
-                key = key.put(a, names[a])
-            elif key_of(a)[0] in READING and integer_atoms(_inside(a)) & names.keys():
-                op, p, n = key_of(a)
-                key = key.put(a, atom((op, renamed(p, names), renamed(n, names))))
-        return key
-    if _is_term(key):
-        return renamed(key[0], names), tuple(sorted(atom_number(renamed(key_of(a), names)) for a in key[1]))
-    if isinstance(key, tuple):
-        return tuple(renamed(part, names) for part in key)
-    return frozenset(renamed(part, names) for part in key) if isinstance(key, frozenset) else key
-
-
-def _is_term(x: Any) -> bool:
-    """Tell whether a part of a key is a term: conditions, and the numbers of its atoms."""
-    return isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], frozenset) and isinstance(x[1], tuple) and all(map(_is_number, x[1]))
-
-
-def _is_number(x: Any) -> bool:
-    return type(x) is int
-
-
-def height_of(key: Any) -> int:
-    """Return how deep ranges are nested in a key."""
-    if isinstance(key, Poly):
-        return 0
-    if _is_term(key):
-        return max((height_of(key_of(a)) for a in key[1]), default=0)
-    if isinstance(key, tuple) and key and key[0] == "range":
-        return 1 + max((height_of(part) for part in key[1:]), default=0)
-    return max((height_of(part) for part in key), default=0) if isinstance(key, tuple | frozenset) else 0

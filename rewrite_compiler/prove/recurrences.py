@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .integers import ZERO, Poly, as_poly, atom, atom_number, key_of
-from .reals import NIL, NotProved, Real, Unmet, height_of, number, renamed
+from .keys import height_of, renamed
+from .reals import NIL, NotProved, Real, Unmet, number
 from .tensors import Attributes, Index, Tensor, Typing, indexed
 
 State = Callable[[Poly, Poly], Real]  # row and column to the element

@@ -20,8 +20,9 @@ from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
 from rewrite_compiler.prove.general import proved_for_all_shapes
 from rewrite_compiler.prove.integers import Contradiction, Facts, Poly, as_poly, atom, atom_number, key_of
+from rewrite_compiler.prove.keys import height_of
 from rewrite_compiler.prove.readers import READERS, read
-from rewrite_compiler.prove.reals import Reals, height_of
+from rewrite_compiler.prove.reals import Reals
 from rewrite_compiler.prove.tensors import Typing, variable
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.ruleset import every_rule
