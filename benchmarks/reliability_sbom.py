@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK, BILL = ROOT / "requirements.lock", ROOT / "sbom.cdx.json"
-LOCKED_EXTRAS = ("test", "docs", "apps", "images", "scale")
+LOCKED_EXTRAS = ("test", "docs", "apps", "scale")
 
 
 def project() -> dict[str, Any]:

@@ -52,7 +52,8 @@ class Kept:
         if self.folder is None:
             return None
         try:
-            data = (self.folder / key).read_bytes()
+            with (self.folder / key).open("rb") as file:
+                data = file.read(MOST_BYTES) if os.fstat(file.fileno()).st_size <= MOST_BYTES else b""
         except OSError:
             return None
         digest, found = data[:DIGEST], data[DIGEST:]

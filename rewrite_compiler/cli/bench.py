@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AnswerNo, InputError
+from ..intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, read_bytes
 from .common import accelerators, compile_options, emit_json, options, parser, steering, whole_number
 from .cosim import calibration_options, settings, simulation_options
 from .output import is_live, say
@@ -62,11 +62,9 @@ def factor(text: str) -> float:
 def earlier(path: Path) -> Mapping[str, Any]:
     """Return an earlier document; InputError F101 or F103 where there is none."""
     try:
-        found = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError("F100", f"the file cannot be read: {error.strerror}", place=str(path)) from None
-    except (ValueError, RecursionError):
-        raise InputError("F103", "the file must be a document of flexmatch bench, not something else", place=str(path)) from None
+        found = json_of(read_bytes(path, Bound("a document", DOCUMENT_BYTES)))
+    except Unreadable:
+        found = None
     if not _is_timed(found):
         raise InputError("F103", "the file must be a document of flexmatch bench, not something else", place=str(path))
     return dict(found)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import UsageError, did_you_mean
 from .config import FLAG, read_configuration, settled
 from .files import check_outputs, write_whole
-from .output import document_bytes, print_json, show
+from .output import complain, document_bytes, print_json, show
 
 if TYPE_CHECKING:
     from ..compile import Options, Plan
@@ -76,6 +76,8 @@ class Parser(argparse.ArgumentParser):
         given = vars(self.parse_args(arguments))
         flagged = {key: value for key, value in given.items() if key not in defaults or value != []}
         file = read_configuration(Path.cwd())
+        if file.warning:
+            complain(file.warning)
         found = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
         origins = {key: setting.origin for key, setting in found.items()}
         return argparse.Namespace(**{**given, **{key: setting.value for key, setting in found.items()}}, origins=origins)

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import InputError, UsageError, did_you_mean
+from ..intake import TOML_BYTES, Bound, Excessive, Unreadable, read_bytes, toml_of
 
 FLAG, DEFAULT = "flag", "default"
 PREFIX = "FLEXMATCH_"
 OWN, PROJECT = "flexmatch.toml", "pyproject.toml"
-BYTES = 1 << 20
+FILE = Bound("a configuration", TOML_BYTES)
 TRUTH = {"1": True, "true": True, "0": False, "false": False}
 # options that configuration may set; not those that name code or files
 KEYS = (
@@ -37,14 +37,27 @@ class Setting:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The keys of a configuration file, and its name."""
+    """The keys of a configuration file, and its name; a warning instead of keys where the file is beyond all bounds."""
 
     name: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
+    warning: str = ""
 
 
 def read_configuration(folder: Path) -> Configuration:
-    """Return the configuration of a folder: flexmatch.toml, else [tool.flexmatch] of pyproject.toml, else nothing."""
+    """Return the configuration of a folder: flexmatch.toml, else [tool.flexmatch] of pyproject.toml, else nothing.
+
+    Nobody named the file on the command line: one that no person wrote as a configuration must not stop the command.
+    """
+    try:
+        return _configuration(folder)
+    except InputError as error:
+        if error.problem.code != FILE.code:
+            raise
+        return Configuration(warning=f"{error.problem.place}: warning[{FILE.code}]: {error.problem.sentence}, and is not used")
+
+
+def _configuration(folder: Path) -> Configuration:
     own = _toml(folder / OWN)
     if own is not None:
         return _checked(OWN, own)
@@ -58,14 +71,10 @@ def _toml(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        if path.stat().st_size > BYTES:
-            raise InputError("F105", f"a configuration file must have at most {BYTES} bytes", place=path.name)
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
-    except OSError as error:
-        raise UsageError("F100", f"the configuration cannot be read: {error.strerror}", place=path.name) from None
-    except UnicodeDecodeError:
-        raise InputError("F103", "the configuration is not UTF-8 text", place=path.name, help="save it as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return toml_of(read_bytes(path, FILE))
+    except Excessive as error:
+        raise InputError(FILE.code, f"the configuration cannot be read within bounds: {error}", place=path.name) from None
+    except Unreadable as error:
         raise InputError("F103", f"the configuration is not TOML: {error}", place=path.name, help="correct the file") from None
 
 

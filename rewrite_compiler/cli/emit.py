@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AnswerNo, UsageError
+from ..intake import DOCUMENT_BYTES, Bound, read_bytes
 from .common import Parser, accelerators, emit_json, one_of, options, parser, plan_of, steering, whole_number
 from .emit_verilog import check_text, emit_verilog
 from .files import check_outputs, write_whole
@@ -185,13 +186,7 @@ def target_of(given: argparse.Namespace, header: Header) -> Any:
 
 
 def _bytes(path: str) -> bytes:
-    file = Path(path)
-    if not file.exists():
-        raise UsageError("F101", "there is no such file", place=path, help="give a trace")
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UsageError("F100", f"the trace cannot be read: {error.strerror}", place=path) from None
+    return read_bytes(Path(path), Bound("a trace", DOCUMENT_BYTES, "emit the trace in parts: --part"))
 
 
 def emit_device(given: argparse.Namespace) -> Answer:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from ..errors import FlexmatchError, Problem, UsageError, did_you_mean, printable
 from .codes import CODES
-from .output import show
+from .output import complain, show
 from .signals import INTERRUPTED, watch
 from .verbs import VERBS, overview
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _refused(error.problem, error.exit_code)
     except KeyboardInterrupt:
-        _complain("interrupted: no file is half-written; what was written before is complete")
+        complain("interrupted: no file is half-written; what was written before is complete")
         return INTERRUPTED
     except Exception as error:
         if debug:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refused(problem: Problem, code: int) -> int:
     """Say what is wrong and what to do, the code's own remedy when the problem has none."""
     shown = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code))
-    _complain(str(shown))
+    complain(str(shown))
     return code
 
 
@@ -59,11 +59,6 @@ def of_system(error: OSError) -> Problem:
 
 def _remedy(code: str) -> str:
     return CODES[code][1] if code in CODES else "flexmatch --help lists the verbs"  # a code of somebody's own target
-
-
-def _complain(text: str) -> None:
-    if sys.stderr is not None:
-        print(text, file=sys.stderr)
 
 
 def _dispatch(given: list[str]) -> int:

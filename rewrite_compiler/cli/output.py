@@ -65,6 +65,12 @@ def show_raw(given: argparse.Namespace, text: str) -> None:
         show(text)
 
 
+def complain(text: str) -> None:
+    """Print text to standard error, if there is one."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)
+
+
 def show(text: str) -> None:
     """Print text in what standard output can show."""
     if sys.stdout is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, UsageError
+from ..intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, read_bytes
 from .common import emit_json, input_files, options, parser, plan_of, steering
 from .files import check_outputs, page_file, write_whole
 from .output import say
@@ -115,11 +115,9 @@ def read_cosim(path: Path, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the document of a co-simulation of the plan's model; refused when it is something else."""
     again = "run flexmatch cosim again"
     try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UsageError("F101", f"the report cannot be read: {error.strerror}", place=str(path), help="check the path") from None
-    except (ValueError, RecursionError):
-        raise InputError("F103", "the file is not JSON", place=str(path), help=again) from None
+        document = json_of(read_bytes(path, Bound("a report", DOCUMENT_BYTES, again)))
+    except Unreadable as error:
+        raise InputError("F103", f"the file is not JSON: {error}", place=str(path), help=again) from None
     if not isinstance(document, dict) or document.get("schema") != COSIM:
         raise InputError("C100", f'Schema of a report must be "{COSIM}"', place=str(path), help=again)
     from ..compile.form import REPORT, misfit

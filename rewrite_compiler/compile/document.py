@@ -17,6 +17,8 @@ from typing import Any
 from ..errors import AnswerNo, InputError, UsageError
 from ..fit.host import table_from
 from ..frontend.emit import About, to_onnx
+from ..frontend.read import MODEL
+from ..intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, opened, read_bytes
 from ..ir.program import Node, Program
 from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
 from ..limits import DEFAULT, Limits
@@ -24,6 +26,8 @@ from ..target import Target, body_of
 from .compile import Options, compile_model
 from .form import CALIBRATED, CALIBRATION, PLAN, misfit
 from .plan import SCHEMA, Calibration, Offload, Plan, to_json
+
+FILE = Bound("a plan", DOCUMENT_BYTES, "compile the model again")
 
 FORMATS: dict[str, type[Format]] = {kind.__name__.lower(): kind for kind in (AdaptivFloat, Fixed, Int, IEEE)}
 MOST, MOST_PLACES = {"width": 64, "exponent_bits": 11}, 2048  # of a format in a plan
@@ -109,10 +113,11 @@ def _beside(path: Path) -> Path | None:
     if not path.is_file() or not candidate.is_file():
         return None
     try:
-        named = json.loads(candidate.read_bytes()).get("onnx_sha256")
-    except (ValueError, AttributeError):
+        named = json_of(read_bytes(candidate, FILE)).get("onnx_sha256")
+    except (Unreadable, InputError, AttributeError):
         return None
-    return candidate if named == hashlib.sha256(path.read_bytes()).hexdigest() else None
+    with opened(path, MODEL) as file:
+        return candidate if named == hashlib.file_digest(file, "sha256").hexdigest() else None
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -120,9 +125,9 @@ def _document(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise UsageError("F101" if not file.exists() else "F100", "a plan must be a file", place=str(file), help="give a plan or a model")
     try:
-        document = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError("F103", f"the file is not a plan: {_cause(error)}", place=str(file), help="compile the model again") from None
+        document = json_of(read_bytes(file, FILE))
+    except Unreadable as error:
+        raise InputError("F103", f"the file is not a plan: {error}", place=str(file), help="compile the model again") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
         found = f'"{schema}"' if isinstance(schema, str) else "none"
@@ -137,12 +142,6 @@ def _document(path: Path) -> dict[str, Any]:
 def _calibration_misfit(calibration: Any) -> str:
     wrong = misfit(calibration, CALIBRATION, "plan.calibration")
     return wrong or misfit(calibration.get("tensors", []), CALIBRATED, "plan.calibration.tensors")
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg.removesuffix(' at')}, line {error.lineno}"
-    return "it is not UTF-8 text" if isinstance(error, ValueError) else "it is nested too deeply"
 
 
 def _model_path(plan: Path, model: MappingOf[str, Any]) -> Path:

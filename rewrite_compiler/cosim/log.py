@@ -19,10 +19,12 @@ from stat import S_ISREG
 from typing import Any
 
 from ..errors import InputError, UsageError
+from ..intake import Unreadable, json_of
 from .record import Finished, Line, finished
 
 SCHEMA = "flexmatch log of samples 1"
 CHECK = 16  # digits of a line's checksum
+LINE_BYTES = 1 << 24  # of what one batch says of all its offloads
 SECONDS = 1.0  # between two times that the log is forced to disk, which takes as long as a small batch
 
 
@@ -66,12 +68,11 @@ class Log:
             raise UsageError("F100", said, place=str(self.path), help=remedy) from None
 
     def _read(self, key: Mapping[str, Any]) -> None:
-        with open(self.path, "rb") as file:
-            raw = file.read()
-        lines = _sound(raw)
+        begun = os.pread(self.file, LINE_BYTES, 0)
+        lines = _sound(self.file)
         header = next(lines, None)
         if header is None:
-            if raw and not _is_begun(raw):
+            if begun and not _is_begun(begun):
                 raise InputError("C106", "the file is not a log of samples", place=str(self.path), help="name another file")
             os.ftruncate(self.file, 0)
             self._write([dict(key)])
@@ -80,6 +81,8 @@ class Log:
         end, open_lines = header[0], list[Line]()
         for at, line in lines:
             open_lines.append(line)
+            if len(open_lines) > key.get("samples", math.inf) + 1:
+                raise self._of_no_run()
             if "batch" in line:
                 self.batches.append(self._batch(open_lines, key))
                 end, open_lines = at, []
@@ -87,15 +90,21 @@ class Log:
 
     def _batch(self, lines: Sequence[Line], key: Mapping[str, Any]) -> Finished:
         """Return the batch of lines that a run wrote: written again they are the same, and the samples are the next ones."""
-        at = sum(b.samples for b in self.batches)
+        at = self._finished()
         with contextlib.suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             found = finished(lines)
             is_same = list(map(_spelt, found.lines())) == list(map(_spelt, lines))
             is_next = found.first == at < at + found.samples <= key.get("samples", math.inf)
             if is_same and is_next and (self.offloads is None or {*found.statistics} == {*self.offloads}):
                 return found
-        said = f"the log has lines that no run wrote, behind {at} samples"
-        raise InputError("C106", said, place=str(self.path), help="delete it, or name another file")
+        raise self._of_no_run()
+
+    def _finished(self) -> int:
+        return sum(b.samples for b in self.batches)
+
+    def _of_no_run(self) -> InputError:
+        said = f"the log has lines that no run wrote, behind {self._finished()} samples"
+        return InputError("C106", said, place=str(self.path), help="delete it, or name another file")
 
     def append(self, batch: Finished) -> None:
         """Write a batch, and force it to disk when the last time is a while ago."""
@@ -138,21 +147,23 @@ def _spelt(line: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(text).hexdigest()[:CHECK].encode() + b" " + text + b"\n"
 
 
-def _sound(raw: bytes) -> Iterator[tuple[int, Line]]:
-    """Yield the lines up to the first that is torn or damaged, each with the place where it ends."""
+def _sound(file: int) -> Iterator[tuple[int, Line]]:
+    """Yield the lines up to the first that is torn, damaged or too long, each with the place where it ends."""
     at = 0
-    while (end := raw.find(b"\n", at)) >= 0:
-        check, text = raw[at : at + CHECK], raw[at + CHECK + 1 : end]
-        if hashlib.sha256(text).hexdigest()[:CHECK].encode() != check:
-            return
-        at = end + 1
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(line, dict):
-            return
-        yield at, line
+    with os.fdopen(file, "rb", closefd=False) as lines:
+        lines.seek(0)
+        while (raw := lines.readline(LINE_BYTES)).endswith(b"\n"):
+            check, text = raw[:CHECK], raw[CHECK + 1 : -1]
+            if hashlib.sha256(text).hexdigest()[:CHECK].encode() != check:
+                return
+            at += len(raw)
+            try:
+                line = json_of(text)
+            except Unreadable:
+                return
+            if not isinstance(line, dict):
+                return
+            yield at, line
 
 
 def _is_begun(raw: bytes) -> bool:

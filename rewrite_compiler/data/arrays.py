@@ -5,24 +5,28 @@ from __future__ import annotations
 import hashlib
 import lzma
 import math
+import os
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..errors import InputError, UsageError
+from ..intake import Bound, opened, unreadable
 from ..ir.program import Data
 from ..limits import Limits
-from .stored import StoredRows, changed, stamp_of
+from .stored import StoredRows, stamp_of
 
 SUFFIX = ".npy"
 BLOCK = 1 << 20
-LARGE, MOST_RATIO = 1 << 28, 100  # bytes from which on an array may not be more than so many times its packed size
+MOST_ARRAYS, MEMBER_BYTES = 4096, 1 << 17  # of one archive; of names and other entries beside an array
+LARGE, MOST_RATIO = 1 << 26, 100  # bytes from which on an array may not be more than so many times its packed size
 _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -40,19 +44,14 @@ class Archive:
 
 def read_npz(path: Path, limits: Limits) -> Archive:
     """Return all arrays of an .npz file; one sentence when it is missing, malformed, pickled or over the limits."""
-    if not path.is_file():
-        raise UsageError("F101", "data must be a regular file" if path.exists() else "there is no such file", place=str(path))
-    try:
-        with path.open("rb") as file:
-            stamp = stamp_of(file.fileno())
-            digest = _digest(file)
+    bound = Bound("an .npz", limits.data_bytes, "raise --limits data_bytes=", code="C101")
+    with opened(path, bound) as file:
+        try:
+            arrays = _arrays(file, str(path), limits)
             file.seek(0)
-            found = Archive(path, _arrays(file, str(path), limits), digest)
-            if stamp_of(file.fileno()) != stamp:
-                raise changed(path)
-            return found
-    except OSError as error:
-        raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=str(path)) from None
+            return Archive(path, arrays, hashlib.file_digest(file, "sha256").hexdigest())
+        except OSError as error:
+            raise unreadable(str(path), error) from None
 
 
 def read_npy(path: Path) -> tuple[StoredRows, str]:
@@ -92,6 +91,7 @@ def _arrays(file: BinaryIO, place: str, limits: Limits) -> dict[str, Data]:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             _check_members(members, place, limits)
+            _check_size(members, os.fstat(file.fileno()).st_size, place)
             return {m.filename.removesuffix(SUFFIX): _array(archive, m, place) for m in members}
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise InputError("C100", f"the .npz archive is damaged: {error}", place=place) from None
@@ -103,7 +103,10 @@ def _arrays(file: BinaryIO, place: str, limits: Limits) -> dict[str, Data]:
 
 def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -> None:
     names = [m.filename for m in members]
-    twice = next((n for n in names if names.count(n) > 1), None) if len(set(names)) != len(names) else None
+    if len(names) > MOST_ARRAYS:
+        raise InputError("C101", f"the .npz archive must have at most {MOST_ARRAYS} arrays, not {len(names)}", place=place)
+    ordered = sorted(names)
+    twice = next((n for n, after in pairwise(ordered) if n == after), None)
     if twice is not None:
         raise InputError("C100", f'the .npz archive has two arrays called "{twice.removesuffix(SUFFIX)}"', place=place)
     other = next((n for n in names if not n.endswith(SUFFIX)), None)
@@ -118,6 +121,17 @@ def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -
     if bomb is not None:
         name, packed = bomb.filename.removesuffix(SUFFIX), bomb.compress_size
         said = f'array "{name}" must unpack to at most {MOST_RATIO} times its packed {packed} bytes, not {bomb.file_size}'
+        raise InputError("C101", said, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
+
+
+def _check_size(members: list[zipfile.ZipInfo], size: int, place: str) -> None:
+    """Refuse an archive that says little in many bytes, or much in few: all of it is read."""
+    needed = sum(m.compress_size + MEMBER_BYTES for m in members) + MEMBER_BYTES
+    if size > needed:
+        raise InputError("C101", f"the .npz archive must have at most {needed} bytes for its arrays, not {size}", place=place)
+    total, most = sum(m.file_size for m in members), max(LARGE, MOST_RATIO * size)
+    if total > most:
+        said = f"the .npz archive must unpack to at most {most} bytes, not {total}"
         raise InputError("C101", said, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
 
 

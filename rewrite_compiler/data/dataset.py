@@ -292,7 +292,7 @@ class _Made:
 
 def _sourced(o: Origin, limits: Limits) -> _Made:
     if isinstance(o.source, ImageFolder):
-        images, classes, digest = read_images(o.source)
+        images, classes, digest = read_images(o.source, limits)
         return _Made(images, digest, {} if classes is None else {"folders": classes})
     assert o.source is not None
     windows, following, digest = read_text(o.source, limits)

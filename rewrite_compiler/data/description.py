@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, printable
+from ..intake import TOML_BYTES, Bound, Unreadable, read_bytes, toml_of
 from .column import Layout, Preparation, layout_of
 from .images import CHANNELS, ImageFolder
 from .text import Text
 
 CASTS = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
-MOST_BYTES = 1 << 20
+FILE = Bound("a description", TOML_BYTES, code="C101", help="give large arrays in .npz or .npy files")
 MOST_PIXELS = 1 << 14  # of a side of an image
 
 
@@ -48,14 +48,8 @@ def read_description(path: Path) -> Description:
     """Return what a .toml says; one sentence when it is not one or says something that has no meaning."""
     place = str(path)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise InputError("C101", f"a description of data must have at most {MOST_BYTES} bytes", place=place)
-        table = tomllib.loads(raw.decode("utf-8"))
-    except RecursionError:
-        raise InputError("C100", "the file is not TOML: it is nested too deeply", place=place) from None
-    except ValueError as error:  # of TOML, of UTF-8, of a number with thousands of digits
+        table = toml_of(read_bytes(path, FILE))
+    except Unreadable as error:
         raise InputError("C100", f"the file is not TOML: {error}", place=place) from None
     _known_only(table, ("inputs", "labels", "targets"), "the description", place)
     inputs = _table(table.get("inputs", {}), "inputs", place)

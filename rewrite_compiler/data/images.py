@@ -15,14 +15,18 @@ from typing import Any
 import numpy as np
 
 from ..errors import FlexmatchError, InputError, UsageError
+from ..intake import Bound, opened
 from ..ir.program import Data
-from . import jpeg
+from ..limits import Limits
+from .pillow import JPEG, decode_jpeg, decoder
+from .pixels import IMAGE_BYTES, check_pixels, in_time
 from .png import decode_png
 from .resize import Size, cropped, resized
 from .stored import Stored, changed, stamp_of
 
-JPEG = (".jpg", ".jpeg")
-SUFFIXES = (".png", *JPEG, ".pgm", ".ppm")
+OF_JPEG = (".jpg", ".jpeg")
+SUFFIXES = (".png", *OF_JPEG, ".pgm", ".ppm")
+FILE = Bound("an image", IMAGE_BYTES, "make it smaller before", code="C101")
 CHANNELS = ("RGB", "BGR", "L")
 GRAY = np.array([19595, 38470, 7471], np.int64)  # of 2^16: what red, green and blue weigh (BT.601)
 NETPBM = re.compile(rb"P([56])\s+(?:#[^\n]*\n\s*)*(\d{1,6})\s+(\d{1,6})\s+(\d{1,5})\s")
@@ -45,11 +49,12 @@ class Images(Stored):
     files: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
     source: ImageFolder
+    seconds: int  # that one reading may take
 
     def read(self, indices: Data) -> Data:
         """Return some images; InputError names a file that is no such image, or is not like the first one."""
         found = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        for n, k in enumerate(indices):
+        for n, k in enumerate(in_time(indices.tolist(), self.seconds, str(self.source.folder))):
             found[n] = self._one(self.files[k], self.stamps[k])
         return found
 
@@ -69,7 +74,7 @@ def _shown(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
     return "×".join(map(str, shape)) + (" of 16 bits" if dtype.itemsize == 2 else "")
 
 
-def read_images(source: ImageFolder) -> tuple[Images, Data | None, str]:
+def read_images(source: ImageFolder, limits: Limits) -> tuple[Images, Data | None, str]:
     """Return the images of a folder by name, the classes when they lie in one folder a class, and the hash of all files."""
     if not source.folder.is_dir():
         raise UsageError("F101", "there is no such folder of images", place=str(source.folder))
@@ -90,9 +95,9 @@ def read_images(source: ImageFolder) -> tuple[Images, Data | None, str]:
         raw, stamp = _bytes(f)
         stamps.append(stamp)
         digest.update(f"{f.relative_to(source.folder)}\0".encode(errors="surrogateescape") + hashlib.sha256(raw).digest())
-    if any(f.suffix.lower() in JPEG for f in files):
-        digest.update(jpeg.decoder().encode())
-    return Images((len(files), *first.shape), first.dtype, files, tuple(stamps), source), labels, digest.hexdigest()
+    if any(f.suffix.lower() in OF_JPEG for f in files):
+        digest.update(decoder().encode())
+    return Images((len(files), *first.shape), first.dtype, files, tuple(stamps), source, limits.data_seconds), labels, digest.hexdigest()
 
 
 def _files(folder: Path) -> list[Path]:
@@ -110,22 +115,15 @@ def prepared(raw: bytes, file: Path, source: ImageFolder) -> Data:
 
 
 def _decoded(raw: bytes) -> Data:
-    if raw.startswith(jpeg.SIGNATURE):
-        return jpeg.decode_jpeg(raw)
+    if raw.startswith(JPEG):
+        return decode_jpeg(raw)
     return _netpbm(raw) if NETPBM.match(raw) else decode_png(raw)
 
 
 def _bytes(file: Path) -> tuple[bytes, tuple[int, int]]:
     """Return a file and its stamp, which is the same before and after."""
-    try:
-        with file.open("rb") as opened:
-            stamp = stamp_of(opened.fileno())
-            raw = opened.read()
-            if stamp_of(opened.fileno()) != stamp:
-                raise changed(file)
-            return raw, stamp
-    except OSError as error:
-        raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=str(file)) from None
+    with opened(file, FILE) as image:
+        return image.read(), stamp_of(image.fileno())
 
 
 def _netpbm(raw: bytes) -> Data:
@@ -133,6 +131,7 @@ def _netpbm(raw: bytes) -> Data:
     assert head is not None
     columns, rows, most = (int(head[k]) for k in (2, 3, 4))
     depth = 3 if head[1] == b"6" else 1
+    check_pixels(rows, columns)
     if most != 255 or len(raw) - head.end() != rows * columns * depth:
         said = f"the image must have {rows * columns * depth} bytes of 0 to 255, not {len(raw) - head.end()} of 0 to {most}"
         raise InputError("C100", said)

@@ -1,4 +1,4 @@
-"""PNG: images of 1 to 16 bits a channel, interlaced or not, decoded with numpy and zlib; sizes are checked before anything is unpacked."""
+"""PNG: images of 1 to 16 bits a channel, interlaced or not; sizes are checked before anything is unpacked."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
+from .pillow import PNG, without_predictions
+from .pixels import check_pixels
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3
 # the first row and column of each pass of an interlaced image, and the steps to the next ones
 PASSES = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
-MOST_BYTES = 1 << 28
+PAETH = 4  # the last kind of prediction
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def decode_png(raw: bytes) -> Data:
 
     Gray images of less than 8 bits a pixel are stretched to 0 … 255.
     """
-    if not raw.startswith(SIGNATURE):
+    if not raw.startswith(PNG):
         raise InputError("C100", "the file is not a PNG, PGM or PPM image", help="convert it to PNG")
     header, palette, packed = b"", b"", []
     for kind, body in _chunks(raw):
@@ -71,7 +72,7 @@ def decode_png(raw: bytes) -> Data:
 
 
 def _chunks(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = len(SIGNATURE)
+    at = len(PNG)
     while at + 12 <= len(raw):
         (size,) = struct.unpack(">I", raw[at : at + 4])
         kind, body = raw[at + 4 : at + 8], raw[at + 8 : at + 8 + size]
@@ -91,9 +92,7 @@ def _header(header: bytes) -> _Header:
     if bits not in BITS.get(colour, ()) or interlaced > 1:
         said = f"the image must be of a kind that PNG has, not of {bits} bits, colour type {colour}, interlacing {interlaced}"
         raise InputError("C100", said)
-    size = rows * columns * CHANNELS[colour] * (2 if bits == 16 else 1)
-    if not 0 < size <= MOST_BYTES:
-        raise InputError("C101", f"an image must have 1 to {MOST_BYTES} bytes, not {size}")
+    check_pixels(rows, columns)
     return _Header(columns, rows, bits, colour, interlaced)
 
 
@@ -133,34 +132,7 @@ def _unpacked(packed: bytes, size: int) -> Data:
 
 
 def _unfiltered(lines: Data, depth: int) -> Data:
-    above = np.zeros(lines.shape[1] - 1, np.uint8)
-    found = np.empty((len(lines), lines.shape[1] - 1), np.uint8)
-    for n, line in enumerate(lines):
-        above = found[n] = _line(int(line[0]), line[1:], above, depth)
-    return found
-
-
-def _line(kind: int, x: Data, above: Data, depth: int) -> Data:
-    """Undo one line's prediction: none, from the left, from above, from their mean, or Paeth's."""
-    if kind == 0:
-        return x
-    if kind == 1:
-        padded = np.zeros(-(-len(x) // depth) * depth, np.uint8)
-        padded[: len(x)] = x
-        return np.cumsum(padded.reshape(-1, depth), axis=0, dtype=np.uint8).reshape(-1)[: len(x)]
-    if kind == 2:
-        return x + above
-    if kind not in (3, 4):
-        raise InputError("C100", f"the image is damaged: there is no prediction {kind}")
-    out, up = bytearray(depth) + x.tobytes(), bytes(depth) + above.tobytes()
-    for k in range(depth, len(out)):
-        a, b, c = out[k - depth], up[k], up[k - depth]
-        out[k] = (out[k] + ((a + b) // 2 if kind == 3 else _paeth(a, b, c))) & 255
-    return np.frombuffer(bytes(out[depth:]), np.uint8)
-
-
-def _paeth(a: int, b: int, c: int) -> int:
-    """Return which of left, above and above left is nearest to a + b − c."""
-    p = a + b - c
-    distances = abs(p - a), abs(p - b), abs(p - c)
-    return (a, b, c)[distances.index(min(distances))]
+    """Undo the prediction of each line: none, from the left, from above, from their mean, or Paeth's."""
+    if lines.size and lines[:, 0].max() > PAETH:
+        raise InputError("C100", f"the image is damaged: there is no prediction {lines[:, 0].max()}")
+    return without_predictions(lines[:, 0], lines[:, 1:], depth)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
+from .pixels import check_pixels
 
 BITS = 22  # of a weight's fraction
 Size = tuple[int, ...]  # the shorter side, or rows and columns
@@ -19,6 +20,7 @@ Size = tuple[int, ...]  # the shorter side, or rows and columns
 def resized(image: Data, size: Size) -> Data:
     """Return an image [rows, columns, channels] with other rows and columns; one number is the shorter side's."""
     rows, columns = _sides(image.shape, size)
+    check_pixels(max(rows, image.shape[0]), columns)
     found = image if columns == image.shape[1] else _along(image.swapaxes(0, 1), columns).swapaxes(0, 1)
     return found if rows == image.shape[0] else _along(found, rows)
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InputError, UsageError
+from ..errors import InputError
+from ..intake import Bound, read_bytes
 from ..ir.program import Data
-from ..limits import Limits
+from ..limits import MIB, Limits
+
+TEXT_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True)
@@ -27,21 +30,23 @@ class Text:
 
 def read_text(source: Text, limits: Limits) -> tuple[Data, Data, str]:
     """Return the windows [samples, words], the words after each word, and the hash of both files."""
-    number = {word: n for n, word in enumerate(_read(source.vocabulary, limits).split())}
+    bound = Bound("a text", min(TEXT_BYTES, limits.data_bytes), "give less of the text, or raise --limits data_bytes=", code="C101")
+    vocabulary, text = read_bytes(source.vocabulary, bound), read_bytes(source.file, bound)
+    number = {word: n for n, word in enumerate(_decoded(vocabulary, source.vocabulary).split())}
     for word in filter(None, (source.unknown, source.end_of_line)):
         if word not in number:
             raise InputError("C100", f'the vocabulary must have the word "{word}"', place=str(source.vocabulary))
-    words = np.fromiter(_words(source, number, limits), np.int64)
+    words = np.fromiter(_words(source, number, _decoded(text, source.file)), np.int64)
     samples = (len(words) - 1) // source.window
     if samples < 1:
         raise InputError("C100", f"the text must have more than {source.window} words, not {len(words)}", place=str(source.file))
     kept = samples * source.window
-    digest = hashlib.sha256(source.file.read_bytes() + b"\0" + source.vocabulary.read_bytes()).hexdigest()
+    digest = hashlib.sha256(text + b"\0" + vocabulary).hexdigest()
     return words[:kept].reshape(samples, -1), words[1 : kept + 1].reshape(samples, -1), digest
 
 
-def _words(source: Text, number: dict[str, int], limits: Limits) -> Iterator[int]:
-    for at, line in enumerate(_read(source.file, limits).splitlines(), 1):
+def _words(source: Text, number: dict[str, int], text: str) -> Iterator[int]:
+    for at, line in enumerate(text.splitlines(), 1):
         for word in line.split():
             if word not in number and not source.unknown:
                 place, remedy = f"{source.file}:{at}", 'or name a word for others: unknown = "<unk>"'
@@ -51,17 +56,8 @@ def _words(source: Text, number: dict[str, int], limits: Limits) -> Iterator[int
             yield number[source.end_of_line]
 
 
-def _read(file: Path, limits: Limits) -> str:
-    if not file.is_file():
-        raise UsageError("F101", "there is no such file", place=str(file))
-    size = file.stat().st_size
-    if size > limits.data_bytes:
-        raise InputError(
-            "C101", f"a text must have at most {limits.data_bytes} bytes, not {size}", place=str(file), help="raise --limits data_bytes="
-        )
+def _decoded(raw: bytes, file: Path) -> str:
     try:
-        return file.read_text("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError("C100", f"the file is not UTF-8 text: byte {error.start}", place=str(file)) from None
-    except OSError as error:
-        raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=str(file)) from None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, UsageError
+from .. import intake
+from ..errors import InputError
 from ..limits import GIB, Limits
 from .disguise import disguise
 from .payload import cut
@@ -17,6 +17,7 @@ from .wire import damage
 
 # the largest message protobuf can hold, whatever the limits say
 LARGEST_MESSAGE = 2 * GIB
+MODEL = intake.Bound("a model", LARGEST_MESSAGE - 1, folder_help="name the .onnx file in it")
 
 
 def read_model(path: Path, limits: Limits) -> tuple[Any, str]:
@@ -43,52 +44,21 @@ def _apart(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
     """Return the bytes of a regular file; one sentence when it is missing, not readable, empty, too large or changing."""
-    place = str(path)
-    try:
-        _check_kind(os.stat(path).st_mode, place)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise UsageError("F101", "there is no such file", place=place, help="check the path") from None
-    except OSError as error:
-        raise _unreadable(place, error) from None
-    with os.fdopen(descriptor, "rb") as file:
-        before = os.fstat(descriptor)
-        _check_kind(before.st_mode, place)
-        _check_size(before.st_size, place, limits)
-        try:
-            data = file.read(before.st_size + 1)
-        except OSError as error:
-            raise _unreadable(place, error) from None
-        after = os.fstat(descriptor)
-    if len(data) != before.st_size or (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-        raise InputError("F106", "the file changed while it was read", place=place, help="try again when it is complete")
+    data = intake.read_bytes(path, _bound(limits))
+    _check_size(len(data), str(path), limits)
     return data
 
 
-def _unreadable(place: str, error: OSError) -> UsageError:
-    reason = (error.strerror or type(error).__name__).lower()
-    return UsageError("F100", f"the file cannot be read: {reason}", place=place)
-
-
-_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-
-
-def _check_kind(mode: int, place: str) -> None:
-    if stat.S_ISDIR(mode):
-        raise UsageError("F100", "a model must be a file, not a directory", place=place, help="name the .onnx file in it")
-    if not stat.S_ISREG(mode):
-        raise UsageError("F100", f"a model must be a regular file, not {_KINDS.get(stat.S_IFMT(mode), 'something else')}", place=place)
+def _bound(limits: Limits) -> intake.Bound:
+    allowed = min(limits.model_bytes, limits.protobuf_bytes, LARGEST_MESSAGE - 1)
+    advice = "save its weights as external data" if allowed == LARGEST_MESSAGE - 1 else "raise --limits model_bytes= and protobuf_bytes="
+    return replace(MODEL, bytes=allowed, help=advice)
 
 
 def _check_size(size: int, place: str, limits: Limits) -> None:
     if size == 0:
         raise InputError("F102", "the file is empty", place=place)
-    allowed = min(limits.model_bytes, limits.protobuf_bytes, LARGEST_MESSAGE - 1)
-    if size > allowed:
-        advice = (
-            "save its weights as external data" if allowed == LARGEST_MESSAGE - 1 else "raise --limits model_bytes= and protobuf_bytes="
-        )
-        raise InputError("F105", f"a model file must have at most {allowed} bytes, not {size}", place=place, help=advice)
+    intake.check_size(size, _bound(limits), place)
 
 
 def parse(data: bytes, place: str, whole: bytes = b"") -> Any:

@@ -13,6 +13,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from ..errors import FlexmatchError, InputError, SpecError, UsageError, did_you_mean
+from ..intake import Bound, read_bytes
 from ..lang.arith import maximum, minimum
 from ..lang.expr import Expr, lift, select, var
 from ..ops.op import OPS
@@ -61,9 +62,7 @@ def rules_of_file(path: Path) -> tuple[Rule, ...]:
     """Return the rules of a file in the text form; UsageError F101 when there is no such file, InputError R100 or R101 for a bad one."""
     if not path.is_file():
         raise UsageError("F101", f"there is no rule file {path}", help="give the path of a file of rules")
-    data = path.read_bytes()[: BYTES + 1]
-    if len(data) > BYTES:
-        raise InputError("R100", f"a rule file must have at most {BYTES} bytes", place=str(path))
+    data = read_bytes(path, Bound("a rule", BYTES, "share the rules among several files", code="R100"))
     try:
         return rules_of_text(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:

@@ -121,7 +121,8 @@ def test_a_wrong_file(name: str) -> None:
 
 def test_files_that_are_no_text_or_no_table() -> None:
     Path("flexmatch.toml").write_bytes(b"\xff\xfe")
-    refused(flexmatch("show", "config"), 3, "flexmatch.toml: error[F103]: the configuration is not UTF-8 text\n  help: save it as UTF-8")
+    said = "flexmatch.toml: error[F103]: the configuration is not TOML: it is not UTF-8 text: byte 0\n  help: correct the file"
+    refused(flexmatch("show", "config"), 3, said)
     Path("flexmatch.toml").unlink()
     Path("pyproject.toml").write_text("tool.flexmatch = 3", "utf-8")
     said = "pyproject.toml: error[F103]: tool.flexmatch must be a table of options\n  help: write [tool.flexmatch]"

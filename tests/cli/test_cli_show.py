@@ -88,10 +88,11 @@ def test_a_document_that_is_no_report_of_the_plan(name: str, report: Path) -> No
 
 
 def test_files_that_cannot_be_read_or_written(folder: Path) -> None:
-    said = "none.json: error[F101]: the report cannot be read: No such file or directory\n  help: check the path"
+    said = "none.json: error[F101]: there is no such file\n  help: check the path"
     refused(flexmatch("show", "ready.json", "--cosim", "none.json"), 2, said)
     Path("junk.json").write_bytes(b"{")
-    refused(flexmatch("show", "ready.json", "--cosim", "junk.json"), 3, f"junk.json: error[F103]: the file is not JSON{AGAIN}")
+    said = "junk.json: error[F103]: the file is not JSON: Expecting property name enclosed in double quotes, line 1"
+    refused(flexmatch("show", "ready.json", "--cosim", "junk.json"), 3, f"{said}{AGAIN}")
     refused(flexmatch("show", "none.json"), 2, "none.json: error[F101]: there is no such file\n  help: give a plan or a model")
     said = "error[F100]: ready.json cannot be written: it is an input of this command\n  help: choose another name"
     refused(flexmatch("show", "ready.json", "--html", "ready.json"), 2, said)

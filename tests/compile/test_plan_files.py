@@ -163,7 +163,7 @@ def test_a_tampered_plan_is_refused(what: str, copy: Path) -> None:
     ("text", "code", "sentence"),
     [
         (b"{", "F103", "the file is not a plan: Expecting property name enclosed in double quotes, line 1"),
-        (b"\x80{}", "F103", "the file is not a plan: it is not UTF-8 text"),
+        (b"\x80{}", "F103", "the file is not a plan: it is not UTF-8 text: byte 0"),
         (b"[" * 100_000, "F103", "the file is not a plan: it is nested too deeply"),
         (b"[]", "F220", 'Schema of a plan must be "flexmatch.plan/1", not none'),
     ],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import struct
-import sys
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,11 +21,13 @@ from onnx import numpy_helper
 
 from rewrite_compiler.data import Dataset, load_data, samples_for
 from rewrite_compiler.data.images import ImageFolder, prepared
+from rewrite_compiler.data.pillow import decode_jpeg, without_predictions
 from rewrite_compiler.data.png import decode_png
 from rewrite_compiler.data.resize import cropped, resized
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.program import Builder
 from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.limits import DEFAULT
 
 IMAGE = {"x": TensorType((1, 3, 4, 5))}
 
@@ -169,7 +172,8 @@ def test_a_picture_bomb_is_not_unpacked() -> None:
     raw = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1 << 24))) + chunk(b"IEND", b"")
     assert refusal(lambda: decode_png(raw)) == "error[C100]: the image must have 6 bytes, not more"
     raw = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 20, 1 << 20, 8, 2, 0, 0, 0)) + chunk(b"IEND", b"")
-    assert refusal(lambda: decode_png(raw)) == f"error[C101]: an image must have 1 to {1 << 28} bytes, not {3 << 40}"
+    said = f"error[C101]: an image must have 1 to {1 << 26} pixels, not {1 << 40}\n  help: make it smaller before"
+    assert refusal(lambda: decode_png(raw)) == said
 
 
 IMAGES = """
@@ -261,6 +265,64 @@ def deep(image: Any, bits: int = 16, interlaced: bool = False, colour: int | Non
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(out)) + chunk(b"IEND", b"")
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 6, 8])
+def test_predictions_of_every_depth_are_undone_strip_by_strip(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum of what is predicted, from its definition, gives the bytes back, whatever lines are given to Pillow at once."""
+    random = np.random.default_rng(depth)
+    kinds, lines = random.integers(0, 5, 9, np.uint8), random.integers(0, 256, (9, 7 * depth), np.uint8)
+    wanted = np.zeros((10, 8 * depth), int)
+    for n, (kind, line) in enumerate(zip(kinds, lines, strict=True), 1):
+        for k, byte in enumerate(line, depth):
+            a, b, c = wanted[n, k - depth], wanted[n - 1, k], wanted[n - 1, k - depth]
+            near = min((a, b, c), key=lambda x, p=a + b - c: abs(p - x))
+            wanted[n, k] = (int(byte) + (0, a, b, (a + b) // 2, near)[kind]) % 256
+    for strip in (1, 3 * 7 * depth, 1 << 24):
+        monkeypatch.setattr("rewrite_compiler.data.pillow.STRIP", strip)
+        assert without_predictions(kinds, lines, depth).tolist() == wanted[1:, depth:].tolist()
+
+
+def test_images_must_be_decoded_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures(tmp_path)
+    now = [0.0]
+    monkeypatch.setattr("rewrite_compiler.data.pixels.time.monotonic", lambda: now.__setitem__(0, now[0] + 1) or now[0])
+    limits = DEFAULT.with_overrides(["data_seconds=3"])
+    assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE, limits=limits).inputs) == (
+        f"{tmp_path / 'pictures'}: error[C101]: 5 images must be decoded within 3 seconds, not 3 of them\n"
+        "  help: make them smaller before, or raise --limits data_seconds="
+    )
+
+
+def test_a_folder_of_enormous_images_is_answered_at_once(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    lines = zlib.compressobj()
+    body = b"".join(lines.compress(b"\4" + bytes(16_000)) for _ in range(16_000)) + lines.flush()
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 16_000, 16_000, 8, 0, 0, 0, 0))
+    for n in range(40):
+        (tmp_path / "pictures" / f"{n}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", body) + chunk(b"IEND", b""))
+    (tmp_path / "d.toml").write_text('[inputs.x]\nfolder = "pictures"\nresize = [4, 5]\nlayout = "NHWC->NCHW"\n', "utf-8")
+    begun = time.process_time()
+    said = "0.png: error[C101]: an image must have 1 to 67108864 pixels, not 256000000\n  help: make it smaller before"
+    assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE).inputs).endswith(said)
+    assert time.process_time() - begun < 1
+
+
+def test_sizes_and_scans_beyond_the_budget_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "0.png").write_bytes(png(np.zeros((1, 40, 3), np.uint8), [0]))
+    for size in ("16384", "[16384, 16384]"):
+        (tmp_path / "d.toml").write_text(f'[inputs.x]\nfolder = "pictures"\nresize = {size}\nlayout = "NHWC->NCHW"\n', "utf-8")
+        assert "error[C101]: an image must have 1 to" in refusal(lambda: load_data(tmp_path / "d.toml", IMAGE).inputs)
+    with pytest.raises(FlexmatchError, match=f"an image must have 1 to {1 << 26} pixels, not {1 << 27}"):
+        resized(np.zeros((1 << 13, 1, 1), np.uint8), (1, 1 << 14))
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(out, "JPEG", progressive=True)
+    assert decode_jpeg(out.getvalue()).shape == (8, 8, 3)
+    monkeypatch.setattr("rewrite_compiler.data.pillow.MOST_SCANNED", 64 * 2)
+    assert refusal(lambda: decode_jpeg(out.getvalue())).startswith("error[C101]: the scans of an image must have at most 128 pixels, not ")
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 11),
@@ -317,8 +379,9 @@ def test_colours_become_gray() -> None:
     assert prepared(png(image, [0]), Path("x.png"), ImageFolder(Path(), "L"))[0, :, 0].tolist() == [76, 150, 29, 7, 255]
 
 
-def test_jpeg_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = pytest.importorskip("PIL.Image", reason="the extra images is not installed")
+def test_jpeg_images(tmp_path: Path) -> None:
+    from PIL import Image as image
+
     (tmp_path / "pictures").mkdir()
     smooth = np.add.outer(np.arange(0, 40, 10), np.arange(0, 50, 10)).astype(np.uint8)
     for n, pixels in enumerate((smooth, np.stack([smooth, smooth // 2, 255 - smooth], axis=2))):
@@ -333,11 +396,6 @@ def test_jpeg_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file.write_bytes(content)
         data = load_data(tmp_path / "d.toml", IMAGE)
         assert refusal(lambda data=data: data.inputs).startswith(f"{file}: error[C100]: {said}")
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)) == (
-        f"{tmp_path / 'pictures' / '0.jpg'}: error[F100]: JPEG images are decoded by Pillow, which is not installed\n"
-        "  help: pip install 'rewrite-compiler[images]', or convert the images to PNG once"
-    )
 
 
 # -- text

@@ -1,0 +1,236 @@
+"""Files from outside are bounded before memory or time is spent: sparse gigabytes, and hostile texts of a mebibyte."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import flexmatch, perceptron, process, samples
+
+from rewrite_compiler.compile.document import read_plan
+from rewrite_compiler.cosim.log import Log
+from rewrite_compiler.data import load_data
+from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.frontend.load import load
+from rewrite_compiler.intake import PARTS, VALUES, Bound, Unreadable, json_of, read_bytes, toml_of
+from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.rewrite.textfile import rules_of_file
+
+GIB = 1 << 30
+SIZES = (5 * GIB, 20 * GIB)
+IMAGE = {"x": TensorType((1, 3, 4, 5), "float32")}
+
+
+def begun_log(file: Path) -> Log:
+    """Open a log that has a header and no sample yet, and then whatever the file has behind it."""
+    return Log(file, {"plan": "p", "samples": 4})
+
+
+def described(text: str) -> Callable[[Path], Any]:
+    """Return how data are read by a description that names the file."""
+
+    def read(file: Path) -> Any:
+        (file.parent / "vocabulary.txt").write_text("a b", "utf-8")
+        (file.parent / "d.toml").write_text(text.format(file.name), "utf-8")
+        return load_data(file.parent / "d.toml", IMAGE).inputs
+
+    return read
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "app.onnx": load,
+    "plan.json": read_plan,
+    "run.log": begun_log,
+    "d.toml": lambda file: load_data(file, IMAGE),
+    "d.npz": lambda file: load_data(file, IMAGE),
+    "x.npy": lambda file: load_data(file.parent, IMAGE),
+    "x.txt": described('[inputs.x]\ntext = "{}"\nvocabulary = "vocabulary.txt"\nwindow = 4\n'),
+    "x.rules": rules_of_file,
+    "trace.jsonl": lambda file: read_bytes(file, Bound("a trace", 1 << 29)),
+}
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{:_}".format)
+@pytest.mark.parametrize("name", READERS)
+def test_a_sparse_file_is_refused_without_its_memory(name: str, size: int, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(b"")
+    os.truncate(file, size)
+    tracemalloc.start()
+    begun = time.process_time()
+    try:
+        with pytest.raises(FlexmatchError):
+            READERS[name](file)
+        assert time.process_time() - begun < 1
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_log_with_a_hole_behind_its_header_is_cut_without_its_memory(tmp_path: Path) -> None:
+    file = tmp_path / "run.log"
+    log = begun_log(file)
+    os.close(log.file)
+    size = file.stat().st_size
+    os.truncate(file, 20 * GIB)
+    tracemalloc.start()
+    log = begun_log(file)
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
+    assert (file.stat().st_size, log.batches) == (size, [])
+    log.close()
+
+
+def test_an_archive_of_little_in_much_or_much_in_little(tmp_path: Path) -> None:
+    file, out = tmp_path / "d.npz", io.BytesIO()
+    np.savez(out, x=np.zeros((1, 3, 4, 5), np.float32))
+    file.write_bytes(b"")
+    os.truncate(file, GIB)
+    with file.open("r+b") as behind:
+        behind.seek(0, 2)
+        behind.write(out.getvalue())
+    with pytest.raises(FlexmatchError, match=r"archive must have at most \d+ bytes for its arrays, not 1073742\d+"):
+        load_data(file, IMAGE)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for n in range(3):
+            archive.writestr(f"{n}.npy", bytes(60 << 20))
+    file.write_bytes(out.getvalue())
+    with pytest.raises(FlexmatchError, match=r"archive must unpack to at most 67108864 bytes, not 188743680"):
+        load_data(file, IMAGE)
+    with zipfile.ZipFile(file, "w") as archive:
+        for n in range(5000):
+            archive.writestr(f"{n}.npy", b"")
+    with pytest.raises(FlexmatchError, match=r"archive must have at most 4096 arrays, not 5000"):
+        load_data(file, IMAGE)
+
+
+HOSTILE_JSON = {
+    "digits": (b'{"a": ' + b"9" * 5000 + b"}", "it has a number of thousands of digits"),
+    "many": (b"[" + b"0," * VALUES + b"0]", f"it has more than {VALUES} values"),
+    "deep": (b"[" * (1 << 20), "it is nested too deeply"),
+    "text": (b"\xff", "it is not UTF-8 text: byte 0"),
+    "cut": (b'{"a":\n', "Expecting value, line 2"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_JSON)
+def test_a_hostile_json_text_has_its_true_reason(name: str) -> None:
+    data, said = HOSTILE_JSON[name]
+    begun = time.process_time()
+    with pytest.raises(Unreadable) as caught:
+        json_of(data)
+    assert (str(caught.value), time.process_time() - begun < 0.5) == (said, True)
+
+
+LONG = ".".join(["a"] * (PARTS + 1))
+KEYED = (
+    f"{LONG} = 1", f"[{LONG}]", f"[[{LONG}]]", f"b = {{ {LONG} = 1 }}", f"{LONG.replace('.', ' . ')} = 1",
+    f"{LONG.replace('a', chr(34) + 'x.y' + chr(34))} = 1", f"{LONG.replace('a', chr(39) * 2)} = 1",
+    f'b = [""" """", {{ {LONG} = 1 }}]', f"b = 'x' # '\n{LONG} = 1", f'b = """\n"""\n{LONG} = 1', f"b = '''\n'''''\n{LONG} = 1",
+)  # fmt: skip
+PLAIN = (
+    f"{LONG[:-2]} = 1", f'b = "{LONG}"', f"b = '{LONG}'", f"# {LONG}", f'b = """\n{LONG} = 1"""', f"b = '''\n{LONG} = 1'''",
+    f'"{LONG}" = 1', f"b = 1 # {LONG}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", KEYED)
+def test_a_toml_key_of_too_many_parts_is_refused_before_it_is_parsed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.intake.tomllib.loads", lambda _: pytest.fail("the text was parsed"))
+    with pytest.raises(Unreadable, match=f"it has a key of more than {PARTS} parts"):
+        toml_of(text.encode())
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_dots_elsewhere_are_no_key(text: str) -> None:
+    assert toml_of(text.encode()) is not None
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "-9223372036854775809", "0x" + "f" * 20_000])
+def test_a_toml_number_must_be_one_of_toml(number: str) -> None:
+    with pytest.raises(Unreadable, match="it has a whole number of more than 64 bits"):
+        toml_of(f"a = [{{ b = {number} }}]".encode())
+    assert toml_of(b"a = 9223372036854775807\nb = -9223372036854775808") == {"a": (1 << 63) - 1, "b": -1 << 63}
+
+
+HOSTILE_TOML = {
+    "parts": b".".join([b"a"] * (1 << 17)) + b" = 1",
+    "quotes": b'\\"' * (1 << 17),
+    "apostrophes": b"'''" * 80_000,
+    "tables": b"[[a.b]]\n" * 30_000,
+    "deep": b"a = " + b"[" * 200_000,
+    "inline": b"a = " + b"{a=" * 60_000,
+    "digits": b"a = " + b"9" * 200_000,
+    "blanks": b"a" + b" " * 250_000 + b"\n",
+    "dots": b"a." * 120_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_TOML)
+def test_a_hostile_configuration_is_answered_at_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flexmatch.toml").write_bytes(HOSTILE_TOML[name])
+    begun = time.process_time()
+    flexmatch("show", "config")
+    assert time.process_time() - begun < 1
+
+
+def test_a_configuration_beyond_all_bounds_does_not_stop_a_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    import onnx
+
+    onnx.save(perceptron((4, 3)), "app.onnx")
+    for content, said in (
+        (HOSTILE_TOML["parts"][:200_000], f"the configuration cannot be read within bounds: it has a key of more than {PARTS} parts"),
+        (b"#" * 300_000, "a configuration file must have at most 262144 bytes, not 300000"),
+    ):
+        Path("flexmatch.toml").write_bytes(content)
+        answer = flexmatch("compile", "app.onnx", "--accel", "flexasr", "-q")
+        assert answer.code == 0
+        assert answer.err.rpartition("flexmatch.toml: ")[2] == f"warning[F105]: {said}, and is not used\n"
+
+
+def test_what_a_document_says_too_much_of_is_told_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plan.json").write_bytes(HOSTILE_JSON["digits"][0])
+    answer = flexmatch("show", "plan.json")
+    assert (answer.code, answer.err) == (
+        3, "plan.json: error[F103]: the file is not a plan: it has a number of thousands of digits\n  help: compile the model again\n"
+    )  # fmt: skip
+
+
+def test_a_log_of_too_many_samples_without_their_batch_ends_soon(tmp_path: Path) -> None:
+    from hashlib import sha256
+
+    file = tmp_path / "run.log"
+    os.close(begun_log(file).file)
+    text = json.dumps({"sample": 0}).encode()
+    file.write_bytes(file.read_bytes() + (sha256(text).hexdigest()[:16].encode() + b" " + text + b"\n") * 20)
+    with pytest.raises(FlexmatchError, match="the log has lines that no run wrote, behind 0 samples"):
+        begun_log(file)
+
+
+def test_memory_of_a_process_that_refuses(tmp_path: Path) -> None:
+    """The whole command stays near what it takes without the file."""
+    file, data = tmp_path / "plan.json", samples(tmp_path / "d.npz", 2, 4)
+    file.write_bytes(b"")
+    os.truncate(file, 5 * GIB)
+    answer = process("cosim", file, "--data", data, preexec_fn=_little_memory)
+    assert answer.returncode == 3
+    assert answer.stderr.decode().startswith(f"{file}: error[F105]: a plan file must have at most")
+
+
+def _little_memory() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20))
