@@ -21,17 +21,18 @@ from ..ir.program import Data, Node, Program, Value
 from ..lang.formats import Format
 from ..limits import DEFAULT, Limits
 from ..target import FormatFor, body_of, inlined, simulated_device
+from .coded import looked_at
 from .execute import Prepared, check_finite
-from .host import HostProgram
+from .moves import Moved
 from .numerics import Specified
 from .plan import Calibration, Offload, Plan, tensors_of
 from .ranges import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 from .residency import handed_over
+from .unlowered import CHECKED, FloatRun
 
 TRIED_SAMPLES = 4
 NOTHING = np.zeros(0)
 MOST_BYTES = 1 << 26  # of the tensors of samples that run at once
-TOLERANCE = 1e-5  # of a batched float run against single runs
 SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
 METHODS = {
     "max": "largest magnitude over all samples of a float32 run",
@@ -50,9 +51,12 @@ def calibrated(
     """
     chosen = method_of(method)
     _check_names(plan, chosen)
+    sha256 = sha256 or _hash(inputs)
     samples = min((len(x) for x in inputs.values()), default=0)
     if samples == 0:
         raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
+    if is_calibrated_by(plan, sha256, samples, chosen):
+        return plan
     seen = _seen(plan, inputs, samples, batch, chosen, limits.host_seconds)
     offloads, tensors = [], list[dict[str, Any]]()
     for o in plan.offloads:
@@ -60,10 +64,29 @@ def calibrated(
         formats = o.mapping.formats_for({name: r["magnitude"] for name, r in ranges.items()})
         offloads.append(_searched(plan.program, replace(o, formats=formats), seen.kept))
         tensors += [{"offload": o.id, "tensor": name, **r} for name, r in ranges.items()]
-    single = "".join(f"; {place}: {m}" for place, m in chosen.single.items())
-    about = f"{METHODS[chosen.usual]}{single}; {SEARCH}"
-    calibration = Calibration(source, sha256 or _hash(inputs), samples, about, tuple(tensors))
+    calibration = Calibration(source, sha256, samples, _about(chosen), tuple(tensors))
     return replace(plan, offloads=_joined(plan, offloads), calibration=calibration)
+
+
+def is_calibrated_by(plan: Plan, sha256: str, samples: int, method: Method) -> bool:
+    """Tell whether a plan has the formats that these samples give by this method, and nobody changed them since."""
+    found = plan.calibration
+    if found is None or (found.sha256, found.samples, found.method) != (sha256, samples, _about(method)):
+        return False
+    sizes: dict[str, dict[str, float]] = {}
+    for t in found.tensors:
+        sizes.setdefault(t["offload"], {})[t["tensor"]] = t["magnitude"]
+    plain = [replace(o, formats=o.mapping.formats_for(sizes[o.id])) for o in plan.offloads if o.id in sizes]
+    if len(plain) != len(plan.offloads):
+        return False
+    pairs = zip(_joined(plan, plain), plan.offloads, strict=True)
+    return all(a.formats[n] == f for a, b in pairs for n, f in b.formats.items() if n not in b.mapping.search)
+
+
+def _about(method: Method) -> str:
+    """Return how magnitudes and formats are chosen, in words."""
+    single = "".join(f"; {place}: {m}" for place, m in method.single.items())
+    return f"{METHODS[method.usual]}{single}; {SEARCH}"
 
 
 def scale_warnings(plan: Plan) -> list[Problem]:
@@ -144,31 +167,34 @@ def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, me
     if method.needs_values:
         seen.values = {v: [_some(x, 1)] for v, x in constants.items()}
     moving = sorted(wanted - p.constants.keys() - set(p.inputs))
-    host = HostProgram(replace(p, outputs=tuple(moving)), p.inputs, tolerance=TOLERANCE) if moving else None
-    if host is not None:
-        host.seconds = seconds
-    batch = max(1, min(batch, MOST_BYTES // max(1, sum(p.types[v].nbytes for v in moving))))
+    few = {v: inputs[p.names[v]][:CHECKED] for v in p.inputs}
+    run = FloatRun(plan.source, p, moving, len(plan.program.types), few, seconds)
+    # which values are looked at depends on how many batches there are, and must not on which program is run
+    each = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.held_bytes
+    batch = max(1, min(batch, MOST_BYTES // max(1, each)))
     batches = -(-samples // batch)
     for at in range(0, samples, batch):
         values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
-        results = values if host is None else {**values, **host.run(values)}
+        results = {**values, **run.run(values)}
         for v in wanted & results.keys():
             seen.largest[v] = max(seen.largest.get(v, 0.0), _magnitude(results[v]))
             if method.needs_values:
                 seen.values.setdefault(v, []).append(_some(results[v], batches))
         if not at:
-            seen.kept = {v: np.array(results[v][:TRIED_SAMPLES]) for v in tried & results.keys()}
+            seen.kept = {v: np.array(looked_at(results[v])[:TRIED_SAMPLES]) for v in tried & results.keys()}
     return seen
 
 
-def _some(x: Data, parts: int) -> Data:
+def _some(x: Data | Moved, parts: int) -> Data:
     """Return evenly spaced values of one part of a tensor's values."""
-    flat = x.reshape(-1)
-    return np.array(flat[:: max(1, flat.size * parts // KEPT_VALUES)])
+    size = len(x.root) * x.move.places.size if isinstance(x, Moved) else x.size
+    step = max(1, size * parts // KEPT_VALUES)
+    return x.move.spaced(x.root, step) if isinstance(x, Moved) else np.array(x.reshape(-1)[::step])
 
 
-def _magnitude(x: Data) -> float:
-    size = float(np.max(np.abs(x), initial=0))
+def _magnitude(x: Data | Moved) -> float:
+    values = x.root if isinstance(x, Moved) and x.move.is_onto else looked_at(x)
+    size = float(np.max(np.abs(values), initial=0))
     if not np.isfinite(size):
         raise InputError("C102", "a tensor of the float run is not finite", help="check the calibration samples")
     return size

@@ -41,6 +41,14 @@ class Move:
         out = np.empty((len(x), *self.places.shape), x.dtype)
         return np.take(flat, self.indices, axis=1, out=out, mode="clip")
 
+    def spaced(self, x: Data, step: int) -> Data:
+        """Return every `step`-th element of the result [samples, …], as they lie there."""
+        numbers = np.arange(0, len(x) * self.places.size, step)
+        places = self.places.reshape(-1)[numbers % self.places.size]
+        found: Data = x.reshape(len(x), -1)[numbers // self.places.size, places - 1]
+        found[places == 0] = 0
+        return found
+
     @cached_property
     def indices(self) -> Data:
         """The places in the root, behind a zero where there is one."""
@@ -128,13 +136,18 @@ def moves_of(p: Program) -> dict[Value, Move]:
     roots: dict[Value, Value] = {}
     for node in p.nodes:
         found = {roots.get(v, v) for v in node.inputs}
-        if _is_movement(p, node) and len(found) == 1:
+        if is_movement(p, node) and len(found) == 1:
             roots[node.outputs[0]] = found.pop()
     kept = {v: roots[v] for v in p.outputs if v in roots and _is_worth_it(p, roots[v], v)}
-    return {v: Move(root, _places(p, root, v), math.prod(p.types[root].shape)) for v, root in kept.items()}
+    return {v: move_of(p, root, v) for v, root in kept.items()}
 
 
-def _is_movement(p: Program, node: Node) -> bool:
+def move_of(p: Program, root: Value, v: Value) -> Move:
+    """Return a value that layout operators make from one other as an indexing of it."""
+    return Move(root, _places(p, root, v), math.prod(p.types[root].shape))
+
+
+def is_movement(p: Program, node: Node) -> bool:
     """Tell whether a node moves floats and fills with zeros only."""
     is_layout = node.operator is not None and node.operator.kind == LAYOUT and len(node.outputs) == 1
     are_moved = all(v not in p.constants and p.types[v].dtype == "float32" for v in (*node.inputs, *node.outputs))
