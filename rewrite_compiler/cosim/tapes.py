@@ -135,7 +135,7 @@ class Tapes:
 
 def recording(ila: Ila, reading: str, samples: int) -> TapedDevice:
     """Return a device that records."""
-    inner = simulated_device(ila, reading=reading, samples=samples)
+    inner = simulated_device(ila, reading=reading, samples=samples, is_taped=True)
     tape = inner.sim.machine.axes.tape = Tape(inner.sim.sample_axis)
     if reading == "arrays":
         inner.sim.machine.evaluator.kernels = ArrayKernels()

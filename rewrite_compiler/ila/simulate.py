@@ -1,8 +1,9 @@
 """Simulator: runs commands on a model, one at a time or in blocks of like commands over many samples.
 
 Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids, `native` machine code; all give the same
-bits. Instructions that touch only control state run as generated Python in every reading. With samples, native is arrays
-with machine code for whole terms; what that cannot compute numpy does.
+bits. Instructions that touch only control state run as generated Python in every reading. Native compiles whole instructions, and
+runs blocks of them by numpy; with several samples, or when a tape is made, it is arrays with machine code for whole terms. What
+machine code cannot compute numpy does.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class DeviceHang(AnswerNo):
 class Simulator:
     """One device: its state, and the ways to drive it."""
 
-    def __init__(self, ila: Ila, *, reading: str = "arrays", strict: bool = False, samples: int = 0) -> None:
-        """Start at the reset state. With `samples`, operands and results may carry a leading sample axis."""
+    def __init__(self, ila: Ila, *, reading: str = "arrays", strict: bool = False, samples: int = 0, is_taped: bool = False) -> None:
+        """Start at the reset state. With `samples`, operands and results may carry a leading sample axis; `is_taped`: even for one."""
         if reading not in READINGS:
             raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
         if reading == "oracle" and samples > 1:
@@ -58,8 +59,9 @@ class Simulator:
             shape = (0,) if state.name in ila.externals else static_shape(state.leaf)
             kind = storage_dtype(state.leaf.interval)
             self._place(state.leaf, np.full(shape, state.reset, kind) if state.reset else np.zeros(shape, kind))  # zeros cost no pages
-        self.by_arrays = reading == "arrays" or (reading == "native" and samples > 0)
-        self.kernels = self._kernels() if reading == "native" and samples else None
+        self.is_batched = samples > 1 or (is_taped and samples > 0)
+        self.by_arrays = reading == "arrays" or (reading == "native" and self.is_batched)
+        self.kernels = self._kernels() if reading == "native" and self.is_batched else None
         self.machine = Machine(self.memories, strict=strict, kernels=self.kernels)
         self.machine.control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
         self.sample_axis: Axis = axis_of(_SAMPLE)
@@ -170,6 +172,8 @@ class Simulator:
         """
         instruction = instruction_of(self.ila, name)
         self.executed += count
+        if sampled and not self.by_arrays:  # machine code sees memories without a sample axis, as there is one sample
+            operands, sampled = {n: np.asarray(x)[:, 0] if n in sampled else x for n, x in operands.items()}, frozenset()
         if self.unwritten is None:
             return self._executable(instruction).run_block(count, operands, sampled)
         needs = self.unwritten.needs(self.memories, instruction, operands, count)
@@ -282,8 +286,7 @@ class _Executable:
         elif not self.sim.by_arrays:
             self._native(operands)
         else:
-            self.bind(operands)
-            self.sim.machine.run(self.instruction.update)
+            self._arrays(operands)
             self.sim.note_refusals(self.instruction.name)
         if self.instruction.result is None:
             return None
@@ -294,6 +297,10 @@ class _Executable:
         """Give the operand leaves these values (no sample axis)."""
         self._bind({leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for leaf, name in self.leaves.items()})
 
+    def _arrays(self, operands: Mapping[str, Any]) -> None:
+        self.bind(operands)
+        self.sim.machine.run(self.instruction.update)
+
     def _oracle(self, operands: Mapping[str, Any]) -> None:
         function = _compiled(self.instruction.update, self.sim.strict)
         values = {leaf: np.asarray(operands[name]).reshape(-1).tolist() for leaf, name in self.leaves.items()}
@@ -302,13 +309,13 @@ class _Executable:
         self._forget()
 
     def _native(self, operands: Mapping[str, Any]) -> None:
-        """Run machine code; the oracle where words of 64 bits cannot hold a value, which is noted."""
+        """Run machine code; numpy where words of 64 bits cannot hold a value, which is noted."""
         from ..lang.native import native_function
 
         function = native_function(self.instruction.update, self.sim.strict)
         if isinstance(function, str):
             self.sim.not_native[self.instruction.name] = function
-            self._oracle(operands)
+            self._arrays(operands)
             return
         given = {leaf: np.array(operands[name], storage_dtype(leaf.interval)) for leaf, name in self.leaves.items()}
         memories = self.sim.memories
@@ -323,7 +330,7 @@ class _Executable:
             self.sim.machine.bind(leaf, store)
 
     def run_block(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str]) -> Data | None:
-        if not self.sim.by_arrays:
+        if self.sim.reading == "oracle":
             return self._one_by_one(count, operands)
         if count == 1 and not sampled and self.instruction.result is None:
             self.run_one({k: np.asarray(v)[0] for k, v in operands.items()})

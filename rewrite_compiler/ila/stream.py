@@ -42,12 +42,13 @@ class Stream(Simulator):
         reading: str = "arrays",
         strict: bool = False,
         samples: int = 0,
+        is_taped: bool = False,
     ) -> None:
         """Attach the image `dram`, whose first byte has the address `base`, or the separate memories `drams` by name.
 
         Both are changed in place where the device writes them, so they must be writable there.
         """
-        super().__init__(ila, reading=reading, strict=strict, samples=samples)
+        super().__init__(ila, reading=reading, strict=strict, samples=samples, is_taped=is_taped)
         self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
         self.watched = frozenset(leaf for leaf in self.written if leaf.shape)
         self.held: tuple[str, ...] = ()  # tokens that earlier runs left

@@ -39,7 +39,7 @@ def test_blocks_of_commands(flexasr: Ila) -> None:
     assert left.state("large").any()
 
 
-def test_what_words_cannot_hold_runs_on_the_oracle_and_is_named() -> None:
+def test_what_words_cannot_hold_is_run_by_numpy_and_named() -> None:
     m = Ila("wide")
     bus = mmio(m)
     m.memory("a", (2,), 62, signed=True)
