@@ -1,22 +1,29 @@
-"""Kept: results of past runs in a private folder, one checksummed file each; what cannot be trusted is made again.
+"""Kept: results of past runs in a private folder, one sealed file each; what cannot be trusted is made again.
 
-The folder is below FLEXMATCH_CACHE, else below flexmatch in the user's cache folder, and counts only when no one else can
-write it. A full disk, or a folder that cannot be written, costs the entry only.
+The folder is below FLEXMATCH_CACHE, else below flexmatch in the user's cache folder. It counts only when nobody else can
+write it, or move it away: it is reached by descriptors that follow no link, and the owner and mode of every folder on the
+way, of the file and of the key are looked at. An entry is sealed with the user's own key, so that no other one can make
+it. A full disk, or a folder that cannot be written, costs the entry only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import os
+import secrets
 import stat
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-DIGEST = hashlib.sha256().digest_size
+SEAL = hashlib.sha256().digest_size
 MOST_BYTES = 1 << 29  # of one folder; the entries that were written first go first
+KEY, KEY_BYTES = "key", 32
+OTHERS, ANY = stat.S_IWGRP | stat.S_IWOTH, stat.S_IRWXG | stat.S_IRWXO
+_FOLDER, _FILE = os.O_RDONLY | os.O_DIRECTORY, os.O_RDONLY | os.O_NONBLOCK
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def private_folder(name: str) -> Path | None:
@@ -24,12 +31,27 @@ def private_folder(name: str) -> Path | None:
     try:
         folder = _base() / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
     except (OSError, RuntimeError):  # RuntimeError: there is no home
         return None
-    is_private = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return folder if is_private and is_own else None
+    with _opened(folder) as found:
+        return None if found is None else folder
+
+
+def user_key() -> bytes | None:
+    """Return the secret that only this user can read, made where it is missing; None when there is no private place for it."""
+    with contextlib.suppress(OSError, RuntimeError):
+        base = _base()
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _opened(base) as folder:
+            if folder is None:
+                return None
+            found = _read(folder, KEY, KEY_BYTES, others=ANY)
+            if found is None:
+                with contextlib.suppress(FileExistsError):
+                    _write(folder, KEY, secrets.token_bytes(KEY_BYTES), is_new=True)
+                found = _read(folder, KEY, KEY_BYTES, others=ANY)
+            return found if found is not None and len(found) == KEY_BYTES else None
+    return None
 
 
 def _base() -> Path:
@@ -48,36 +70,36 @@ class Kept:
     damaged: int = 0
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept under a key; None when there is nothing, or it is damaged."""
+        """Return what is kept under a key; None when there is nothing, or it is not what this user kept there."""
         if self.folder is None:
             return None
-        try:
-            with (self.folder / key).open("rb") as file:
-                data = file.read(MOST_BYTES) if os.fstat(file.fileno()).st_size <= MOST_BYTES else b""
-        except OSError:
+        with _opened(self.folder) as place:
+            data = None if place is None else _read(place, key, MOST_BYTES, others=OTHERS)
+        if data is None:
             return None
-        digest, found = data[:DIGEST], data[DIGEST:]
-        if digest == _digest(key, found):
+        secret, seal, found = user_key(), data[:SEAL], data[SEAL:]
+        if secret is not None and hmac.compare_digest(seal, self._seal(secret, key, found)):
             return found
         self.damaged += 1
         return None
 
     def put(self, key: str, result: bytes) -> None:
         """Keep a result in one step."""
-        if self.folder is None:
+        secret = None if self.folder is None else user_key()
+        if self.folder is None or secret is None:
             return
-        with contextlib.suppress(OSError):
-            digest = _digest(key, result)
-            handle, name = tempfile.mkstemp(dir=self.folder)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(digest + result)
-                os.replace(name, self.folder / key)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
-            if len(result) > MOST_BYTES // 64 or digest[0] < 8:  # looking through thousands of small entries takes its time
-                _shrink(self.folder)
+        with contextlib.suppress(OSError), _opened(self.folder) as place:
+            if place is None:
+                return
+            seal = self._seal(secret, key, result)
+            _write(place, key, seal + result)
+            if len(result) > MOST_BYTES // 64 or seal[0] < 8:  # looking through thousands of small entries takes its time
+                _shrink(place)
+
+    def _seal(self, secret: bytes, key: str, result: bytes) -> bytes:
+        """Return what only who knows the secret can say of a result under a key in this folder."""
+        assert self.folder is not None
+        return hmac.digest(secret, b"\0".join((self.folder.name.encode(), key.encode(), result)), "sha256")
 
 
 def hash_of(folders: Iterable[Path], also: Iterable[str]) -> str:
@@ -89,26 +111,90 @@ def hash_of(folders: Iterable[Path], also: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _digest(key: str, result: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + b"\0" + result).digest()
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """Give a folder as a descriptor; None where it is not there, or others could write to it or move it away."""
+    place = None
+    try:
+        place = _descent(Path(os.path.realpath(folder)).parts)
+    except OSError:
+        yield None
+        return
+    try:
+        yield place
+    finally:
+        if place is not None:
+            os.close(place)
 
 
-def _shrink(folder: Path) -> None:
+def _descent(parts: tuple[str, ...]) -> int | None:
+    """Return the descriptor of a folder that is reached from the root, part by part."""
+    here = os.open(parts[0], _FOLDER | _SAFE)
+    try:
+        for part in parts[1:]:
+            if not _is_way(os.fstat(here)):
+                return None
+            below = os.open(part, _FOLDER | _SAFE, dir_fd=here)
+            os.close(here)
+            here = below
+        found = os.fstat(here)
+        is_private = found.st_uid == os.getuid() and not found.st_mode & OTHERS
+        return os.dup(here) if is_private else None
+    finally:
+        os.close(here)
+
+
+def _is_way(found: os.stat_result) -> bool:
+    """Tell whether nobody else can replace what is in a folder: it is the user's or root's, and others at most add to it."""
+    return found.st_uid in (0, os.getuid()) and (not found.st_mode & OTHERS or bool(found.st_mode & stat.S_ISVTX))
+
+
+def _read(place: int, name: str, most: int, *, others: int) -> bytes | None:
+    """Return the bytes of the user's own file in a folder; None where it is not one, or others have one of the rights `others`."""
+    try:
+        file = os.open(name, _FILE | _SAFE, dir_fd=place)
+    except OSError:
+        return None
+    with os.fdopen(file, "rb") as opened:
+        found = os.fstat(file)
+        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & others
+        return opened.read() if is_own and found.st_size <= most else None
+
+
+def _write(place: int, name: str, data: bytes, *, is_new: bool = False) -> None:
+    """Write a file in one step, which must not be there when it `is_new`."""
+    temporary = f".{secrets.token_hex(8)}"
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=place)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            opened.write(data)
+        if is_new:
+            os.link(temporary, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
+        else:
+            os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=place)
+
+
+def _shrink(place: int) -> None:
     """Remove the oldest entries until the rest is small enough."""
-    entries = _oldest_first(folder)
+    entries = _oldest_first(place)
     size = sum(entry[1] for entry in entries)
-    for _, bytes_of, path in entries[:-1]:
+    for _, bytes_of, name in entries[:-1]:
         if size <= MOST_BYTES:
             return
-        Path(path).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=place)
         size -= bytes_of
 
 
-def _oldest_first(folder: Path) -> list[tuple[int, int, str]]:
-    """Return time, size and path of what is in a folder; another run may take entries away meanwhile."""
+def _oldest_first(place: int) -> list[tuple[int, int, str]]:
+    """Return time, size and name of the files in a folder; another run may take entries away meanwhile."""
     entries = []
-    with os.scandir(folder) as found:
+    with os.scandir(place) as found:
         for entry in found:
             with contextlib.suppress(FileNotFoundError):
-                entries.append((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path))
+                state = os.stat(entry.name, dir_fd=place)
+                entries.append((state.st_mtime_ns, state.st_size, entry.name))
     return sorted(entries)

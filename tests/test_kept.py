@@ -1,7 +1,8 @@
-"""Kept results: what is damaged, foreign or too much is not there."""
+"""Kept results: what is damaged, foreign or too much is not there, and nobody else can make it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewrite_compiler import kept
-from rewrite_compiler.kept import Kept, private_folder
+from rewrite_compiler.kept import Kept, private_folder, user_key
 
 
 @pytest.fixture
@@ -54,12 +55,95 @@ def test_an_entry_under_another_key_is_noticed(folder: Path) -> None:
     assert Kept(private_folder("some")).get("other") is None
 
 
-def test_a_folder_that_others_can_write_is_not_used(folder: Path) -> None:
-    Kept(private_folder("some")).put("key", b"result")
-    folder.chmod(0o777)
-    assert Kept(private_folder("some")).get("key") is None
-    Kept(private_folder("some")).put("new", b"result")
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o720])
+@pytest.mark.parametrize("at", ["entries", "base", "parent"])
+def test_a_folder_that_others_can_write_is_not_used(at: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "parent" / "base"))
+    store = Kept(private_folder("some"))
+    store.put("key", b"result")
+    folder = store.folder
+    assert folder is not None
+    {"entries": folder, "base": folder.parent, "parent": folder.parent.parent}[at].chmod(mode)
+    assert (private_folder("some"), store.get("key"), Kept(private_folder("some")).get("key")) == (None, None, None)
+    store.put("new", b"result")
     assert not (folder / "new").exists()
+
+
+def test_a_folder_that_others_may_only_add_to_is_a_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o1777)
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "base"))
+    Kept(private_folder("some")).put("key", b"result")
+    assert Kept(private_folder("some")).get("key") == b"result"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("at", ["key", "some/key", "some", "", ".."])
+def test_what_another_user_owns_is_not_used(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "parent" / "base"))
+    store = Kept(private_folder("some"))
+    store.put("key", b"result")
+    os.chown(tmp_path / "parent" / "base" / at, 1234, 1234)
+    assert store.get("key") is None
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
+def test_an_entry_that_others_can_write_is_not_used(mode: int, folder: Path) -> None:
+    Kept(private_folder("some")).put("key", b"result")
+    (folder / "key").chmod(mode)
+    assert Kept(private_folder("some")).get("key") is None
+
+
+def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
+    store = Kept(private_folder("some"))
+    store.put("key", b"result")
+    (folder / "key").rename(tmp_path / "elsewhere")
+    (folder / "key").symlink_to(tmp_path / "elsewhere")
+    assert store.get("key") is None
+    (folder / "key").unlink()
+    (tmp_path / "elsewhere").rename(folder / "key")
+    assert store.get("key") == b"result"
+    (tmp_path / "key").rename(tmp_path / "moved")
+    (tmp_path / "key").symlink_to(tmp_path / "moved")
+    assert store.get("key") is None
+
+
+def test_a_link_that_is_swapped_in_on_the_way_is_not_followed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Kept(private_folder("some"))
+    store.put("key", b"result")
+    resolved = os.path.realpath
+
+    def swapped(path: object) -> str:
+        found = resolved(path)  # type: ignore[arg-type,type-var]
+        if not (tmp_path / "moved").exists():
+            folder.rename(tmp_path / "moved")
+            folder.symlink_to(tmp_path / "moved")
+        return str(found)
+
+    monkeypatch.setattr("rewrite_compiler.kept.os.path.realpath", swapped)
+    assert store.get("key") is None
+
+
+def test_entries_are_sealed_with_a_key_of_the_user_alone(folder: Path, tmp_path: Path) -> None:
+    store = Kept(private_folder("some"))
+    store.put("key", b"result")
+    secret = tmp_path / "key"
+    assert (secret.stat().st_mode & 0o777, len(secret.read_bytes())) == (0o600, 32)
+    assert user_key() == secret.read_bytes()
+    (folder / "key").write_bytes(hashlib.sha256(b"key\0forged").digest() + b"forged")
+    assert (store.get("key"), store.damaged) == (None, 1)
+    store.put("key", b"result")
+    (tmp_path / "other").mkdir(mode=0o700)
+    (folder / "key").rename(tmp_path / "other" / "key")
+    assert Kept(private_folder("other")).get("key") is None
+    secret.chmod(0o640)
+    assert user_key() is None
+    secret.unlink()
+    store.put("new", b"result")
+    assert store.get("new") == b"result"
+    secret.write_bytes(bytes(32))
+    assert (store.get("new"), user_key()) == (None, bytes(32))
+    secret.write_bytes(bytes(31))
+    assert user_key() is None
 
 
 def test_no_folder_costs_nothing_but_the_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

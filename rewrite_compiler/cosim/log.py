@@ -1,17 +1,20 @@
 """Log: the samples that a run has finished, on disk before they are reported; an interrupted run goes on from there.
 
-Append only. Every line has a checksum; the lines of a batch are written at once, so that a kill loses none, and forced to
-disk once a second, for the power. What a kill or a full disk leaves torn at the end is cut off, and those samples are run again.
+Append only. Every line is sealed with the user's own key, together with all lines before it, so that nobody else can change
+what a run said; a whole line with another seal is refused. The lines of a batch are written at once, so that a kill loses
+none, and forced to disk once a second, for the power. What a kill or a full disk leaves torn at the end is cut off, and
+those samples are run again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
+import hmac
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,10 +23,12 @@ from typing import Any
 
 from ..errors import InputError, UsageError
 from ..intake import Unreadable, json_of
+from ..kept import user_key
 from .record import Finished, Line, finished
 
-SCHEMA = "flexmatch log of samples 1"
-CHECK = 16  # digits of a line's checksum
+SCHEMA = "flexmatch log of samples 2"
+SEAL = 32  # digits of a line's seal
+LINE = re.compile(rb"[0-9a-f]{%d} \{.*\}\n" % SEAL)
 LINE_BYTES = 1 << 24  # of what one batch says of all its offloads
 SECONDS = 1.0  # between two times that the log is forced to disk, which takes as long as a small batch
 
@@ -39,6 +44,7 @@ class Log:
         self.path, self.offloads = path, offloads
         self.batches: list[Finished] = []
         self.forced, self.is_settled = -math.inf, False
+        self.secret, self.seal = user_key() or b"", b""  # of the last line
         with self._told():
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
@@ -69,7 +75,7 @@ class Log:
 
     def _read(self, key: Mapping[str, Any]) -> None:
         begun = os.pread(self.file, LINE_BYTES, 0)
-        lines = _sound(self.file)
+        lines = self._sound()
         header = next(lines, None)
         if header is None:
             if begun and not _is_begun(begun):
@@ -78,14 +84,14 @@ class Log:
             self._write([dict(key)])
             return
         _refuse_other(header[1], key, str(self.path))
-        end, open_lines = header[0], list[Line]()
-        for at, line in lines:
+        (end, _, self.seal), open_lines = header, list[Line]()
+        for at, line, seal in lines:
             open_lines.append(line)
             if len(open_lines) > key.get("samples", math.inf) + 1:
                 raise self._of_no_run()
             if "batch" in line:
                 self.batches.append(self._batch(open_lines, key))
-                end, open_lines = at, []
+                end, self.seal, open_lines = at, seal, []
         os.ftruncate(self.file, end)
 
     def _batch(self, lines: Sequence[Line], key: Mapping[str, Any]) -> Finished:
@@ -93,7 +99,7 @@ class Log:
         at = self._finished()
         with contextlib.suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             found = finished(lines)
-            is_same = list(map(_spelt, found.lines())) == list(map(_spelt, lines))
+            is_same = list(map(_text, found.lines())) == list(map(_text, lines))
             is_next = found.first == at < at + found.samples <= key.get("samples", math.inf)
             if is_same and is_next and (self.offloads is None or {*found.statistics} == {*self.offloads}):
                 return found
@@ -113,7 +119,10 @@ class Log:
         self.batches.append(batch)
 
     def _write(self, lines: list[Line]) -> None:
-        data = b"".join(map(_spelt, lines))
+        data, seal = b"", self.seal
+        for text in map(_text, lines):
+            seal = self._sealed(text, seal)
+            data += seal + b" " + text + b"\n"
         at = os.fstat(self.file).st_size
         try:
             while data:
@@ -121,10 +130,34 @@ class Log:
             if time.monotonic() - self.forced > SECONDS:
                 os.fsync(self.file)
                 self.forced = time.monotonic()
+            self.seal = seal
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self.file, at)
             raise
+
+    def _sealed(self, text: bytes, before: bytes) -> bytes:
+        return hmac.digest(self.secret, before + text, "sha256").hex()[:SEAL].encode()
+
+    def _sound(self) -> Iterator[tuple[int, Line, bytes]]:
+        """Yield the lines up to the first that is torn or too long, each with the place where it ends, and its seal."""
+        at, seal = 0, b""
+        with os.fdopen(self.file, "rb", closefd=False) as lines:
+            lines.seek(0)
+            while (raw := lines.readline(LINE_BYTES)).endswith(b"\n"):
+                text = raw[SEAL + 1 : -1]
+                seal = self._sealed(text, seal)
+                if not LINE.fullmatch(raw):
+                    return
+                try:
+                    line = json_of(text)
+                except Unreadable:
+                    return
+                if not hmac.compare_digest(raw[:SEAL], seal):
+                    said = f"the log has a line that this user's runs did not write, behind {self._finished()} samples"
+                    raise InputError("C106", said, place=str(self.path), help="delete it, or name another file")
+                at += len(raw)
+                yield at, line, seal
 
     def settle(self) -> None:
         """Force all of the log to disk."""
@@ -142,33 +175,15 @@ class Log:
         os.close(self.file)
 
 
-def _spelt(line: Mapping[str, Any]) -> bytes:
-    text = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode()
-    return hashlib.sha256(text).hexdigest()[:CHECK].encode() + b" " + text + b"\n"
-
-
-def _sound(file: int) -> Iterator[tuple[int, Line]]:
-    """Yield the lines up to the first that is torn, damaged or too long, each with the place where it ends."""
-    at = 0
-    with os.fdopen(file, "rb", closefd=False) as lines:
-        lines.seek(0)
-        while (raw := lines.readline(LINE_BYTES)).endswith(b"\n"):
-            check, text = raw[:CHECK], raw[CHECK + 1 : -1]
-            if hashlib.sha256(text).hexdigest()[:CHECK].encode() != check:
-                return
-            at += len(raw)
-            try:
-                line = json_of(text)
-            except Unreadable:
-                return
-            if not isinstance(line, dict):
-                return
-            yield at, line
+def _text(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def _is_begun(raw: bytes) -> bool:
     """Tell whether this is the torn first line of a log."""
-    return b"\n" not in raw and raw[CHECK + 1 :].startswith(b'{"schema":"flexmatch log of samples '[: max(len(raw) - CHECK - 1, 0)])
+    begun = b'{"schema":"flexmatch log of samples '[: max(len(raw) - SEAL - 1, 0)]
+    is_sealed = re.fullmatch(rb"[0-9a-f]*", raw[:SEAL]) is not None and raw[SEAL : SEAL + 1] in (b"", b" ")
+    return b"\n" not in raw and is_sealed and raw[SEAL + 1 :].startswith(begun)
 
 
 def _refuse_other(found: Mapping[str, Any], key: Mapping[str, Any], place: str) -> None:
