@@ -197,7 +197,7 @@ def test_movement_of_integers_is_known(op: str, rest: list[Any], attributes: dic
 def test_every_lowering_is_tested() -> None:
     alone = {"Log", "Sqrt", "Reciprocal", "ReduceLogSum"}
     elsewhere = {"LSTM", "GRU", "RNN", "Constant", "ConstantOfShape", "CastLike", "Split", "Mod"}
-    elsewhere |= {"Attention", "Einsum", "RMSNormalization", "SimplifiedLayerNormalization"}
+    elsewhere |= {"Attention", "Einsum", "RMSNormalization", "SimplifiedLayerNormalization", "ConvTranspose", "Resize"}
     quantised = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger"}
     assert {case[0] for case in CASES.values()} | alone | elsewhere | quantised == set(LOWERINGS)
 

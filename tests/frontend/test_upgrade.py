@@ -104,7 +104,7 @@ def test_one_conversion_serves_all_equal_nodes(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nodes_that_a_conversion_adds_belong_to_their_source() -> None:
-    loaded = imported(single("Upsample", [(1, 1, 2, 2)], opset=8, scales=[1.0, 1.0, 2.0, 2.0]))
+    loaded = imported(single("Upsample", [(1, 1, 2, 2)], opset=8, scales=[1.0, 1.0, 1.5, 1.5]))
     assert [(n.op, sorted(n.origins)) for n in loaded.program.nodes] == [("opaque", [0])]
 
 

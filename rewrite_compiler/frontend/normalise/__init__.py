@@ -1,6 +1,6 @@
 """How each source operator is written in core operators, by family."""
 
-from . import classical, contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction
+from . import classical, contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction, upsampling
 from .table import Lowering
 
 LOWERINGS: dict[str, Lowering] = {
@@ -14,6 +14,7 @@ LOWERINGS: dict[str, Lowering] = {
     **recurrent.TABLE,
     **quantised.TABLE,
     **contrib.TABLE,
+    **upsampling.TABLE,
 }
 
 # by domain
