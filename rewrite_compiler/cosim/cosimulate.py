@@ -26,12 +26,13 @@ from .ahead import in_order, most_ahead
 from .cluster import connected
 from .hosts import OTHER, beside, hosts_document, hosts_text
 from .log import Log
-from .metrics import Metric, Scores, joined, metric_of, paired
+from .metrics import Metric, metric_of, paired, predicted_classes
 from .numerics import OffloadNumerics, first_diverging, tensor_document
 from .record import Finished
 from .reference import KeptReference
 from .remote import RemoteEngine
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
+from .scores import Scores, joined
 from .scoring import scored
 from .tier import AUTO, TIERS, chosen_tier
 
@@ -274,7 +275,7 @@ class _Run:
             self.kept.append((reference, found.outputs))
         same = None
         if self.metric.name in ("top1", "top5", "f1"):
-            same = np.equal(*(x.reshape(len(x), -1).argmax(1) for x in (expected, got)))
+            same = np.equal(*map(predicted_classes, (expected, got)))
         return Finished(part.start, *scores, found.statistics, found.numerics, found.instructions, found.host_batching, same, second)
 
     def _figures(self, resumed: int) -> dict[str, Any]:

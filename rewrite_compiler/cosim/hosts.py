@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Data
-from .metrics import Metric, Scores, joined
+from .metrics import Metric
+from .scores import Scores, joined
 
 OTHER = {"exact": "onnxruntime"}  # host → the one that a report compares it with
 

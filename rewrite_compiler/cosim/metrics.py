@@ -7,50 +7,24 @@ Two runs on the same samples are compared pairwise, so that what both do to a sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.dataset import CLASSIFICATION, LANGUAGE_MODEL, Dataset
+from ..data.dataset import CLASSIFICATION, LANGUAGE_MODEL, MAPS, Dataset
 from ..errors import InputError, UsageError
 from ..ir.program import Data
+from .maps import intersections, mean_over_classes, mean_over_labels, right_places, shares_of_labels
 from .own_metric import own_scores
 from .paired import Interval, difference_of_proportions, exact_difference, mcnemar
+from .regression import absolute_error, explained, flat, spread_of, squared_error, worst_if_nan
+from .scores import Scores
+from .separation import area, separation
 
 LABELS, TARGETS, REFERENCE, ANY = "labels", "targets", "the reference's outputs", "what the data has"
 RESAMPLES, SEED = 2000, 0
 NORMAL_95 = 1.959963984540054
-
-
-@dataclass(frozen=True)
-class Scores:
-    """One score and one weight a sample; `ends` are the least and largest true value, for psnr. A NaN counts as the worst score.
-
-    `classes` are the predicted and the true class of each sample, for metrics that are no mean of scores.
-    """
-
-    values: Data
-    weights: Data
-    ends: tuple[float, float] = (0.0, 1.0)
-    classes: Data | None = None
-
-    @property
-    def peak(self) -> float:
-        """The range of the true values."""
-        return self.ends[1] - self.ends[0]
-
-    def take(self, indices: Data) -> Scores:
-        """Return the scores of some samples."""
-        classes = None if self.classes is None else self.classes[indices]
-        return Scores(self.values[indices], self.weights[indices], self.ends, classes)
-
-
-def joined(parts: Sequence[Scores]) -> Scores:
-    """Return the scores of several batches, one after the other."""
-    ends = min(s.ends[0] for s in parts), max(s.ends[1] for s in parts)
-    classes = None if parts[0].classes is None else np.concatenate([s.classes for s in parts if s.classes is not None])
-    return Scores(np.concatenate([s.values for s in parts]), np.concatenate([s.weights for s in parts]), ends, classes)
 
 
 @dataclass(frozen=True)
@@ -103,7 +77,7 @@ class Paired:
 
 def metric_of(name: str, task: str = "") -> Metric:
     """Return a metric by name, the usual one of a task when the name is empty, or one of the user's own, MODULE:FUNCTION."""
-    usual = {CLASSIFICATION: "top1", LANGUAGE_MODEL: "perplexity"}
+    usual = {CLASSIFICATION: "top1", MAPS: "pixel-accuracy", LANGUAGE_MODEL: "perplexity"}
     chosen = name or usual.get(task, "max-relative-error")
     if chosen in METRICS:
         return METRICS[chosen]
@@ -166,7 +140,13 @@ def _bootstrap(metric: Metric, first: Scores, second: Scores) -> Interval:
 
 
 def _ranks(outputs: Data, labels: Data) -> Data:
-    """Return the place of the true class among the classes of each sample, 0 the best; none for a sample with a NaN."""
+    """Return the place of the true class among the classes of each sample, 0 the best; none for a sample with a NaN.
+
+    An output of one whole number a sample is the class itself.
+    """
+    _check_one_class(labels)
+    if is_class(outputs):
+        return np.where(outputs.reshape(-1) == labels, 0, int(labels.max()) + 1)
     logits = outputs.reshape(len(outputs), -1)
     classes = logits.shape[1]
     if labels.max() >= classes:
@@ -175,6 +155,25 @@ def _ranks(outputs: Data, labels: Data) -> Data:
     earlier = np.arange(classes) < labels[:, None]
     ranks = ((logits > own) | ((logits == own) & earlier)).sum(axis=1)
     return np.where(np.isnan(logits.astype(np.float64)).any(axis=1), classes, ranks)
+
+
+def _check_one_class(labels: Data) -> None:
+    if labels.ndim > 1:
+        shown = ", ".join(map(str, labels.shape[1:]))
+        raise InputError(
+            "C100", f"labels of this metric must be one class a sample, [samples], not [samples, {shown}]",
+            help="--metric pixel-accuracy and mean-iou score a class for each place, multilabel-f1 and auc several for each sample",
+        )  # fmt: skip
+
+
+def is_class(outputs: Data) -> bool:
+    """Tell whether outputs are one whole number a sample: a class, not numbers for all of them."""
+    return outputs.dtype.kind in "iu" and outputs.size == len(outputs)
+
+
+def predicted_classes(outputs: Data) -> Data:
+    """Return the class that each sample's output says."""
+    return outputs.reshape(-1) if is_class(outputs) else outputs.reshape(len(outputs), -1).argmax(axis=1)
 
 
 def _top(k: int) -> Callable[[Data, Data], Scores]:
@@ -195,28 +194,12 @@ def _negative_log_likelihood(outputs: Data, targets: Data) -> Scores:
         rows = logits[s].astype(np.float64)
         rows -= rows.max(axis=1, keepdims=True)
         totals[s] = (np.log(np.exp(rows).sum(axis=1)) - rows[np.arange(positions), tokens[s]]).sum()
-    return Scores(_worst_if_nan(totals), np.full(samples, float(positions)))
-
-
-def _flat(outputs: Data, truth: Data) -> tuple[Data, Data]:
-    if outputs.shape != truth.shape and outputs.size != truth.size:
-        raise InputError("C100", f"true values must have the shape of the outputs {list(outputs.shape)}, not {list(truth.shape)}")
-    return outputs.reshape(len(outputs), -1).astype(np.float64), truth.reshape(len(truth), -1).astype(np.float64)
-
-
-def _worst_if_nan(errors: Data) -> Data:
-    return np.where(np.isnan(errors), np.inf, errors)
-
-
-def _squared_error(outputs: Data, truth: Data) -> Scores:
-    found, wanted = _flat(outputs, truth)
-    ends = float(wanted.min()), float(wanted.max())
-    return Scores(_worst_if_nan(((found - wanted) ** 2).sum(axis=1)), np.full(len(found), float(found.shape[1])), ends)
+    return Scores(worst_if_nan(totals), np.full(samples, float(positions)))
 
 
 def _cosine(outputs: Data, truth: Data) -> Scores:
     """Cosine of the angle between the outputs of a sample and the true ones; two that are both zero agree."""
-    found, wanted = _flat(outputs, truth)
+    found, wanted = flat(outputs, truth)
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         cosines = np.where((found == wanted).all(axis=1), 1.0, (found * wanted).sum(axis=1) / lengths)
@@ -227,15 +210,15 @@ def _classified(outputs: Data, labels: Data) -> Scores:
     """Whether the class is right, and both classes; a sample with a NaN has a class of its own."""
     right = _ranks(outputs, labels) == 0
     logits = outputs.reshape(len(outputs), -1)
-    predicted = np.where(np.isnan(logits.astype(np.float64)).any(axis=1), -1, logits.argmax(axis=1))
-    return Scores(right.astype(float), np.ones(len(outputs)), classes=np.stack([predicted, labels], axis=1).astype(np.int64))
+    predicted = np.where(np.isnan(logits.astype(np.float64)).any(axis=1), -1, predicted_classes(outputs))
+    return Scores(right.astype(float), np.ones(len(outputs)), details=np.stack([predicted, labels], axis=1).astype(np.float64))
 
 
 def _f1(scores: Scores) -> float:
     """Return the mean over the true classes of 2·TP / (2·TP + FP + FN)."""
-    assert scores.classes is not None
-    predicted, true = scores.classes.T
-    classes = int(scores.classes.max()) + 1
+    assert scores.details is not None
+    predicted, true = scores.details.astype(np.int64).T
+    classes = int(scores.details.max()) + 1
     hits, guesses, members = (np.bincount(x, minlength=classes) for x in (true[predicted == true], predicted[predicted >= 0], true))
     present = members > 0
     return float(np.mean(2 * hits[present] / (guesses + members)[present]))
@@ -243,12 +226,12 @@ def _f1(scores: Scores) -> float:
 
 def _relative_error(outputs: Data, truth: Data) -> Scores:
     """Largest deviation of a sample over the largest true value of the sample."""
-    found, wanted = _flat(outputs, truth)
+    found, wanted = flat(outputs, truth)
     largest = np.abs(wanted).max(axis=1)
     deviation = np.abs(found - wanted).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(deviation == 0, 0.0, deviation / largest)
-    return Scores(_worst_if_nan(ratio), np.ones(len(found)))
+    return Scores(worst_if_nan(ratio), np.ones(len(found)))
 
 
 def _perplexity(mean: float, _: float) -> float:
@@ -268,8 +251,15 @@ METRICS = {
         Metric("top5", LABELS, _top(5), lower_is_better=False, is_proportion=True),
         Metric("f1", LABELS, _classified, lower_is_better=False, whole=_f1),
         Metric("perplexity", TARGETS, _negative_log_likelihood, _perplexity),
-        Metric("mse", REFERENCE, _squared_error),
-        Metric("psnr", REFERENCE, _squared_error, _psnr),
+        Metric("pixel-accuracy", LABELS, right_places, lower_is_better=False),
+        Metric("mean-iou", LABELS, intersections, lower_is_better=False, whole=mean_over_classes),
+        Metric("multilabel-f1", LABELS, shares_of_labels, lower_is_better=False, whole=mean_over_labels),
+        Metric("auc", LABELS, separation, lower_is_better=False, whole=area),
+        Metric("mse", REFERENCE, squared_error),
+        Metric("rmse", REFERENCE, squared_error, lambda mean, peak: math.sqrt(mean)),
+        Metric("mae", REFERENCE, absolute_error),
+        Metric("r2", REFERENCE, spread_of, lower_is_better=False, whole=explained),
+        Metric("psnr", REFERENCE, squared_error, _psnr),
         Metric("cosine", REFERENCE, _cosine, lower_is_better=False),
         Metric("max-relative-error", REFERENCE, _relative_error, is_maximum=True),
     )

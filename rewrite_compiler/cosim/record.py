@@ -11,8 +11,8 @@ import numpy as np
 from ..compile.execute import Statistics
 from ..ir.program import Data
 from .hosts import Beside
-from .metrics import Scores
 from .numerics import OffloadNumerics
+from .scores import Scores
 
 Line = dict[str, Any]
 
@@ -54,9 +54,9 @@ class Finished:
 
 
 def _rows(scores: Scores) -> list[list[float]]:
-    """Return score and weight of every sample, and its two classes where the metric has them."""
-    classes = [[]] * len(scores.values) if scores.classes is None else scores.classes.tolist()
-    return [[float(v), float(w), *c] for v, w, c in zip(scores.values, scores.weights, classes, strict=True)]
+    """Return score and weight of every sample, and what more the metric keeps of it."""
+    details = [[]] * len(scores.values) if scores.details is None else scores.details.tolist()
+    return [[float(v), float(w), *d] for v, w, d in zip(scores.values, scores.weights, details, strict=True)]
 
 
 def finished(lines: Sequence[Line]) -> Finished:
@@ -87,9 +87,9 @@ def _beside(record: Mapping[str, Any]) -> Beside:
 
 
 def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:
-    classes = np.array([row[2:] for row in rows], np.int64) if len(rows[0]) > 2 else None
+    details = np.array([row[2:] for row in rows], np.float64) if len(rows[0]) > 2 else None
     values, weights = (np.array([row[k] for row in rows], np.float64) for k in (0, 1))
-    return Scores(values, weights, (ends[0], ends[1]), classes)
+    return Scores(values, weights, (ends[0], ends[1]), details)
 
 
 def _statistics(record: Mapping[str, Any]) -> Statistics:

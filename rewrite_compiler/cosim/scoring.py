@@ -7,7 +7,8 @@ from pathlib import Path
 from ..data import Dataset
 from ..errors import FlexmatchError
 from ..ir.program import Data
-from .metrics import Metric, Scores, truth_for
+from .metrics import Metric, truth_for
+from .scores import Scores
 
 
 def scored(metric: Metric, data: Dataset, outputs: Data, reference: Data) -> Scores:

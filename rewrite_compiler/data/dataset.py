@@ -23,7 +23,7 @@ from .sets import Given, read_test_sets, test_sets
 from .stored import Raw, Stored, chunks, sample
 from .text import read_text
 
-CLASSIFICATION, LANGUAGE_MODEL, NO_TASK = "classification", "language model", "none"
+CLASSIFICATION, MAPS, LANGUAGE_MODEL, NO_TASK = "classification", "maps of classes", "language model", "none"
 CALIBRATION_SAMPLES = 32
 MOST_CLASS = np.iinfo(np.int64).max
 RECURRENT = ("lstm", "gru", "rnn")
@@ -31,7 +31,7 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples of all inputs; `labels` is one class a sample, `targets` one array a sample; both may be absent."""
+    """Samples of all inputs; `labels` is one class a sample or a map of them, `targets` one array a sample; both may be absent."""
 
     columns: Mapping[str, Column]
     count: int
@@ -50,7 +50,7 @@ class Dataset:
     def task(self) -> str:
         """What the data is for."""
         if self.labels is not None:
-            return CLASSIFICATION
+            return CLASSIFICATION if self.labels.ndim == 1 else MAPS
         return LANGUAGE_MODEL if self.targets is not None and self.targets.dtype.kind in "iu" else NO_TASK
 
     @property
@@ -352,14 +352,17 @@ def _checked(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data
 
 
 def _classes(labels: Data, place: str) -> Data:
-    shown = f"labels must be one class number from 0 for each sample, not {labels.dtype}[{', '.join(map(str, labels.shape))}]"
-    if labels.dtype.kind not in "iu" or labels.size != len(labels):
+    """Return classes of samples [samples], or maps of classes [samples, …], from 0."""
+    each = labels.size // len(labels)
+    what = "one class number from 0 for each sample" if each == 1 else "class numbers from 0"
+    extents = f"[{len(labels)}]" if each == 1 else f"[samples, {', '.join(map(str, labels.shape[1:]))}]"
+    shown = f"labels must be {what}, not {labels.dtype}{extents}"
+    if labels.dtype.kind not in "iu" or each < 1:
         raise InputError("C100", shown, place=place)
-    flat = labels.reshape(-1)
-    odd = np.flatnonzero((flat < 0) | (flat > MOST_CLASS))
+    odd = np.flatnonzero((labels < 0).reshape(-1) | (labels > MOST_CLASS).reshape(-1))
     if len(odd):
-        raise InputError("C100", f"{shown} with {flat[odd[0]]} in sample {odd[0]}", place=place)
-    return flat.astype(np.int64)
+        raise InputError("C100", f"{shown} with {labels.reshape(-1)[odd[0]]} in sample {odd[0] // each}", place=place)
+    return labels.reshape(-1 if each == 1 else labels.shape).astype(np.int64)
 
 
 def _not_finite(arrays: Mapping[str, Raw], place: str) -> Iterator[Problem]:

@@ -11,8 +11,9 @@ import numpy as np
 from ..compile import Plan, float_program
 from ..cosim.bank import Bank
 from ..cosim.cosimulate import BATCH
-from ..cosim.metrics import Metric, Paired, Scores, paired
+from ..cosim.metrics import Metric, Paired, paired
 from ..cosim.reference import Reference
+from ..cosim.scores import Scores
 from ..cosim.scoring import scored
 from ..cosim.tier import LEAST_BATCHES, chosen_tier
 from ..cosim.variants import Variants

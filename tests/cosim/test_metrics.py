@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.cosim.metrics import METRICS, NORMAL_95, Scores, joined, metric_of, paired, truth_for
+from rewrite_compiler.cosim.metrics import METRICS, NORMAL_95, metric_of, paired, truth_for
 from rewrite_compiler.cosim.paired import difference_of_proportions, exact_difference, mcnemar
+from rewrite_compiler.cosim.scores import Scores, joined
 from rewrite_compiler.cosim.scoring import scored
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
@@ -207,7 +208,8 @@ def refusal(make: Any) -> str:
 def test_refusals_are_sentences(tmp_path: Path) -> None:
     assert refusal(lambda: metric_of("top2")) == (
         'error[F203]: there is no metric called "top2"\n'
-        "  help: known: top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error, or MODULE:FUNCTION"
+        "  help: known: top1, top5, f1, perplexity, pixel-accuracy, mean-iou, multilabel-f1, auc, mse, rmse, mae, "
+        "r2, psnr, cosine, max-relative-error, or MODULE:FUNCTION"
     )
     assert refusal(lambda: value("top1", LOGITS, [0, 1, 2, 3])) == "error[C100]: labels must be below the 3 classes of the model, not 3"
     assert refusal(lambda: value("perplexity", np.zeros((1, 2, 3)), [[0, 3]])) == "error[C100]: targets must be tokens 0 to 2, not 0 to 3"
@@ -215,7 +217,7 @@ def test_refusals_are_sentences(tmp_path: Path) -> None:
         "error[C100]: targets must be one token for each row of logits, not int64[1, 4]"
     )
     assert refusal(lambda: value("mse", np.zeros((1, 2)), np.zeros((1, 3)))) == (
-        "error[C100]: true values must have the shape of the outputs [1, 2], not [1, 3]"
+        "error[C100]: true values must have the shape of the outputs [samples, 2], not [samples, 3]"
     )
     np.savez(tmp_path / "d.npz", x=np.zeros((2, 1), np.float32))
     data = load_data(tmp_path / "d.npz", {"x": TensorType((1,))})

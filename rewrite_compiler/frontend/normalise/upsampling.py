@@ -82,7 +82,7 @@ def _by_remainder(filters: Data, axes: Sequence[Axis], group: int) -> Data:
     padded = np.pad(filters, [(0, 0), (0, 0), *((0, a.parts * a.stride - a.taps) for a in axes)])
     split = padded.reshape(group, -1, count, *itertools.chain.from_iterable((a.parts, a.stride) for a in axes))
     parts, remainders = [3 + 2 * n for n in range(rank)], [4 + 2 * n for n in range(rank)]
-    turned = np.flip(split, parts).transpose(0, *remainders, 2, 1, *parts)
+    turned = np.flip(split, tuple(parts)).transpose(0, *remainders, 2, 1, *parts)
     return np.ascontiguousarray(turned.reshape(-1, filters.shape[0] // group, *(a.parts for a in axes)))
 
 
