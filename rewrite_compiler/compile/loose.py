@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +14,17 @@ from ..ops.static import Binding, Ints, list_of, value_of
 from ..ops.term import Apply, AttributeTerm, Tensor
 from ..prove.shapes import free_attribute
 
+# attributes that have some numbers for each spatial axis
+PER_AXIS = {"strides": 1, "dilations": 1, "kernel": 1, "pads": 2}
+
 
 @dataclass(frozen=True)
 class Loose:
     """Values of the patterns that were met, by identity, and the attributes that these name."""
 
     program: Program
+    users: MappingOf[Value, Sequence[Node]] = field(default_factory=dict)
+    roots: MappingOf[str, str] = field(default_factory=dict)  # the operator that each device operation ends with
     values: dict[int, Value] = field(default_factory=dict)
     attributes: dict[Any, Any] = field(default_factory=dict)
 
@@ -38,8 +44,9 @@ def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value,
             continue
         below = producer.get(v)
         if below is None or below.op != x.op.name:
+            taken = _taken(found, x, v, node, below)
             met = _made_by(found.program, v, below)
-            return f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {met}"
+            return taken or f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {met}"
         further = differs(found, x, below, producer)
         if further:
             return further
@@ -47,6 +54,11 @@ def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value,
     if not wrong:
         return ""
     name, term = wrong[0]
+    axes = [
+        len(x) // PER_AXIS[name] for x in (_value(term, found), dict(node.attributes)[name]) if name in PER_AXIS and isinstance(x, tuple)
+    ]
+    if len(set(axes)) == 2:
+        return f"{node.op} must be over {_counted(axes[0])}, not {_counted(axes[1])}"
     return f"{name} of {node.op} must be {_value(term, found)}, not {dict(node.attributes)[name]}"
 
 
@@ -55,6 +67,22 @@ def name_of(pattern: Apply, operand: Tensor) -> str:
     names = pattern.op.operands
     place = next(n for n, x in enumerate(pattern.operands) if x is operand)
     return names[place] if place < len(names) else str(place)
+
+
+def _counted(axes: int) -> str:
+    return f"{axes} {'axis' if axes == 1 else 'axes'}"
+
+
+def _taken(found: Loose, wanted: Apply, v: Value, node: Node, maker: Node | None) -> str:
+    """Return who else reads a wanted result that a device operation gives alone; nothing when that is not so."""
+    if maker is None or found.roots.get(maker.op) != wanted.op.name:
+        return ""
+    p = found.program
+    others = sorted({p.sources[s].name for n in found.users.get(v, ()) if n is not node for s in n.origins if p.sources})
+    if not others and v not in p.outputs:
+        return f"the chosen program is no dearer with {node.op} on the host"
+    reader = f'another node, "{others[0]}",' if others else "the caller"
+    return f"{reader} reads the result of {maker.op}, too, so that {node.op} cannot become part of it"
 
 
 def _made_by(p: Program, v: Value, maker: Node | None) -> str:

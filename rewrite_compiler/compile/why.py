@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..fit import Refusal
 from ..ir.program import OPAQUE, Node, Program
@@ -22,11 +22,12 @@ COST, CAPACITY, GUARD, FORM = range(4)  # how far a mapping is from taking a nod
 
 @dataclass(frozen=True)
 class Against:
-    """Why a mapping does not take a node, and how far it is from it."""
+    """Why a mapping does not take a node, how far it is from it, and how many values its pattern met."""
 
     mapping: str
     distance: int
     sentence: str
+    met: int = 0
 
 
 class HostReasons:
@@ -55,16 +56,18 @@ class HostReasons:
         if not near:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
             return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
-        reasons = sorted((self.against(m, node) for m in near), key=lambda r: r.distance)
-        places: dict[str, list[str]] = {}
-        for r in reasons:
-            places.setdefault(r.sentence, []).append(r.mapping)
-        return "; ".join(f"{', '.join(names)}: {sentence}" for sentence, names in places.items()) + self.unusable
+        reasons = sorted((self.against(m, node) for m in near), key=lambda r: (r.distance, -r.met))
+        names = dict.fromkeys(r.mapping for r in reasons if r.sentence == reasons[0].sentence)
+        return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
 
     def against(self, m: Mapping, node: Node) -> Against:
         """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""
+        found = Loose(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
+        return replace(self.met(m, node, found), met=len(found.values))
+
+    def met(self, m: Mapping, node: Node, found: Loose) -> Against:
+        """Return why one mapping does not take the node, and bind what its pattern met."""
         name = f"{m.name} ({short_place(m.rule.place)})"
-        found = Loose(self.program)
         anchor = next(x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op)
         difference = differs(found, anchor, node, self.producer)
         if difference:

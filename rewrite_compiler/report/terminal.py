@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from .tables import columns as columns
 from .tables import grid
 
 LABEL = 10
+OFFERED = re.compile("; offered: ([^;]*)")  # in a reason: what there are mappings for
 WORST = 3  # offloads whose error is shown
 Row = tuple[str, str]
 
@@ -26,6 +28,7 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         *_labelled("tiled", tiled_texts(document["offloads"])),
         *_labelled("cost", cost_texts(document["offloads"])),
         *_labelled("not sent", reason_texts(document["host"])),
+        *_labelled("offered", offered_texts(document["host"])),
         *(("limited", text) for text in document["limited"]),
         *(("note", text) for text in (*document["notes"], *_unchecked(document.get("run", {})))),
     ]
@@ -119,8 +122,13 @@ def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def reason_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
     """Return why nodes stay on the host, the same reasons together, the most frequent first."""
-    groups = Counter((h["op"], h["why_not"]) for h in host)
+    groups = Counter((h["op"], OFFERED.sub("", h["why_not"])) for h in host)
     return [f"{n} {op}: {why}" for (op, why), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def offered_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return what is offered to the operators for which nothing is, once."""
+    return list(dict.fromkeys(found[1] for h in host if (found := OFFERED.search(h["why_not"])) is not None))
 
 
 def rule_grid(document: Mapping[str, Any]) -> list[str]:

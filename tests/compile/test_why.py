@@ -16,8 +16,8 @@ def test_each_layer_over_capacity_is_told_its_own_figure(model: Path) -> None:
     ]  # fmt: skip
     written(model, layers, (2, 8000), ["y", "z"], g=weight(8000), b=weight(8000), h=weight(16000), d=weight(16000))
     reasons = {h.node: h.why_not for h in compile_model(model, ["flexasr"]).host}
-    assert "): vectors of a timestep 500, must be at most 255; " in reasons["LayerNormalization_y"]
-    assert "): vectors of a timestep 1,000, must be at most 255; " in reasons["LayerNormalization_z"]
+    assert reasons["LayerNormalization_y"].endswith("): vectors of a timestep 500, must be at most 255")
+    assert reasons["LayerNormalization_z"].endswith("): vectors of a timestep 1,000, must be at most 255")
 
 
 def test_as_written_what_reads_a_node_is_told_where_the_pattern_has_another_operator(model: Path) -> None:
@@ -45,11 +45,32 @@ def test_a_guard_that_fails_is_told_as_it_is_written_and_the_nearest_mapping_fir
     assert "max_pool (flexasr/pooling.py:42): 65536 % x.shape[1] == 0 fails with x (2, 3, 5)" in reasons_of(model, "flexasr")["ReduceMax"]
     written(model, [node("Relu", "x", "y")], (2, 3, 5, 7), ["y"])
     reason = reasons_of(model, "vta")["Relu"]
-    said = r"vta\.relu_4 \(vta/alu\.py:\d+\): the chosen program is no dearer with relu on the host; vta\.relu_2 "
-    assert re.match(said, reason)
-    assert "x.rank == 2 fails with x (2, 3, 5, 7)" in reason
+    assert re.fullmatch(r"vta\.relu_4 \(vta/alu\.py:\d+\): the chosen program is no dearer with relu on the host", reason)
 
 
 def test_what_stands_where_a_pattern_has_another_operator_is_told(model: Path) -> None:
     written(model, [node("Tanh", "x", "h"), node("Softmax", "h", "y")], (2, 3), ["y"])
     assert "the operand x of softmax must be a result of matmul, not of tanh" in reasons_of(model, "flexasr")["Softmax"]
+
+
+def test_a_convolution_over_another_number_of_axes_is_told_so(model: Path) -> None:
+    written(model, [node("MaxPool", "x", "y", kernel_shape=[2], strides=[2])], (1, 4, 8), ["y"])
+    assert reasons_of(model, "vta")["MaxPool"].endswith("): max_pool must be over 2 axes, not 1 axis")
+
+
+def test_a_result_that_another_node_reads_is_named_as_such(model: Path) -> None:
+    layers = [node("Gemm", "x w b", "h", transB=1), node("Sigmoid", "h", "s"), node("Mul", "h s", "y")]
+    written(model, layers, (2, 8), ["y"], w=weight(4, 8), b=weight(4))
+    said = 'another node, "Mul_y", reads the result of flexasr.linear, too, so that sigmoid cannot become part of it'
+    assert reasons_of(model, "flexasr")["Sigmoid"].endswith(f"): {said}")
+    written(model, layers[:2], (2, 8), ["h", "s"], w=weight(4, 8), b=weight(4))
+    said = "the caller reads the result of flexasr.linear, too, so that sigmoid cannot become part of it"
+    assert reasons_of(model, "flexasr")["Sigmoid"].endswith(f"): {said}")
+
+
+def test_the_nearest_mapping_is_the_one_whose_pattern_met_most(model: Path) -> None:
+    layers = [node("Conv", "x w b", "h", group=2), node("Relu", "h", "y")]
+    written(model, layers, (1, 4, 6, 6), ["y"], w=weight(8, 2, 3, 3), b=weight(8))
+    reason = reasons_of(model, "hlscnn")["Relu"]
+    assert reason.startswith("hlscnn.conv2d_bias_relu (targets/hlscnn.py:")
+    assert reason.endswith("): group of conv must be 1, not 2")
