@@ -49,8 +49,7 @@ BUILDS_ON = {"targets": {"ila_models"}}
 HEAVY = {
     "z3": ("rewrite_compiler/lang/smt",),
     "egglog": ("rewrite_compiler/egraph/",),
-    # applications write their models with onnx
-    "onnx": ("rewrite_compiler/frontend/", "rewrite_compiler/hostrun/signs", "apps/digits/export.py", "apps/gallery/"),
+    "onnx": ("rewrite_compiler/frontend/", "apps/digits/export.py", "apps/gallery/"),  # applications write their models with onnx
     "onnxruntime": ("rewrite_compiler/hostrun/",),
     "llvmlite": ("rewrite_compiler/lang/native",),
     "distributed": ("rewrite_compiler/cosim/cluster",),

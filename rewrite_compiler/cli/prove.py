@@ -29,16 +29,14 @@ def run(arguments: Sequence[str]) -> int:
         type=whole_number(1),
         default=0,
         metavar="N",
-        help="judge so many drawn instances of each rule instead of every shape",
+        help="try each rule at so many drawn instances beside its proof",
     )
-    made.add_argument("--all", action="store_true", help="judge every value of the attributes at every shape: up to hours")
     made.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
     made.add_argument("--no-cache", action="store_true", help="judge again what was judged before")
     made.add_argument("--no-rules", action="store_true", help="judge no rules")
     given = options(made, arguments)
     from ..prove.cache import Cache, court_cache
     from ..prove.document import prove, to_json
-    from ..prove.instances import ALL
     from ..rewrite.ruleset import every_rule, rules_at
     from ..target import find_target, target_names
 
@@ -58,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted],
         [*targets.values()],
         _progress if is_live(given) else lambda _: None,
-        instances=ALL if given.all else given.instances or None,
+        instances=given.instances or None,
         jobs=given.jobs,
         kept=kept,
         specs={t.name: n for n, t in targets.items()},

@@ -88,8 +88,8 @@ run.batch count | run.threads count | run.resumed_samples count | run.scheduler?
 run.reference_kept flag
 """
 
-PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "seconds number",
-         "suggestion? text", "measured[].dtype text", "measured[].samples count", "measured[].ulp number",
+PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "ranks? count",
+         "seconds number", "suggestion? text", "measured[].dtype text", "measured[].samples count", "measured[].ulp number",
          "measured[].share_of_rounding number")  # fmt: skip
 PROVE = (
     "\n".join(f"{kind}[].{row}" for kind in ("rules", "mappings") for row in PROOF)

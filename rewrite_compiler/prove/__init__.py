@@ -1,4 +1,4 @@
-"""Certificates: rules judged at small shapes, drivers against numerics, accelerator models checked."""
+"""Certificates: rules proved at all shapes, drivers against numerics, accelerator models checked."""
 
 from ..callable_module import make_callable
 from .document import Verdicts, prove, to_json

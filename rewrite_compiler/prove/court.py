@@ -47,7 +47,7 @@ class Case:
 
 
 def rule_case(rule: Rule, count: int | None) -> Case:
-    """Return the case of a rule, at every shape or at `count` instances."""
+    """Return the case of a rule, tried at drawn instances or at `count` of them."""
     message = {"kind": "rule", "text": rule_text(rule), "count": count}
     return Case(rule.name, rule_key(rule, count=count), message, lambda: _judge_rule(rule, count), rule.place)
 

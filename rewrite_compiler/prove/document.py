@@ -45,7 +45,7 @@ def prove(
 ) -> Verdicts:
     """Judge rules, the mappings of targets, and the models they are built on.
 
-    Rules are judged at every shape with extents up to 3 or 2, or on so many drawn `instances`; the strength says which. With
+    Rules are tried at so many drawn `instances` beside their proof. With
     `jobs` above 1 so many processes judge; they find a target by its name, or by its text in `specs`. Verdicts are taken
     from a cache only when one is given. With `only`, mappings of these names are judged and no models.
     """
@@ -72,7 +72,7 @@ def to_json(verdicts: Verdicts) -> dict[str, Any]:
 
 def _proof(p: Proof) -> dict[str, Any]:
     return {
-        "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence,
+        "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence, "ranks": p.ranks,
         "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade,
         "suggestion": p.suggestion or None, "measured": [record.figure_record(m) for m in p.measured], "seconds": round(p.seconds, 3),
     }  # fmt: skip

@@ -43,10 +43,12 @@ from .readers import read
 from .reals import NotProved, Real, Reals, Unmet
 from .shapes import free_attribute
 from .tensors import Tensor, Typing, variable
+from .verdict import Stop, Theorem
 
-RANKS = (4, 5, 6)  # the largest rank of an operand: the first of these that has an instance
-BRANCHES = 6_000  # of ranks, permutations and cases
-CASES = 3_000  # of permutations and cases at the same ranks
+RANKS = (5, 6)  # the largest rank of an operand: the first of these that has an instance
+BRANCHES = 40_000  # of ranks, permutations and cases
+CASES = 15_000  # of permutations and cases at the same ranks
+ENGINE = "index calculus"
 SPLITS = 6  # digits of one index of the result
 SMALL = 4  # values of such a digit that are compared one by one
 
@@ -136,17 +138,19 @@ class _Assuming(Typing):
         self.facts.unify(a, self.choices.choose((b, as_poly(1))))
 
 
-def proved_for_all_shapes(rule: Rule) -> str:
-    """Return for which ranks a rule is proved at all shapes in words, nothing where it is not."""
-    if is_pointwise(rule) and _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealIs))), 0):
-        return "every extent from 1 on, every rank"
+def theorem_of(rule: Rule) -> Theorem | Stop:
+    """Return what the index calculus proves of a rule, or where it stops."""
+    if is_pointwise(rule):
+        found = _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealIs))), 0)
+        if not isinstance(found, Stop) and found:
+            return Theorem(ENGINE, None)
     for rank in RANKS:
         found = _forms(rule, rank)
-        if found is None:
-            return ""
+        if isinstance(found, Stop):
+            return found
         if found:
-            return f"every extent from 1 on, ranks 0…{rank}, {found} forms"
-    return ""
+            return Theorem(ENGINE, rank, found)
+    return Stop(ENGINE, f"no operands of ranks 0…{RANKS[-1]} satisfy its left side and guard")
 
 
 def is_pointwise(rule: Rule) -> bool:
@@ -175,28 +179,34 @@ def _is_scalar(shape: Any) -> bool:
     return (isinstance(shape, Listed) and not shape.elements) or (isinstance(shape, tuple) and not shape)
 
 
-def _forms(rule: Rule, rank: int) -> int | None:
-    """Return at how many forms with operands up to a rank a rule is proved, None where it is not.
+def _forms(rule: Rule, rank: int) -> int | Stop:
+    """Return at how many forms with operands up to a rank a rule is proved, or where the proof stops.
 
     Which of two extents that broadcast is 1 is left open first; where that does not prove it, each case is a form of its own.
     """
     choices = _Choices(is_open=True)
     found = _forms_of(rule, rank, choices)
-    return _forms_of(rule, rank, _Choices()) if found is None and choices.has_open else found
+    return _forms_of(rule, rank, _Choices()) if isinstance(found, Stop) and choices.has_open else found
 
 
-def _forms_of(rule: Rule, rank: int, choices: _Choices) -> int | None:
+def _forms_of(rule: Rule, rank: int, choices: _Choices) -> int | Stop:
     work, found = WORK, 0
     for _ in range(BRANCHES):
         branch = _Branch(rule, choices, work, rank)
         try:
             found += branch.holds()
-        except (NotProved, TooMuchWork, RecursionError, IndexError, ZeroDivisionError, KeyError, ValueError):
-            return None
+        except Contradiction:  # a left side that what is proved of the right one leaves no instance
+            pass
+        except TooMuchWork:
+            return Stop(ENGINE, f"it gives up after {WORK:,} questions and {CASES:,} cases")
+        except NotProved as open_question:
+            return Stop(ENGINE, f"{str(open_question) or 'a term has no normal form'}{branch.ranks}")
+        except (RecursionError, IndexError, ZeroDivisionError, KeyError, ValueError):
+            return Stop(ENGINE, f"a term has no normal form{branch.ranks}")
         work = branch.facts.work
         if not choices.advance():
             return found
-    return None
+    return Stop(ENGINE, f"it gives up after {BRANCHES:,} forms")
 
 
 class _Branch:
@@ -225,7 +235,10 @@ class _Branch:
         except (Unmet, Contradiction):
             return False
         right, known = Typing(self.reals), len(self.facts.values)
-        sides = [(a, self.tensor(b, right)) for a, b in pairs]
+        try:
+            sides = [(a, self.tensor(b, right)) for a, b in pairs]
+        except Unmet:
+            raise NotProved("a shape rule of the right side is not proved to be satisfied") from None
         if len(self.facts.values) > known:  # what the right sides divide is written as a quotient and a rest now
             sides = [(a, self.tensor(b, right)) for a, b in self.again(left)]
         for a, b in sides:
@@ -237,6 +250,12 @@ class _Branch:
         self.results.clear()
         return [(self.tensor(a, left), b) for a, b in self.rule.pairs]
 
+    @property
+    def ranks(self) -> str:
+        """The ranks of operands in words, where any are known."""
+        known = ", ".join(f"{x.name} of rank {len(t.shape)}" for x, t in self.tensors.items())
+        return f", with {known}" if known else ""
+
     def settle(self) -> None:
         """Assume what the guard says of shapes of operands alone, as soon as all of them are known."""
         for c in list(self.waiting):
@@ -247,7 +266,7 @@ class _Branch:
     def compare(self, a: Tensor, b: Tensor) -> None:
         """Prove that two tensors have one shape and the same elements."""
         if len(a.shape) != len(b.shape) or not all(self.facts.equal(n, m) for n, m in zip(a.shape, b.shape, strict=True)):
-            raise NotProved
+            raise NotProved("the sides are not proved to have one shape")
         shape = [self.facts.norm(n) for n in a.shape]
         index: Index = [[(n, as_poly(1))] for n in shape]
         for _ in range(SPLITS):
@@ -256,8 +275,8 @@ class _Branch:
             if found is None:
                 return
             if not self._split(index, digits, found):
-                raise NotProved
-        raise NotProved
+                break
+        raise NotProved("elements of the sides are not proved to be equal")
 
     def _difference(self, a: Tensor, b: Tensor, index: Index, digits: Sequence[Sequence[Poly]]) -> tuple[Real, Real] | None:
         """Return elements that are not proved to be equal; digits with few values are these values one after the other."""
@@ -292,7 +311,7 @@ class _Branch:
                 # what is not proved mostly shows at large ranks
                 ranks = range(self.rank, -1, -1) if rank is None else [rank] if rank <= self.rank else []
                 chosen = self.choices.choose(ranks, is_rank=True)
-                self.tensors[t] = variable(self.reals, t.name, [self.facts.extent((t.name, axis)) for axis in range(chosen)])
+                self.tensors[t] = variable(self.reals, t.name, [self.facts.extent(("extent", t.name, axis)) for axis in range(chosen)])
             return self.tensors[t]
         if not isinstance(t, Apply):
             raise NotProved
@@ -329,7 +348,7 @@ class _Branch:
         made = FREE.get(name)
         if made is None:
             raise NotProved
-        return made(self, (label, op, name), len(shape))
+        return made(self, ("attribute", label, op, name), len(shape))
 
     # -- static values
 
@@ -482,7 +501,7 @@ def _extents(count: Callable[[int], int]) -> Callable[[_Branch, Any, int], list[
 
 
 def _pads(b: _Branch, key: Any, rank: int) -> list[Poly]:
-    axes = rank if key[1] == "pad" else max(rank - 2, 0)
+    axes = rank if key[2] == "pad" else max(rank - 2, 0)
     return [b.facts.amount((*key, n)) for n in range(2 * axes)]
 
 

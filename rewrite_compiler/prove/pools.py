@@ -19,7 +19,7 @@ def _pool(
         for k in kernel:
             t.least(k - 1)
         if a["ceil"].number != 0 or any(t.facts.norm(p).number != 0 for p in a["pads"]):
-            raise NotProved
+            raise NotProved("it has no reading of windows with pads or rounded up")
         shape = [*x.shape[:2], *windows(t, x.shape[2:], kernel, a)]
 
         def at(i: Index) -> Real:

@@ -30,7 +30,7 @@ def read(operator: Op, t: Typing, operands: Sequence[Tensor], attributes: Attrib
     found = READERS.get(operator.name)
     if found is None:
         if operator.kind != ELEMENTWISE or any(a.kind != FLOAT for a in operator.attributes):
-            raise NotProved
+            raise NotProved(f"it has no reading of {operator.name}")
         return (_elementwise(operator, t, operands, attributes),)
     made = found(t, operands, attributes)
     return made if isinstance(made, tuple) else (made,)

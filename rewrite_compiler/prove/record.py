@@ -53,7 +53,7 @@ def proof_record(p: Proof) -> dict[str, Any]:
         "code": p.code,
     }
     figures = [figure_record(m) for m in p.measured]
-    return {**texts, "seconds": p.seconds, "counterexample": shown, "measured": figures}
+    return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": shown, "measured": figures}
 
 
 def figure_record(m: Measured) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def proof_of(record: dict[str, Any]) -> Proof:
     figures = tuple(
         Measured(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
     )
-    return Proof(name, at, verdict, strength, evidence, grade, example, code, float(record["seconds"]), suggestion, figures)
+    ranks = None if record["ranks"] is None else int(record["ranks"])
+    return Proof(name, at, verdict, strength, evidence, grade, example, code, float(record["seconds"]), suggestion, ranks, figures)
 
 
 def model_record(m: ModelVerdict) -> dict[str, Any]:

@@ -8,7 +8,6 @@ writes them. Plans state these and not what one machine has judged, so that equa
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -21,8 +20,7 @@ from .cache import statement_of_model, statement_of_operation, statement_of_rule
 
 FILE = Path(__file__).with_name("certificates.json")
 # from the strongest on: what a certificate covers, as a plan states it
-ON_TRUST, OPEN = "used on trust", "not judged"
-COVERS = ("all shapes", "symbolic", "all shapes up to", "tested", ON_TRUST, OPEN)
+ALL_SHAPES, SYMBOLIC, ON_TRUST, OPEN = COVERS = ("all shapes", "symbolic", "used on trust", "not judged")
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ class Certificate:
     evidence: str
     ulp: float | None = None
     share_of_rounding: float | None = None
+    ranks: int | None = None  # the largest rank of an operand that a rule is proved for, None: every rank
 
 
 def certificate_of_rule(rule: Rule) -> Certificate | None:
@@ -64,27 +63,23 @@ def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Ce
         said = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
         return Certificate(kind, name, verdict, f"{record['instructions']} instructions", said)
     seen = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
-    return Certificate(kind, name, record["verdict"], record["strength"], record["evidence"], seen["ulp"], seen["share_of_rounding"])
+    return Certificate(
+        kind, name, record["verdict"], record["strength"], record["evidence"], seen["ulp"], seen["share_of_rounding"], record["ranks"]
+    )
 
 
 def in_short(c: Certificate | None) -> str:
-    """Return what a certificate covers, in words that compare: `all shapes up to 3: ranks 0…4 …` is `all shapes up to 3`."""
+    """Return what a certificate covers, as one of `COVERS`."""
     if c is None:
         return OPEN
     if c.verdict != "proved":
         return ON_TRUST
-    return "symbolic" if c.strength.startswith("symbolic") else re.split("[:;]", c.strength)[0]
+    return ALL_SHAPES if c.kind == "rule" else SYMBOLIC
 
 
 def weakest(covers: Iterable[str]) -> str:
     """Return the weakest of what certificates cover."""
-    return max(covers, key=_rank)
-
-
-def _rank(covers: str) -> tuple[int, float]:
-    """Return how weak it is; of two bounds the smaller one is the weaker."""
-    stem, bound = re.sub(r" \d+$", "", covers), re.search(r"\d+$", covers)
-    return COVERS.index(stem), -float(bound[0]) if bound else 0.0
+    return max(covers, key=COVERS.index)
 
 
 def document(certificates: Mapping[str, Certificate]) -> str:

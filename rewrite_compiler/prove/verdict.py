@@ -41,6 +41,31 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Theorem:
+    """What is proved of a rule: both sides equal at all extents and attributes, for operands up to a rank (None: of every rank)."""
+
+    engine: str
+    ranks: int | None
+    forms: int = 0  # of ranks, permutations and cases
+
+    def __str__(self) -> str:
+        if self.ranks is None:
+            return "all shapes: every extent and attribute, every rank"
+        return f"all shapes: every extent and attribute, ranks 0…{self.ranks}, {self.forms} form{'s' * (self.forms != 1)}"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where an engine stopped that did not prove a rule, as a sentence."""
+
+    engine: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.engine}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class Proof:
     """The certificate of a rule, or why there is none."""
 
@@ -54,6 +79,7 @@ class Proof:
     code: str = ""
     seconds: float = field(default=0.0, compare=False)
     suggestion: str = ""  # a condition under which a refuted rule is proved
+    ranks: int | None = None  # the largest rank of an operand that a proved rule is proved for, None: every rank
     measured: tuple[Measured, ...] = ()  # how the sides of a proved rule agree in floating point, by element type
 
     @property

@@ -45,13 +45,12 @@ def _every(document: Mapping[str, Any]) -> list[str]:
 
 def _unchecked(run: Mapping[str, Any]) -> list[str]:
     """Return what a reader should know of the check of a plan against its model."""
-    check = run.get("check", {})
-    against, defaults = check.get("against", "model"), check.get("defaults", "")
+    against = run.get("check", {}).get("against", "model")
     told = {
         "model": [],
         "imported program": ["the host cannot run the model as it is written; the plan was checked against the program imported from it"],
     }
-    return [*told.get(against, [against]), *([defaults] if defaults else [])]
+    return told.get(against, [against])
 
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:

@@ -70,20 +70,20 @@ def test_a_certificate_is_of_one_text_and_of_one_set_of_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strength", "short"),
+    ("kind", "verdict", "short"),
     [
-        ("all shapes: every extent from 1 on, ranks 0…4", "all shapes"),
-        ("all shapes up to 3: ranks 0…2", "all shapes up to 3"),
-        ("symbolic at b=1, k=16: 2 sizes", "symbolic"),
-        ("tested: 40 instances", "tested"),
+        ("rule", "proved", "all shapes"),
+        ("operation", "proved", "symbolic"),
+        ("rule", "unproved", "used on trust"),
+        ("operation", "refuted", "used on trust"),
     ],
 )
-def test_what_it_covers_in_short(strength: str, short: str) -> None:
-    assert in_short(Certificate("rule", "mine", "proved", strength, "")) == short
+def test_what_it_covers_in_short(kind: str, verdict: str, short: str) -> None:
+    assert in_short(Certificate(kind, "mine", verdict, "", "")) == short
 
 
 def test_the_weakest_step_is_what_an_offload_rests_on() -> None:
-    order = ["all shapes", "symbolic", "all shapes up to 10", "all shapes up to 3", "tested", "used on trust", "not judged"]
+    order = ["all shapes", "symbolic", "used on trust", "not judged"]
     assert [weakest(order[: n + 1][::-1]) for n in range(len(order))] == order
 
 

@@ -16,8 +16,9 @@ from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ops.order import Order, order_of
 from rewrite_compiler.ops.static import Binding, RealIs, holds
-from rewrite_compiler.prove.general import proved_for_all_shapes
+from rewrite_compiler.prove.general import theorem_of
 from rewrite_compiler.prove.rules import prove_rule, with_suggestion
+from rewrite_compiler.prove.verdict import Stop, Theorem
 from rewrite_compiler.rewrite import Float, Ints
 from rewrite_compiler.rewrite.ruleset import rules_at
 from rewrite_compiler.rewrite.text import condition_text, rule_text
@@ -119,9 +120,9 @@ def test_a_uniform_constant_is_compared_like_an_attribute() -> None:
 
 
 def test_what_a_guard_says_of_floats_is_used_in_the_proof_at_all_shapes() -> None:
-    assert proved_for_all_shapes(pad_past_relu).startswith("every extent from 1 on")
-    assert proved_for_all_shapes(pad_past_relu_of_any_value) == ""
-    assert proved_for_all_shapes(product_with_one) == "every extent from 1 on, every rank"
+    assert isinstance(theorem_of(pad_past_relu), Theorem)
+    assert isinstance(theorem_of(pad_past_relu_of_any_value), Stop)
+    assert str(theorem_of(product_with_one)) == "all shapes: every extent and attribute, every rank"
 
 
 def test_a_guard_on_floats_is_suggested() -> None:
