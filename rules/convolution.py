@@ -1,4 +1,4 @@
-"""Convolution as a linear layer on windows, the windows of one tap as channels, and padding."""
+"""Convolution as a linear layer on windows, the windows of one tap as channels, one axis as two, and padding."""
 
 from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
@@ -32,6 +32,16 @@ def as_dense(axes: int) -> tuple[Rule, Rule]:
 
 
 linear = [r for axes in (1, 2) for r in as_dense(axes)]
+
+
+@rule(grade="E", marks=RING)
+def conv1d_as_conv2d(x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Ints, group: Int) -> Law:
+    """conv(x, w) over one axis = conv(x, w) over two, the first of size 1"""
+    y = o.conv(x, w, strides, pads, dilations, group)
+    image = o.reshape(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
+    filters = o.reshape(w, (w.shape[0], w.shape[1], 1, w.shape[2]))
+    wide = o.conv(image, filters, (1, strides[0]), (0, pads[0], 0, pads[1]), (1, dilations[0]), group)
+    return y, o.reshape(wide, y.shape), Where(x.rank == 3, IsConstant(w))
 
 
 @rule(grade="A", marks=RING)

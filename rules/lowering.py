@@ -1,4 +1,4 @@
-"""Lowerings: grouped convolutions in dense blocks, and one kind of product as another. Only `--lower` uses them.
+"""Lowerings: grouped convolutions in dense blocks, and products as convolutions. Only `--rules lowering` uses them.
 
 They cost more than what they stand for (zeros are multiplied, layers become several calls), so that they count apart.
 """
@@ -50,16 +50,6 @@ def merged(axes: int) -> Rule:
 
 
 merging = [merged(axes) for axes in (1, 2)]
-
-
-@rule(phase="late", grade="E", marks=LOWERING)
-def conv1d_as_conv2d(x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Ints) -> Law:
-    """conv(x, w) over one axis = conv(x, w) over two, the first of size 1"""
-    y = o.conv(x, w, strides, pads, dilations, group=1)
-    image = o.reshape(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
-    filters = o.reshape(w, (w.shape[0], w.shape[1], 1, w.shape[2]))
-    wide = o.conv(image, filters, (1, strides[0]), (0, pads[0], 0, pads[1]), (1, dilations[0]), group=1)
-    return y, o.reshape(wide, y.shape), Where(x.rank == 3, IsConstant(w))
 
 
 @rule(phase="late", grade="E", marks=LOWERING)

@@ -38,8 +38,8 @@ def windows_as_rows(pool: Op, reduce: Op, grade: str, axes: int) -> Rule:
     return of_rows
 
 
-def image_as_rows(reduce: Op, grade: str) -> tuple[Rule, Rule]:
-    """Return the rules that read a reduction over an image, or over the middle axis with that axis kept, as one of rows."""
+def image_as_rows(reduce: Op, grade: str) -> tuple[Rule, Rule, Rule]:
+    """Return the rules that read a reduction over an image, the last axis, or the middle axis with that axis kept, as one of rows."""
 
     @rule(name=f"{reduce.name.replace('_', '-')}-of-image-as-rows", grade=grade)
     def of_image(x: Tensor, keepdims: Int) -> Law:
@@ -55,7 +55,14 @@ def image_as_rows(reduce: Op, grade: str) -> tuple[Rule, Rule]:
         y = reduce(x, axes=(1,), keepdims=1)
         return y, o.reshape(reduce(x, axes=(1,), keepdims=0), y.shape), Where(x.rank == 3, *halves(x.shape[1]).conditions)
 
-    return of_image, drop_axis
+    @rule(name=f"{reduce.name.replace('_', '-')}-of-last-as-rows", grade=grade)
+    def of_last(x: Tensor, keepdims: Int) -> Law:
+        """reduce(x, last) = reshape(reduce(transpose(x), middle))"""
+        y = reduce(x, axes=(2,), keepdims=keepdims)
+        rows = o.transpose(x, (0, 2, 1))
+        return y, o.reshape(reduce(rows, axes=(1,), keepdims=0), y.shape), Where(x.rank == 3, *halves(x.shape[2]).conditions)
+
+    return of_image, drop_axis, of_last
 
 
 # -- windows of windows

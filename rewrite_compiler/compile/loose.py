@@ -54,12 +54,12 @@ def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value,
     if not wrong:
         return ""
     name, term = wrong[0]
-    axes = [
-        len(x) // PER_AXIS[name] for x in (_value(term, found), dict(node.attributes)[name]) if name in PER_AXIS and isinstance(x, tuple)
-    ]
-    if len(set(axes)) == 2:
-        return f"{node.op} must be over {_counted(axes[0])}, not {_counted(axes[1])}"
-    return f"{name} of {node.op} must be {_value(term, found)}, not {dict(node.attributes)[name]}"
+    given, wanted = dict(node.attributes)[name], _value(term, found)
+    if name in PER_AXIS and isinstance(given, tuple) and isinstance(wanted, tuple) and len(given) != len(wanted):
+        if len(set(wanted)) == 1 and set(given) != set(wanted):
+            return f"{name} of {node.op} must be {wanted[0]} along every axis, not {given}"
+        return f"{node.op} must be over {_counted(len(wanted) // PER_AXIS[name])}, not {_counted(len(given) // PER_AXIS[name])}"
+    return f"{name} of {node.op} must be {wanted}, not {given}"
 
 
 def name_of(pattern: Apply, operand: Tensor) -> str:

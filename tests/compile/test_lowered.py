@@ -55,7 +55,6 @@ def test_what_is_beyond_the_closed_forms(mapping: object, sources: set[int], exp
     [
         ("flexasr", (32, 8, 3, 3), {"group": 4}, {"linear": 2}),  # two blocks of sixteen channels
         ("flexasr", (32, 1, 3, 3), {"group": 32}, {"linear": 2}),
-        ("hlscnn", (16, 32, 3), {"group": 1}, {"conv2d": 1}),  # over one axis
     ],
 )
 def test_lowerings_are_used_when_asked(
@@ -75,3 +74,14 @@ def test_lowerings_are_used_when_asked(
     assert (plain.counts[target], plain.lowered_counts[target]) == ({}, {})
     assert (lowered.counts[target], lowered.lowered_counts[target]) == ({}, expected)
     assert lowered.notes == ()
+
+
+def test_a_convolution_over_one_axis_is_one_over_two(tmp_path: Path) -> None:
+    w, b = (np.random.default_rng(0).standard_normal(s).astype(np.float32) for s in ((16, 32, 3), (16,)))
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["h"], pads=[1, 1]), helper.make_node("Relu", ["h"], ["y"])]
+    ends = [[helper.make_tensor_value_info(n, 1, s)] for n, s in (("x", (1, 32, 8)), ("y", (1, 16, 8)))]
+    graph = helper.make_graph(nodes, "app", *ends, [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")])
+    (tmp_path / "app.onnx").write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+    plan = compile_model(tmp_path / "app.onnx", ["hlscnn"])
+    assert (plan.counts["hlscnn"], plan.lowered_counts["hlscnn"]) == ({"conv2d": 1}, {})
+    assert {h.op for h in plan.host} == set()

@@ -56,6 +56,8 @@ def test_what_stands_where_a_pattern_has_another_operator_is_told(model: Path) -
 def test_a_convolution_over_another_number_of_axes_is_told_so(model: Path) -> None:
     written(model, [node("MaxPool", "x", "y", kernel_shape=[2], strides=[2])], (1, 4, 8), ["y"])
     assert reasons_of(model, "vta")["MaxPool"].endswith("): max_pool must be over 2 axes, not 1 axis")
+    written(model, [node("Conv", "x w", "y", dilations=[2])], (1, 4, 8), ["y"], w=weight(8, 4, 3))
+    assert reasons_of(model, "hlscnn")["Conv"].endswith("): dilations of conv must be 1 along every axis, not (2,)")
 
 
 def test_a_result_that_another_node_reads_is_named_as_such(model: Path) -> None:
