@@ -92,4 +92,8 @@ CODES = {
     "C108": ("A metric of one's own failed", "correct the function: it gets outputs and true values, and returns one number a sample"),
     "C109": ("A cluster cannot take the work", "check the scheduler's address, and that its workers have the same version and files"),
     "X100": ("Internal error", "this is a bug of flexmatch; run again with --debug and report what it prints"),
+    "X101": (
+        "There is not enough memory",
+        "free memory, raise the limit of the process, or give a smaller --batch",
+    ),
 }

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import FlexmatchError, Problem, UsageError, did_you_mean, printable
+from ..errors import BUDGET, FlexmatchError, Problem, UsageError, did_you_mean, printable
 from .codes import CODES
 from .output import complain, show
 from .signals import INTERRUPTED, watch
@@ -36,6 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("interrupted: no file is half-written; what was written before is complete")
         return INTERRUPTED
+    except MemoryError:
+        if debug:
+            raise
+        return _refused(Problem("X101", "there is not enough memory for this command"), BUDGET)
     except Exception as error:
         if debug:
             raise

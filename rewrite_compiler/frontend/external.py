@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import InputError
+from ..limits import Limits
 
 KEYS = {"location", "offset", "length", "checksum"}
 
@@ -43,7 +44,7 @@ def _number(text: str, key: str, what: str) -> int:
     return int(text)
 
 
-def read_region(region: Region, needed: int, folder: Path, what: str) -> bytes:
+def read_region(region: Region, needed: int, folder: Path, what: str, limits: Limits) -> bytes:
     """Return the bytes of a region; nothing outside the folder is opened and nothing is read before its size is known."""
     parts = PurePosixPath(region.location).parts
     slashes = region.location.startswith("/") or region.location.endswith("/")
@@ -54,6 +55,9 @@ def read_region(region: Region, needed: int, folder: Path, what: str) -> bytes:
     descriptor = _open_below(folder, parts, region.location, what)
     try:
         size = os.fstat(descriptor).st_size
+        if size > limits.model_bytes:  # all of it becomes part of the model's hash
+            said = f'"{region.location}" with external data of {what} must have at most {limits.model_bytes} bytes, not {size}'
+            raise InputError("F105", said, help="raise --limits model_bytes=")
         if region.offset + needed > size:
             raise InputError(
                 "F151", f'bytes {region.offset} to {region.offset + needed} of {what} lie beyond the {size} bytes of "{region.location}"'

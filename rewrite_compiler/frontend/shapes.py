@@ -22,7 +22,7 @@ SMALL = 1024  # known operands up to this many elements take part in inference
 def declared_type(info: Any, what: str) -> Declared | None:
     """Return element type and extents (numbers, symbols, unknown) of a declared tensor; None without a shape or a tensor."""
     kind = info.type.WhichOneof("value")
-    if kind != "tensor_type" or not info.type.tensor_type.HasField("elem_type"):
+    if kind != "tensor_type":
         return None
     tensor = info.type.tensor_type
     dtype = dtype_name(tensor.elem_type, what)

@@ -13,6 +13,7 @@ from .functions import Key, key_of_call
 from .header import imports_of, own_domain
 from .opaque import captured
 from .signature import check_node
+from .tensors import dtype_name
 from .upgrade import schema_of
 
 
@@ -130,6 +131,10 @@ def _all_nodes(nodes: Iterable[Any]) -> Iterable[Any]:
 def _check_graph(graph: Any, imports: dict[str, int], outer: set[str], depth: int, check: Check) -> list[int]:
     inputs = [i.name for i in graph.input]
     constants = [t.name for t in graph.initializer] + [t.values.name for t in graph.sparse_initializer]
+    declared = (("input", graph.input), ("output", graph.output), ("value", graph.value_info if depth == 0 else ()))
+    for info, what in ((info, f'{what} "{info.name}"') for what, infos in declared for info in infos):
+        if info.type.WhichOneof("value") == "tensor_type":
+            dtype_name(int(info.type.tensor_type.elem_type), what)  # refuses what is none, of an input that names an initializer as well
     return _check_body(graph.node, inputs, constants, [o.name for o in graph.output], imports, outer, depth, check)
 
 

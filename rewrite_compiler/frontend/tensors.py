@@ -84,7 +84,7 @@ def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memo
     """
     dims = dims_of(tensor, what, limits)
     dtype = DTYPES[int(tensor.data_type)]
-    held = _raw(tensor, dims, dtype, what, folder)
+    held = _raw(tensor, dims, dtype, what, folder, limits)
     raw = held if payload is None else payload
     if raw is None:
         _check_typed(tensor, dims, dtype, what)
@@ -97,7 +97,7 @@ def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memo
     return _from_message(_with_raw(tensor, bytes(raw))), dtype
 
 
-def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path) -> bytes | None:
+def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path, limits: Limits) -> bytes | None:
     """Return the raw bytes of a tensor, or None when its elements are in a typed field; one payload only."""
     filled = [name for name, read in _PAYLOADS.items() if len(read(tensor))]
     if tensor.HasField("segment"):
@@ -114,7 +114,7 @@ def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path
         return bytes(tensor.raw_data)
     if filled != ["external data"]:
         return None
-    return read_region(region_of(tensor, what), payload_bytes(dims, dtype), folder, what)
+    return read_region(region_of(tensor, what), payload_bytes(dims, dtype), folder, what, limits)
 
 
 def _check_typed(tensor: Any, dims: tuple[int, ...], dtype: str, what: str) -> None:

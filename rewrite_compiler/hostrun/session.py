@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,9 @@ KINDS = {
 FATAL = 4  # what it refuses is told as a sentence
 AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
 SLOWER = "give it more with --limits host_seconds=N"
+FREE = "free memory, raise the limits of this process (ulimit -v, ulimit -u), or give fewer --threads"
+# what it says where the machine is the reason, not the model
+SHORT = re.compile("pthread_create failed|[Cc]annot allocate memory|bad.alloc|Failed to allocate memory|Resource temporarily unavailable")
 # the first turns float weights between a DequantizeLinear and a QuantizeLinear into 8-bit ones, so results change; the
 # second moves an int8 QuantizeLinear over a Slice with a uint8 zero point, and the model is then refused (1.31.1)
 LEFT_OUT = ["WeightBiasQuantization", "QDQPropagationTransformer"]
@@ -94,7 +98,8 @@ class Session:
             options.log_severity_level = FATAL
             if is_part and _has_shared_memory():
                 options.add_session_config_entry("session.use_env_allocators", "1")
-            self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"], disabled_optimizers=LEFT_OUT)
+            only = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}  # else it prints, and tries the same again
+            self._session = onnxruntime.InferenceSession(source, options, disabled_optimizers=LEFT_OUT, **only)
         self.inputs = tuple(_port(i) for i in self._session.get_inputs())
         self.outputs = tuple(_port(o) for o in self._session.get_outputs())
 
@@ -182,6 +187,8 @@ def translated(code: str, sentence: str) -> Iterator[None]:
     except (MemoryError, ImportError, BudgetError):
         raise
     except Exception as error:  # onnxruntime's own kinds share no base class but Exception
+        if SHORT.search(str(error)):
+            raise BudgetError("X101", f"{sentence}: there is no memory, or no thread, left for it", help=FREE) from None
         raise InputError(code, f"{sentence}: {_said(error)}") from None
 
 

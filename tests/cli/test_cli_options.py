@@ -79,11 +79,11 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "nothing to explain": (("explain",), "error[F203]: CODE|MODEL|PLAN is missing\n  help: flexmatch explain --help lists the options"),
     "unknown code": (
         ("explain", "X999"),
-        'error[F203]: there is no error code "X999"\n  help: codes: X100; for a node give MODEL NODE',
+        'error[F203]: there is no error code "X999"\n  help: codes: X100, X101; for a node give MODEL NODE',
     ),
     "misspelt code": (
         ("explain", "X10O"),
-        'error[F203]: there is no error code "X10O"\n  help: did you mean "X100"? codes: X100; for a node give MODEL NODE',
+        'error[F203]: there is no error code "X10O"\n  help: did you mean "X100"? codes: X100, X101; for a node give MODEL NODE',
     ),
     "misspelt option without a model": (
         ("--versoin",),

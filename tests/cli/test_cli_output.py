@@ -112,6 +112,17 @@ def test_an_internal_error_says_so_without_a_traceback(folder: Path, monkeypatch
         main(["list", "--debug"])
 
 
+def test_a_machine_without_memory_is_no_internal_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("rewrite_compiler.cli.list.listing", fails)
+    answer = flexmatch("list")
+    remedy = "free memory, raise the limit of the process, or give a smaller --batch"
+    assert (answer.code, answer.out) == (4, "")
+    assert answer.err == f"error[X101]: there is not enough memory for this command\n  help: {remedy}\n"
+
+
 def test_help_is_short_and_names_every_verb() -> None:
     from rewrite_compiler.cli.verbs import VERBS
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import imported, info, model, normal_model, refusal, single
+from onnx_models import imported, info, model, normal_model, refusal, session, single
 
 from rewrite_compiler.frontend.load import LoadedModel
 from rewrite_compiler.ir.types import TensorType
@@ -38,6 +38,44 @@ def relu(*nodes: Any, outputs: list[Any] | None = None, **more: Any) -> Any:
 
 def test_nothing_is_wrong_with_the_model_that_is_changed_below() -> None:
     assert imported(normal_model()).program.notes == ()
+
+
+def branched() -> Any:
+    """A model with a branch that declares its result."""
+    branches = [helper.make_graph([node("Relu", ["m"], [b])], b, [], [info(b, X)]) for b in ("one", "two")]
+    nodes = [node("Neg", ["x"], ["m"]), node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])]
+    return model(nodes, {"x": X}, [info("y", X)], {"c": np.array(True)})
+
+
+def untyped(read: Callable[[Any], Any], *, cleared: bool) -> Callable[[Any], None]:
+    """Take the element type from a declaration."""
+
+    def change(proto: Any) -> None:
+        tensor = read(proto.graph).type.tensor_type
+        tensor.ClearField("elem_type") if cleared else setattr(tensor, "elem_type", 0)
+
+    return change
+
+
+DECLARED: dict[str, Callable[[Any], Any]] = {
+    'input "x"': lambda g: g.input[0],
+    'input "c"': lambda g: g.input.append(info("c", TensorType((), "bool"))) or g.input[-1],  # names an initializer
+    'output "y"': lambda g: g.output[0],
+    'value "m"': lambda g: g.value_info.append(info("m", X)) or g.value_info[-1],
+    'output "one"': lambda g: next(a for a in g.node[1].attribute if a.name == "then_branch").g.output[0],
+}
+
+
+@pytest.mark.parametrize("cleared", [False, True], ids=["of type 0", "of no type"])
+@pytest.mark.parametrize("what", DECLARED)
+def test_an_element_type_that_there_is_not_is_refused_as_onnxruntime_does(what: str, cleared: bool) -> None:
+    proto = branched()
+    assert session(proto) is not None
+    imported(proto)
+    untyped(DECLARED[what], cleared=cleared)(proto)
+    with pytest.raises(Exception, match=r"(?i)type"):
+        session(proto)
+    assert refusal(proto).startswith(f"app.onnx: error[F133]: Element type of {what} must be one that ONNX defines (1 to 26), not 0")
 
 
 def set_tensor(n: int, **fields: Any) -> Callable[[Any], None]:

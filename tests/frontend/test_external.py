@@ -163,6 +163,13 @@ def test_declared_sizes_are_checked_before_anything_is_read(tmp_path: Path) -> N
     assert said(path) == f"app.onnx: error[F105]: {sentence}\n  help: raise --limits tensor_bytes="
 
 
+def test_a_large_file_beside_the_model_is_not_read_for_a_small_part_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path, {"location": "weights.bin"})
+    os.truncate(tmp_path / "weights.bin", 20 << 30)
+    sentence = f'"weights.bin" with external data of Initializer "w" must have at most {4 << 30} bytes, not {20 << 30}'
+    assert said(path) == f"app.onnx: error[F105]: {sentence}\n  help: raise --limits model_bytes="
+
+
 def test_weights_inside_a_subgraph_are_taken_into_it(tmp_path: Path) -> None:
     """A branch that is kept whole has its external weights with it, and a wrong one is refused."""
     weight = onnx.TensorProto(name="w", data_type=1, dims=[2, 3], data_location=onnx.TensorProto.EXTERNAL)

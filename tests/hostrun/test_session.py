@@ -35,6 +35,29 @@ def affine() -> bytes:
     return to_onnx(b.finish([y, z]))
 
 
+LITTLE = """
+import resource, sys
+from pathlib import Path
+import onnxruntime
+from rewrite_compiler.errors import BudgetError
+from rewrite_compiler.hostrun import Session
+
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), used + (8 << 20)))
+try:
+    Session(Path(sys.argv[1]).read_bytes(), threads=64)
+except BudgetError as error:
+    print(error)
+"""
+
+
+def test_a_machine_without_memory_for_threads_is_not_the_models_fault(tmp_path: Path) -> None:
+    (tmp_path / "app.onnx").write_bytes(affine())
+    run = subprocess.run([sys.executable, "-c", LITTLE, tmp_path / "app.onnx"], capture_output=True, text=True, check=True)
+    said = "error[X101]: the model cannot be run on the host: there is no memory, or no thread, left for it\n  help: "
+    assert run.stdout.startswith(said)
+
+
 X, INDICES = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1, 0])
 
 
