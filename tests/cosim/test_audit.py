@@ -12,6 +12,7 @@ from rewrite_compiler.apps import named
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.compile.execute import Prepared
 from rewrite_compiler.cosim import Settings, cosimulate
+from rewrite_compiler.cosim.audit import _unit
 
 APP = named("digits_mlp")
 
@@ -37,6 +38,29 @@ def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Prepared, "call", wrong)
     assert audited()["audit_mismatches"] > 0
+
+
+def test_a_wrong_code_of_the_last_sample_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Prepared.call
+
+    def wrong(self: Prepared, *given: Any) -> Any:
+        results = right(self, *given)
+        if next(iter(results.values())).ndim != 3:
+            return results
+        changed = {n: y.copy() for n, y in results.items()}
+        for y in changed.values():
+            y[-1] ^= 1
+        return changed
+
+    monkeypatch.setattr(Prepared, "call", wrong)
+    found = audited(samples=4)
+    assert 0 < found["audit_mismatches"] < found["audited"]
+
+
+def test_every_unit_of_a_dimension_is_drawn() -> None:
+    random = np.random.default_rng(0)
+    drawn = {(u.start, u.stop) for u in (_unit(slice(3, 20), 4, random) for _ in range(200))}
+    assert drawn == {(3, 7), (7, 11), (11, 15), (15, 19), (19, 20)}
 
 
 @pytest.mark.parametrize("accelerator", ["flexasr", "hlscnn", "hlscnn:revision=ext16", "vta"])

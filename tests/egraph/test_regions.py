@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from rewrite_compiler.compile.match import chosen, saturated
 from rewrite_compiler.compile.match import match as matched
 from rewrite_compiler.egraph import saturate_regions
-from rewrite_compiler.egraph.regions import form_of, regions_of
+from rewrite_compiler.egraph.regions import Known, Shape, form_of, region_of, regions_of
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
@@ -118,6 +119,32 @@ def test_regions_lose_nothing_against_the_whole(p: Program, target: str, monkeyp
     names = {m.name for m in mappings}
     offloads = [Counter((n.op, n.origins) for n in m.program.nodes if n.op in names) for m in (parts, whole)]
     assert offloads[0] == offloads[1]
+
+
+def one_region(*, op: str = "sub", axis: int = 1, number: float = 0.5, size: int = 4, turned: bool = False, both: bool = False) -> Shape:
+    """Return the form of a small program that is one region."""
+    n = Network()
+    x, y = (n.b.input(name, TensorType((1, 4, size))) for name in "xy")
+    z = n.apply("relu", x)
+    moved = n.apply("softmax", n.apply(op, *((y, z) if turned else (z, y))), axis=axis)
+    scaled = n.apply("mul", moved, n.b.constant(np.full((1,), number, np.float32)))
+    last = n.apply("add", scaled, n.b.constant(np.arange(size, dtype=np.float32)))
+    p = n.b.finish([last, moved] if both else [last])
+    return form_of(p, region_of(Known(p), p.nodes))
+
+
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "an operator": {"op": "add"}, "an attribute": {"axis": 2}, "a constant": {"number": 0.25}, "the sign of a zero": {"number": -0.0},
+    "a zero": {"number": 0.0}, "a type": {"size": 5},
+    "the order of operands": {"turned": True},
+    "what others read": {"both": True},
+}  # fmt: skip
+
+
+def test_regions_that_differ_in_one_thing_are_not_one_form() -> None:
+    forms = {name: one_region(**change) for name, change in {"nothing": {}, **DIFFERENT}.items()}
+    assert len(set(forms.values())) == len(forms)
+    assert one_region() == forms["nothing"]
 
 
 def test_the_fewest_regions_are_saturated_one_by_one() -> None:

@@ -15,7 +15,7 @@ from rewrite_compiler.ila import DATA, Bits, Bus, Ila, Instruction, Match, mmio
 from rewrite_compiler.ila.check import Check, check
 from rewrite_compiler.ila.decodes import find_holes
 from rewrite_compiler.ila.simulate import Simulator
-from rewrite_compiler.lang import NOTHING, Expr, Step, assign, fold, let, loop, reduce_sum, select, seq, update, when
+from rewrite_compiler.lang import NOTHING, Expr, Step, assign, extract, fold, let, loop, reduce_sum, select, seq, update, when
 from rewrite_compiler.lang.binders import Leaf, array, static_shape
 from rewrite_compiler.lang.step import Update
 
@@ -516,6 +516,26 @@ def test_an_amount_of_a_shift_that_may_be_negative_is_told() -> None:
 def test_a_name_that_nothing_drives_is_told() -> None:
     ghost = Leaf((), (0, 3), False, "ghost")
     assert one_problem(lambda m: assign(m.s.count, ghost[()])) == ['[I102] run reads "ghost", which is no state, input or operand of toy']
+
+
+def test_a_name_that_only_a_decode_or_a_result_reads_is_told() -> None:
+    ghost = Leaf((), (0, 1), False, "ghost")
+    m, bus = model()
+    add(m, "run", Match(bus.write(0x10).condition & (ghost[()] == 1), {}))
+    m.readback("read", bus.read(0x10), lambda j: ghost[()] + 0 * j)
+    drive(m, bus)
+    told = [s for s in sentences(check(m)) if "ghost" in s and "is no state, input or operand" in s]
+    assert told == [f'[I102] {name} reads "ghost", which is no state, input or operand of toy' for name in ("run", "read")]
+
+
+def test_a_case_that_no_command_has_is_no_hole() -> None:
+    """The low four bits from 8 on while bit 3 is 0: the terms share a bit."""
+    m, bus = model()
+    everywhere, address = bus.write_range(0, 1 << 28).condition, m.inputs["addr"][()]
+    add(m, "low", Match(everywhere & (extract(address, 0, 4) < 8), {}))
+    add(m, "high", Match(everywhere & (extract(address, 3, 1) == 1), {}))
+    add(m, "read", bus.read_range(0, 1 << 28))
+    assert find_holes(m, 5) == []
 
 
 @pytest.mark.parametrize("bits", [Bits(120, 135), Bits(5, 2), Bits(-1, 3)])
