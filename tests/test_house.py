@@ -34,6 +34,7 @@ LAYERS = (
     ("rewrite",),
     ("ir",),
     ("ops",),
+    ("lowering",),
     ("lang",),
     ("limits", "errors", "callable_module", "kept", "intake"),
 )
@@ -51,7 +52,7 @@ HEAVY = {
     "egglog": ("rewrite_compiler/egraph/",),
     "onnx": ("rewrite_compiler/frontend/", "apps/digits/export.py", "apps/gallery/"),  # applications write their models with onnx
     "onnxruntime": ("rewrite_compiler/hostrun/",),
-    "llvmlite": ("rewrite_compiler/lang/native",),
+    "llvmlite": ("rewrite_compiler/lang/native", "rewrite_compiler/lowering/"),
     "distributed": ("rewrite_compiler/cosim/cluster",),
     "PIL": ("rewrite_compiler/data/pillow",),
     "sklearn": ("apps/digits/data.py",),  # an extra; only the trainer's script reads the bundled images

@@ -24,7 +24,7 @@ from ..target import FormatFor, body_of, inlined, simulated_device
 from .coded import looked_at
 from .execute import Prepared, check_finite
 from .moves import Moved
-from .numerics import Specified
+from .numerics import Specified, is_certified
 from .plan import Calibration, Offload, Plan, tensors_of
 from .ranges import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 from .residency import handed_over
@@ -219,10 +219,13 @@ def _ranges(plan: Plan, o: Offload, seen: _Seen, method: Method) -> dict[str, di
 
 
 def _searched(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> Offload:
-    """Return the offload with the candidate formats that give the least error on the first calibration samples."""
-    ila = o.target.ila() if o.mapping.search else None
+    """Return the offload with the candidate formats that give the least error on the first calibration samples.
+
+    Candidates run by their numerics where driver and numerics are proved to agree, else on the simulator.
+    """
+    is_simulated = bool(o.mapping.search) and not is_certified(o.target, o.mapping.variant)
+    ila = o.target.ila() if is_simulated else None
     for name, candidates in o.mapping.search.items():
-        assert ila is not None
         tried = [replace(o, formats=o.mapping.with_format(o.formats, name, f)) for f in candidates]
         errors = [isolated_error(p, trial, kept, ila) for trial in tried]
         o = tried[errors.index(min(errors))]

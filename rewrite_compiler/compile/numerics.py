@@ -1,24 +1,79 @@
 """Numerics: an offload by what its operation is specified to return bit by bit, without a device.
 
-It is many times faster than instructions on a simulator, and gives the same where the two are proved to agree.
+It is many times faster than instructions on a simulator, and gives the same where the two are proved to agree. Terms run as
+machine code of vectors; those that have none run on plain arrays, which a note says.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..errors import FlexmatchError
-from ..lang.binders import Leaf
+from ..errors import FlexmatchError, SpecError
+from ..lang.binders import Array, Leaf
+from ..lang.formats import Format
+from ..lang.kernels import loaded_kernels
 from ..lang.named import Data
 from ..prove.lockstep import evaluated_together
 from ..prove.shipped import certificate_of_operation
 from ..target import Device, Stay, StreamedDevice, Target, simulated_device
+from ..target import Mapping as Operation
 from .execute import Prepared
 from .plan import Offload
+
+if TYPE_CHECKING:
+    from ..lowering import Lowered
+
+KEPT_TERMS = 256
+Shapes = tuple[tuple[str, tuple[int, ...], bool], ...]  # of each operand: its name, its own axes, whether samples come before
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The numerics of one tile: leaves of the operands, a term for each result, and their code, or why there is none."""
+
+    leaves: Mapping[str, Leaf]
+    results: tuple[Array, ...]
+    code: Lowered | None
+    notes: tuple[str, ...]
+
+    def __call__(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
+        """Return the results with the samples as their first axis."""
+        given = {self.leaves[n]: x for n, x in operands.items()}
+        if self.code is not None:
+            with contextlib.suppress(SpecError):  # plain arrays say better what is wrong
+                return tuple(self.code(given))
+        wide = {leaf: x.astype(np.int64) for leaf, x in given.items()}
+        moving = {leaf: x for leaf, x in wide.items() if x.ndim > leaf.rank}
+        shared = {leaf: x for leaf, x in wide.items() if leaf not in moving}
+        return tuple(evaluated_together(term, moving, shared) for term in self.results)
+
+
+@lru_cache(maxsize=KEPT_TERMS)
+def terms_of(
+    operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int
+) -> Terms:  # fmt: skip
+    """Return the numerics of an operation on operands of these shapes."""
+    known = dict(formats)
+    leaves = {n: Leaf(shape, known[n].codes, False, n) for n, shape, _ in shapes}
+    found = operation.result_codes(list(leaves.values()), known, dict(attributes))
+    results = found if isinstance(found, tuple) else (found,)
+    why = loaded_kernels()
+    if isinstance(why, str):
+        return Terms(leaves, results, None, (why,))
+    from ..lowering import Lowered, NotLowered
+
+    place = f"{operation.name} ({operation.rule.place})"
+    try:
+        code = Lowered(results, [leaves[n] for n, _, moves in shapes if moves], samples)
+    except NotLowered as refusal:
+        return Terms(leaves, results, None, (f"{place} runs on plain arrays: {refusal.problem.sentence}",))
+    return Terms(leaves, results, code, tuple(f"{place} runs in part on plain arrays: {note}" for note in code.notes))
 
 
 @dataclass
@@ -36,13 +91,11 @@ class Specified(Prepared):
         del device, stay
         o, parts = self.offload, self.parts(codes, slices)
         axes = o.mapping.axes
-        leaves = {n: Leaf(x.shape[x.ndim - len(axes.of[n]) :], o.formats[n].codes, False, n) for n, x in parts.items()}
-        found = o.mapping.result_codes(list(leaves.values()), o.formats, dict(o.node.attributes))
-        given = {leaves[n]: x.astype(np.int64) for n, x in parts.items()}
-        moving = {leaf: x for leaf, x in given.items() if x.ndim > len(leaf.shape)}
-        shared = {leaf: x for leaf, x in given.items() if leaf not in moving}
-        terms = found if isinstance(found, tuple) else (found,)
-        return {n: evaluated_together(term, moving, shared) for n, term in zip(axes.results, terms, strict=True)}
+        own = {n: x.ndim - len(axes.of[n]) for n, x in parts.items()}
+        shapes = tuple((n, x.shape[own[n] :], own[n] > 0) for n, x in parts.items())
+        samples = max(len(x) for n, x in parts.items() if own[n])
+        terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples)
+        return dict(zip(axes.results, terms(parts), strict=True))
 
 
 def is_certified(target: Target, variant: str) -> bool:

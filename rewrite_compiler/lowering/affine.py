@@ -1,0 +1,44 @@
+"""Affine: indices as sums of variables times numbers, from which addresses are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..lang.expr import Expr
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Σ variable · number + constant."""
+
+    parts: Mapping[Expr, int] = field(default_factory=dict)
+    constant: int = 0
+
+    def plus(self, other: Affine, times: int = 1) -> Affine:
+        """Return the sum with a multiple of another one."""
+        parts = dict(self.parts)
+        for v, c in other.parts.items():
+            parts[v] = parts.get(v, 0) + times * c
+        return Affine({v: c for v, c in parts.items() if c}, self.constant + times * other.constant)
+
+    def is_divisible(self, by: int, but: Expr | None) -> bool:
+        """Tell whether all numbers are, that of one variable aside."""
+        return not self.constant % by and all(v is but or not c % by for v, c in self.parts.items())
+
+
+def affine_of(e: Expr) -> Affine | None:
+    """Return an index as a sum; None where it is none."""
+    if e.op == "const":
+        return Affine({}, int(e.data))
+    if e.op == "var":
+        return Affine({e: 1})
+    if e.op not in ("add", "sub", "mul"):
+        return None
+    x, y = (affine_of(a) for a in e.args)
+    if x is None or y is None:
+        return None
+    if e.op != "mul":
+        return x.plus(y, 1 if e.op == "add" else -1)
+    x, y = (y, x) if x.parts else (x, y)
+    return None if x.parts else Affine().plus(y, x.constant)

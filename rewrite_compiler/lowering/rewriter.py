@@ -1,0 +1,115 @@
+"""Rewriter: a term with every array that it reads replaced by what is kept of it, or by the term of its element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..lang.binders import Accumulator, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
+from ..lang.expr import Expr, binary, node, select
+from ..lang.loops import loads_of, terms_of
+from .vectors import NotLowered
+
+if TYPE_CHECKING:
+    from .stages import Stages
+
+LEAST_ENTRIES, MOST_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
+CHEAP = frozenset({"const", "var", "load"})
+
+
+class Rewriter:
+    """Rewrites terms of one array; `given` are the terms that its variables stand for."""
+
+    def __init__(self, stages: Stages, given: Mapping[Expr, Expr] | None = None, depth: int = 0) -> None:
+        self.stages, self.depth = stages, depth  # the number of loops around
+        self.made: dict[tuple[Expr, bool], Expr] = {}
+        self.given = dict(given or {})
+
+    def term(self, e: Expr) -> Expr:
+        """Return a term whose loads are of leaves, of accumulators, and of folds of scalars."""
+        key = e, self.depth > 0
+        found = self.made.get(key)
+        if found is None:
+            found = self.given[e] if e in self.given else self._rewritten(e)
+            single = _single(found) if self.depth and found.op not in CHEAP else None
+            if single is not None and single.free == found.free and single.args:
+                found = self.stages.function(found, single)
+            self.made[key] = found
+        return found
+
+    def _rewritten(self, e: Expr) -> Expr:
+        if e.real:
+            raise NotLowered(e.op, "on real numbers")
+        if e.op == "load":
+            return self._load(e)
+        if e.op == "reduce":
+            monoid, variables = e.data
+            self.depth += 1
+            body = self.term(e.args[0])
+            self.depth -= 1
+            return reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
+        args = [self.term(a) for a in e.args]
+        if e.op == "table":
+            return self._table(e, args)
+        if all(a is b for a, b in zip(args, e.args, strict=True)):
+            return e
+        if e.op == "select":
+            return select(*args)
+        return binary(e.op, *args) if e.op in ("add", "sub", "mul") else node(e.op, args, e.data, e.interval, e.real)
+
+    def _table(self, e: Expr, args: list[Expr]) -> Expr:
+        t = e.data
+        entries = 1
+        for n in t.shape:
+            entries *= n
+        if entries < LEAST_ENTRIES or _nodes(t.body) > MOST_NODES:
+            return node("table", args, t, e.interval, e.real)
+        return Rewriter(self.stages, dict(zip(t.parameters, args, strict=True)), self.depth).term(t.body)
+
+    def _load(self, e: Expr) -> Expr:
+        a, indices = e.data, tuple(map(self.term, e.args))
+        if isinstance(a, Accumulator) and a not in self.stages.batched:
+            return e
+        if isinstance(a, FoldResult) and not a.rank and not a.history:
+            return self._fold(a)
+        if isinstance(a, Comprehension) and self._is_inlined(a):
+            inner = Rewriter(self.stages, {**self.given, **dict(zip(a.variables, indices, strict=True))}, self.depth)
+            return inner.term(a.body)
+        return self.stages.read(a, indices)
+
+    def _is_inlined(self, a: Comprehension) -> bool:
+        """Tell whether elements are computed where they are read: copies, what is read once, and what depends on loops around."""
+        if a in self.stages.kept:
+            return False
+        is_copy = a.body.op == "const" or (a.body.op == "load" and isinstance(a.body.data, Leaf | Comprehension))
+        is_once = not self.depth and self.stages.uses[a] < 2
+        return is_copy or is_once or not self.stages.is_outside(a.free) or not a.rank
+
+    def _fold(self, a: FoldResult) -> Expr:
+        """Return the result of a fold whose parts are rewritten; its accumulators stay what they are."""
+        f = a.fold
+        if any(x.rank for x in f.accumulators):
+            raise NotLowered("a fold of arrays", "that depends on a loop around it")
+        initial = tuple(scalar_array(self.term(x[()] if not isinstance(x, Comprehension) else x.body)) for x in f.initial)
+        self.depth += 1
+        bodies = tuple(scalar_array(self.term(x.body if isinstance(x, Comprehension) else x[()])) for x in f.bodies)
+        self.depth -= 1
+        fold = Fold(f.variable, self.term(f.extent), initial, f.accumulators, bodies)
+        return FoldResult((), a.interval, a.real, fold, a.component, False)[()]
+
+
+def _single(e: Expr) -> Expr | None:
+    """Return the one load of a leaf on which a term depends; None where it depends on more, or on a loop."""
+    if any(x.op == "reduce" or (x.op == "load" and type(x.data) is not Leaf) for x in terms_of(e)):
+        return None
+    loads = set(loads_of(e))
+    return loads.pop() if len(loads) == 1 and not _depends_elsewhere(e) else None
+
+
+def _depends_elsewhere(e: Expr) -> bool:
+    """Tell whether a term has a variable that is not in an index of a load."""
+    return e.op == "var" or (e.op != "load" and any(map(_depends_elsewhere, e.args)))
+
+
+def _nodes(e: Expr) -> int:
+    return sum(1 for _ in terms_of(e))

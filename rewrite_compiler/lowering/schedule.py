@@ -1,0 +1,81 @@
+"""Schedule: which axis of a result lies in the lanes of a vector, how many positions are computed together, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..lang.binders import Comprehension, FoldResult, Leaf, static_shape
+from ..lang.expr import Expr
+from ..lang.loops import terms_of
+from .affine import affine_of
+
+SUM, FOLD, OTHER = 8, 4, 2  # vectors of sums that a kernel of each class keeps in registers
+REGISTER = 512, 256  # bits, with AVX-512 and else
+LANES = 16
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`lane` and `jam` are axes of the result, `positions` how many of the latter are computed together."""
+
+    lane: int
+    lanes: int
+    jam: int | None
+    positions: int
+
+    def __str__(self) -> str:
+        jam = f", {self.positions} positions of axis {self.jam} together" if self.jam is not None else ""
+        return f"{self.lanes} lanes on axis {self.lane}{jam}"
+
+
+def schedules(value: Comprehension, features: frozenset[str]) -> list[Schedule]:
+    """Return the schedules that suit a term, the best first."""
+    shape = static_shape(value)
+    found = sorted((_cost(value, axis), -axis) for axis in range(len(shape)))
+    return [_with_jam(value, -axis, features) for _, axis in found]
+
+
+def _with_jam(value: Comprehension, lane: int, features: frozenset[str]) -> Schedule:
+    bits = REGISTER["avx512bw" not in features]
+    together = max(1, _registers(value) * bits // (32 * LANES) // (2 if bits == REGISTER[0] else 1))
+    sizes = [(n, axis) for axis, n in enumerate(static_shape(value)) if axis != lane and n > 1 and value.variables[axis] in value.body.free]
+    jams = [(min(n, together), axis) for n, axis in sizes]
+    if not jams or together < 2 or not _has_loop(value.body):
+        return Schedule(lane, LANES, None, 1)
+    positions, jam = max(jams)
+    return Schedule(lane, LANES, jam, 1 << positions.bit_length() - 1)
+
+
+def _registers(value: Comprehension) -> int:
+    """Return how many vectors of sums there can be, by the class of a term."""
+    sums = sum(e.op == "reduce" for e in terms_of(value.body))
+    if any(e.op == "load" and isinstance(e.data, FoldResult) for e in terms_of(value.body)):
+        return FOLD
+    return SUM if sums == 1 else OTHER
+
+
+def _has_loop(body: Expr) -> bool:
+    return any(e.op == "reduce" or (e.op == "load" and isinstance(e.data, FoldResult)) for e in terms_of(body))
+
+
+def _cost(value: Comprehension, axis: int) -> float:
+    """Return what lanes on an axis cost: those without an element, elements that lie apart, decisions that lanes take alone."""
+    extent, variable = static_shape(value)[axis], value.variables[axis]
+    waste = -(-extent // LANES) * LANES / max(extent, 1)
+    apart = sum(_strides(e, variable) > 1 for e in terms_of(value.body) if e.op == "load" and type(e.data) is Leaf)
+    own = sum(e.op == "select" and variable in e.args[0].free and not e.args[0].reads for e in terms_of(value.body))
+    return waste * (1 + 8 * apart + 8 * own)
+
+
+def _strides(load: Expr, variable: Expr) -> int:
+    """Return 0 where a load does not depend on a variable, 1 where the variable counts elements of one axis, else 2."""
+    found = list(_numbers(load, variable))
+    return 0 if not found else 1 if found == [1] else 2
+
+
+def _numbers(load: Expr, variable: Expr) -> Iterator[int]:
+    for index in load.args:
+        if variable in index.free:
+            a = affine_of(index)
+            yield 2 if a is None else a.parts.get(variable, 0)

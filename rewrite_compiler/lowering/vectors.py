@@ -1,0 +1,112 @@
+"""Vectors: values of a kernel as LLVM knows them, a scalar where all lanes agree and a vector where they may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ..errors import SpecError
+from ..lang import intervals as iv
+from ..lang.intervals import Interval
+
+WORD, INDEX, BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
+WIDTHS = (16, 32, 64)
+Value = Any  # of llvmlite, which has no types
+
+
+class NotLowered(SpecError):
+    """A term that no kernel computes."""
+
+    def __init__(self, term: str, why: str) -> None:
+        super().__init__("I102", f"no kernel computes {term} {why}")
+
+
+def width_of(interval: Interval) -> int:
+    """Return the bits of the narrowest signed lane that holds every value of an interval."""
+    for bits in WIDTHS:
+        if iv.inside(interval, iv.of_width(bits, True)):
+            return bits
+    raise NotLowered("a value", f"in {interval}, more than a word of 64 bits holds")
+
+
+def is_vector(x: Value) -> bool:
+    """Tell whether lanes may differ."""
+    return isinstance(x.type, ir.VectorType)
+
+
+def bits_of(x: Value) -> int:
+    """Return the bits of a lane."""
+    return int(x.type.element.width if is_vector(x) else x.type.width)
+
+
+def constant_like(x: Value, n: int) -> ir.Constant:
+    """Return a constant with the lanes of another value."""
+    bits = bits_of(x)
+    n &= (1 << bits) - 1
+    return ir.Constant(x.type, [n] * x.type.count if is_vector(x) else n)
+
+
+def constant_of(bits: int, n: int) -> ir.Constant:
+    """Return a number modulo 2^bits."""
+    low = 1 << bits - 1
+    return ir.Constant(ir.IntType(bits), (n + low) % (1 << bits) - low)
+
+
+def splat(b: ir.IRBuilder, x: Value, lanes: int) -> Value:
+    """Return a vector of one value."""
+    if is_vector(x):
+        return x
+    kind = ir.VectorType(x.type, lanes)
+    if isinstance(x, ir.Constant):
+        return ir.Constant(kind, [x.constant] * lanes)
+    one = b.insert_element(ir.Constant(kind, ir.Undefined), x, INDEX(0))
+    return b.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(INDEX, lanes), [0] * lanes))
+
+
+def resized(b: ir.IRBuilder, x: Value, bits: int, *, signed: bool = True) -> Value:
+    """Return a value in lanes of other bits: the lower ones, or all with the sign."""
+    now = bits_of(x)
+    if now == bits:
+        return x
+    if isinstance(x, ir.Constant) and not is_vector(x) and signed:
+        return constant_of(bits, x.constant)
+    kind = ir.VectorType(ir.IntType(bits), x.type.count) if is_vector(x) else ir.IntType(bits)
+    return (b.trunc if now > bits else b.sext if signed else b.zext)(x, kind)
+
+
+def aligned(b: ir.IRBuilder, *values: Value) -> list[Value]:
+    """Return values with the same number of lanes."""
+    lanes = max((x.type.count for x in values if is_vector(x)), default=0)
+    return [splat(b, x, lanes) for x in values] if lanes else list(values)
+
+
+def part(b: ir.IRBuilder, x: Value, start: int, count: int) -> Value:
+    """Return some lanes of a vector."""
+    if count == x.type.count:
+        return x
+    return b.shuffle_vector(
+        x, ir.Constant(x.type, ir.Undefined), ir.Constant(ir.VectorType(INDEX, count), list(range(start, start + count)))
+    )
+
+
+def joined(b: ir.IRBuilder, parts: Sequence[Value]) -> Value:
+    """Return vectors of the same lanes, a power of two of them, as one."""
+    found = list(parts)
+    while len(found) > 1:
+        mask = ir.Constant(ir.VectorType(INDEX, 2 * found[0].type.count), list(range(2 * found[0].type.count)))
+        found = [b.shuffle_vector(x, y, mask) for x, y in zip(found[::2], found[1::2], strict=True)]
+    return found[0]
+
+
+def over_jam(function: Callable[..., Value], *operands: Sequence[Value]) -> list[Value]:
+    """Return a function of values at each jammed position; what does not depend on the position is computed once."""
+    count = max(map(len, operands))
+    return [function(*(x[q % len(x)] for x in operands)) for q in range(count)]
+
+
+def element_type(kind: object) -> ir.IntType:
+    """Return the type of an element of a numpy array."""
+    return ir.IntType(8 * np.dtype(kind).itemsize)  # type: ignore[call-overload]
