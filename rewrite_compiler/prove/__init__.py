@@ -2,7 +2,8 @@
 
 from ..callable_module import make_callable
 from .document import Verdicts, prove, to_json
-from .mappings import prove_mapping, prove_mappings
+from .mappings import prove_mapping
+from .miniatures import prove_mappings
 from .rules import prove_rule, prove_rules
 from .verdict import Counterexample, Proof
 

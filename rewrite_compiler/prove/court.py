@@ -27,7 +27,7 @@ from ..rewrite.textfile import rules_of_text
 from ..target import Mapping, Target, find_target
 from . import record
 from .cache import Cache, mapping_key, model_key, rule_key
-from .mappings import prove_mapping
+from .miniatures import prove_operation
 from .rules import prove_rule, with_suggestion
 from .verdict import UNPROVED, Proof
 
@@ -64,7 +64,7 @@ def target_cases(target: Target, spec: str) -> Iterator[Case]:
 
 
 def _judge_mapping(target: Target, m: Mapping) -> JSON:
-    return record.proof_record(prove_mapping(m, target.ila()))
+    return record.proof_record(prove_operation(target, m))
 
 
 def model_case(target: Target, spec: str) -> Case:

@@ -10,9 +10,9 @@ import contextlib
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,11 +33,11 @@ from ..lang.smt_shared import prove_equal_sharing
 from ..lang.smt_single import restored
 from ..lang.terms import Number, Terms
 from ..ops.op import ShapeError
-from ..ops.static import HasType, holds
+from ..ops.static import Binding, HasType, holds
 from ..rewrite.rule import name_of
 from ..rewrite.text import condition_text
 from ..rewrite.userfile import user_line
-from ..target import Mapping, Target, simulated_device
+from ..target import Mapping, Stay, simulated_device
 from .device import symbolic_device
 from .induction import Steps, differs
 from .lockstep import evaluated_together, run_together
@@ -49,16 +49,10 @@ SEED = 7
 UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
 EXTREME = 100_000  # codes of a size at which extreme ones are tried, too
 SHOWN = 64  # codes that a counter-example shows
+BEFORE = " before"  # marks the operands of the call before
 SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
 NORMAL_FIRST = 0.1  # of the time: the question in normal form, before it is asked as both sides compute it
 Sides = tuple[list[tuple[Any, Any]], list[Any], int]  # results of driver and numerics, axioms, instructions executed
-
-
-def prove_mappings(target: Target) -> Iterator[Proof]:
-    """Yield the certificate of every operation of a target."""
-    ila = target.ila()
-    for m in target.mappings.values():
-        yield prove_mapping(m, ila)
 
 
 def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
@@ -92,19 +86,19 @@ def _judged(m: Mapping, ila: Ila, seconds: float) -> Verdict:
     tried = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
     for at, different in _differences(m, ila, tried):
         return _refuted(at, different)
-    verdict, executed = _symbolic(m, ila, sizes, seconds)
+    verdict, executed = symbolic_verdict(m, ila, sizes, seconds)
     if verdict.outcome == "refuted":
         example = _of_model(m, ila, sizes, verdict.model)
-        found = f"z3 separates driver and numerics at {_shown(sizes)}, but no codes were found that do"
+        found = f"z3 separates driver and numerics at {shown_sizes(sizes)}, but no codes were found that do"
         return _open(found) if example is None else _refuted(sizes, example)
     if verdict.outcome != "proved":
-        return _open(f"the solver gave up at {_shown(sizes)}: {verdict.reason}")
+        return _open(f"the solver gave up at {shown_sizes(sizes)}: {verdict.reason}")
     lengths = inductions(m, ila, sizes)
     for at, different in _differences(m, ila, lengths.doubtful):
         return _refuted(at, different)
-    strength = f"symbolic at {_shown(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
+    strength = f"symbolic at {shown_sizes(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
     reasons = f"; no induction: {'; '.join(lengths.reasons)}" if lengths.reasons else ""
-    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(_shown, tried))}{reasons}", None, ""
+    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(shown_sizes, tried))}{reasons}", None, ""
 
 
 def _open(reason: str) -> Verdict:
@@ -112,7 +106,7 @@ def _open(reason: str) -> Verdict:
 
 
 def _refuted(sizes: MappingOf[str, Any], example: Counterexample) -> Verdict:
-    return REFUTED, "", f"driver and numerics differ at {_shown(sizes)}", example, "I105"
+    return REFUTED, "", f"driver and numerics differ at {shown_sizes(sizes)}", example, "I105"
 
 
 def _differences(m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
@@ -130,7 +124,7 @@ def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
     for at in m.trials:
         refused = refused_at(m, at)
         if refused:
-            return None, f"the trial {_shown(at)} is none of its sizes: {refused}"
+            return None, f"the trial {shown_sizes(at)} is none of its sizes: {refused}"
     if m.trials:
         return m.trials[0], ""
     if m.statics:
@@ -145,11 +139,8 @@ def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
 
 def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
     """Return why a tile of these sizes is none that the operation takes, nothing when it is."""
-    attributes = _attributes(m, sizes)
-    shapes = _shapes(m, sizes)
-    values = {key if isinstance(key := m.rule.variables[name], Expr) else name: value for name, value in attributes.items()}
-    dtypes = {name_of(c.tensor): c.dtypes[0] for c in m.rule.where if isinstance(c, HasType)}
-    binding = binding_of(Instance({id(v): shapes[v.name] for v in m.operands}, values, shapes, dtypes))
+    attributes = attributes_at(m, sizes)
+    binding = _binding(m, sizes)
     try:
         for (t, _), name in zip(m.rule.pairs, m.axes.results, strict=True):
             if binding.shape(t) != tuple(sizes[d] for d in m.axes.of[name]):
@@ -163,43 +154,63 @@ def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
     return "" if limit is None else str(limit)
 
 
-def _shown(sizes: MappingOf[str, int]) -> str:
+def _binding(m: Mapping, sizes: MappingOf[str, Any]) -> Binding:
+    """Return operands of these sizes, and static variables, as a match."""
+    attributes, shapes = attributes_at(m, sizes), shapes_at(m, sizes)
+    values = {key if isinstance(key := m.rule.variables[name], Expr) else name: value for name, value in attributes.items()}
+    dtypes = {name_of(c.tensor): c.dtypes[0] for c in m.rule.where if isinstance(c, HasType)}
+    return binding_of(Instance({id(v): shapes[v.name] for v in m.operands}, values, shapes, dtypes))
+
+
+def with_results(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Any]:
+    """Return sizes of operands with those of results, as the pattern has them; ShapeError where it has no meaning."""
+    binding = _binding(m, sizes)
+    shapes = {name: binding.shape(t) for (t, _), name in zip(m.rule.pairs, m.axes.results, strict=True)}
+    return {**m.axes.sizes(shapes), **sizes}
+
+
+def shown_sizes(sizes: MappingOf[str, int]) -> str:
+    """Return sizes in words."""
     return ", ".join(f"{d}={n}" for d, n in sizes.items())
 
 
-def _formats(m: Mapping, scales: Sequence[float]) -> dict[str, Format]:
-    return m.formats_for(dict(zip(m.format_choices, itertools.cycle(scales), strict=False)))
+def formats_at(m: Mapping) -> dict[str, Format]:
+    """Return the formats in which an operation is judged."""
+    return m.formats_for(dict(zip(m.format_choices, itertools.cycle(SCALES), strict=False)))
 
 
-def _attributes(m: Mapping, at: MappingOf[str, Any]) -> dict[str, Any]:
-    """Return the static variables of a trial."""
+def attributes_at(m: Mapping, at: MappingOf[str, Any]) -> dict[str, Any]:
+    """Return the static variables among sizes."""
     return {name: at[name] for name, _ in m.statics}
 
 
-def _shapes(m: Mapping, sizes: MappingOf[str, int]) -> dict[str, tuple[int, ...]]:
+def shapes_at(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the operands."""
     return {v.name: tuple(sizes[d] for d in m.axes.of[v.name]) for v in m.operands}
 
 
 def _leaves(m: Mapping, sizes: MappingOf[str, int], formats: MappingOf[str, Format]) -> dict[str, Leaf]:
-    return {n: Leaf(shape, formats[n].codes, False, n) for n, shape in _shapes(m, sizes).items()}
+    return {n: Leaf(shape, formats[n].codes, False, n) for n, shape in shapes_at(m, sizes).items()}
 
 
-def _symbolic(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float) -> tuple[Any, int]:
+def symbolic_verdict(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float, stay: Stay | None = None
+) -> tuple[Any, int]:  # fmt: skip
     """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed.
 
     The question is asked in a normal form first, in part of the time; where that is not answered, as both sides compute it.
     """
     with contextlib.suppress(NotInteger):
-        verdict, executed = _asked(m, sizes, _numbered(m, ila, sizes), NORMAL_FIRST * seconds)
+        verdict, executed = _asked(m, sizes, _numbered(m, ila, sizes, stay), NORMAL_FIRST * seconds)
         if verdict.outcome != "unknown":
             return verdict, executed
-    return _asked(m, sizes, _as_z3(m, ila, sizes), seconds)
+    return _asked(m, sizes, _as_z3(m, ila, sizes, stay), seconds)
 
 
 def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
     """Ask whether both sides are equal."""
-    formats = _formats(m, SCALES)
-    shapes = _shapes(m, sizes)
+    formats = formats_at(m)
+    shapes = shapes_at(m, sizes)
     premises = [c for n, shape in shapes.items() for c in within(symbols(n, shape), formats[n].codes)]
     ranges = {str(v): formats[n].codes for n, shape in shapes.items() for v in symbols(n, shape).flat}
     pairs, axioms, executed = sides
@@ -208,11 +219,23 @@ def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float)
     return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
 
 
-def _numbered(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Sides:
+def _numbered(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
     """Execute both sides on terms in a normal form; pairs that are one term are proved and left out."""
-    run, solved = execute(m, ila, sizes, Terms()), Solved()
-    left = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not _is_one(a, b)]
+    run, solved = execute(m, ila, sizes, Terms(), stay), Solved()
+    left = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
     return left, solved.axioms, run.executed
+
+
+def _driven(
+    m: Mapping, device: Any, sizes: MappingOf[str, Any], operands: MappingOf[str, Data], stay: Stay | None,
+    others: Callable[[str], MappingOf[str, Data]],
+) -> Any:  # fmt: skip
+    """Return the results of a driver; a call before it, on `others`, leaves there what is present."""
+    formats, attributes = formats_at(m), attributes_at(m, sizes)
+    if stay is not None and stay.present:
+        before = {**others(BEFORE), **{n: operands[n] for n in stay.present}}
+        m.run_driver(device, before, formats, attributes, replace(stay, present=frozenset()))
+    return m.run_driver(device, operands, formats, attributes, stay)
 
 
 @dataclass(frozen=True)
@@ -224,15 +247,19 @@ class Run:
     executed: int
 
 
-def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms) -> Run:
+def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay: Stay | None = None) -> Run:
     """Execute both sides on terms in a normal form; NotInteger where one computes with real numbers."""
-    formats = _formats(m, SCALES)
+    formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
-    operands = {n: variables(terms, n, shape, formats[n].codes) for n, shape in _shapes(m, sizes).items()}
+
+    def symbolic(mark: str) -> dict[str, Data]:
+        return {n: variables(terms, n + mark, shape, formats[n].codes) for n, shape in shapes_at(m, sizes).items()}
+
+    operands = symbolic("")
     device = symbolic_device(ila, lambda memories: Numbered(memories, terms))
-    found = m.run_driver(device, operands, formats, _attributes(m, sizes))
+    found = _driven(m, device, sizes, operands, stay, symbolic)
     meaning = Numbered({leaves[n]: x for n, x in operands.items()}, terms)
-    expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes)))]
+    expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
     return Run(operands, list(zip(_flat(_tuple(found)), _flat(expected), strict=True)), device.executed)
 
 
@@ -286,13 +313,14 @@ def _induction(
     except NotInteger:
         return "it computes with real numbers", []
     for at, run in zip(tried, runs, strict=True):
-        if any(not _is_one(a, b) for a, b in run.pairs):
-            return f"driver and numerics at {_shown(at)} are not the same term", [at]
+        if any(not is_one(a, b) for a, b in run.pairs):
+            return f"driver and numerics at {shown_sizes(at)} are not the same term", [at]
     steps = Steps(runs[1].operands, m.axes.of, d)
     return differs([(at[d], [a for a, _ in run.pairs]) for at, run in zip(tried, runs, strict=True)], steps, step), []
 
 
-def _is_one(a: Number, b: Number) -> bool:
+def is_one(a: Number, b: Number) -> bool:
+    """Tell whether two values are one term, or one number."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
@@ -300,15 +328,19 @@ def _flat(results: Sequence[Any]) -> list[Any]:
     return [x for a in results for x in np.asarray(a, object).flat]
 
 
-def _as_z3(m: Mapping, ila: Ila, sizes: MappingOf[str, int]) -> Sides:
+def _as_z3(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None = None) -> Sides:
     """Execute both sides on z3 terms."""
-    formats = _formats(m, SCALES)
+    formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
-    operands = {n: symbols(n, shape) for n, shape in _shapes(m, sizes).items()}
+
+    def symbolic(mark: str) -> dict[str, Data]:
+        return {n: symbols(n + mark, shape) for n, shape in shapes_at(m, sizes).items()}
+
+    operands = symbolic("")
     device = symbolic_device(ila)
-    found = m.run_driver(device, operands, formats, _attributes(m, sizes))
+    found = _driven(m, device, sizes, operands, stay, symbolic)
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
-    expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes)))]
+    expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
     pairs = list(zip(_flat(_tuple(found)), _flat(expected), strict=True))
     return pairs, [*device.symbolic.axioms, *meaning.axioms], device.executed
 
@@ -325,21 +357,23 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
     yield from (at for at in (ragged, *largest) if not refused_at(m, at))
 
 
-def code_difference(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED) -> Counterexample | None:
+def code_difference(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED, stay: Stay | None = None
+) -> Counterexample | None:  # fmt: skip
     """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference."""
-    formats = _formats(m, SCALES)
+    formats = formats_at(m)
     draws = list(_draws(_leaves(m, sizes, formats), formats, seed))
-    if len(draws) > 1 and _agree_together(m, ila, sizes, [codes for _, codes in draws]):
+    if stay is None and len(draws) > 1 and _agree_together(m, ila, sizes, [codes for _, codes in draws]):
         return None
     unwritten: FlexmatchError | None = None
     for n, (name, codes) in enumerate(draws):
         shown = {"codes": f"{name}seed {seed}"}
         try:  # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
-            found = difference_on(m, ila, sizes, codes, shown, strict=n == 0)
+            found = difference_on(m, ila, sizes, codes, shown, strict=n == 0, stay=stay)
         except FlexmatchError as refusal:
             if n or refusal.problem.code != UNWRITTEN:
                 raise
-            unwritten, found = refusal, difference_on(m, ila, sizes, codes, shown, strict=False)
+            unwritten, found = refusal, difference_on(m, ila, sizes, codes, shown, strict=False, stay=stay)
         if found is not None:
             return found
     if unwritten is not None:  # codes that differ would say more
@@ -349,7 +383,7 @@ def code_difference(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int 
 
 def _agree_together(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], draws: Sequence[MappingOf[str, Data]]) -> bool:
     """Tell whether driver and numerics agree on codes that are run as samples of one device; False decides nothing."""
-    formats, attributes = _formats(m, SCALES), _attributes(m, sizes)
+    formats, attributes = formats_at(m), attributes_at(m, sizes)
     leaves = _leaves(m, sizes, formats)
     drivers = [partial(m.run_driver, operands=dict(codes), formats=formats, attributes=attributes) for codes in draws]
     try:
@@ -362,14 +396,16 @@ def _agree_together(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], draws: Seq
 
 
 def difference_on(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], shown: MappingOf[str, str], *, strict: bool = True
-) -> Counterexample | None:
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], shown: MappingOf[str, str], *, strict: bool = True,
+    stay: Stay | None = None,
+) -> Counterexample | None:  # fmt: skip
     """Compare driver and numerics on given codes; return the first difference."""
-    formats = _formats(m, SCALES)
+    formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
     device = simulated_device(ila, strict=strict)
-    results = _tuple(m.run_driver(device, dict(codes), formats, _attributes(m, sizes)))
-    for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, _attributes(m, sizes))), strict=True):
+    turned = {n: np.flip(x) for n, x in codes.items()}
+    results = _tuple(_driven(m, device, sizes, dict(codes), stay, lambda _: turned))
+    for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
         if np.shape(found) != np.shape(expected):
             sentence = f"the driver of {m.name} returns an array of shape {np.shape(found)}, its numerics one of {np.shape(expected)}"
@@ -400,9 +436,9 @@ def _draws(leaves: MappingOf[str, Leaf], formats: MappingOf[str, Format], seed: 
 
 def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
     """Return a difference on the codes that the solver found, None where the tables it does not know make it impossible."""
-    formats = _formats(m, SCALES)
+    formats = formats_at(m)
     codes: dict[str, Data] = {}
-    for n, shape in _shapes(m, sizes).items():
+    for n, shape in shapes_at(m, sizes).items():
         low, high = formats[n].codes
         values = [int(model.get(str(v), 0)) for v in symbols(n, shape).flat]
         codes[n] = np.clip(np.array(values, np.int64), low or 0, high or 0).reshape(shape)

@@ -8,7 +8,7 @@ from .meaning import body_of, inlined
 from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
 from .stay import USUAL, Room, Stay
 from .taped import TapedDevice
-from .target import Target
+from .target import Small, Target
 
 __all__ = [
     "USUAL",
@@ -27,6 +27,7 @@ __all__ = [
     "Room",
     "SimulatedDevice",
     "SimulatedStream",
+    "Small",
     "Stay",
     "StreamedDevice",
     "TapedDevice",

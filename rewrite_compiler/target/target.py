@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -16,9 +16,20 @@ from .mapping import Declared, Mapping, make_mapping
 from .resources import Describe, Resources
 
 
+@dataclass(frozen=True)
+class Small:
+    """A design of which layers of some hundred products fill the memories: parameter values, and the units of dimensions on it."""
+
+    parameters: MappingOf[str, str]
+    units: MappingOf[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Target:
-    """An accelerator. `build` returns its Ila for parameter values; `parameters` lists the values each may take, default first."""
+    """An accelerator. `build` returns its Ila for parameter values; `parameters` lists the values each may take, default first.
+
+    `small` are designs of the same generator on which its drivers are proved, too; they may set what `parameters` do not list.
+    """
 
     name: str
     build: Callable[..., Ila]
@@ -28,6 +39,7 @@ class Target:
     chosen: MappingOf[str, str] = field(default_factory=dict)
     mappings: dict[str, Mapping] = field(default_factory=dict)
     describe: Describe | None = None  # its memories, units, links and clock
+    small: tuple[Small, ...] = ()
 
     def accelerates(self, **declared: Unpack[Declared]) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
@@ -54,13 +66,22 @@ class Target:
                 raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {known}")
             if value not in self.parameters[key]:
                 raise UsageError("F203", f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"')
+        return self._with(given)
+
+    def _with(self, given: MappingOf[str, str]) -> Target:
         chosen = replace(self, chosen={**self.chosen, **given})
         return replace(chosen, mappings={name: replace(m, parameters=chosen.values) for name, m in self.mappings.items()})
+
+    def miniatures(self) -> Iterator[Target]:
+        """Yield the small designs, in behaviour and encoding as this one."""
+        for s in self.small:
+            made = self._with(s.parameters)
+            yield replace(made, mappings={name: replace(m, units=s.units) for name, m in made.mappings.items()})
 
     @property
     def values(self) -> dict[str, str]:
         """Every parameter with its value."""
-        return {key: self.chosen.get(key, allowed[0]) for key, allowed in self.parameters.items()}
+        return {**{key: allowed[0] for key, allowed in self.parameters.items()}, **self.chosen}
 
     def ila(self) -> Ila:
         """Return the accelerator's model at these parameters, built once in a process."""

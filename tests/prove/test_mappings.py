@@ -14,7 +14,8 @@ import pytest
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang.named import Data
 from rewrite_compiler.lang.smt import Verdict
-from rewrite_compiler.prove.mappings import code_difference, first_sizes, prove_mapping, prove_mappings
+from rewrite_compiler.prove.mappings import code_difference, first_sizes, prove_mapping
+from rewrite_compiler.prove.miniatures import prove_mappings
 from rewrite_compiler.target import Device, Limit, find_target
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target.mapping import accepted
@@ -195,14 +196,14 @@ def test_what_only_the_solver_sees_is_not_proved(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_solver_without_an_answer_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.prove.mappings._symbolic", lambda *_: (Verdict("unknown", reason="canceled"), 92))
+    monkeypatch.setattr("rewrite_compiler.prove.mappings.symbolic_verdict", lambda *_: (Verdict("unknown", reason="canceled"), 92))
     proof = prove_mapping(replace(LINEAR, trials=SMALL[:1]), model())
     assert (proof.verdict, proof.code, proof.evidence) == ("unproved", "R103", "the solver gave up at t=1, k=16, n=64: canceled")
 
 
 def test_every_operation_of_a_target_gets_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    monkeypatch.setattr("rewrite_compiler.prove.mappings.prove_mapping", lambda m, ila: seen.append(m.name))
+    monkeypatch.setattr("rewrite_compiler.prove.miniatures.prove_operation", lambda target, m: seen.append(m.name))
     assert len(list(prove_mappings(TARGET))) == len(TARGET.mappings)
     assert seen == [m.name for m in TARGET.mappings.values()]
 
