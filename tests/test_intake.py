@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import time
@@ -111,6 +112,24 @@ def test_an_archive_of_little_in_much_or_much_in_little(tmp_path: Path) -> None:
             archive.writestr(f"{n}.npy", b"")
     with pytest.raises(FlexmatchError, match=r"archive must have at most 4096 arrays, not 5000"):
         load_data(file, IMAGE)
+
+
+MEBIBYTE = 1 << 20
+HOSTILE_MODELS = {
+    "graphs without end": b"\x3a\x00" * (MEBIBYTE // 2),
+    "nodes without anything": b"\x3a\x80\x80\x40" + b"\x0a\x00" * (MEBIBYTE // 2),
+    "functions without anything": b"\xca\x01\x00" * (MEBIBYTE // 3),
+    "fields that nobody knows": b"\xf8\x07\x01" * (MEBIBYTE // 3),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_MODELS)
+def test_a_hostile_model_is_answered_at_once(name: str, tmp_path: Path) -> None:
+    (tmp_path / "app.onnx").write_bytes(perceptron((4, 3)).SerializeToString() + HOSTILE_MODELS[name])
+    begun = time.process_time()
+    with contextlib.suppress(FlexmatchError):
+        load(tmp_path / "app.onnx")
+    assert time.process_time() - begun < 0.5
 
 
 HOSTILE_JSON = {

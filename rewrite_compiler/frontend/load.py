@@ -23,7 +23,7 @@ from .payload import NO_PAYLOADS, Payloads
 from .read import read_apart, read_memory
 from .scope import Body, Scope
 from .shapes import declared_type
-from .structure import check_structure, drop_absent_ends, function_key
+from .structure import check_count, check_structure, drop_absent_ends, function_key
 from .upgrade import BASE
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def import_model(
 ) -> LoadedModel:  # fmt: skip
     """Turn a parsed model into a program; `payloads` are the bytes of those initializers that the message has not got."""
     place = str(file)
+    check_count(model, place, limits)
     check_names(model, place)
     notes = check_header(model, place)
     order, more = check_structure(model, place, limits)

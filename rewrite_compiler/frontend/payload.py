@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from .wire import BYTES, Broken, Field, Span, fields, varint
 
 LARGE = 1 << 16  # bytes of a weight from which on it is cut out
+FIELD = 64  # bytes that the fields of a model have at least, taken together, where it is worth looking for weights
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # fields of a model, its graph, a tensor
 Payloads = Mapping[int, memoryview]
 NO_PAYLOADS: Payloads = {}
@@ -31,9 +33,13 @@ def cut(data: bytes) -> Cut:
     if len(data) < LARGE:
         return whole
     try:
-        model = list(fields(data, Span(0, len(data), "model", 1)))
+        most = len(data) // FIELD
+        model = list(islice(fields(data, Span(0, len(data), "model", 1)), most))
         graphs = [f for f in model if f.number == GRAPH]
-        if len(graphs) != 1 or graphs[0].wire != BYTES:
+        if len(graphs) != 1 or graphs[0].wire != BYTES or len(model) == most:
+            return whole
+        inner = fields(data, Span(graphs[0].start, graphs[0].end, "graph", 2))
+        if next(islice(inner, most, None), None) is not None:
             return whole
         payloads: dict[int, memoryview] = {}
         (graph,) = graphs

@@ -32,6 +32,13 @@ class Check:
         return f'{self.place}:node "{node.name or f"{node.op_type}_{number}"}"'
 
 
+def check_count(model: Any, place: str, limits: Limits) -> None:
+    """Refuse a model with too many nodes or functions before any of them is looked at."""
+    for what, count in (("nodes", len(model.graph.node)), ("functions", len(model.functions))):
+        if count > limits.nodes:
+            raise InputError("F105", f"the model must have at most {limits.nodes} {what}", place=place, help="raise --limits nodes=")
+
+
 def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
     """Return the order in which the nodes of the model can be computed, and notes; InputError names the first fault."""
     check = Check(place, limits, {function_key(f): f for f in model.functions})
