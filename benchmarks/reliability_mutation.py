@@ -1,11 +1,12 @@
-"""Do the tests notice a wrong engine? One small change at a time in prove, extract and simulate; the tests that run it must fail.
+"""Do the tests notice a wrong engine? One small change at a time in eight of its packages; the tests that run it must fail.
 
-The changes are drawn by seed from all comparisons, sums, conditions and constants of those files (`--runs 60` of each part); each
-is made in a copy of the engine that stands before the real one. Which tests run a line is known from `--coverage FOLDER`,
-what `reliability_coverage.py --keep FOLDER` left: of those a change meets the ones of its own part first, then the quickest, as
-many as take `--seconds`, each with `--cases` of its cases; those written since are asked before. Finished changes are in the
-log, from which the next call goes on. A change that survives is printed with its line: it is either the same program, or a
-test is missing, or one that is slower would notice; `--again` asks those once more.
+The changes are drawn by seed (`--runs 80` of each package) from all comparisons, sums, conditions, negations and constants,
+limits (`max`, `min`), filters of comprehensions, entries of tables and parts of unions; each is made in a copy of the engine
+that stands before the real one. Which tests run a line is known from `--coverage FOLDER`, what `reliability_coverage.py --keep
+FOLDER` left: of those a change meets the ones of its own part first, then the quickest, as many as take `--seconds`, each with
+`--cases` of its cases; those written since are asked before. Finished changes are in the log, from which the next call goes on.
+A change that survives is printed with its line: it is either the same program, or a test is missing, or one that is slower
+would notice; `--again` asks those once more.
 """
 
 from __future__ import annotations
@@ -47,11 +48,17 @@ FILES = 8  # of tests that a change meets, each of which is imported
 # files of a part → the tests that are asked first
 PARTS = {
     "prove": ("prove/*.py", ("tests/prove/", "tests/rules/")),
-    "extract": ("egraph/*.py", ("tests/egraph/", "tests/compile/")),
-    "simulate": ("ila/*.py", ("tests/ila/", "tests/ila_models/")),
+    "egraph": ("egraph/*.py", ("tests/egraph/", "tests/compile/")),
+    "lang": ("lang/*.py", ("tests/lang/", "tests/ila/")),
+    "ila": ("ila/*.py", ("tests/ila/", "tests/ila_models/")),
+    "cosim": ("cosim/*.py", ("tests/cosim/", "tests/cli/")),
+    "compile": ("compile/*.py", ("tests/compile/", "tests/cli/")),
+    "fit": ("fit/*.py", ("tests/fit/", "tests/compile/")),
+    "frontend": ("frontend/**/*.py", ("tests/frontend/", "tests/bad_inputs/")),
 }
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn}
-SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult}
+SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr}
+LIMITS = ("max", "min")
 # imported before the tests of all changes start as copies of this process
 AHEAD = ("numpy", "onnx.helper", "onnx.checker", "z3", "lark", "llvmlite.binding", "highspy", "rich.console", "pytest", "hypothesis")
 
@@ -84,7 +91,15 @@ def can_change(node: ast.AST) -> bool:
         return type(node.op) in SUMS
     if isinstance(node, ast.If):
         return ast.unparse(node.test) != "TYPE_CHECKING"
-    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.Constant) and type(node.value) is int)
+    if isinstance(node, ast.Dict):
+        return len(node.keys) > 1
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in LIMITS and len(node.args) == 2
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    if isinstance(node, ast.comprehension):
+        return bool(node.ifs)
+    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.Constant) and type(node.value) in (int, float))
 
 
 def change(node: ast.AST) -> None:
@@ -97,8 +112,16 @@ def change(node: ast.AST) -> None:
         node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
     elif isinstance(node, ast.If):
         node.test = ast.UnaryOp(ast.Not(), node.test)
+    elif isinstance(node, ast.Dict):
+        del node.keys[len(node.keys) // 2], node.values[len(node.values) // 2]
+    elif isinstance(node, ast.Call):
+        node.args = [node.args[0], node.args[0]]
+    elif isinstance(node, ast.UnaryOp):
+        node.op, node.operand = ast.Not(), ast.UnaryOp(ast.Not(), node.operand)
+    elif isinstance(node, ast.comprehension):
+        node.ifs = []
     elif isinstance(node, ast.Constant):
-        node.value = int(str(node.value)) + 1
+        node.value = node.value + 1 if isinstance(node.value, int) else 2 * node.value + 1  # type: ignore[assignment, operator]
 
 
 def nodes_of(tree: ast.AST) -> list[ast.AST]:
@@ -143,7 +166,7 @@ def in_function(tree: ast.Module, node: ast.AST) -> bool:
 
 def lines_of(node: ast.AST) -> range:
     """Return the lines of a node; of a condition, not of what it decides on."""
-    at: Any = node.test if isinstance(node, ast.If) else node
+    at: Any = node.test if isinstance(node, ast.If) else node.ifs[0] if isinstance(node, ast.comprehension) else node
     return range(at.lineno, at.end_lineno + 1)
 
 
@@ -354,8 +377,8 @@ def row_of(part: str, log: CampaignLog, of: int, seed: int) -> Row:
 
 def main() -> None:
     """Run the command line."""
-    parser = options(__doc__ or "", runs=60)
-    parser.add_argument("--only", default="", metavar="PART", help="prove, extract or simulate")
+    parser = options(__doc__ or "", runs=80)
+    parser.add_argument("--only", default="", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--coverage", type=Path, default=Path("reliability_coverage"), metavar="FOLDER", help="which tests run a line")
     parser.add_argument(
@@ -367,7 +390,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, default=Path("reliability_mutation.jsonl"), metavar="FILE", help="go on in this log")
     given = parser.parse_args()
     log, ends, totals = CampaignLog(given.log), time.monotonic() + 60 * given.minutes, dict[str, int]()
-    chosen = {part: drawn(part, given.seed, given.runs) for part in PARTS if given.only in part}
+    chosen = {part: drawn(part, given.seed, given.runs) for part in PARTS if given.only in ("", part)}
     if given.minutes > 0:
         have = known(given.coverage, given.cases)
         for name in AHEAD:
