@@ -117,7 +117,8 @@ def _extracted(
 ) -> tuple[dict[str, Mapping], Costs, Extraction]:
     devices = {constructor_of(m).name: m for m in mappings}
     graph = saturation.graph
-    costs, roots = Costs(graph, devices, objective), classes_of(graph, p.outputs)
+    work = {key: op.macs or 0 for key, op in p.opaque.items()}
+    costs, roots = Costs(graph, devices, objective, work), classes_of(graph, p.outputs)
     allowed = pins.restricted(costs, graph, devices)
     if not objective.is_placed:
         return devices, costs, extract(graph, roots, allowed, limits.extraction_seconds)
@@ -158,8 +159,11 @@ def _device_rule(m: Mapping, number: int) -> DeviceRule:
 class Costs:
     """The cost of an e-node by the levels of an objective."""
 
-    def __init__(self, graph: EGraph, devices: MappingOf[str, Mapping], objective: Objective = OFFLOADS) -> None:
-        self.graph, self.devices, self.objective = graph, devices, objective
+    def __init__(
+        self, graph: EGraph, devices: MappingOf[str, Mapping], objective: Objective = OFFLOADS, work: MappingOf[str, int] | None = None
+    ) -> None:
+        """Prepare to price e-nodes; `work` are the multiply-accumulates of opaque operators by key."""
+        self.graph, self.devices, self.objective, self.work = graph, devices, objective, work or {}
         self.fitted: dict[Case, Tiling | Refusal] = {}
         self.known: dict[tuple[int, int], tuple[int, ...] | None] = {}  # by class and id of an e-node
         self.hopeless: AbstractSet[int] = frozenset()  # e-nodes that are never chosen: nobody looks for their tilings
@@ -249,7 +253,7 @@ class Costs:
             return None if fixed else self.device_cost(node)
         if fixed or node.op in ("Input", "Constant", "Result"):
             return FREE
-        return (0, 1, 0, 0, 0) if node.op == "Opaque" else self.host_cost(c, node)
+        return (self.work.get(str(node.attributes[0]), 0), 1, 0, 0, 0) if node.op == "Opaque" else self.host_cost(c, node)
 
     def shapes(self, node: ENode) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of an e-node's operands."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..fit import Tiling
 from ..fit.cost import Price, accesses, cost_document
-from ..ir.program import Node, Program, Value
+from ..ir.program import Node, Program, Value, uncounted
 from ..lang.formats import Format
 from ..ops.term import Apply, subterms
 from ..prove.shipped import weakest
@@ -150,6 +150,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "device_calls": plan.device_calls,
         "offloads": [_offload(o, plan.residency) for o in plan.offloads],
         "host": [vars(h) for h in plan.host],
+        "uncounted": sorted({plan.source.sources[k].name for n in uncounted(plan.program) for k in n.origins}),
         "absorbed": [vars(a) for a in plan.absorbed],
         "inserted": _inserted(plan),
         "formats": [f for o in plan.offloads for f in _formats(plan, o)],

@@ -28,6 +28,7 @@ from .signature import check_types, signature_of
 from .site import Site
 from .unroll import UNROLLED, check_scan
 from .upgrade import BY_VERSION, Upgrader, schema_of
+from .work import work_of
 
 # source operators that never leave an operation, with the reason
 _GONE = {"Identity": ALIAS, "Dropout": "Dropout at inference", "Cast": "cast to its own type", "CastLike": "cast to its own type"}
@@ -232,7 +233,7 @@ class Importer:
         types = inferred(site, node, given, body.declared)
         payload = placed(node)
         self._embed(payload)
-        op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version)
+        op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version, work_of(site, node, types))
         key = key_of(op, len(self.context.builder.nodes))
         made = iter(self.context.opaque(op, key, list(given.values()), types, site.origin, site.name))
         values = [next(made) if o else None for o in node.output]

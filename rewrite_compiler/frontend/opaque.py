@@ -78,7 +78,7 @@ def placed(node: Any) -> Any:
 
 def key_of(op: OpaqueOp, number: int) -> str:
     """Return the key of an opaque operator: equal operators share it, unless each of their runs differs."""
-    digest = hashlib.sha256(op.label.encode() + b"\0" + op.payload).hexdigest()[:16]
+    digest = hashlib.sha256(f"{op.label}\0{op.macs}\0".encode() + op.payload).hexdigest()[:16]
     return f"{op.label}.{digest}" + (f".{number}" if op.op_type in RANDOM else "")
 
 

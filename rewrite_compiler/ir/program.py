@@ -53,13 +53,17 @@ class Node:
 
 @dataclass(frozen=True)
 class OpaqueOp:
-    """A source operator the engine does not interpret: its names, the serialised node that the host runs, its operator set."""
+    """A source operator the engine does not interpret: its names, the serialised node that the host runs, its operator set.
+
+    `macs` are its multiply-accumulates, None where it is not known how many there are.
+    """
 
     op_type: str
     domain: str
     payload: bytes
     reason: str
     version: int = 1
+    macs: int | None = None
 
     @property
     def label(self) -> str:
@@ -222,7 +226,14 @@ def walk(p: Program) -> Iterator[tuple[Node, list[TensorType]]]:
 
 def total_macs(p: Program, nodes: Iterable[Node] | None = None) -> int:
     """Return the multiply-accumulates of the program (or of some of its nodes)."""
-    return sum(macs_of(n, [p.types[v] for v in n.inputs]) for n in (p.nodes if nodes is None else nodes))
+    found = p.nodes if nodes is None else tuple(nodes)
+    whole = sum(p.opaque_of(n).macs or 0 for n in found if n.op == OPAQUE)
+    return whole + sum(macs_of(n, [p.types[v] for v in n.inputs]) for n in found)
+
+
+def uncounted(p: Program) -> list[Node]:
+    """Return the nodes that may multiply, nobody knows how often."""
+    return [n for n in p.nodes if n.op == OPAQUE and p.opaque_of(n).macs is None]
 
 
 def macs_of(node: Node, operands: Sequence[TensorType]) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from .evidence import certificates, certificates_of, search
 from .graph import Graph, details, graph_of, svg
 from .markup import Cell, figure, note, section, table, text
 from .spending import spending
-from .terminal import counted, rule_table, share
+from .terminal import at_most, counted, macs_in_all, rule_table, share, uncounted_operators
 from .timeline import Timeline, timeline, timeline_of
 from .verdict import verdict
 
@@ -125,21 +126,21 @@ def _map(graph: Graph, targets: Sequence[str], what: str, keys: Sequence[tuple[s
 
 
 def _offloads(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
-    total = sum(o["macs"] for o in plan["offloads"]) + plan["extraction"]["cost"]["host_macs"]
+    part_of = partial(at_most if uncounted_operators(plan) else share, whole=macs_in_all(plan))
     errors = {} if cosim is None else {o["id"]: o for o in cosim["offloads"]}
-    rows = [(*_offload(o, total), *_error(errors.get(o["id"]))) for o in plan["offloads"]]
+    rows = [(*_offload(o, part_of), *_error(errors.get(o["id"]))) for o in plan["offloads"]]
     heads = ("offload", "operation", "stands for", "shape", "MACs", "share", "calls", "cycles", "bytes", "rules", "error", "saturated")
     shown = heads if cosim is not None else heads[:-2]
     made = table(counted(len(rows), "offload"), shown, [row[: len(shown)] for row in rows])
     return section("Offloads", made if rows else note("Nothing is offloaded."), "offloads")
 
 
-def _offload(o: Mapping[str, Any], total: int) -> tuple[Cell, ...]:
+def _offload(o: Mapping[str, Any], part_of: Callable[[float], str]) -> tuple[Cell, ...]:
     cost = o.get("cost")
     spent = [figure("–" if cost is None else f"{cost[key]:,}") for key in ("cycles", "bytes")]
     return (
         text(o["id"]), text(f"{o['target']}.{o['operation']}"), text(", ".join(o["nodes"])),
-        text(", ".join(f"{d}={n}" for d, n in o["shape"].items())), figure(f"{o['macs']:,}"), figure(share(o["macs"], total)),
+        text(", ".join(f"{d}={n}" for d, n in o["shape"].items())), figure(f"{o['macs']:,}"), figure(part_of(o["macs"])),
         figure(f"{o['device_calls']:,}"), *spent, text(_chain(o["because"])),
     )  # fmt: skip
 

@@ -55,13 +55,34 @@ def _unchecked(run: Mapping[str, Any]) -> list[str]:
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:
     """Return one line a target: operations by kind, as written and in all, and their share of the multiply-accumulates."""
-    total = sum(o["macs"] for o in document["offloads"]) + document["extraction"]["cost"]["host_macs"]
+    total, unknown = macs_in_all(document), uncounted_operators(document)
     texts = []
     for target, counts in document["counts"].items():
         macs = sum(o["macs"] for o in document["offloads"] if o["target"] == target)
         found, exact = _kinds(counts) or "no operation", _kinds(document["exact_counts"][target]) or "none"
-        texts.append(f"{found} on {target} (as written: {exact}) · {share(macs, total)} of {total:,} MACs")
+        part = (
+            f"{at_most(macs, total)} of at least {total:,} MACs, {unknown} not counted"
+            if unknown
+            else f"{share(macs, total)} of {total:,} MACs"
+        )
+        texts.append(f"{found} on {target} (as written: {exact}) · {part}")
     return texts
+
+
+def macs_in_all(document: Mapping[str, Any]) -> int:
+    """Return the multiply-accumulates of a plan: offloaded, and on the host as far as they are known."""
+    return int(sum(o["macs"] for o in document["offloads"]) + document["extraction"]["cost"]["host_macs"])
+
+
+def uncounted_operators(document: Mapping[str, Any]) -> str:
+    """Name the operators on the host that may multiply, nobody knows how often; nothing where there are none."""
+    names = set(document.get("uncounted", ()))
+    return ", ".join(sorted({h["op"] for h in document["host"] if h["node"] in names}))
+
+
+def at_most(part: float, whole: float) -> str:
+    """Return the share of a part of a whole that may be larger."""
+    return "less than 100%" if part >= whole else f"at most {share(part, whole)}"
 
 
 def _kinds(counts: Mapping[str, int]) -> str:
@@ -70,7 +91,9 @@ def _kinds(counts: Mapping[str, int]) -> str:
 
 def share(part: float, whole: float) -> str:
     """Return a percentage, or a dash of nothing."""
-    return f"{100 * part / whole:.1f}%" if whole else "–"
+    if not whole:
+        return "–"
+    return f"{100 * part / whole if part >= whole else min(100 * part / whole, 99.9):.1f}%"  # what is not all is not 100.0%
 
 
 def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .terminal import change, cost_texts, counted, number, offload_texts, share
+from .terminal import change, cost_texts, counted, macs_in_all, number, offload_texts, share, uncounted_operators
 
 GOOD, LOOK = "✓", "!"
 SATURATED = 0.01  # share of saturated results from which on an offload is named
@@ -18,13 +18,13 @@ def verdict(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[Li
 
 
 def _coverage(plan: Mapping[str, Any]) -> Iterator[Line]:
-    host_macs = plan["extraction"]["cost"]["host_macs"]
+    host_macs, unknown = plan["extraction"]["cost"]["host_macs"], uncounted_operators(plan)
     for text in offload_texts(plan):
         yield (GOOD if plan["offloads"] else LOOK), "offloaded", text
     busy = [h for h in plan["host"] if "only moves data" not in h["why_not"]]
-    total = sum(o["macs"] for o in plan["offloads"]) + host_macs
     left = f"{counted(len(busy), 'node')} that compute and {counted(len(plan['host']) - len(busy), 'node')} that only move data"
-    yield (LOOK if host_macs else GOOD), "on the host", f"{left}; {share(host_macs, total)} of the multiply-accumulates"
+    part = f"{'at least ' if unknown else ''}{share(host_macs, macs_in_all(plan))} of the multiply-accumulates"
+    yield (LOOK if host_macs or unknown else GOOD), "on the host", f"{left}; {part}{f', {unknown} not counted' if unknown else ''}"
 
 
 def _accuracy(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> Iterator[Line]:

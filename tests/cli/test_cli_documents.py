@@ -15,8 +15,8 @@ from rewrite_compiler.apps import APPS, GALLERY
 
 PLAN = {
     "schema", "model", "targets", "rules_sha256", "settings", "calibrated", "calibration", "counts", "lowered_counts", "exact_counts",
-    "device_calls", "offloads", "host", "absorbed", "inserted", "formats", "egraph", "extraction", "residency", "limited", "notes",
-    "plan_sha256", "onnx_sha256", "run",
+    "device_calls", "offloads", "host", "uncounted", "absorbed", "inserted", "formats", "egraph", "extraction", "residency", "limited",
+    "notes", "plan_sha256", "onnx_sha256", "run",
 }  # fmt: skip
 OFFLOAD = {
     "id", "target", "operation", "parts", "nodes", "shape", "macs", "because", "certificate", "device_calls", "tiles", "formats",
