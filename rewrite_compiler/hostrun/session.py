@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from ..errors import BudgetError, InputError, UsageError
 from ..ir.program import Data
+from .signs import largest_pair, multiplies_codes, unsigned
 
 # from 1.32 on it writes an id of the machine below the home and sends events, unless this is set before it is imported
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -33,9 +35,9 @@ SLOWER = "give it more with --limits host_seconds=N"
 FREE = "free memory, raise the limits of this process (ulimit -v, ulimit -u), or give fewer --threads"
 # what it says where the machine is the reason, not the model
 SHORT = re.compile("pthread_create failed|[Cc]annot allocate memory|bad.alloc|Failed to allocate memory|Resource temporarily unavailable")
-# the first turns float weights between a DequantizeLinear and a QuantizeLinear into 8-bit ones, so results change; the
-# second moves an int8 QuantizeLinear over a Slice with a uint8 zero point, and the model is then refused (1.31.1)
-LEFT_OUT = ["WeightBiasQuantization", "QDQPropagationTransformer"]
+# real operators between a DequantizeLinear and a QuantizeLinear stay real: fused ones round otherwise, and on some processors saturate
+EXACT = {"session.disable_quant_qdq": "1"}
+WEIGHTS_BESIDE = "session.model_external_initializers_file_folder_path"  # of a model in memory
 
 
 _SHARING = threading.Lock()
@@ -75,18 +77,20 @@ class Port:
 
 
 class Session:
-    """A model ready to run on the host, with settings under which equal inputs give equal bits."""
+    """A model ready to run on the host, with settings under which equal inputs give equal bits, and codes the same on every processor."""
 
-    def __init__(self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False) -> None:
+    def __init__(
+        self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False, is_exact: bool = True
+    ) -> None:
         """Load a model from bytes or from a file; InputError when onnxruntime cannot run it.
 
         `threads` is the number of threads inside one operator; operators run one after the other. A part of a model uses the
-        memory that all parts share, which otherwise each would keep.
+        memory that all parts share, which otherwise each would keep. What is not exact has onnxruntime's own settings for codes.
         """
         if threads < 1:
             raise UsageError("F203", f"Number of threads must be positive, not {threads}")
         self.name = name
-        source = os.fspath(model) if isinstance(model, Path) else model
+        source, settings = _exactly(model) if is_exact else (_as_written(model), {})
         with translated("F162", f"{name} cannot be run on the host"):
             import onnxruntime
 
@@ -96,10 +100,12 @@ class Session:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
             options.use_deterministic_compute = True
             options.log_severity_level = FATAL
+            for key, value in settings.items():
+                options.add_session_config_entry(key, value)
             if is_part and _has_shared_memory():
                 options.add_session_config_entry("session.use_env_allocators", "1")
             only = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}  # else it prints, and tries the same again
-            self._session = onnxruntime.InferenceSession(source, options, disabled_optimizers=LEFT_OUT, **only)
+            self._session = onnxruntime.InferenceSession(source, options, **only)
         self.inputs = tuple(_port(i) for i in self._session.get_inputs())
         self.outputs = tuple(_port(o) for o in self._session.get_outputs())
 
@@ -131,12 +137,32 @@ class Session:
                     raise InputError("C100", f'{self.name} has no {what} called "{name}"', help=f"its {what}s are {listed or 'none'}")
 
 
-def reference(path: str | Path, *, threads: int = 1) -> Session:
+def _as_written(model: bytes | Path) -> bytes | str:
+    return os.fspath(model) if isinstance(model, Path) else model
+
+
+def _exactly(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
+    """Return what onnxruntime loads so that codes are exact, and the settings for it."""
+    data = model.read_bytes() if isinstance(model, Path) else model
+    if not multiplies_codes(data):
+        return _as_written(model), EXACT
+    return unsigned(data), EXACT | ({WEIGHTS_BESIDE: os.fspath(model.parent)} if isinstance(model, Path) else {})
+
+
+def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> Session:
     """Return a source model as it stands in its file, weights beside it included."""
     file = Path(path)
     if not file.is_file():
         raise UsageError("F101", "there is no such file" if not file.exists() else "a model must be a regular file", place=str(file))
-    return Session(file, threads=threads, name=file.name)
+    return Session(file, threads=threads, name=file.name, is_exact=is_exact)
+
+
+@lru_cache
+def saturates() -> bool:
+    """Tell whether onnxruntime's own products of unsigned and signed codes are wrong on this processor, which then has no VNNI."""
+    model, operands, right = largest_pair()
+    (found,) = Session(model, is_exact=False).run(operands).values()
+    return bool(found.item() != right)
 
 
 def _tensor(found: Any) -> Data:

@@ -45,12 +45,13 @@ def _every(document: Mapping[str, Any]) -> list[str]:
 
 def _unchecked(run: Mapping[str, Any]) -> list[str]:
     """Return what a reader should know of the check of a plan against its model."""
-    against = run.get("check", {}).get("against", "model")
+    check = run.get("check", {})
+    against, defaults = check.get("against", "model"), check.get("defaults", "")
     told = {
         "model": [],
         "imported program": ["the host cannot run the model as it is written; the plan was checked against the program imported from it"],
     }
-    return told.get(against, [against])
+    return [*told.get(against, [against]), *([defaults] if defaults else [])]
 
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import LoadedModel, import_model
 from rewrite_compiler.frontend.opaque import node_proto
 from rewrite_compiler.frontend.tensors import CODES
+from rewrite_compiler.hostrun.signs import unsigned
 from rewrite_compiler.ir.evaluate import OpaqueRunner, random_tensor, run
 from rewrite_compiler.ir.program import Data, Node, Program, Value
 from rewrite_compiler.ir.types import TensorType
@@ -101,11 +102,11 @@ def refusal(proto: Any, shapes: Mapping[str, tuple[int, ...]] | None = None, lim
 
 
 def session(proto: Any) -> Any:
-    """Return onnxruntime on a model, without its optimisations."""
+    """Return onnxruntime on a model, without its optimisations; products of codes by kernels that are exact on every processor."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(unsigned(proto.SerializeToString()), options, providers=["CPUExecutionProvider"])
 
 
 def host(loaded: LoadedModel) -> OpaqueRunner:

@@ -84,6 +84,15 @@ def test_a_plan_in_the_terminal() -> None:
     ]
 
 
+def test_a_plan_says_what_the_check_against_its_model_found() -> None:
+    def notes(**check: Any) -> list[str]:
+        return [line for line in plan_lines({**PLAN, "notes": [], "run": {"check": check}}) if line.startswith("note")]
+
+    assert notes() == notes(against="model", defaults="") == []
+    assert notes(against="model", defaults="the defaults differ") == ["note      the defaults differ"]
+    assert notes(against="not compared", defaults="") == ["note      not compared"]
+
+
 def test_the_rules_of_a_plan_and_how_many_offloads_they_enabled() -> None:
     assert rule_grid(PLAN) == [
         "  rule                     written at               grade   matches   new nodes   seconds   offloads",
