@@ -23,6 +23,7 @@ from .grades import broken_grade
 from .instances import Instances, instances_of, smallest
 from .measure import measured
 from .numeric import difference
+from .refuter import witness
 from .shapes import Instance
 from .sides import Side, leaves_of, right_shape, symbolic_elements
 from .suggest import suggested_guard
@@ -79,7 +80,19 @@ def prove_rule(rule: Rule, count: int | None = None) -> Proof:
         proof = failed.proof
     except SpecError as e:
         proof = Proof(rule.name, rule.place, UNPROVED, "", e.problem.sentence, rule.grade, code="R103")
+    if proof.verdict != REFUTED:
+        proof = _beside_wide_draws(rule, proof)
     return replace(proof, seconds=time.perf_counter() - start)
+
+
+def _beside_wide_draws(rule: Rule, proof: Proof) -> Proof:
+    """Return what was judged, or a refutation where instances beyond those show a difference."""
+    found = witness(rule)
+    if found is None:
+        return proof
+    example, sentence = found
+    code = "R105" if example.place is None else "R102"
+    return Proof(rule.name, rule.place, REFUTED, proof.strength, sentence, rule.grade, example, code)
 
 
 def with_suggestion(proof: Proof, rule: Rule) -> Proof:

@@ -27,6 +27,7 @@ DRAWS = 10  # draws for each instance wanted
 TRIED_IN_A_DRAW = 1_000
 WINDOW = 2  # the largest window that is tried where a rule does not ask for more
 Operands = tuple[tuple[str, Shape], ...]
+Extents = range | tuple[int, ...]
 Choose = Callable[[Sequence[Any]], Iterable[Any]]  # the candidates that are followed, in their order
 Component = tuple[str, int]  # the name of an attribute, and the place in its list (0 of a number or of a whole list)
 WHOLE = frozenset({"shape", "perm", "axes"})  # attributes whose elements do not vary one by one
@@ -161,7 +162,7 @@ class Search:
 
     def __init__(self, rule: Rule, extents: range, rank: int, choose: Choose, budget: int) -> None:
         self.rule = rule
-        self.extents = extents
+        self.extents: Extents = extents
         self.rank = rank
         self.choose = choose
         self.budget = budget
@@ -408,7 +409,7 @@ def _value(value: object, binding: Binding) -> AttributeValue:
 
 
 @cache
-def all_shapes(extents: range, rank: int) -> tuple[Shape, ...]:
+def all_shapes(extents: Extents, rank: int) -> tuple[Shape, ...]:
     """Return every shape of at most `rank` axes with these extents, small ones first."""
     return tuple(s for r in range(rank + 1) for s in itertools.product(extents, repeat=r))
 
@@ -494,12 +495,12 @@ def _each(values: Sequence[int], count: int) -> list[tuple[int, ...]]:
     return list(itertools.product(values, repeat=count))
 
 
-def _groups(shapes: Sequence[Shape], extents: range) -> Sequence[int]:
+def _groups(shapes: Sequence[Shape], extents: Extents) -> Sequence[int]:
     """The channels say how many groups there are; any other number would be refused."""
     x, w = shapes
     if len(x) < 2 or len(w) < 2:
-        return range(1, extents.stop)
-    return range(1, extents.stop) if 0 in (x[1], w[1]) else [x[1] // w[1]] if x[1] % w[1] == 0 else []
+        return range(1, max(extents) + 1)
+    return range(1, max(extents) + 1) if 0 in (x[1], w[1]) else [x[1] // w[1]] if x[1] % w[1] == 0 else []
 
 
 def _spatial(shape: Shape) -> int:
@@ -513,7 +514,7 @@ def _subsets(shape: Shape) -> list[tuple[int, ...]]:
 
 @cache
 def candidates_for(
-    op: Op, name: str, shapes: tuple[Shape, ...], extents: range, rank: int, windows: int = WINDOW, numbers: tuple[float, ...] = ()
+    op: Op, name: str, shapes: tuple[Shape, ...], extents: Extents, rank: int, windows: int = WINDOW, numbers: tuple[float, ...] = ()
 ) -> Sequence[Any]:
     """Return the values tried for a free attribute of an operator on operands of these shapes; windows are at most that large.
 
