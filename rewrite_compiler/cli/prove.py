@@ -94,7 +94,7 @@ def _line(p: Mapping[str, Any], width: int) -> str:
     """Return name, verdict, strength, evidence and time of a proof as one line, the evidence cut where the terminal ends."""
     is_proved = p["verdict"] == "proved"
     strength = re.sub(r"(?<=symbolic) at .*\), random codes (at \d+ sizes)", r", codes \1", p["strength"]).partition(":")[0]
-    evidence = re.sub(r"^both sides (are|have) the |^sizes ", "", p["evidence"]).replace(*ADDED_ZEROS)
+    evidence = re.sub(r"^both sides (are|have) (the )?|^sizes ", "", p["evidence"]).replace(*ADDED_ZEROS)
     strength, evidence = (strength, evidence) if is_proved else ("–", "–")
     start, end = f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  ", f"  {p['seconds']:.2f} s"
     return start + textwrap.shorten(evidence, max(columns() - len(start) - len(end), 1), placeholder="…") + end
