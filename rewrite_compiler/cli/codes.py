@@ -57,6 +57,7 @@ CODES = {
     "R103": ("A rule or mapping is not proved", "simplify the rule or narrow its guard, so that the solver decides"),
     "R104": ("Two rules have one name", "rename one of them"),
     "R105": ("The sides of a rule have different shapes", "correct the side that is wrong at the instance that the sentence shows"),
+    "R106": ("A rule that is used does not hold on data of the model", "give the rule a guard, or leave it out with --without"),
     "R107": ("A rule file took too long to import", "move work out of module level"),
     "R108": ("A rule without a proof is used on trust", "prove the rule; until then the report is stamped"),
     "I100": ("Two instructions decode the same command", "narrow one of the two decodes: both accept the witness"),

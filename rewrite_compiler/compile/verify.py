@@ -1,4 +1,7 @@
-"""Check a written plan against its model: both run on the host engine on one random input."""
+"""Check a written plan against its model: both run on the host engine, on a random input and at the edges of what they compare.
+
+A difference is traced to the rule that does not hold there.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import BudgetError, FlexmatchError, InputError
+from ..errors import AnswerNo, BudgetError, FlexmatchError, InputError
 from ..frontend.emit import to_onnx
 from ..frontend.read import read_model
 from ..frontend.structure import drop_absent_ends
@@ -17,7 +20,9 @@ from ..hostrun import Session, coded_operators, reference, saturates
 from ..ir.evaluate import random_tensor
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits
+from .edges import edge_inputs
 from .plan import Plan
+from .suspect import suspect
 
 TOLERANCE = 1e-5  # of the largest output: what float32 rounding in another order may do
 MOVE = 2.0**-21  # of an input: what reordered sums of a few dozen float32 terms may lose before the model's first cancellation
@@ -53,7 +58,7 @@ class Checked:
 
 
 def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -> Checked:
-    """Run plan and model on the same random input; PlanDiffers when an output differs by more than the tolerance."""
+    """Run plan and model on the same inputs; PlanDiffers, or AnswerNo R106 for a rule of a user, when an output differs beyond rounding."""
     random = np.random.default_rng(SEED)
     p = plan.program
     values = {p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}
@@ -64,16 +69,31 @@ def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -
         if error.problem.code not in NO_HOST:
             raise
         return Checked(None, 0, f"not compared with the model: {error.problem.sentence}")
-    found = Session(onnx, name="the plan").run(values, seconds=10 * limits.host_seconds)
+    compiled = Session(onnx, name="the plan")
+    apart = _agreeing(plan, compiled, run, values, expected, model, limits)
+    for edge in edge_inputs(plan, random):
+        _agreeing(plan, compiled, run, edge, run(edge), model, limits)
+    by_default = _by_default(model, run, values, expected, limits) if against == MODEL else ""
+    return Checked(max(apart.values(), default=0.0), len(expected), against, by_default)
+
+
+def _agreeing(
+    plan: Plan, compiled: Session, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], model: Path, limits: Limits
+) -> dict[str, float]:
+    """Return how far the outputs of a plan are from the expected ones; refused where that is farther than rounding makes them."""
+    found = compiled.run(values, seconds=10 * limits.host_seconds)
     apart = differences(expected, found.values())
-    worst = max(apart.values(), default=0.0)
     differs = next(iter(beyond(apart, expected, run, values)), None)
-    if differs is not None:
-        raise PlanDiffers(
-            "X100", f"the plan differs from its model by {apart[differs]:.3g} of the largest value of {differs}; {TOLERANCE:g} is allowed",
-            place=str(model),
-        )  # fmt: skip
-    return Checked(worst, len(expected), against, _by_default(model, run, values, expected, limits) if against == MODEL else "")
+    if differs is None:
+        return apart
+    sentence = f"the plan differs from its model by {apart[differs]:.3g} of the largest value of {differs}; {TOLERANCE:g} is allowed"
+    law = suspect(plan, values, limits)
+    if law is None:
+        raise PlanDiffers("X100", sentence, place=str(model))
+    name, told = law.rule.name, f"the rule {law.rule.name} does not hold here: {law.gap}; {sentence}"
+    if law.ships:
+        raise PlanDiffers("X100", told, place=str(model), help=f"this is a bug of flexmatch; until it is mended: --without {name}")
+    raise AnswerNo("R106", told, place=law.rule.place, help=f"give the rule a guard, or leave it out: --without {name}")
 
 
 def differences(expected: Mapping[str, Data], found: Iterable[Data]) -> dict[str, float]:
