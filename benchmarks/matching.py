@@ -28,6 +28,7 @@ from onnx import helper, numpy_helper
 from record import ROOT, Row, finish, fresh_answers, options, peak_bytes, recorded, spread
 from transformer import encoder
 
+from rewrite_compiler.compile.court import proved
 from rewrite_compiler.compile.match import match
 from rewrite_compiler.egraph import prepare
 from rewrite_compiler.frontend.load import load
@@ -109,7 +110,7 @@ def measure(name: str, path: Path, target: str, runs: int) -> Row:
     """Return the medians for one model."""
     loading, loaded = processor_seconds(lambda: load(path))
     p = loaded.program
-    mappings, rules = list(find_target(target).mappings.values()), shipped_rules()
+    mappings, rules = list(find_target(target).mappings.values()), tuple(map(proved, shipped_rules()))
     here, children, walls = [], [], []
     for _ in range(runs):
         prepare()

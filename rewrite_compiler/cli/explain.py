@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 
         plan = plan_of(given, Path(given.what))
         document = _node(to_json(plan), given.node)
-        text = [*_node_lines(document), *_otherwise(given, document), *_replayed(plan, document)]
+        text = [*_node_lines(document), *_otherwise(given, document), *_replayed(plan, document), *_outside(plan, document)]
     emit_json(document, given.json)
     say(given, text)
     return 0
@@ -60,6 +60,14 @@ def _replayed(plan: Plan, document: dict[str, Any]) -> list[str]:
     found = replay(plan, next(o for o in plan.offloads if o.id == document["offload"]["id"]))
     document["replay"] = {**vars(found), "rules": None if found.rules is None else list(found.rules), "agrees": found.agrees}
     return [f"  {found}"]
+
+
+def _outside(plan: Plan, document: dict[str, Any]) -> list[str]:
+    """Say which rules would match here, were they proved for operands of so many axes."""
+    from ..compile.outside import outside
+
+    document["outside"] = outside(plan, document["node"])
+    return [f"  {sentence}" for sentence in document["outside"]]
 
 
 def _code(text: str) -> dict[str, Any]:

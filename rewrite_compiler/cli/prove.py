@@ -37,11 +37,11 @@ def run(arguments: Sequence[str]) -> int:
     given = options(made, arguments)
     from ..prove.cache import Cache, court_cache
     from ..prove.document import prove, to_json
-    from ..rewrite.ruleset import every_rule, rules_at
+    from ..rewrite.ruleset import collect, every_rule, rules_at
     from ..target import find_target, target_names
 
     wanted = [n for n in given.only.split(",") if n]
-    judged = [r for f in given.files for r in rules_at(f)] if given.files else every_rule()
+    judged = collect(r for f in given.files for r in rules_at(f)) if given.files else every_rule()
     known = {r.name: r for r in judged}
     owners = [n for n in target_names() if any(w.partition(".")[0] == n for w in wanted)]
     names = accelerators(given) or owners or ([] if given.only or given.files else target_names())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from ..egraph.lint import growth_of
@@ -12,10 +13,14 @@ from ..limits import Limits
 from ..prove.cache import court_cache
 from ..prove.court import judge_rule
 from ..prove.record import proof_record
-from ..prove.shipped import Certificate, certificate_of_record
+from ..prove.shipped import Certificate, certificate_of_record, certificate_of_rule
 from ..prove.verdict import Proof
+from ..rewrite.domain import EVERYWHERE, Domain
 from ..rewrite.rule import Rule
-from ..rewrite.ruleset import collect, every_rule, rules_at
+from ..rewrite.ruleset import collect, every_rule, rules_at, shipped_rules
+from .plan import Plan
+
+LEAST = 4  # axes of operands that a rule without a certificate may match
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,28 @@ def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[s
     notes = [f"rule {name} is {p.verdict} and used on trust (R108)" for name, p in proofs.items() if not p.is_proved]
     growth = growth_of(foreign, known[: len(known) - len(added)])
     notes += [] if growth is None else [f"added rules may not come to an end: {growth}"]
-    return Admitted(known, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
+    within = tuple(replace(r, domain=_domain(r, proofs)) if r.name in proofs else proved(r) for r in known)
+    return Admitted(within, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
+
+
+def _domain(r: Rule, proofs: Mapping[str, Proof]) -> Domain:
+    """Return what a rule of a file is proved for; of one that is used on trust, everything."""
+    proof = proofs[r.name]
+    return Domain(proof.ranks) if proof.is_proved else EVERYWHERE
+
+
+@cache
+def proved(r: Rule) -> Rule:
+    """Return a shipped rule where its certificate holds."""
+    found = certificate_of_rule(r)
+    return replace(r, domain=Domain(LEAST if found is None else found.ranks))
+
+
+def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
+    """Return the rules that a plan was made with."""
+    settings = plan.settings
+    court = admitted(shipped_rules(), [Path(f) for f in settings["rules"]], settings["trusted"], limits)
+    return [r for r in court.rules if r.name not in settings["without"]]
 
 
 def _judged(r: Rule, trusted: Sequence[str]) -> Proof:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def edge_inputs(plan: Plan, random: np.random.Generator) -> Iterator[dict[str, D
     if not bounds:
         return
     for scale in dict.fromkeys((bounds[0] * BELOW, bounds[-1] * BEYOND)):
-        yield _inputs(plan.program, random, lambda t, scale=scale: random_tensor(t, random) * np.asarray(scale, t.dtype))
+        yield _inputs(plan.program, random, partial(_scaled, random, scale))
     around = [
         m
         for c in (*bounds[:MOST], 0.0)
@@ -30,6 +31,10 @@ def edge_inputs(plan: Plan, random: np.random.Generator) -> Iterator[dict[str, D
         for m in (n, *(float(np.nextafter(np.float32(n), np.float32(to))) for to in (-np.inf, np.inf)))
     ]
     yield _inputs(plan.program, random, lambda t: random.choice(around, t.shape).astype(t.dtype))
+
+
+def _scaled(random: np.random.Generator, scale: float, t: TensorType) -> Data:
+    return np.asarray(random_tensor(t, random) * np.asarray(scale, t.dtype))
 
 
 def _inputs(p: Program, random: np.random.Generator, draw: Callable[[TensorType], Data]) -> dict[str, Data]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from ..ir.evaluate import run, run_op
 from ..ir.program import Data, Program
 from ..limits import Limits
 from ..rewrite.rule import Rule
-from ..rewrite.ruleset import shipped_rules
-from .court import admitted
+from .court import rules_of
 from .match import saturated
 from .plan import Plan
 
@@ -57,10 +55,7 @@ def suspect(plan: Plan, values: Mapping[str, Data], limits: Limits) -> Suspect |
     """Return the law that does not hold on inputs, given by name; None where all rules keep every value, or none can be computed."""
     p = plan.source
     try:
-        court = admitted(shipped_rules(), [Path(f) for f in plan.settings["rules"]], plan.settings["trusted"], limits)
-        rules = [r for r in court.rules if r.name not in plan.settings["without"]]
-        known = _computed(p, values)
-        return _bisected(p, rules, known, limits)
+        return _bisected(p, rules_of(plan, limits), _computed(p, values), limits)
     except FlexmatchError:  # a model that cannot be computed here, or whose matching has no end: nothing is known
         return None
 

@@ -99,7 +99,7 @@ def compiled(rule: Rule, number: int) -> Text:
     """Return the atoms and actions of a rule."""
     t = Text(rule)
     roots = [_root(t, left) for left, _ in rule.pairs]
-    guards(t, rule.where)
+    guards(t, rule.conditions)
     if not rule.marks & {"any_dtype", "ring"} and not _goes_on(rule, rule.left):
         t.body.append(f"(Real {roots[0]})")
     origins = _origins(t, {id(x) for _, right in rule.pairs for x in subterms(right)})

@@ -98,7 +98,7 @@ def saturate(
     `more` are commands to run once the program is loaded, `kept` answers of earlier calls.
     BudgetError F210 when the child ended before its first checkpoint.
     """
-    added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r not in shipped()}
+    added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r.name not in shipped()}
     texts, core = relevant([*(_commands(r, n, added) for n, r in enumerate(rules)), *([m.text] for m in mappings)], present(p))
     request = {
         "rules": texts,
@@ -137,9 +137,9 @@ def _commands(r: Rule, n: int, added: Mapping[str, Rule]) -> list[str]:
 
 
 @cache
-def shipped() -> frozenset[Rule]:
-    """Return the shipped rules; others were added by a user."""
-    return frozenset(every_rule())
+def shipped() -> frozenset[str]:
+    """Return the names of the shipped rules; others were added by a user, who cannot take these."""
+    return frozenset(r.name for r in every_rule())
 
 
 def _saturation(answer: _Answer) -> Saturation:

@@ -19,6 +19,7 @@ from typing import Any
 from ..egraph import rules as compiled
 from ..errors import FlexmatchError
 from ..kept import Kept, hash_of, private_folder
+from ..rewrite.domain import EVERYWHERE
 from ..rewrite.rule import Rule
 from ..rewrite.text import rule_text
 from ..target import Target
@@ -92,6 +93,7 @@ def statement_of_model(target: Target) -> str:
 
 
 def _rule(rule: Rule) -> tuple[str, str]:
+    rule = replace(rule, domain=EVERYWHERE)  # which is what a verdict gives
     try:
         meant = compiled.rule_text(rule, 0)
     except FlexmatchError as error:  # a rule that cannot be compiled is judged, and refused later

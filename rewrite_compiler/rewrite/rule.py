@@ -11,6 +11,7 @@ Parameters annotated Tensor, Ints, Int, Float or Str are the pattern's variables
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, overload
@@ -39,12 +40,14 @@ from ..ops.static import (
     as_condition,
 )
 from ..ops.term import Apply, AttributeTerm, Tensor, Variable, subterms
+from .domain import EVERYWHERE, Domain
 from .userfile import user_line
 
 PHASES = ("ir", "fold", "late", "map")  # fold: to its end after every round of ir, for chains that grow by one step each time
 # how the two sides agree in floating point: bit for bit; up to the sign of zero on finite data; up to the order of
 # sums; as reals only
 GRADES = {"E": "exact", "Z": "zero-sign", "A": "reassociates", "F": "real"}
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # as the text form has it, by which rules travel
 MARKS = ("any_dtype", "ring", "spelling", "lowering")  # lowering: costs more than what it stands for, used when asked
 
 
@@ -92,6 +95,12 @@ class Rule:
     grade: str = "A"
     marks: frozenset[str] = frozenset()
     variables: Mapping[str, object] = field(default_factory=dict)
+    domain: Domain = EVERYWHERE  # what its proof used beside the guard
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that a match has to satisfy: the guard and the domain."""
+        return (*self.where, *self.domain.conditions(self.pairs, self.where))
 
     @property
     def left(self) -> Tensor:
@@ -193,7 +202,11 @@ def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], 
 
 
 def check_rule(r: Rule) -> None:
-    """Refuse a rule that uses what its left side does not bind, or whose guard no numbers satisfy."""
+    """Refuse a rule that has no name as rules have, uses what its left side does not bind, or whose guard no numbers satisfy."""
+    if not NAME.fullmatch(r.name):
+        lower = "-".join(re.findall(r"[a-z][a-z0-9]*", r.name.lower())) or "a-name"
+        sentence = f'the name of a rule must be words of small letters and digits, not "{r.name}"'
+        raise SpecError("R101", sentence, place=r.place, help=f'call it "{lower}"')
     check_bound(r)
     compared = [c for c in r.where if isinstance(c, RealIs)]
     if order_of(compared).is_contradictory:

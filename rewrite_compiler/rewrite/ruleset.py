@@ -47,7 +47,7 @@ def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
     found = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
     if not found:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
-    return found
+    return collect(found)
 
 
 def _rules_of_code(path: Path, limits: Limits | None) -> tuple[Rule, ...]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Options, chosen_targets
+from ..compile.court import proved
 from ..compile.match import Matched, case_of, chosen, saturated
 from ..compile.objective import OBJECTIVES, Objective, objective_for, priced
 from ..egraph import Saturation
@@ -79,7 +80,7 @@ def advise(models: Sequence[str | Path], accel: str | Target, options: Options =
     if not models:
         raise UsageError("F203", "Models must be at least one, not none")
     (target,) = chosen_targets([accel])
-    rules = [r for r in shipped_rules() if r.name not in options.without]
+    rules = [proved(r) for r in shipped_rules() if r.name not in options.without]
     studies = [_study(Path(m), target, rules, options) for m in models]
     binding: dict[str, None] = {}
     found = [_Found.of(study, _watched(target, binding)) for study in studies]

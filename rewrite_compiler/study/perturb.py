@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from ..compile.court import proved
 from ..compile.match import match
 from ..frontend.load import load
 from ..frontend.perturb import PERTURBATIONS, perturbed
@@ -57,7 +58,7 @@ def styles(
     path: Path, target: Target, seeds: Sequence[int], names: Sequence[str] = PERTURBATIONS, share: float = 0.5, limits: Limits = DEFAULT
 ) -> Iterator[Style]:
     """Yield for each seed how the offloads of another spelling of a model differ from those of the model."""
-    rules, mappings = shipped_rules(), list(target.mappings.values())
+    rules, mappings = tuple(map(proved, shipped_rules())), list(target.mappings.values())
     model, _ = read_model(path, limits)
     own = offloads_of(path, rules, mappings, limits)
     with TemporaryDirectory() as folder:

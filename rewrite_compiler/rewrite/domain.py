@@ -1,0 +1,50 @@
+"""Domain: what a proof used beside the guard, as conditions that every match has to satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..lang.expr import Expr
+from ..ops.static import ELEMENTS, Condition, Element, Ints, Named, ShapeOf, Truth
+from ..ops.term import Apply, Tensor, Variable, subterms
+
+Pairs = Sequence[tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The most axes of each operand for which a rule is proved, None for any."""
+
+    rank: int | None = None
+
+    def __str__(self) -> str:
+        return "every rank" if self.rank is None else f"ranks to {self.rank}"
+
+    def conditions(self, pairs: Pairs, guard: Sequence[Condition] = ()) -> tuple[Condition, ...]:
+        """Return the conditions on operands and on shapes among the attributes, but those that the guard says already."""
+        if self.rank is None:
+            return ()
+        most = self.rank
+        told = {id(known.base.tensor) for known in _equal_ranks(guard, most) if isinstance(known.base, ShapeOf)}
+        tensors = {id(x): x.rank for left, _ in pairs for x in subterms(left) if isinstance(x, Variable) and id(x) not in told}
+        return tuple(Truth(length <= most) for length in (*tensors.values(), *(s.length for s in _shapes(pairs))))
+
+
+EVERYWHERE = Domain()
+
+
+def _shapes(pairs: Pairs) -> list[Ints]:
+    """Return the shapes that a pattern binds."""
+    patterns = (x for pair in pairs for side in pair for x in subterms(side) if isinstance(x, Apply))
+    return list({id(s): s for x in patterns if isinstance(s := x.attributes.get("shape"), Named)}.values())
+
+
+def _equal_ranks(guard: Sequence[Condition], most: int) -> Iterator[Element]:
+    """Yield the lengths that a guard sets to a number that is small enough."""
+    for c in guard:
+        e: Expr | None = c.term if isinstance(c, Truth) else None
+        if e is not None and e.op == "eq" and e.args[1].op == "const" and int(e.args[1].data) <= most:
+            known = ELEMENTS.get(e.args[0])
+            if known is not None and known.measure == "length":
+                yield known
