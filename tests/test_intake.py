@@ -132,6 +132,14 @@ def test_a_hostile_model_is_answered_at_once(name: str, tmp_path: Path) -> None:
     assert time.process_time() - begun < 0.5
 
 
+def test_a_rule_file_that_would_take_long_to_parse_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "x.rules").write_text("rule a(x: tensor) { relu(x) = x }\n" * 30_000, "utf-8")
+    begun = time.process_time()
+    with pytest.raises(FlexmatchError, match="a rule file must have at most 65536 bytes, not 1020000"):
+        rules_of_file(tmp_path / "x.rules")
+    assert time.process_time() - begun < 0.5
+
+
 HOSTILE_JSON = {
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "it has a number of thousands of digits"),
     "many": (b"[" + b"0," * VALUES + b"0]", f"it has more than {VALUES} values"),

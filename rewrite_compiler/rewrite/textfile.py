@@ -22,7 +22,7 @@ from ..ops.term import Apply, Tensor, Variable
 from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_rule
 from .text import tensor_text
 
-BYTES = 1 << 20
+BYTES = 1 << 16  # a thousand rules and more, which take a second to parse
 NESTING = 60
 Node = Tree[Token]
 
