@@ -135,6 +135,11 @@ def simulation_options(made: Parser) -> None:
     tiers = one_of("auto", "native", "arrays", "oracle")
     how = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
     made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=how)
+    engines = one_of("recorded", "numerics", "simulator")
+    what = "what computes offloads: recorded simulators (default), what operations are specified to return (numerics), or simulator"
+    made.setting("--engine", type=engines, default="recorded", metavar="recorded|numerics|simulator", help=what)
+    again = "of numerics: simulate the first sample, too, and a random one of every N batches (default 8; 0: none)"
+    made.setting("--validate", type=whole_number(0), default=8, metavar="N", further=True, help=again)
     hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
     made.setting(
         "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
@@ -152,7 +157,7 @@ def settings(given: argparse.Namespace) -> Settings:
     seconds = DEFAULT.with_overrides(vars(given).get("limits", [])).host_seconds
     return Settings(
         given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host, scheduler=given.scheduler,
-        host_seconds=seconds,
+        host_seconds=seconds, engine=given.engine, validate=given.validate,
     )  # fmt: skip
 
 

@@ -74,6 +74,7 @@ paired.better? count | paired.worse? count | paired.same? count | paired.same_pr
 paired.mcnemar?.p_value number | paired.mcnemar?.interval[] number
 offloads[].id text | offloads[].relative_error? number | offloads[].cumulative_error? number | offloads[].max_abs_error? number
 offloads[].compared_codes? count | offloads[].differing_codes? count
+offloads[].engine text | offloads[].validated_samples count | offloads[].certified flag
 offloads[].saturated number | offloads[].range_in[]? number | offloads[].range_out[]? number
 offloads[].tensors[].tensor text | offloads[].tensors[].format text | offloads[].tensors[].values count
 offloads[].tensors[].zeros count | offloads[].tensors[].saturated count | offloads[].tensors[].underflowed count
@@ -81,6 +82,7 @@ offloads[].tensors[].range[]? number | offloads[].tensors[].largest number | off
 offloads[].tensors[].histogram.first_exponent? number | offloads[].tensors[].histogram.counts[] count
 attribution? object
 first_diverging?.offload text | first_diverging?.relative_error number | first_diverging?.threshold number
+simulator.engine text | simulator.validated count
 simulator.tier text | simulator.host text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
 compared_samples count | warnings[] text | notes[] text
 run.wall_seconds number | run.cpu_seconds_per_sample? number | run.reference_cpu_seconds_per_sample? number

@@ -35,6 +35,7 @@ class Statistics:
     differing_codes: int = 0
     audited: int = 0
     audit_mismatches: int = 0
+    validated: int = 0  # samples that a simulator computed again
 
     def merge(self, other: Statistics) -> None:
         """Add what another run saw."""
@@ -50,6 +51,7 @@ class Statistics:
         self.differing_codes += other.differing_codes
         self.audited += other.audited
         self.audit_mismatches += other.audit_mismatches
+        self.validated += other.validated
 
 
 Observer = Callable[[Mapping[str, Data], Mapping[str, slice], Mapping[str, Data], Statistics], None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -78,7 +78,9 @@ def terms_of(
 
 @dataclass
 class Specified(Prepared):
-    """An offload ready to run by its numerics."""
+    """An offload ready to run by its numerics; `notes` say what of them ran without machine code, and why."""
+
+    notes: dict[str, None] = field(default_factory=dict)
 
     def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
         """Return the results [samples, …] for moving operands."""
@@ -95,6 +97,7 @@ class Specified(Prepared):
         shapes = tuple((n, x.shape[own[n] :], own[n] > 0) for n, x in parts.items())
         samples = max(len(x) for n, x in parts.items() if own[n])
         terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples)
+        self.notes.update(dict.fromkeys(terms.notes))
         return dict(zip(axes.results, terms(parts), strict=True))
 
 

@@ -18,6 +18,8 @@ from ..compile import Plan, calibrated, calibrated_from, plan_digest
 from ..compile.calibrate import scale_warnings
 from ..compile.exact import HOSTS
 from ..compile.execute import Statistics
+from ..compile.numerics import is_certified
+from ..compile.plan import Offload
 from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
@@ -35,6 +37,7 @@ from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
 from .scores import Scores, joined
 from .scoring import scored
 from .tier import AUTO, TIERS, chosen_tier
+from .validate import ENGINES, EVERY, NUMERICS, RECORDED, SIMULATOR
 
 SCHEMA = "flexmatch.cosim/1"
 BATCH = 32
@@ -63,6 +66,8 @@ class Settings:
     calibration_method: str = ""
     host_seconds: int = DEFAULT.host_seconds  # of a sample's run on the host
     scheduler: str = ""  # address of a dask.distributed scheduler, whose workers take the batches
+    engine: str = RECORDED  # or simulator: nothing is recorded; or numerics: what operations are specified to return
+    validate: int = EVERY  # of numerics: batches, of which a random sample runs on the simulator, too; 0: none does
 
     def __repr__(self) -> str:
         """Name what is not as usual."""
@@ -114,7 +119,9 @@ def _checked(s: Settings) -> Settings:
         raise UsageError("F203", f'tier must be one of {", ".join(TIERS)}, not "{s.tier}"')
     if s.host not in HOSTS:
         raise UsageError("F203", f'host must be one of {", ".join(HOSTS)}, not "{s.host}"')
-    for name in ("samples", "batch", "threads", "audit"):
+    if s.engine not in ENGINES:
+        raise UsageError("F203", f'engine must be one of {", ".join(ENGINES)}, not "{s.engine}"')
+    for name in ("samples", "batch", "threads", "audit", "validate"):
         if vars(s)[name] < (name in ("batch", "threads")):
             raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
     return replace(s, batch=1) if s.tier == "oracle" else s
@@ -182,7 +189,8 @@ class _Run:
         return {
             "flexmatch": version("rewrite-compiler"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
-            "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256,
+            "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256, "engine": self.s.engine,
+            "validate": self.s.validate,
         }  # fmt: skip
 
     def _remaining(self, at: int) -> Iterator[Finished]:
@@ -229,7 +237,10 @@ class _Run:
     def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, Engine | None, int]]:
         """Yield what runs batches, here or on a cluster, what runs them on another host to compare with, and how many at once."""
         s = self.s
-        here = Engine(self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds)
+        here = Engine(
+            self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
+            validate=s.validate,
+        )  # fmt: skip
         other = replace(here, host=OTHER[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in OTHER else None
         if not s.scheduler:
             yield here, other, s.threads
@@ -318,11 +329,13 @@ class _Run:
                 **vars(found), "mcnemar": None if found.mcnemar is None else vars(found.mcnemar),
                 "same_predictions": float(np.mean(np.concatenate(same))) if same else None,
             },
-            "offloads": [_offload(plan, n, statistics, numerics) for n in range(len(plan.offloads))],
+            "offloads": [{**_offload(plan, n, statistics, numerics), **_argument(o, self.s)} for n, o in enumerate(plan.offloads)],
             "first_diverging": first_diverging(drift, DIVERGED),
             "attribution": None,
             "simulator": {
                 "tier": self.s.tier,
+                "engine": self.s.engine,
+                "validated": sum(x.validated for x in statistics.values()),
                 "host": self.s.host,
                 "audited": sum(x.audited for x in statistics.values()),
                 "audit_mismatches": sum(x.audit_mismatches for x in statistics.values()),
@@ -330,8 +343,18 @@ class _Run:
             },
             "compared_samples": min(COMPARED_SAMPLES, data.count),
             "warnings": [f"{w.code}: {w.sentence}" for w in (*data.warnings, *scale_warnings(self.plan))],
-            "notes": [*plan.notes, *why, *compared],
+            "notes": [*plan.notes, *why, *compared, *_unvalidated(self.s)],
         }  # fmt: skip
+
+
+def _argument(o: Offload, s: Settings) -> dict[str, Any]:
+    """Return what computed an offload, and whether its driver and numerics are proved to agree at its target's parameters."""
+    engine = SIMULATOR if s.engine == NUMERICS and o.mapping.codes is None else s.engine
+    return {"engine": engine, "certified": is_certified(o.target, o.mapping.variant)}
+
+
+def _unvalidated(s: Settings) -> list[str]:
+    return ["no sample was computed again on the simulator: --validate 0"] if s.engine == NUMERICS and not s.validate else []
 
 
 def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics: Mapping[str, OffloadNumerics]) -> dict[str, Any]:
@@ -342,6 +365,7 @@ def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics:
         "id": o.id, "relative_error": relative, "cumulative_error": seen.cumulative,
         "max_abs_error": s.max_abs_error if s.compared else None,
         "compared_codes": s.codes or None, "differing_codes": s.differing_codes if s.codes else None,
+        "validated_samples": s.validated,
         "saturated": s.saturated / s.values if s.values else 0.0, "range_in": list(s.range_in), "range_out": list(s.range_out),
         "tensors": [tensor_document(name, o.formats[name], t) for name, t in seen.tensors.items()],
     }  # fmt: skip

@@ -38,11 +38,14 @@ class Job:
     reading: str
     audit: int
     host: str
+    engine: str
+    validate: int
+    size: int
     flexmatch: str = field(default_factory=lambda: version("rewrite-compiler"))
     batchings: tuple[Batching | None, ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.digest, self.reading, self.audit, self.host))
+        return hash((self.digest, self.reading, self.audit, self.host, self.engine, self.validate, self.size))
 
 
 def spelled(target: Target) -> str:
@@ -60,6 +63,7 @@ class RemoteEngine:
         self.job = Job(
             json.dumps(to_json(plan)), plan_digest(plan), str(Path(plan.model["path"]).resolve()), tuple(spelled(t) for t in plan.targets),
             tuple(str(Path(p).resolve()) for p in plan.settings["rules"]), engine.reading, engine.audit, engine.host,
+            engine.engine, engine.validate, engine.size,
         )  # fmt: skip
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
@@ -68,7 +72,8 @@ class RemoteEngine:
         if self.shared is None and parts:
             yield self.engine.batch(take, parts[0])
             batchings = tuple(h.batching if isinstance(h, HostProgram) else None for _, h in self.engine.steps)
-            self.shared = self.cluster.share(replace(self.job, batchings=batchings))
+            size = max(part.stop - part.start for part in parts)
+            self.shared = self.cluster.share(replace(self.job, batchings=batchings, size=size))
             rest = parts[1:]
         work: Iterable[tuple[slice, Mapping[str, Data]]] = ((part, take(part)) for part in rest)
         yield from self.cluster.map(batch_of, work, self.shared)
@@ -93,7 +98,8 @@ def engine_of(job: Job) -> Engine:
     plan: Plan = plan_of_document(document, Path(job.model), job.model, job.targets, rules=[Path(p) for p in job.rules])
     if plan_digest(plan) != job.digest:
         raise InputError("C109", "a worker made another plan of the model", place=job.model, help="its files or packages differ")
-    engine = Engine(plan, reading=job.reading, audit=job.audit, host=job.host)
+    engine = Engine(plan, reading=job.reading, audit=job.audit, host=job.host, engine=job.engine, validate=job.validate)
+    engine.size = job.size
     for (_, host), batching in zip(engine.steps, job.batchings, strict=True):
         if isinstance(host, HostProgram):
             host.batching = batching

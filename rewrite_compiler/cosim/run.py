@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ..compile.coded import Operand, looked_at
 from ..compile.exact import host_program
 from ..compile.execute import Prepared, Statistics
 from ..compile.host import HostProgram
+from ..compile.numerics import Specified
 from ..compile.plan import Offload, Plan
 from ..errors import UsageError
 from ..ila import Ila
@@ -26,13 +27,14 @@ from ..lang.named import Data as Array
 from ..lang.tape import Diverged
 from ..lang.twin import NoTwin
 from ..limits import DEFAULT
-from ..target import SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
+from ..target import Device, SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
 from .ahead import in_order, most_ahead
 from .audit import Audit
 from .flow import constants_of, flow, loose
 from .numerics import OffloadNumerics
 from .segments import Segment, segments
 from .tapes import First, Group, Tapes, why_not
+from .validate import EVERY, NUMERICS, RECORDED, Validation, chosen
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -66,8 +68,11 @@ class Engine:
     built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
     host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
+    engine: str = RECORDED  # what computes offloads: recorded or other simulators, or numerics
+    validate: int = EVERY  # batches, of which a sample is computed again on the simulator; 0: none
     tapes: Tapes = field(init=False)
     has_begun: bool = field(init=False, default=False)  # whether a batch ran
+    size: int = field(init=False, default=1)  # of the largest batch
     aside: ThreadPoolExecutor | None = field(init=False, default=None)  # computes what the next step of a batch does not need
     computed_aside: list[Future[None]] = field(init=False, default_factory=list)
 
@@ -84,7 +89,8 @@ class Engine:
             self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
         self.loose = loose(self.plan, self.steps)
         for o in self.plan.offloads:
-            self.prepared[o.id] = Prepared(o, constants_of(self.plan.program, o))
+            is_specified = self.engine == NUMERICS and o.mapping.codes is not None
+            self.prepared[o.id] = (Specified if is_specified else Prepared)(o, constants_of(self.plan.program, o))
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
         """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
@@ -104,6 +110,7 @@ class Engine:
             return
         self.tapes.expected += len(parts)
         sizes = Counter(part.stop - part.start for part in parts)
+        self.size = max(self.size, *sizes)
         self.tapes.rare = frozenset(n for n, times in sizes.items() if times == 1) if len(parts) > 1 else frozenset()
         if not self.has_begun:
             self.has_begun = True
@@ -149,7 +156,7 @@ class Engine:
             else:
                 self.tapes.keep(samples, group)
                 return found
-        is_wanted = self.tapes.are_wanted and samples not in self.tapes.rare
+        is_wanted = self.engine == RECORDED and self.tapes.are_wanted and samples not in self.tapes.rare
         return self._recorded(take(part), part) if is_wanted else self._once(take(part), part)
 
     def _twin(self, samples: int) -> Group | None:
@@ -203,8 +210,15 @@ class Engine:
         devices: dict[str, SimulatedDevice | SimulatedStream | TapedDevice] = {}
         seen: dict[str, Statistics] = {}
         look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start, is_check)
+        validation = Validation(part, chosen(part, self.size, self.validate), self.ilas, self.reading)
 
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
+            prepared = self.prepared[o.id]
+            if isinstance(prepared, Specified):
+                found, seen[o.id] = prepared.run(cast(Device, None), moving)
+                validation.check(prepared, moving, found, seen[o.id])
+                self._looked_at(o, moving, found, seen[o.id], look)
+                return found
             if o.target.name not in devices:
                 devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
             results, seen[o.id] = self._offload(o, devices[o.target.name], moving, look)
@@ -212,7 +226,9 @@ class Engine:
 
         outputs = flow(p, self.steps, inputs, samples, run)
         notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
-        return Outcome(outputs, seen, sum(d.sim.executed for d in devices.values()), notes, look.numerics)
+        specified = (note for x in self.prepared.values() if isinstance(x, Specified) for note in x.notes)
+        executed = sum(d.sim.executed for d in devices.values()) + validation.instructions
+        return Outcome(outputs, seen, executed, (*notes, *specified), look.numerics)
 
     def _device(
         self, target: str, samples: int, group: Group | None, is_recording: bool
@@ -234,15 +250,19 @@ class Engine:
             results, seen = self.tapes.run(prepared, device, moving, is_loose=o.id in self.loose)
         else:
             results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
-        if look.count:
-            work = partial(
-                look.at, o, {n: looked_at(x)[: look.count] for n, x in moving.items()}, [looked_at(x)[: look.count] for x in results], seen
-            )
-            if self.aside is None:
-                work()
-            else:
-                self.computed_aside.append(self.aside.submit(work))
+        self._looked_at(o, moving, results, seen, look)
         return results, seen
+
+    def _looked_at(self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics, look: _Look) -> None:
+        """Compare what an offload gives with float values, for the samples of which that is wanted."""
+        if not look.count:
+            return
+        some = {n: looked_at(x)[: look.count] for n, x in moving.items()}
+        work = partial(look.at, o, some, [looked_at(x)[: look.count] for x in results], seen)
+        if self.aside is None:
+            work()
+        else:
+            self.computed_aside.append(self.aside.submit(work))
 
 
 class _Look:

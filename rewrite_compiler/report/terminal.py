@@ -206,19 +206,31 @@ def _audited(simulator: Mapping[str, Any]) -> str:
     return f"{counted(simulator['audited'], 'result')} computed again by the oracle, {wrong} different"
 
 
+def _validated(offloads: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many samples the simulator computed again, and for which offloads driver and numerics are proved to agree."""
+    found = [o for o in offloads if o["engine"] == "numerics"]
+    least = min((o["validated_samples"] for o in found), default=0)
+    proved = sum(bool(o["certified"]) for o in found)
+    again = f"{counted(least, 'sample')} of each offload computed again by its driver on the simulator"
+    return f"{again}; {proved} of {len(found)} proved at these parameters"
+
+
 def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bool = False) -> list[str]:
     """Return a co-simulation for people: the metric on both sides, the difference, the worst offloads; verbose: every offload."""
     reference, accelerated, metric = document["reference"]["value"], document["accelerated"]["value"], document["metric"]
     run, simulator = document["run"], document["simulator"]
     resumed = run.get("resumed_samples", 0)
     targets = ", ".join(document["targets"]) or "host"
-    speed = f"{simulator['tier']} · {counted(simulator['instructions'], 'instruction')} · {run['wall_seconds']:.1f} s"
+    engine = simulator.get("engine", "recorded")
+    how = "" if engine == "recorded" else f"{engine} · "
+    speed = f"{how}{simulator['tier']} · {counted(simulator['instructions'], 'instruction')} · {run['wall_seconds']:.1f} s"
     rows = [
         ("host", "" if reference is None else f"{metric} {number(reference)}  (float32, onnxruntime)"),
         (targets, f"{metric} {number(accelerated)}{change(document['paired'])}"),
         ("samples", f"{document['samples']}" + _agreement(document)),
         ("simulator", speed),
         *([("audited", _audited(simulator))] if simulator["audited"] else []),
+        *([("validated", _validated(document["offloads"]))] if engine == "numerics" else []),
         *_labelled("worst", worst_texts(document["offloads"])),
         ("diverges", diverging_text(document)),
         *_labelled("loss from", attribution_texts(document.get("attribution"))),
