@@ -1,4 +1,4 @@
-"""Compute the package list: the engine, and the four content folders under their installed names."""
+"""Compute the package list: the public names, the engine, and the four content folders under their installed names."""
 
 from setuptools import find_packages, setup
 
@@ -10,4 +10,4 @@ def content_packages(folder: str) -> list[str]:
     return [f"rewrite_compiler.{folder}", *(f"rewrite_compiler.{folder}.{p}" for p in find_packages(folder))]
 
 
-setup(packages=[*find_packages(include=["rewrite_compiler*"]), *(p for f in CONTENT for p in content_packages(f))])
+setup(packages=["flexmatch", *find_packages(include=["rewrite_compiler*"]), *(p for f in CONTENT for p in content_packages(f))])

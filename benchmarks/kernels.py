@@ -24,7 +24,7 @@ import solver
 from onnx import TensorProto, helper, numpy_helper
 from record import Row, in_groups, spread
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.emit.trace import Emitted, traces_of
 from rewrite_compiler.ila import Ila, ila, words
 from rewrite_compiler.ila import play as playing

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from record import Row, finish, options
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim.metrics import metric_of

@@ -19,7 +19,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from record import Row, finish, options, recorded
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.data import Dataset, samples_for
 from rewrite_compiler.frontend.load import load
 

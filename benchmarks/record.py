@@ -20,7 +20,7 @@ from pathlib import Path
 from rewrite_compiler.kept import private_folder
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("rewrite-compiler", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")
+PACKAGES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")
 
 Row = dict[str, object]
 Group = Callable[[int], list[Row]]  # what it is measured with: how many times

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from record import ROOT, Row, finish, options
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.compile import Options, Plan
 from rewrite_compiler.compile.pins import HOST
 from rewrite_compiler.cosim import Settings

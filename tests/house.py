@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINE, CONTENT = "rewrite_compiler", ("rules", "ila_models", "targets", "apps")
+PUBLIC, ENGINE, CONTENT = "flexmatch", "rewrite_compiler", ("rules", "ila_models", "targets", "apps")
 BLOCK = 6
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, to_json
 from rewrite_compiler.cosim import Settings
@@ -45,7 +45,7 @@ def input_of(arrays: dict[str, Any]) -> str:
 
 
 def test_public_names_are_seen_before_they_are_used() -> None:
-    code = "import rewrite_compiler as f; print(*[n for n in dir(f) if not n.startswith('_')])"
+    code = "import flexmatch as f; print(*[n for n in dir(f) if not n.startswith('_')])"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert seen == sorted(flexmatch.__all__)
 
@@ -137,3 +137,12 @@ def test_objects_are_shown_in_one_short_line(plan: Any, arrays: dict[str, Any]) 
     assert repr(plan) == "Plan(mlp.onnx: 3 linear on flexasr; nodes on the host: 1)"
     assert repr(Options(objective="cycles")) == "Options(objective='cycles')"
     assert repr(Limits(rounds=3)) == "Limits(rounds=3)"
+
+
+def test_the_public_package_has_every_name_of_the_engine_and_no_other() -> None:
+    import rewrite_compiler
+
+    assert flexmatch.__all__ == rewrite_compiler.__all__
+    assert all(getattr(flexmatch, name) is getattr(rewrite_compiler, name) for name in flexmatch.__all__)
+    with pytest.raises(AttributeError, match="module 'flexmatch' has no attribute 'nothing'"):
+        _ = flexmatch.nothing

@@ -35,4 +35,4 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 
 def test_links_out_of_the_documentation_point_into_the_repository(site: Path) -> None:
     page = (site / "tutorial" / "first-model.html").read_text("utf-8")
-    assert "https://github.com/rewrite-compiler/rewrite_compiler/blob/main/README.md#install" in page
+    assert "https://github.com/flexmatch/flexmatch/blob/main/README.md#install" in page

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from house import CONTENT, ENGINE, ROOT, modules
+from house import CONTENT, ENGINE, PUBLIC, ROOT, modules
 from once import once
 
 CACHE = ROOT / ".mypy_cache" / "installed"
@@ -21,13 +21,14 @@ def lay_out(folder: Path) -> None:
     """Copy engine and content into `folder` as an installation lays them out; the wheel's test compares both layouts."""
     leave_out = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / ENGINE, folder / ENGINE, ignore=leave_out)
+    shutil.copytree(ROOT / PUBLIC, folder / PUBLIC, ignore=leave_out)
     for name in CONTENT:
         shutil.copytree(ROOT / name, folder / ENGINE / name, ignore=leave_out)
 
 
 USER = """from pathlib import Path
 from typing import assert_type
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim import Report
 from rewrite_compiler.ila import DeviceHang
@@ -54,7 +55,18 @@ def _asked() -> str:
     with tempfile.TemporaryDirectory() as folder:
         lay_out(Path(folder))
         (Path(folder) / "users_program.py").write_text(USER, "utf-8")
-        options = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(CACHE), "-p", ENGINE, "-m", "users_program")
+        options = (
+            "--config-file",
+            str(ROOT / "pyproject.toml"),
+            "--cache-dir",
+            str(CACHE),
+            "-p",
+            ENGINE,
+            "-p",
+            PUBLIC,
+            "-m",
+            "users_program",
+        )
         environment = os.environ | {"MYPYPATH": "."}
         run = subprocess.run([sys.executable, "-m", "mypy", *options], cwd=folder, capture_output=True, text=True, env=environment)
     return run.stdout + run.stderr
@@ -63,7 +75,7 @@ def _asked() -> str:
 def test_every_file_and_a_users_program_are_typed_strictly() -> None:
     found = re.fullmatch(r"Success: no issues found in (\d+) source files\n", typed())
     assert found, typed()
-    assert int(found[1]) == len(modules()) + 1
+    assert int(found[1]) == len(modules()) + 2  # the package of public names, and the user's program
 
 
 @pytest.mark.parametrize("arguments", [("check",), ("format", "--check")], ids=lambda arguments: arguments[0])

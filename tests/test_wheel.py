@@ -12,7 +12,7 @@ from house import CONTENT, ENGINE
 from wheels import FOLDERS, build, call
 
 DEPENDENCIES = {"egglog", "numpy", "onnx", "onnxruntime", "lark", "z3-solver", "llvmlite", "highspy", "rich"}
-IMPORT_ALL = f"import rewrite_compiler, {', '.join(f'{ENGINE}.{name}' for name in CONTENT)}"
+IMPORT_ALL = f"import flexmatch, rewrite_compiler, {', '.join(f'{ENGINE}.{name}' for name in CONTENT)}"
 
 pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds and installs it once
 

@@ -10,9 +10,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from house import CONTENT, ENGINE, ROOT
+from house import CONTENT, ENGINE, PUBLIC, ROOT
 
-FOLDERS = (ENGINE, *CONTENT)
+FOLDERS = (PUBLIC, ENGINE, *CONTENT)
 BUILD_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 

@@ -33,7 +33,7 @@ def relu_over_add(x: Tensor, y: Tensor) -> Law:
 NOTEBOOKS: dict[str, list[str]] = {
     "first-model": [
         "# Your first model\n\nWhat does an accelerator take of a digit classifier, and how good does it stay?",
-        ">import rewrite_compiler as flexmatch\nfrom rewrite_compiler.apps import named\n\napp = named('digits_mlp')\n"
+        ">import flexmatch\nfrom rewrite_compiler.apps import named\n\napp = named('digits_mlp')\n"
         "plan = flexmatch.compile(app.model, ['flexasr'])\nplan",
         "Every offload has the rules behind it:",
         ">for offload in plan.offloads:\n    print(offload.id, offload.nodes, [reason.rule for reason in offload.because])",
@@ -46,7 +46,7 @@ NOTEBOOKS: dict[str, list[str]] = {
     "first-rule": [
         "# Your first rule\n\nA rule is an identity between two programs, and is used only when it is proved.",
         f">from pathlib import Path\n\nPath('mine.py').write_text(r'''{RULE}''')\nprint(Path('mine.py').read_text())",
-        ">import rewrite_compiler as flexmatch\nfrom rewrite_compiler.rewrite.ruleset import rules_at\n\n"
+        ">import flexmatch\nfrom rewrite_compiler.rewrite.ruleset import rules_at\n\n"
         "good, bad = flexmatch.prove(rules_at(Path('mine.py'))).rules\ngood",
         "The second one is false, and the counter-example shows where:",
         ">bad",
@@ -56,7 +56,7 @@ NOTEBOOKS: dict[str, list[str]] = {
         "# Your first accelerator\n\nThe accelerator of the [tutorial](../tutorial/first-accelerator.md), in one file.",
         f">from pathlib import Path\n\nPath('toy.py').write_text(r'''{TOY[1]}''')\nprint(Path('toy.py').read_text()[:400], '…')",
         "The specification is checked, and the driver is compared with the numerics:",
-        ">import rewrite_compiler as flexmatch\nfrom rewrite_compiler.target import load_target\n\ntoy = load_target('./toy.py')\n"
+        ">import flexmatch\nfrom rewrite_compiler.target import load_target\n\ntoy = load_target('./toy.py')\n"
         "verdicts = flexmatch.prove([], [toy])\nverdicts.mappings[0]",
         ">print(verdicts.ilas[0].decodes_disjoint, [m.verdict for m in verdicts.mappings])",
         "A whole classifier on it:",

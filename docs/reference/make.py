@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType, NoneType
 from typing import Any
 
-import rewrite_compiler
+import flexmatch
 from rewrite_compiler.compile.compile import compile_model
 from rewrite_compiler.ila import ila
 from rewrite_compiler.ops import Op
@@ -26,7 +26,7 @@ MOST = 200  # characters of a value
 INTRODUCTION = """\
 # Python
 
-Made from the docstrings by `python docs/reference/make.py`; a test compares. `import rewrite_compiler as flexmatch` gives the names of
+Made from the docstrings by `python docs/reference/make.py`; a test compares. `import flexmatch` gives the names of
 the first section; the namespaces below it are imported by their names. Everything is imported when it is first used, and typed: `mypy
 --strict` checks a program that uses it. A default that is `…` stands in the source.
 """
@@ -34,7 +34,7 @@ the first section; the namespaces below it are imported by their names. Everythi
 
 def page() -> str:
     """Return the whole page."""
-    parts = [INTRODUCTION, "## rewrite_compiler\n", *_names(rewrite_compiler, is_long=True)]
+    parts = [INTRODUCTION, "## flexmatch\n", *_names(flexmatch, is_long=True)]
     for name in NAMESPACES:
         module = importlib.import_module(f"rewrite_compiler.{name}")
         parts += [f"## rewrite_compiler.{name}\n", f"{_first(module)}\n", *_names(module, is_long=False)]

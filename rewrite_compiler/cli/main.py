@@ -80,7 +80,7 @@ def _run(given: list[str]) -> int:
     if given[0] == "--version":
         from importlib.metadata import version
 
-        show(f"flexmatch {version('rewrite-compiler')}")
+        show(f"flexmatch {version('flexmatch')}")
         return 0
     verb = given[0] if given[0] in VERBS else "compile"
     if verb != given[0]:

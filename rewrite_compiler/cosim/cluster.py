@@ -79,7 +79,7 @@ def connected(address: str) -> Iterator[Cluster]:
         from distributed import Client
     except ImportError:
         said = "a cluster needs the package distributed, which is not installed"
-        raise UsageError("C109", said, help="install rewrite-compiler[scale]") from None
+        raise UsageError("C109", said, help="install flexmatch[scale]") from None
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, RuntimeError) as error:

@@ -187,7 +187,7 @@ class _Run:
     def _key(self) -> dict[str, Any]:
         """Return what tells this run from others that could not go on with its samples."""
         return {
-            "flexmatch": version("rewrite-compiler"), "plan": plan_digest(self.plan),
+            "flexmatch": version("flexmatch"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
             "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256, "engine": self.s.engine,
             "validate": self.s.validate,

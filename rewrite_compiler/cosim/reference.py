@@ -103,7 +103,7 @@ def _key(plan: Plan, data: Dataset, batch: int) -> str:
     """
     model = hashlib.sha256(to_onnx(plan.source)).hexdigest()
     parts = {
-        "versions": [version("rewrite-compiler"), version("onnxruntime"), version("numpy")], "machine": [*platform.uname()],
+        "versions": [version("flexmatch"), version("onnxruntime"), version("numpy")], "machine": [*platform.uname()],
         "model": model, "data": data.sha256, "batch": batch,
         "samples": [data.number(n) for n in range(data.count)],
     }  # fmt: skip

@@ -41,7 +41,7 @@ class Job:
     engine: str
     validate: int
     size: int
-    flexmatch: str = field(default_factory=lambda: version("rewrite-compiler"))
+    flexmatch: str = field(default_factory=lambda: version("flexmatch"))
     batchings: tuple[Batching | None, ...] = ()
 
     def __hash__(self) -> int:
@@ -91,7 +91,7 @@ def batch_of(work: tuple[slice, Mapping[str, Data]], job: Job) -> Outcome:
 @lru_cache(maxsize=2)
 def engine_of(job: Job) -> Engine:
     """Return the engine of a job; InputError C109 when versions or files are not those of the machine that sent it."""
-    here = version("rewrite-compiler")
+    here = version("flexmatch")
     if here != job.flexmatch:
         raise InputError("C109", f"a worker must have flexmatch {job.flexmatch}, not {here}", help="install the same version")
     document = json.loads(job.plan)

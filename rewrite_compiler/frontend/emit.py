@@ -56,7 +56,7 @@ def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about
     versions = {"": opset, **dict(sorted(others.items())), **dict.fromkeys(functions.domains, 1)}
     imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
     model = helper.make_model(
-        graph, opset_imports=imports, functions=functions.made, producer_name="flexmatch", producer_version=version("rewrite-compiler"),
+        graph, opset_imports=imports, functions=functions.made, producer_name="flexmatch", producer_version=version("flexmatch"),
         ir_version=max(LEAST_IR_VERSION, helper.find_min_ir_version_for(imports, ignore_unknown=True)),
     )  # fmt: skip
     about = about or About()

@@ -10,7 +10,7 @@ from typing import Any
 from .markup import definitions, lines, section
 from .terminal import counted, number
 
-DEPENDENCIES = ("rewrite-compiler", "egglog", "numpy", "onnx", "onnxruntime", "highspy", "llvmlite", "z3-solver")
+DEPENDENCIES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "highspy", "llvmlite", "z3-solver")
 
 
 def reproduction(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:

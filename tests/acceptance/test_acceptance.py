@@ -98,7 +98,7 @@ def child_seconds() -> float:
 
 def installing_brings_only_what_is_named(here: Visitor) -> None:
     programs = here.fixture("installed")
-    listed = "from importlib.metadata import requires; print(*(r for r in requires('rewrite-compiler') if 'extra ==' not in r), sep='\\n')"
+    listed = "from importlib.metadata import requires; print(*(r for r in requires('flexmatch') if 'extra ==' not in r), sep='\\n')"
     needed = call(programs / "python", "-c", listed, cwd=here.folder).split("\n")
     assert {re.split(r"[^\w-]", n)[0] for n in needed if n} == DEPENDENCIES
     before = child_seconds()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from distributed import LocalCluster
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cluster import connected
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError

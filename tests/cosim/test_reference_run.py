@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim import Settings, reference
 from rewrite_compiler.cosim.cosimulate import dataset_for

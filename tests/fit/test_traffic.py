@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.fit.nest import distinct
 from rewrite_compiler.fit.traffic import traffic

@@ -10,7 +10,7 @@ import pytest
 from command import perceptron, samples
 from test_report_views import parsed
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.report import notebook
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-import rewrite_compiler as flexmatch
+import flexmatch
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
 from rewrite_compiler.ops.quantised import multiplier_of
