@@ -1,4 +1,4 @@
-"""The acceptance checks of a new user, one function each, in one table; the README shows the table."""
+"""The acceptance checks of a new user, one function each, in one table; the page of promises shows the table."""
 
 from __future__ import annotations
 
@@ -426,8 +426,8 @@ def test_acceptance(says: str, check: Callable[[Visitor], None], here: Visitor) 
     check(here)
 
 
-def test_the_readme_shows_this_table() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+def test_the_page_of_promises_shows_this_table() -> None:
+    text = (ROOT / "docs" / "explanation" / "promises.md").read_text("utf-8")
     assert len(CHECKS) == 25
     assert all(f"| {n} | {says} |" in text for n, (says, _) in enumerate(CHECKS, 1))
     assert len(VERBS) >= 9

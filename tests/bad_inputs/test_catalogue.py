@@ -70,7 +70,7 @@ def test_a_bad_input_ends_as_the_table_says(name: str, tmp_path: Path, monkeypat
 
 def test_table_and_cases_are_one() -> None:
     assert EXPECTED.keys() == CASES.keys()
-    assert f"[{len(CASES)} kinds of bad input]" in (ROOT / "README.md").read_text("utf-8")
+    assert f"[{len(CASES)} kinds of bad input]" in (ROOT / "docs" / "explanation" / "promises.md").read_text("utf-8")
     assert all(EXPECTED[name]["row"] == case.row for name, case in CASES.items())
 
 
