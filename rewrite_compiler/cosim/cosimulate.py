@@ -35,7 +35,7 @@ from .reference import KeptReference
 from .remote import RemoteEngine
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
 from .scores import Scores, joined
-from .scoring import scored
+from .scoring import scored, scored_output
 from .tier import AUTO, TIERS, chosen_tier
 from .validate import ENGINES, EVERY, NUMERICS, RECORDED, SIMULATOR
 
@@ -154,7 +154,7 @@ class _Run:
 
     def __init__(self, plan: Plan, data: Dataset, metric: Metric, s: Settings) -> None:
         self.plan, self.data, self.metric, self.s = plan, data, metric, s
-        self.output = plan.source.names[plan.source.outputs[0]]
+        self.output = scored_output(plan.source)
         self.done: list[Finished] = []
         self.kept: list[tuple[Mapping[str, Data], Mapping[str, Data]]] = []
         self.wall = self.cpu = self.reference_cpu = 0.0

@@ -83,7 +83,7 @@ class KeptReference:
         if part.stop < self.data.count:
             return
         file = io.BytesIO()
-        arrays = {str(n): np.concatenate([x[name] for x in self.seen]) for n, name in enumerate(self.names)}
+        arrays = {str(n): _plain(np.concatenate([x[name] for x in self.seen])) for n, name in enumerate(self.names)}
         np.savez(file, **arrays, **{SECONDS: np.float64(self.seconds)})  # type: ignore[arg-type]
         self.kept.put(self.key, file.getvalue())
 
@@ -94,6 +94,11 @@ class KeptReference:
         with np.load(io.BytesIO(stored), allow_pickle=False) as found:
             self.seconds = float(found[SECONDS])
             return {name: found[str(n)] for n, name in enumerate(self.names)}
+
+
+def _plain(x: Data) -> Data:
+    """Return text as an array that is read back without running code."""
+    return x.astype(str) if x.dtype.kind == "O" else x
 
 
 def _key(plan: Plan, data: Dataset, batch: int) -> str:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..data import Dataset
-from ..errors import FlexmatchError
-from ..ir.program import Data
+from ..errors import FlexmatchError, InputError
+from ..ir.program import Data, Program
 from .metrics import Metric, truth_for
 from .scores import Scores
+
+
+def scored_output(p: Program) -> str:
+    """Return the output that metrics look at: the first that is not text, as labels of classical models are."""
+    found = next((v for v in p.outputs if p.types[v].dtype != "string"), None)
+    if found is None:
+        raise InputError("C100", "metrics need an output of numbers, and the model gives text only", place=p.name)
+    return p.names[found]
 
 
 def scored(metric: Metric, data: Dataset, outputs: Data, reference: Data) -> Scores:

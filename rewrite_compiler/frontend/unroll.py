@@ -151,7 +151,9 @@ def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], 
     graph = site.attributes["body"]
     if not site.has(0):
         raise Unsupported("its number of steps is decided while it runs")
-    count = int(site.known(0, "number of steps").reshape(-1)[0])
+    if site.data(0) is None:
+        raise Unsupported("its number of steps depends on data")
+    count = int(site.known(0, "steps").reshape(-1)[0])
     if site.has(1) and not np.all(site.known(1, "condition")):
         count = 0
     states = [v for v in site.inputs[2:] if v is not None]

@@ -14,7 +14,7 @@ from ..cosim.cosimulate import BATCH
 from ..cosim.metrics import Metric, Paired, paired
 from ..cosim.reference import Reference
 from ..cosim.scores import Scores
-from ..cosim.scoring import scored
+from ..cosim.scoring import scored, scored_output
 from ..cosim.tier import LEAST_BATCHES, chosen_tier
 from ..cosim.variants import Variants
 from ..data import Dataset
@@ -43,7 +43,7 @@ class Trials:
         self.data, self.metric, self.threads = data, metric, threads
         self.shared = shared or variants_of(data.count, batch, tier)
         self.inputs = data.inputs
-        self.output = plan.source.names[plan.source.outputs[0]]
+        self.output = scored_output(plan.source)
         self.expected = self._reference(plan, batch)
         self.scores = scored(metric, data, self.expected, self.expected)
         self.value = metric.value(self.scores)

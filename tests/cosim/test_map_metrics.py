@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
+from rewrite_compiler.compile import compile_model
+from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.cosim.metrics import METRICS, metric_of, paired, predicted_classes
 from rewrite_compiler.cosim.record import _rows, _scores
 from rewrite_compiler.cosim.scores import joined
@@ -155,3 +158,23 @@ def test_maps_are_labels_with_a_metric_of_their_own(tmp_path: Path) -> None:
     assert refusal(lambda: load_data(tmp_path / "bad.npz", {"x": TensorType((2,))})).endswith(
         "not int64[samples, 5, 6] with -1 in sample 0"
     )
+
+
+def test_text_is_no_output_for_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A classifier that gives text first: its numbers are scored, its text is kept between runs without code."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "cache"))
+    node = helper.make_node(
+        "LinearClassifier", ["x"], ["label", "p"], domain="ai.onnx.ml", classlabels_strings=["a", "b", "c"], post_transform="SOFTMAX",
+        coefficients=[float(n % 5) for n in range(12)], intercepts=[0.5, 0.25, 0.0],
+    )  # fmt: skip
+    ends = [("x", 1, (1, 4)), ("label", 8, (1,)), ("p", 1, (1, 3))]
+    x, *outputs = (helper.make_tensor_value_info(*e) for e in ends)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto = helper.make_model(helper.make_graph([node], "text", [x], outputs), opset_imports=imports, ir_version=8)
+    (tmp_path / "text.onnx").write_bytes(proto.SerializeToString())
+    data = {"x": RANDOM.normal(size=(20, 4)).astype(np.float32), "labels": RANDOM.integers(0, 3, 20)}
+    plan = compile_model(tmp_path / "text.onnx", ["flexasr"], calibrate=data)
+    first, second = (cosimulate(plan, data) for _ in range(2))
+    assert first.document["metric"] == "top1"
+    assert first.document["reference"] == second.document["reference"]
+    assert second.reference["label"].tolist() == first.reference["label"].tolist()

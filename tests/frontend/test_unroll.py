@@ -81,3 +81,8 @@ def test_a_loop_without_products_stays_whole() -> None:
     out = value("y", FLOAT, 1, WIDTH)
     proto = model([node], {}, [out], weights())
     assert [o.reason for o in imported(proto).program.opaque.values()] == ["its steps make no products"]
+    given = {"steps": TensorType((), "int64")}
+    kept = {name: x for name, x in weights().items() if name != "steps"}
+    assert [o.reason for o in imported(model([node], given, [out], kept)).program.opaque.values()] == [
+        "its number of steps depends on data"
+    ]
