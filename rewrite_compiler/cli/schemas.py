@@ -105,6 +105,7 @@ EXPLAIN = """
 code~ text | means~ text | remedy~ text
 node~ text | place~ text | offload~ object | op~ text | why_not~ text | by~ text
 replay~.rules?[] text | replay~.e_nodes count | replay~.compared count | replay~.difference number | replay~.agrees flag
+outside~[] text
 """
 LIST = """
 targets[].name text | targets[].about text | targets[].parameters.*[] text | targets[].proof text
