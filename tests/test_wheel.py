@@ -11,7 +11,7 @@ import pytest
 from house import CONTENT, ENGINE
 from wheels import FOLDERS, build, call
 
-DEPENDENCIES = {"egglog", "numpy", "onnx", "onnxruntime", "lark", "z3-solver", "llvmlite", "highspy", "rich"}
+DEPENDENCIES = {"egglog", "numpy", "onnx", "onnxruntime", "lark", "z3-solver", "llvmlite", "highspy", "pillow", "rich"}
 IMPORT_ALL = f"import flexmatch, rewrite_compiler, {', '.join(f'{ENGINE}.{name}' for name in CONTENT)}"
 
 pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds and installs it once

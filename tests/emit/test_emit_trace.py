@@ -235,7 +235,7 @@ def test_a_target_that_changed_since_the_trace_is_said(folder: Path) -> None:
 REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     "nothing to emit": (
         ("emit", "trace", "none.json"), 2, "none.json: error[F101]: there is no such file\n  help: give a plan or a model"),
-    "no trace": (("emit", "check", "none.jsonl"), 2, "none.jsonl: error[F101]: there is no such file\n  help: give a trace"),
+    "no trace": (("emit", "check", "none.jsonl"), 2, "none.jsonl: error[F101]: there is no such file\n  help: check the path"),
     "no formats": (
         ("emit", "trace", "bare.json"), 2,
         "error[C100]: the plan is not calibrated: its offloads have no formats\n  help: compile with --calibrate FILE",

@@ -25,6 +25,9 @@ NOT_NEEDED |= {(f"{name}-{places}", 5) for name in ("add-as-bias", "multiply-as-
 NOT_NEEDED |= (
     {("flatten-layer-norm", 0)} | {(name, n) for name in POOLS for n in range(4)} | {(name, n) for name in REDUCTIONS for n in range(3)}
 )
+# A row of another rank has other axes to reduce, and how long it is does not matter: these keep the rule to halves of matrices' rows.
+NOT_NEEDED -= {(f"reduce-{kind}-of-image-as-rows", 0) for kind in ("max", "mean")}
+NOT_NEEDED |= {(f"reduce-{kind}-of-last-as-rows", n) for kind in ("max", "mean") for n in (1, 2)}
 # A sequence of one step has all of it as its last output: this would make layers of one step again and again.
 NOT_NEEDED |= {(f"state-within-{layer}", 1) for layer in ("lstm", "gru", "rnn")}
 NOT_NEEDED |= {(f"state-within-{layer}-backwards", 2) for layer in ("lstm", "gru", "rnn")}
@@ -47,7 +50,6 @@ NOT_NEEDED |= {(name, 0) for name in ("step-with-batch", "slice-past-reshape-fir
 # These follow from the shapes that a reshape has, or keep rules to ranks at which all instances are judged.
 NOT_NEEDED |= {("turn-single-matrix", 0), ("concat-of-reshapes", 2), ("flatten-integer-dense", 0)}
 NOT_NEEDED |= {(name, n) for name, ns in (("flatten-layer-norm-over-axes", (0, 1)), ("reciprocal-of-scaled", (1, 2))) for n in ns}
-NOT_NEEDED |= {(f"reduce-{kind}-as-window", 0) for kind in ("max", "mean")}
 # Without these, slices without elements are among the instances: their terms cannot be written, so nothing is decided.
 SLICED = {("sliced-products-as-gate-sum", 5), ("slice-of-gate-sum", 2), ("sliced-input-of-candidate", 2), ("sliced-state-of-candidate", 2)}
 SLICED |= {("row-of-dense", 2), ("slice-of-bias-add", 1), ("slice-past-unsqueeze", 2)}
