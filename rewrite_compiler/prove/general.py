@@ -36,6 +36,7 @@ from ..ops.static import (
 )
 from ..ops.term import Apply, Variable, subterms
 from ..ops.term import Tensor as Pattern
+from ..rewrite.domain import TAKEN
 from ..rewrite.rule import Float, Rule, Str, condition_atoms
 from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product
 from .keys import integer_atoms
@@ -472,15 +473,6 @@ def _joined(digits: Sequence[Poly], axis: Sequence[tuple[Poly, Poly]]) -> Poly:
     return found
 
 
-# ranks that operators take operands of alone
-RECURRENT = (3, 2, 2, 1, 2, 2)
-TAKEN: dict[str, tuple[int | None, ...]] = {
-    **dict.fromkeys(("bias_add", "scale", "dequantize"), (None, 1)),
-    **dict.fromkeys(("dense", "integer_dense"), (None, 2)),
-    **dict.fromkeys(("lstm", "gru", "rnn"), RECURRENT),
-    "batch_norm": (None, 1, 1, 1, 1),
-    "gate_sum": (2, 2, 2, 2, 1, 1),
-}
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt"}
 BOUNDS: dict[str, Callable[[Poly, Poly], Poly]] = {
     "le": lambda a, b: b - a,

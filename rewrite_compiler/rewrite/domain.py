@@ -10,6 +10,15 @@ from ..ops.static import ELEMENTS, Condition, Element, Ints, Named, ShapeOf, Tru
 from ..ops.term import Apply, Tensor, Variable, subterms
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
+# ranks that operators take operands of alone
+RECURRENT = (3, 2, 2, 1, 2, 2)
+TAKEN: dict[str, tuple[int | None, ...]] = {
+    **dict.fromkeys(("bias_add", "scale", "dequantize"), (None, 1)),
+    **dict.fromkeys(("dense", "integer_dense"), (None, 2)),
+    **dict.fromkeys(("lstm", "gru", "rnn"), RECURRENT),
+    "batch_norm": (None, 1, 1, 1, 1),
+    "gate_sum": (2, 2, 2, 2, 1, 1),
+}
 
 
 @dataclass(frozen=True)
@@ -22,16 +31,23 @@ class Domain:
         return "every rank" if self.rank is None else f"ranks to {self.rank}"
 
     def conditions(self, pairs: Pairs, guard: Sequence[Condition] = ()) -> tuple[Condition, ...]:
-        """Return the conditions on operands and on shapes among the attributes, but those that the guard says already."""
+        """Return the conditions on operands and on shapes among the attributes, but those that the guard or an operator says already."""
         if self.rank is None:
             return ()
         most = self.rank
-        told = {id(known.base.tensor) for known in _equal_ranks(guard, most) if isinstance(known.base, ShapeOf)}
+        told = {id(x) for x, rank in _taken(pairs) if rank <= most}
+        told |= {id(known.base.tensor) for known in _equal_ranks(guard, most) if isinstance(known.base, ShapeOf)}
         tensors = {id(x): x.rank for left, _ in pairs for x in subterms(left) if isinstance(x, Variable) and id(x) not in told}
         return tuple(Truth(length <= most) for length in (*tensors.values(), *(s.length for s in _shapes(pairs))))
 
 
 EVERYWHERE = Domain()
+
+
+def _taken(pairs: Pairs) -> Iterator[tuple[Tensor, int]]:
+    """Yield the operands of which an operator takes one rank only."""
+    for x in (x for left, _ in pairs for x in subterms(left) if isinstance(x, Apply)):
+        yield from ((y, rank) for y, rank in zip(x.operands, TAKEN.get(x.op.name, ()), strict=False) if rank is not None)
 
 
 def _shapes(pairs: Pairs) -> list[Ints]:

@@ -119,3 +119,10 @@ def test_explain_says_that_a_rule_is_not_proved_for_a_node(model: Path, monkeypa
     answer = flexmatch("explain", str(model), "turn", "--accel", "flexasr")
     assert answer.code == 0, answer.err
     assert "  g1 does not match: proved for ranks to 5\n" in answer.out
+
+
+def test_what_an_operator_takes_is_not_asked_again() -> None:
+    (r,) = rules_of_text("rule two(x: tensor, w: tensor) grade A {\n dense(x, w) = matmul(x, transpose(w, perm=[1, 0]))\n}\n", "r.rules")
+    text = rule_text(replace(r, domain=Domain(5)), 0)
+    assert "(<= (vec-length s_v_x) 5)" in text
+    assert "s_v_w" not in text
