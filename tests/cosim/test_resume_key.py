@@ -81,6 +81,8 @@ OTHER: dict[str, Callable[[Run, pytest.MonkeyPatch], Run]] = {
     "audit": with_settings(audit=5),
     "host": with_settings(host="exact"),
     "metric's file": other_metric,
+    "engine": with_settings(engine="simulator"),
+    "validate": with_settings(validate=5),
 }
 
 
