@@ -10,33 +10,28 @@ from typing import TYPE_CHECKING, Any
 import rewrite_compiler
 
 if TYPE_CHECKING:
-    from rewrite_compiler import (
-        IsConstant,
-        Law,
-        Rule,
-        Tensor,
-        Where,
-        check,
-        compile,
-        cosimulate,
-        ila,
-        lang,
-        ops,
-        prove,
-        rule,
-        target,
-        traffic,
-    )
+    from rewrite_compiler import IsConstant as IsConstant
+    from rewrite_compiler import Law as Law
+    from rewrite_compiler import Rule as Rule
+    from rewrite_compiler import Tensor as Tensor
+    from rewrite_compiler import Where as Where
+    from rewrite_compiler import check as check
+    from rewrite_compiler import compile as compile
+    from rewrite_compiler import cosimulate as cosimulate
+    from rewrite_compiler import ila as ila
+    from rewrite_compiler import lang as lang
+    from rewrite_compiler import ops as ops
+    from rewrite_compiler import prove as prove
+    from rewrite_compiler import rule as rule
+    from rewrite_compiler import target as target
+    from rewrite_compiler import traffic as traffic
 
-__all__ = [
-    "IsConstant", "Law", "Rule", "Tensor", "Where", "check", "compile", "cosimulate", "ila", "lang", "ops", "prove", "rule", "target",
-    "traffic",
-]  # fmt: skip
+__all__ = rewrite_compiler.__all__
 
 
 def __dir__() -> list[str]:
     """Return the public names, used or not."""
-    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__"])
+    return dir(rewrite_compiler)
 
 
 def __getattr__(name: str) -> Any:

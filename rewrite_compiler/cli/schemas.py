@@ -29,6 +29,7 @@ settings.host_costs.source text | settings.host_costs.sha256 text | settings.hos
 settings.host_costs.picoseconds?.mac.* count | settings.host_costs.picoseconds?.element.* count
 calibrated flag
 calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
+calibration?.formats_sha256 text
 calibration?.tensors[].offload text | calibration?.tensors[].tensor text | calibration?.tensors[].method text
 calibration?.tensors[].magnitude number | calibration?.tensors[].largest number
 counts.*.* count | lowered_counts.*.* count | exact_counts.*.* count | device_calls.*.* count
@@ -66,6 +67,7 @@ model.path text | model.sha256 text
 targets[] text | metric text | lower_is_better flag | samples count
 data.source text | data.sha256 text
 calibration?.source text | calibration?.sha256 text | calibration?.samples count | calibration?.method text
+calibration?.formats_sha256 text
 reference.value? number | accelerated.value? number
 hosts?.other text | hosts?.value? number | hosts?.values count | hosts?.differing_values count
 hosts?.differing_samples count | hosts?.largest_difference number

@@ -6,6 +6,7 @@ Weights take their format from their own values; activations and results from th
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
@@ -64,23 +65,21 @@ def calibrated(
         formats = o.mapping.formats_for({name: r["magnitude"] for name, r in ranges.items()})
         offloads.append(_searched(plan.program, replace(o, formats=formats), seen.kept))
         tensors += [{"offload": o.id, "tensor": name, **r} for name, r in ranges.items()]
-    calibration = Calibration(source, sha256, samples, _about(chosen), tuple(tensors))
-    return replace(plan, offloads=_joined(plan, offloads), calibration=calibration)
+    joined = _joined(plan, offloads)
+    calibration = Calibration(source, sha256, samples, _about(chosen), _digest(joined), tuple(tensors))
+    return replace(plan, offloads=joined, calibration=calibration)
 
 
 def is_calibrated_by(plan: Plan, sha256: str, samples: int, method: Method) -> bool:
-    """Tell whether a plan has the formats that these samples give by this method, and nobody changed them since."""
-    found = plan.calibration
-    if found is None or (found.sha256, found.samples, found.method) != (sha256, samples, _about(method)):
-        return False
-    sizes: dict[str, dict[str, float]] = {}
-    for t in found.tensors:
-        sizes.setdefault(t["offload"], {})[t["tensor"]] = t["magnitude"]
-    plain = [replace(o, formats=o.mapping.formats_for(sizes[o.id])) for o in plan.offloads if o.id in sizes]
-    if len(plain) != len(plan.offloads):
-        return False
-    pairs = zip(_joined(plan, plain), plan.offloads, strict=True)
-    return all(a.formats[n] == f for a, b in pairs for n, f in b.formats.items() if n not in b.mapping.search)
+    """Tell whether a plan has the formats that these samples give by this method, and nobody changed one since."""
+    c = plan.calibration
+    return c is not None and (c.sha256, c.samples, c.method, c.formats_sha256) == (sha256, samples, _about(method), _digest(plan.offloads))
+
+
+def _digest(offloads: Sequence[Offload]) -> str:
+    """Return the SHA-256 of the formats of all offloads, by offload and tensor."""
+    formats = {o.id: {name: [f.name, dict(f.parameters)] for name, f in o.formats.items()} for o in offloads}
+    return hashlib.sha256(json.dumps(formats, sort_keys=True).encode()).hexdigest()
 
 
 def _about(method: Method) -> str:

@@ -201,8 +201,7 @@ def _wires(f: Format) -> str:
 def _calibration(document: MappingOf[str, Any] | None) -> Calibration | None:
     if document is None:
         return None
-    source, sha256, samples, method = (document[key] for key in CALIBRATION)
-    return Calibration(source, sha256, samples, method, tuple(document.get("tensors", ())))
+    return Calibration(**{key: document[key] for key in CALIBRATION}, tensors=tuple(document.get("tensors", ())))
 
 
 def format_from(document: MappingOf[str, Any]) -> Format:

@@ -7,7 +7,7 @@ from typing import Any
 
 KINDS = {str: "a text", bool: "true or false", dict: "an object", list: "a list", int: "a whole number"}
 
-CALIBRATION = {"source": str, "sha256": str, "samples": int, "method": str}
+CALIBRATION = {"source": str, "sha256": str, "samples": int, "method": str, "formats_sha256": str}
 TARGET = {"name": str, "parameters": {...: str}, "sha256": str}
 OFFLOAD = {"id": str, "nodes": [str], "formats": {...: dict}}
 TABLE = {"call": int, "mac": {...: int}, "element": {...: int}}

@@ -87,6 +87,7 @@ class Calibration:
     sha256: str
     samples: int
     method: str
+    formats_sha256: str = ""  # of the formats that it chose, which tells whether somebody changed them since
     tensors: tuple[MappingOf[str, Any], ...] = ()  # offload, tensor, method, magnitude that its format must hold, largest magnitude
 
 

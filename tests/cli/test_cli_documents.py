@@ -41,7 +41,7 @@ def test_the_plan_has_the_keys_of_its_contract(folder: Path) -> None:
     assert set(plan["model"]) == {"path", "sha256", "ops", "opset"}
     assert (plan["model"]["path"], plan["model"]["ops"], plan["model"]["opset"]) == ("app.onnx", 3, 17)
     assert [set(t) for t in plan["targets"]] == [{"name", "parameters", "sha256"}]
-    assert set(plan["calibration"]) == {"source", "sha256", "samples", "method", "tensors"}
+    assert set(plan["calibration"]) == {"source", "sha256", "samples", "method", "formats_sha256", "tensors"}
     assert plan["calibrated"] is True
     for o in plan["offloads"]:
         assert set(o) == OFFLOAD

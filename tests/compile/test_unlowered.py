@@ -9,6 +9,8 @@ import pytest
 
 from rewrite_compiler.apps.digits import data as digits
 from rewrite_compiler.compile import Plan, calibrated_from, compile_model, unlowered
+from rewrite_compiler.compile.calibrate import is_calibrated_by
+from rewrite_compiler.compile.ranges import method_of
 from rewrite_compiler.compile.unlowered import FloatRun
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
 
@@ -83,3 +85,16 @@ def test_what_these_samples_calibrated_is_not_calibrated_again(monkeypatch: pyte
     assert formats(again) == formats(plan) != formats(edited)
     monkeypatch.setattr(FloatRun, "__init__", lambda *_: pytest.fail("a float run"))
     assert with_formats(plan, data, FOLDER / "calibration.npz")[0] is plan
+
+
+def test_every_format_that_somebody_changed_is_calibrated_anew() -> None:
+    plan = compile_model(FOLDER / "mlp.onnx", ["flexasr"], calibrate=FOLDER / "calibration.npz")
+    given, method = plan.calibration, method_of("")
+    assert given is not None
+    assert is_calibrated_by(plan, given.sha256, given.samples, method)
+    for place, o in enumerate(plan.offloads):
+        for name, f in o.formats.items():
+            field, value = next((key, value) for key, value in f.parameters.items() if isinstance(value, int))
+            edited = replace(o, formats={**o.formats, name: replace(f, **{field: value + 1})})
+            changed = replace(plan, offloads=(*plan.offloads[:place], edited, *plan.offloads[place + 1 :]))
+            assert not is_calibrated_by(changed, given.sha256, given.samples, method)
