@@ -59,7 +59,7 @@ CODES = {
     "R105": ("The sides of a rule have different shapes", "correct the side that is wrong at the instance that the sentence shows"),
     "R106": ("A rule that is used does not hold on data of the model", "give the rule a guard, or leave it out with --without"),
     "R107": ("A rule file took too long to import", "move work out of module level"),
-    "R108": ("A rule without a proof is used on trust", "prove the rule; until then the report is stamped"),
+    "R108": ("A rule or operation without a proof is used on trust", "prove it; until then the report is stamped"),
     "I100": ("Two instructions decode the same command", "narrow one of the two decodes: both accept the witness"),
     "I101": ("No instruction decodes a command", "check address and direction; without strict mode it has no effect"),
     "I102": ("A term, width or operand of a specification does not fit", "correct the term, width or operand that the sentence names"),

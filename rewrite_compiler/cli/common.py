@@ -216,7 +216,9 @@ def steering(made: Parser) -> None:
     made.add_argument(
         "--rules", action="append", default=[], type=Path, metavar="FILE.py", help="use these rules too, once they are proved"
     )
-    made.add_argument("--trust-unproved", action="append", default=[], metavar="RULE", help="use this rule of --rules without a proof")
+    made.add_argument(
+        "--trust-unproved", action="append", default=[], metavar="NAME", help="use this rule of --rules, or this operation, without a proof"
+    )
     made.setting("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of an input")
     made.setting("--limits", further=True, action="append", default=[], metavar="KEY=VALUE", help="change a limit")
 

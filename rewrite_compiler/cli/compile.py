@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,8 @@ def run(arguments: Sequence[str]) -> int:
 
     targets = chosen_targets(accelerators(given))
     stem = stem_of(given, targets)
-    with phase(given, f"matching  {printable(Path(given.model).name)}"):
-        plan = compiled(given, targets)
+    with phase(given, f"matching  {printable(Path(given.model).name)}") as show:
+        plan = compiled(given, targets, lambda name: show(f"judging   {name}, which has no certificate yet"))
     with phase(given, "checking  the plan against the model"):
         document, written = write_plan(plan, stem, given)
     if given.html is not None:
@@ -99,12 +99,13 @@ def plan_names(stem: Path) -> tuple[Path, Path]:
     return Path(f"{stem}.onnx"), Path(f"{stem}.json")
 
 
-def compiled(given: argparse.Namespace, targets: Sequence[Target]) -> Plan:
+def compiled(given: argparse.Namespace, targets: Sequence[Target], progress: Callable[[str], None] = lambda _: None) -> Plan:
     """Return the plan that the arguments describe, calibrated when they say with what."""
     from ..compile import compile_model
 
     chosen = compile_options(given)
-    return compile_model(given.model, targets, chosen, calibrate=given.calibrate, calibration_method=given.calibration_method)
+    method = given.calibration_method
+    return compile_model(given.model, targets, chosen, calibrate=given.calibrate, calibration_method=method, progress=progress)
 
 
 def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:

@@ -7,7 +7,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .output import is_live
 
@@ -15,15 +15,18 @@ TICK = 0.25  # seconds between two looks at the clock
 
 
 @contextlib.contextmanager
-def phase(given: argparse.Namespace, text: str) -> Iterator[None]:
-    """Show a line with the seconds while the body runs, on standard error if that is a terminal; take it away at the end."""
+def phase(given: argparse.Namespace, text: str) -> Iterator[Callable[[str], None]]:
+    """Show a line with the seconds while the body runs, on standard error if that is a terminal; take it away at the end.
+
+    The body gets a function that says in another line what it is doing now.
+    """
     if not is_live(given):
-        yield
+        yield lambda _: None
         return
-    done, started = threading.Event(), time.monotonic()
+    done, started, lines = threading.Event(), time.monotonic(), [text]
 
     def show() -> None:
-        print(f"\r\x1b[K{text}  {time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{lines[-1]}  {time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
 
     def tick() -> None:
         while not done.wait(TICK):
@@ -33,7 +36,7 @@ def phase(given: argparse.Namespace, text: str) -> Iterator[None]:
     clock = threading.Thread(target=tick, daemon=True)
     clock.start()
     try:
-        yield
+        yield lines.append
     finally:
         done.set()
         clock.join()

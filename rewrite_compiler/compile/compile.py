@@ -22,6 +22,7 @@ from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, brief
+from ..prove.operations import Progress
 from ..prove.shipped import Certificate, in_short
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import shipped_rules
@@ -29,7 +30,7 @@ from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .calibrate import calibrated_from
 from .certified import Certified
-from .court import admitted
+from .court import admitted, judged_in_use
 from .lowered import lowered_in
 from .match import Matched, case_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
@@ -49,7 +50,7 @@ class Options:
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     rules: tuple[Path, ...] = ()  # rule files, judged before they are used
-    trusted: tuple[str, ...] = ()  # rules of these files that are used without a proof
+    trusted: tuple[str, ...] = ()  # rules of these files, and operations, that are used without a proof
     limits: Limits = DEFAULT
     objective: str = "offloads"
     host: HostTable = SHIPPED  # what operators cost on the host
@@ -62,12 +63,13 @@ class Options:
 
 def compile_model(
     model: Model, accel: str | Target | Sequence[str | Target], options: Options = Options(), *, calibrate: Samples | None = None,
-    calibration_method: str = "",
+    calibration_method: str = "", progress: Progress = lambda _: None,
 ) -> Plan:  # fmt: skip
     """Return the plan of a model (an ONNX file, its bytes or ModelProto) for one or several accelerators.
 
     An accelerator is a name, `name:key=value,…`, the path of a Python file, or a Target. `calibrate` are samples, or the file of
-    samples, that fix the number formats; without it the plan has none yet.
+    samples, that fix the number formats; without it the plan has none yet. Operations that the plan uses and that have no
+    certificate are judged first, and their names told to `progress`; one that is refuted is refused (AnswerNo I105).
     """
     started = time.perf_counter()
     targets = chosen_targets(accel, options.limits)
@@ -82,11 +84,17 @@ def compile_model(
         exactly = pool.submit(offloads_as_written, imported.program, spelling_rules(rules), mappings, options.limits, objective)
         matched = _pinned(imported.program, used, mappings, options, objective, pins)
         exact = exactly.result()
-    plan = _plan(imported, targets, used, mappings, matched, exact, options, objective, Certified(targets, space.certificates))
+    found = time.perf_counter()
+    by_name = {m.name: m for m in mappings}
+    inside = judged_in_use({by_name[n.op] for n in matched.program.nodes if n.op in by_name}, targets, options.trusted, progress)
+    judged = time.perf_counter()
+    certified = Certified({**space.certificates, **inside.certificates})
+    plan = _plan(imported, targets, used, mappings, matched, exact, options, objective, certified)
     done = time.perf_counter()
-    run = {"seconds": {"load": round(loaded - started, 3), "match": round(done - loaded, 3)}, "egraph_kept": matched.saturation.is_kept}
+    seconds = {"load": loaded - started, "match": done - loaded - (judged - found), "judge": judged - found}
+    run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": matched.saturation.is_kept}
     run["rule_seconds"] = rule_seconds(matched.saturation, used, mappings)
-    plan = replace(plan, run=run, notes=(*plan.notes, *space.notes))
+    plan = replace(plan, run=run, notes=(*plan.notes, *space.notes, *inside.notes))
     return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
 
 
@@ -103,7 +111,8 @@ class Searched:
 
 def searched(targets: Sequence[Target], options: Options) -> Searched:
     """Return what a compilation may use; rule files are judged first."""
-    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits)
+    operations = {m.name for t in targets for m in t.mappings.values()}
+    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits, operations)
     objective = objective_for(options.objective, targets, options.host)
     mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
     rules = tuple(r for r in court.rules if r.name not in options.without)

@@ -1,8 +1,12 @@
-"""Rules from files: each is judged before it is used; one that is not proved is refused, or stamped when it is trusted by name."""
+"""Rules from files and operations of targets: each is judged before it is used.
+
+A rule that is not proved is refused, an operation that is refuted, too, unless they are trusted by name; what is used without a
+proof is said by the plan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,12 +16,15 @@ from ..errors import AnswerNo, UsageError
 from ..limits import Limits
 from ..prove.cache import court_cache
 from ..prove.court import judge_rule
+from ..prove.operations import Progress, judged_operation
 from ..prove.record import proof_record
 from ..prove.shipped import Certificate, certificate_of_record, certificate_of_rule
 from ..prove.verdict import Proof
 from ..rewrite.domain import EVERYWHERE, Domain
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import collect, every_rule, rules_at, shipped_rules
+from ..target import Mapping as Operation
+from ..target import Target
 from .plan import Plan
 
 LEAST = 4  # axes of operands that a rule without a certificate may match
@@ -32,13 +39,19 @@ class Admitted:
     certificates: Mapping[str, Certificate]
 
 
-def admitted(shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str], limits: Limits | None = None) -> Admitted:
-    """Return shipped rules, which have their certificates, with those of files; AnswerNo R102 or R103 for one that is not proved."""
+def admitted(
+    shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str], limits: Limits | None = None, operations: Collection[str] = ()
+) -> Admitted:  # fmt: skip
+    """Return shipped rules, which have their certificates, with those of files; AnswerNo R102 or R103 for one that is not proved.
+
+    Trust may be in these rules, or in one of the `operations`, which are judged when a program uses them.
+    """
     added = [r for path in paths for r in rules_at(path, limits)]
     names = {r.name for r in added}
     for name in trusted:
-        if name not in names:
-            raise UsageError("F203", f'no rule file has a rule called "{name}"', help=f"rules given: {', '.join(sorted(names)) or 'none'}")
+        if name not in names and name not in operations:
+            remedy = f"rules given: {', '.join(sorted(names)) or 'none'}; of an accelerator `flexmatch list` shows the operations"
+            raise UsageError("F203", f'there is no rule or operation called "{name}"', help=remedy)
     known = collect((*shipped, *added))
     certified = set(every_rule())
     foreign = [r for r in added if r not in certified]
@@ -66,7 +79,8 @@ def proved(r: Rule) -> Rule:
 def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
     """Return the rules that a plan was made with."""
     settings = plan.settings
-    court = admitted(shipped_rules(), [Path(f) for f in settings["rules"]], settings["trusted"], limits)
+    operations = {m.name for t in plan.targets for m in t.mappings.values()}
+    court = admitted(shipped_rules(), [Path(f) for f in settings["rules"]], settings["trusted"], limits, operations)
     return [r for r in court.rules if r.name not in settings["without"]]
 
 
@@ -78,3 +92,29 @@ def _judged(r: Rule, trusted: Sequence[str]) -> Proof:
     problem = proof.problem
     assert problem is not None
     raise AnswerNo(problem.code, problem.sentence, place=problem.place, help=f"{problem.help}, or name it with --trust-unproved")
+
+
+@dataclass(frozen=True)
+class Used:
+    """The certificates of the operations that a program uses, by name, and what the plan says of those that are not proved."""
+
+    certificates: Mapping[str, Certificate]
+    notes: tuple[str, ...]
+
+
+def judged_in_use(used: Iterable[Operation], targets: Sequence[Target], trusted: Sequence[str], progress: Progress) -> Used:
+    """Return the certificates of the operations that a program uses; AnswerNo for one that is refuted and not trusted by name."""
+    by_name = {t.name: t for t in targets}
+    judgements = {m.name: judged_operation(by_name[m.target], m, progress) for m in sorted(used, key=lambda m: m.name)}
+    false = {name: j.problem for name, j in judgements.items() if j.problem is not None and j.is_refuted and name not in trusted}
+    if false:
+        (first, problem), *others = false.items()
+        also = f"; refuted, too: {', '.join(name for name, _ in others)}" if others else ""
+        remedy = f"correct driver, numerics or model, leave it out with --without {first}, or use it with --trust-unproved {first}"
+        raise AnswerNo(problem.code, f"{problem.sentence}{also}", place=problem.place, help=remedy)
+    notes = [
+        f"operation {name} is {j.certificate.verdict} and used on trust (R108){'' if j.is_refuted else f': {j.certificate.evidence}'}"
+        for name, j in judgements.items()
+        if j.problem is not None
+    ]
+    return Used({name: j.certificate for name, j in judgements.items()}, tuple(notes))

@@ -20,7 +20,7 @@ from ..lang.formats import Format
 from ..lang.kernels import loaded_kernels
 from ..lang.named import Data
 from ..prove.lockstep import evaluated_together
-from ..prove.shipped import certificate_of_operation
+from ..prove.operations import judged_operation
 from ..target import Device, Stay, StreamedDevice, Target, simulated_device
 from ..target import Mapping as Operation
 from .execute import Prepared
@@ -103,8 +103,7 @@ class Specified(Prepared):
 
 def is_certified(target: Target, variant: str) -> bool:
     """Tell whether driver and numerics of an operation are proved to agree, as both are written now and at these parameters."""
-    found = certificate_of_operation(target, variant)
-    return found is not None and found.verdict == "proved"
+    return judged_operation(target, target.mappings[variant]).is_proved
 
 
 def refused(o: Offload) -> str:

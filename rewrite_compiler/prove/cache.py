@@ -22,7 +22,7 @@ from ..kept import Kept, hash_of, private_folder
 from ..rewrite.domain import EVERYWHERE
 from ..rewrite.rule import Rule
 from ..rewrite.text import rule_text
-from ..target import Target
+from ..target import Mapping, Target
 
 ENGINE = Path(__file__).parent.parent
 # the packages whose sources a verdict depends on
@@ -69,7 +69,16 @@ def rule_key(rule: Rule, **bounds: Any) -> str:
 
 def mapping_key(target: Target, name: str) -> str:
     """Return the key of the verdict on an operation of a target."""
-    return _key("mapping", _engine(OF_TARGETS), _content(), target.name, target.sha256, name)
+    return _key("mapping", _engine(OF_TARGETS), _content(), target.name, target.sha256, name, _written(target.build, target.mappings[name]))
+
+
+def _written(build: Any, m: Mapping) -> str:
+    """Return the hash of the files in which a model, a driver and numerics are written, whatever files their target names."""
+    codes = [getattr(f, "__code__", None) for f in (build, m.drive, m.codes, m.capacities)]
+    digest = hashlib.sha256()
+    for path in sorted({Path(code.co_filename) for code in codes if code is not None}):
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
 
 
 def model_key(target: Target) -> str:

@@ -57,10 +57,15 @@ def _judge_rule(rule: Rule, count: int | None) -> JSON:
 
 
 def target_cases(target: Target, spec: str) -> Iterator[Case]:
-    """Yield the cases of a target: its operations; `spec` names it for another process."""
-    for name, m in target.mappings.items():
-        message = {"kind": "mapping", "target": spec, "name": name}
-        yield Case(m.name, mapping_key(target, name), message, partial(_judge_mapping, target, m), m.rule.place)
+    """Return the cases of a target: its operations; `spec` names it for another process."""
+    return (mapping_case(target, spec, name) for name in target.mappings)
+
+
+def mapping_case(target: Target, spec: str, name: str) -> Case:
+    """Return the case of an operation of a target."""
+    m = target.mappings[name]
+    message = {"kind": "mapping", "target": spec, "name": name}
+    return Case(m.name, mapping_key(target, name), message, partial(_judge_mapping, target, m), m.rule.place)
 
 
 def _judge_mapping(target: Target, m: Mapping) -> JSON:

@@ -74,7 +74,8 @@ def test_a_trusted_rule_is_stamped() -> None:
         (
             ("--rules", "good.py", "--trust-unproved", "relu"),
             2,
-            'error[F203]: no rule file has a rule called "relu"\n  help: rules given: relu-twice\n',
+            'error[F203]: there is no rule or operation called "relu"\n  help: rules given: relu-twice; '
+            "of an accelerator `flexmatch list` shows the operations\n",
         ),
     ],
 )
