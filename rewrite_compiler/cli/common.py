@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -251,11 +252,14 @@ def host_table(source: str) -> HostTable:
 def plan_of(given: argparse.Namespace, path: Path) -> Plan:
     """Return the plan in a file, or that of the model in it, compiled as the steering arguments say."""
     from ..compile import compile_model, is_plan, read_plan
+    from ..data import single_samples
 
     if not path.exists():
         raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
     if not is_plan(path):
-        return compile_model(path, accelerators(given), compile_options(given))
+        plan, chosen = compile_model(path, accelerators(given), compile_options(given)), compile_options(given)
+        shapes = {} if chosen.shapes else single_samples(plan.source, vars(given).get("data"), chosen.limits)
+        return compile_model(path, accelerators(given), replace(chosen, shapes=shapes)) if shapes else plan
     for name in ("exact", "only", "without", "shape", "objective", "host_costs"):
         if vars(given)[name] and given.origins[name] == FLAG:
             raise UsageError(

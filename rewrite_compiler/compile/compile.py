@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..data import Samples
+from ..data import Samples, single_samples
 from ..egraph import Saturation, prepare
 from ..egraph.explain import Explainer, Maker
 from ..egraph.rules import rule_text
@@ -75,6 +75,10 @@ def compile_model(
     targets = chosen_targets(accel, options.limits)
     prepare(2)  # one for the plan, one for the exact counts
     imported = load(model, options.shapes, options.limits)
+    shapes = {} if options.shapes else single_samples(imported.program, calibrate, options.limits)
+    if shapes:
+        options = replace(options, shapes=shapes)
+        imported = load(model, shapes, options.limits)
     loaded = time.perf_counter()
     space = searched(targets, options)
     rules, mappings, objective = space.rules, space.mappings, space.objective

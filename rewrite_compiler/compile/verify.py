@@ -19,6 +19,7 @@ from ..frontend.structure import drop_absent_ends
 from ..hostrun import Session, coded_operators, reference, saturates
 from ..ir.evaluate import random_tensor
 from ..ir.program import Data
+from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
 from .edges import edge_inputs
 from .plan import Plan
@@ -71,9 +72,10 @@ def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -
         return Checked(None, 0, f"not compared with the model: {error.problem.sentence}")
     compiled = Session(onnx, name="the plan")
     apart = _agreeing(plan, compiled, run, values, expected, model, limits)
-    for edge in edge_inputs(plan, random):
+    others = [{p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}] if isinstance(run, _InBatch) else []
+    for edge in (*others, *edge_inputs(plan, random)):
         _agreeing(plan, compiled, run, edge, run(edge), model, limits)
-    by_default = _by_default(model, run, values, expected, limits) if against == MODEL else ""
+    by_default = _by_default(plan, model, run, values, expected, limits) if against == MODEL else ""
     return Checked(max(apart.values(), default=0.0), len(expected), against, by_default)
 
 
@@ -115,7 +117,7 @@ def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
     try:
         if not drop_absent_ends(read_model(model, DEFAULT)[0]):
             source = reference(model)
-            return lambda values: source.run(_fitting(source, values), seconds=seconds), MODEL
+            return _running(plan, source, seconds), MODEL
     except InputError as error:
         if error.problem.code not in NO_HOST:
             raise
@@ -123,14 +125,61 @@ def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
     return lambda values: imported.run(values, seconds=seconds), "imported program"
 
 
-def _by_default(model: Path, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], limits: Limits) -> str:
+def _running(plan: Plan, source: Session, seconds: float) -> Run:
+    """Return what runs a model on the inputs of its plan."""
+    samples = _fixed_samples(plan, source)
+    return _InBatch(source, samples, seconds) if samples else lambda values: source.run(_fitting(source, values), seconds=seconds)
+
+
+@dataclass
+class _InBatch:
+    """A model of a fixed batch that runs one plan's inputs, in turn as the first and as the last of its samples, beside random others."""
+
+    source: Session
+    samples: tuple[int, int]  # that the model has, and the plan
+    seconds: float
+    runs: int = 0
+
+    def __call__(self, values: Mapping[str, Data]) -> dict[str, Data]:
+        """Return the outputs of the plan's samples."""
+        fixed, own = self.samples
+        random = np.random.default_rng(SEED)
+        self.runs += 1
+        at = 0 if self.runs % 2 else max(0, fixed - own)
+        fed = {name: _padded(x, at, fixed, random) for name, x in _fitting(self.source, values).items()}
+        parts = [self.source.run({name: x[n : n + fixed] for name, x in fed.items()}, seconds=self.seconds) for n in range(0, at + own, fixed)]
+        return {name: np.concatenate([part[name] for part in parts])[at : at + own] for name in parts[0]}
+
+
+def _padded(x: Data, at: int, fixed: int, random: np.random.Generator) -> Data:
+    """Return samples with random ones before and behind them, a whole number of batches."""
+    count = -(-(at + len(x)) // fixed) * fixed
+    dtype = "string" if x.dtype.kind in "OUS" else str(x.dtype)
+    made = np.concatenate([random_tensor(TensorType(x.shape, dtype), random) for _ in range(-(-count // len(x)))])[:count]
+    made[at : at + len(x)] = x
+    return made
+
+
+def _fixed_samples(plan: Plan, source: Session) -> tuple[int, int] | None:
+    """Return the samples that a model fixes and those of its plan, where they are not the same."""
+    own = {plan.source.names[v]: plan.source.types[v].shape for v in plan.source.inputs}
+    for port in source.inputs:
+        fixed = port.shape[0] if port.shape else None
+        if isinstance(fixed, int) and own.get(port.name, (fixed,))[0] != fixed:
+            return fixed, own[port.name][0]
+    return None
+
+
+def _by_default(
+    plan: Plan, model: Path, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], limits: Limits
+) -> str:
     """Return a sentence on what onnxruntime's own settings give for a model of codes, empty where they give the same."""
     operators = coded_operators(model.read_bytes())
     if not operators:
         return ""
     try:
         source = reference(model, is_exact=False)
-        found = source.run(_fitting(source, values), seconds=limits.host_seconds)
+        found = _running(plan, source, limits.host_seconds)(values)
     except (InputError, BudgetError) as error:
         return f"onnxruntime with its own settings does not run the model: {error.problem.sentence}"
     apart = differences(expected, found.values())

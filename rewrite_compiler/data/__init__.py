@@ -1,5 +1,5 @@
 """Data: samples for a model's inputs, with labels or targets, read from files that nobody vouches for."""
 
-from .dataset import CALIBRATION_SAMPLES, CLASSIFICATION, LANGUAGE_MODEL, Dataset, Samples, load_data, samples_for
+from .dataset import CALIBRATION_SAMPLES, CLASSIFICATION, LANGUAGE_MODEL, Dataset, Samples, load_data, samples_for, single_samples
 
-__all__ = ["CALIBRATION_SAMPLES", "CLASSIFICATION", "LANGUAGE_MODEL", "Dataset", "Samples", "load_data", "samples_for"]
+__all__ = ["CALIBRATION_SAMPLES", "CLASSIFICATION", "LANGUAGE_MODEL", "Dataset", "Samples", "load_data", "samples_for", "single_samples"]

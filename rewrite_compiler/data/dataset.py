@@ -152,6 +152,25 @@ def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
     return dataset
 
 
+def single_samples(p: Program, data: Samples | None, limits: Limits = DEFAULT) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs that take one sample, where a model's fixed batch is not how the data comes; else nothing."""
+    types = {p.names[v]: p.types[v] for v in p.inputs}
+    fixed = {t.shape[0] if t.shape else 1 for t in types.values()}
+    if not isinstance(data, (str, Path, Mapping, np.ndarray)) or len(fixed) != 1 or fixed <= {0, 1}:
+        return {}
+    single = {name: (1, *t.shape[1:]) for name, t in types.items()}
+    try:
+        samples_for(p, data, limits)
+    except InputError as error:
+        changed = {v: replace(p.types[v], shape=single[p.names[v]]) for v in p.inputs}
+        try:
+            samples_for(replace(p, types=tuple(changed.get(v, t) for v, t in enumerate(p.types))), data, limits)
+        except InputError:
+            raise error from None
+        return single
+    return {}
+
+
 def _check_finite(name: str, column: Column, place: str) -> None:
     if column.raw is None or column.raw.dtype.kind != "f":
         return

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InputError, UsageError
+from ..ir.program import Program
+from ..ir.rebatch import NotBatchable
 from ..ir.types import TensorType
 from .shapes import Declared, declared_type
 
@@ -15,29 +17,60 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Bound:
-    """Literal types of the inputs, and the inputs whose dimension 0 was set to 1."""
+    """Literal types of the inputs, and the inputs whose dimension 0 was set to 1.
+
+    `samples` are the number of samples that the model fixes in dimension 0 of all inputs and another that --shape asks for.
+    """
 
     types: tuple[TensorType, ...]
     batch: tuple[str, ...]
+    samples: tuple[int, int] | None = None
 
 
 def bind(inputs: Sequence[Any], shapes: Shapes, file: str) -> Bound:
     """Return literal types of the inputs; a sentence names the `--shape` to give when a dimension stays open."""
     names = [i.name for i in inputs]
     _check_names(names, shapes, file)
+    samples = _other_samples(inputs, shapes)
+    if samples is not None:
+        shapes = {}
     given = {i.name: _with_shape(i, shapes.get(i.name), file) for i in inputs}
     symbols = _symbols(inputs, shapes, file)
     known = {name: (d, [symbols.get(n, n) if isinstance(n, str) else n for n in extents]) for name, (d, extents) in given.items()}
     batch = _batch(known)
     for name in batch:
         known[name][1][0] = 1
-    return Bound(tuple(_literal(name, *known[name], file) for name in names), batch)
+    return Bound(tuple(_literal(name, *known[name], file) for name in names), batch, samples)
 
 
 def _check_names(names: Sequence[str], shapes: Shapes, file: str) -> None:
     for name in sorted(shapes.keys() - set(names)):
         listed = ", ".join(f'"{n}"' for n in names)
         raise UsageError("F203", f'the model has no input called "{name}"', place=file, help=f"its inputs are {listed or 'none'}")
+
+
+def _other_samples(inputs: Sequence[Any], shapes: Shapes) -> tuple[int, int] | None:
+    """Return the samples that all inputs fix in dimension 0 and the others that the shapes say, if that is all they change."""
+    declared = {i.name: d[1] for i in inputs if (d := declared_type(i, f'input "{i.name}"')) is not None}
+    if len(declared) < len(inputs) or not all(d and all(isinstance(n, int) for n in d) for d in declared.values()):
+        return None
+    is_rest_as_declared = all(len(s) == len(declared[name]) and list(s[1:]) == list(declared[name][1:]) for name, s in shapes.items())
+    fixed, wanted = {d[0] for d in declared.values()}, {s[0] for s in shapes.values()} if is_rest_as_declared else set()
+    if len(fixed) != 1 or len(wanted) != 1 or fixed == wanted:
+        return None
+    (was,), (now,) = fixed, wanted
+    return (was, now) if isinstance(was, int) and was > 0 and now > 0 else None
+
+
+def check_samples(made: Program | NotBatchable, samples: tuple[int, int], place: str) -> Program:
+    """Return the program for another number of samples; UsageError F134 where the model does not allow it."""
+    if isinstance(made, NotBatchable):
+        raise UsageError(
+            "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {made.reason}", place=place,
+            help="export the model again with an open dimension 0",
+        )  # fmt: skip
+    note = f"dimension 0 of the inputs is {samples[0]} in the model and was set to {samples[1]}: every sample is computed on its own"
+    return replace(made, notes=(*made.notes, note))
 
 
 def _with_shape(info: Any, shape: tuple[int, ...] | None, file: str) -> Declared:

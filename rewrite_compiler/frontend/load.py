@@ -12,8 +12,9 @@ import numpy as np
 
 from ..errors import FlexmatchError, InputError, UsageError
 from ..ir.program import Builder, Program, Source, Value
+from ..ir.unbatch import with_samples
 from ..limits import DEFAULT, Limits
-from .bind import bind, check_declared, contradicts
+from .bind import Bound, bind, check_declared, check_samples, contradicts
 from .context import UNUSED, Context
 from .header import check_header, imports_of, own_domain
 from .importer import Importer
@@ -112,7 +113,7 @@ def import_model(
     context.builder.sources = [Source(name, n.op_type) for name, n in zip(_source_names(model.graph), model.graph.node, strict=True)]
     context.builder.notes = [*notes, *more]
     scope = Scope()
-    batch = _define_inputs(context, model.graph, scope, shapes, place)
+    bound = _define_inputs(context, model.graph, scope, shapes, place)
     importer = Importer(context, {function_key(f): f for f in model.functions}, place)
     importer.define_initializers(model.graph, scope, payloads)
     declared = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
@@ -120,7 +121,9 @@ def import_model(
     outputs = _outputs(context, scope, model.graph, place)
     _note_declarations(context, scope, model.graph)
     program = _finished(context, outputs)
-    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), batch, imports.get("", opset))
+    if bound.samples is not None:
+        program = check_samples(with_samples(program, *bound.samples), bound.samples, place)
+    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), bound.batch, imports.get("", opset))
 
 
 def _source_names(graph: Any) -> list[str]:
@@ -137,7 +140,7 @@ def _source_names(graph: Any) -> list[str]:
     return names
 
 
-def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], place: str) -> tuple[str, ...]:
+def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], place: str) -> Bound:
     constants = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = [i for i in graph.input if i.name not in constants]
     bound = bind(inputs, shapes, place)
@@ -149,7 +152,7 @@ def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[s
     if bound.batch:
         names = ", ".join(f'"{n}"' for n in bound.batch)
         context.builder.notes.append(f"dimension 0 of input {names} is not fixed by the model and was set to 1")
-    return bound.batch
+    return bound
 
 
 def _outputs(context: Context, scope: Scope, graph: Any, place: str) -> list[Value]:

@@ -59,7 +59,7 @@ def rebatched(p: Program, samples: int, batched: Mapping[Value, int | Place]) ->
         try:
             work.carry(node)
         except Refused as refused:
-            return NotBatchable(f'{_label(p, node)} "{p.names[node.outputs[0]]}" cannot be batched: {refused}', node)
+            return NotBatchable(f'{label(p, node)} "{p.names[node.outputs[0]]}" cannot be batched: {refused}', node)
     return work.finish()
 
 
@@ -98,7 +98,7 @@ def _aligned(choices: Sequence[Sequence[Place | None]]) -> Iterator[tuple[Place 
             yield tuple(None if c[0] is None else place for c in choices)
 
 
-def _label(p: Program, node: Node) -> str:
+def label(p: Program, node: Node) -> str:
     return p.opaque_of(node).label if node.op == OPAQUE else node.op
 
 
