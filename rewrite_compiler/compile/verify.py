@@ -147,7 +147,9 @@ class _InBatch:
         self.runs += 1
         at = 0 if self.runs % 2 else max(0, fixed - own)
         fed = {name: _padded(x, at, fixed, random) for name, x in _fitting(self.source, values).items()}
-        parts = [self.source.run({name: x[n : n + fixed] for name, x in fed.items()}, seconds=self.seconds) for n in range(0, at + own, fixed)]
+        parts = [
+            self.source.run({name: x[n : n + fixed] for name, x in fed.items()}, seconds=self.seconds) for n in range(0, at + own, fixed)
+        ]
         return {name: np.concatenate([part[name] for part in parts])[at : at + own] for name in parts[0]}
 
 
@@ -170,9 +172,7 @@ def _fixed_samples(plan: Plan, source: Session) -> tuple[int, int] | None:
     return None
 
 
-def _by_default(
-    plan: Plan, model: Path, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], limits: Limits
-) -> str:
+def _by_default(plan: Plan, model: Path, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], limits: Limits) -> str:
     """Return a sentence on what onnxruntime's own settings give for a model of codes, empty where they give the same."""
     operators = coded_operators(model.read_bytes())
     if not operators:

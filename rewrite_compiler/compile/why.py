@@ -49,7 +49,8 @@ class HostReasons:
     def __call__(self, node: Node) -> str:
         """Return one sentence."""
         if node.op == OPAQUE:
-            return self.program.opaque_of(node).reason
+            whole = self.program.opaque_of(node)
+            return f"unsupported operator: {whole.label} ({whole.reason})"
         if node.operator is not None and node.operator.kind == LAYOUT:
             return "only moves data"
         near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]

@@ -138,7 +138,7 @@ class Importer:
             return self._steps(site, body)
         lowering = BY_DOMAIN.get(site.domain, {}).get(site.op)
         if lowering is None:
-            raise Unsupported(f"no operator of ours expresses {site.label}")
+            raise Unsupported("no core operators express it")
         return lowering(site)
 
     def _named(self, site: Site, values: Sequence[Value | None], start: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import onnx
 from small_models import node, weight, written
 
 from rewrite_compiler.compile.compile import Options, compile_model
@@ -76,3 +77,18 @@ def test_the_nearest_mapping_is_the_one_whose_pattern_met_most(model: Path) -> N
     reason = reasons_of(model, "hlscnn")["Relu"]
     assert reason.startswith("hlscnn.conv2d_bias_relu (targets/hlscnn.py:")
     assert reason.endswith("): group of conv must be 1, not 2")
+
+
+def test_operators_without_a_meaning_are_called_unsupported(tmp_path: Path) -> None:
+    """Users look for the operator's name behind these words."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+net (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) <float[4] scales = {1, 1, 2, 2}> {
+    s = Sin(x)
+    y = Resize<mode = "cubic">(s, , scales)
+}"""
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    assert {h.op: h.why_not for h in compile_model(path, ["vta"]).host} == {
+        "Sin": "unsupported operator: Sin (no core operators express it)",
+        "Resize": "unsupported operator: Resize (its mode is cubic)",
+    }

@@ -208,7 +208,7 @@ OPAQUE: dict[str, tuple[str, list[Any], dict[str, Any], int, str]] = {
     "integer relu": ("Relu", [("int32", (2,))], {}, 1, "it works on int32"),
     "clip to no number": ("Clip", [(2, 3), number(float("nan"))], {}, 1, "its bounds are nan and inf"),
     "cast": ("Cast", [(2, 3)], {"to": 7}, 1, "it casts float32 to int64"),
-    "remainder": ("Mod", [("int64", (2,)), ints(3)], {}, 1, "no operator of ours expresses Mod"),
+    "remainder": ("Mod", [("int64", (2,)), ints(3)], {}, 1, "no core operators express it"),
     "cast like": ("CastLike", [(2, 3), ("int64", (1,))], {}, 1, "it casts to another type"),
     "pad mode": ("Pad", [(3, 4), ints(1, 1, 1, 1)], {"mode": "reflect"}, 1, "its mode is reflect"),
     "pad infinite": ("Pad", [(3, 4), ints(1, 1, 1, 1), number(float("inf"))], {}, 1, "it pads with inf"),
@@ -217,7 +217,7 @@ OPAQUE: dict[str, tuple[str, list[Any], dict[str, Any], int, str]] = {
         "MaxPool", [(1, 1, 2, 2)], {"kernel_shape": [2, 2], "dilations": [3, 3], "pads": [1, 1, 1, 1]}, 1, OUTSIDE,
     ),
     "empty reduction": ("ReduceSum", [(2, 0), ints(1)], {}, 1, "it reduces an empty tensor"),
-    "unknown": ("Sin", [(2, 3)], {}, 1, "no operator of ours expresses Sin"),
+    "unknown": ("Sin", [(2, 3)], {}, 1, "no core operators express it"),
     "half scales": (
         "QuantizeLinear", [("float16", (2, 3)), np.asarray(0.1, np.float16), np.asarray(3, np.uint8)], {}, 1,
         "its scales are not float32 numbers, one or one for each place of an axis",

@@ -89,7 +89,7 @@ def _is_root(site: Site, v: Value) -> bool:
 
 def _mod(site: Site) -> list[Value]:
     check_quotient(site, site.data(0), site.data(1))
-    raise Unsupported("no operator of ours expresses Mod")
+    raise Unsupported("no core operators express it")
 
 
 def _variadic(op: str) -> Callable[[Site], list[Value]]:
