@@ -99,6 +99,7 @@ def _aligned(choices: Sequence[Sequence[Place | None]]) -> Iterator[tuple[Place 
 
 
 def label(p: Program, node: Node) -> str:
+    """Return the operator of a node as people write it."""
     return p.opaque_of(node).label if node.op == OPAQUE else node.op
 
 

@@ -57,7 +57,8 @@ def test_a_plan_for_another_number_of_samples_equals_its_model(tmp_path: Path, s
     assert [plan.source.types[v].shape for v in plan.source.outputs] == [(samples, 10)]
     checked = check_plan(plan, plan_onnx(plan), path)
     assert checked.against == "model"
-    assert checked.relative_difference is not None and checked.relative_difference < 1e-5
+    assert checked.relative_difference is not None
+    assert checked.relative_difference < 1e-5
 
 
 def test_samples_that_meet_cannot_be_set(tmp_path: Path) -> None:
