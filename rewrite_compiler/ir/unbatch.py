@@ -111,7 +111,7 @@ class _Work:
 
     def _attributes(self, node: Node) -> Iterator[Attributes]:
         """Yield the attributes as they are, and with one extent that all samples share divided."""
-        given = dict(node.attributes)
+        given: dict[str, Any] = dict(node.attributes)
         yield given
         for name, value in given.items():
             if isinstance(value, int) and not isinstance(value, bool) and value and value % self.samples == 0:
