@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..lang.codes import put_values
+from ..lang.codes import encoded_into, put_values
 from ..lang.formats import Format, Int
 from ..lang.named import Data, storage_dtype
+from ..lang.recycled import laid_out
 from ..target import Device, Stay, StreamedDevice
 from .coded import Coded, Ended, Ends, Operand, hull_of, looked_at
 from .moves import Moved
@@ -83,23 +84,38 @@ class Prepared:
         device already at each of them.
         """
         o = self.offload
-        codes = {**self.codes, **{n: moved_codes(o.formats[n], x) for n, x in operands.items()}}
+        ends = {n: ends_of(x) for n, x in operands.items()}
+        codes = {**self.codes, **{n: moved_codes(o.formats[n], x, ends[n]) for n, x in operands.items()}}
         roots = [x.root if isinstance(x, Moved) else looked_at(x) for x in operands.values()]
         samples = len(roots[0])
         axes = o.mapping.axes
-        totals = {n: np.zeros((samples, *(o.tiling.sizes[d] for d in axes.of[n])), result_dtype(o.formats[n])) for n in axes.results}
-        seen = Statistics(range_in=hull_of(map(ends_of, operands.values())))
+        totals: dict[str, Data] = {}
+        seen = Statistics(range_in=hull_of(ends.values()))
         is_split = any(o.tiling.tile[d] < o.tiling.sizes[d] for d in axes.summed)
         for n, slices in enumerate(o.tiling.slices()):
             results = self.call(device, codes, slices, stays[n] if stays else None)
             if observe is not None:
                 observe(codes, slices, results, seen)
             for name, y in results.items():
-                part = _added(totals[name][(slice(None), *(slices[d] for d in axes.of[name]))], o.formats[name], y, is_split)
-                seen.saturated += saturated(part, o.formats[name])
+                if name not in totals:
+                    totals[name] = self._room(name, samples, y, is_split=is_split)
+                place = totals[name][(slice(None), *(slices[d] for d in axes.of[name]))]
+                part, (low, high) = _added(place, o.formats[name], y, is_split)
+                seen.saturated += at_ends(part, o.formats[name], max(high, -low))
                 seen.values += part.size
-        seen.range_out = range_of(totals.values())
-        return tuple(totals.values()), seen
+                seen.range_out = hull_of([seen.range_out, (low, high)])
+        if is_split:
+            seen.range_out = range_of(totals.values())
+        return tuple(totals[n] for n in axes.results), seen
+
+    def _room(self, name: str, samples: int, y: Data, *, is_split: bool) -> Data:
+        """Return where a result goes, its axes in the order in which those of its first part lie; zeros where parts are added."""
+        o = self.offload
+        shape, kind = (samples, *(o.tiling.sizes[d] for d in o.mapping.axes.of[name])), result_dtype(o.formats[name])
+        found: Data = laid_out(shape, y.strides, kind) if np.ndim(y) == len(shape) else np.empty(shape, kind)
+        if is_split or isinstance(o.formats[name], Int):
+            found.fill(0)
+        return found
 
     def call(
         self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice], stay: Stay | None = None
@@ -128,19 +144,18 @@ def check_finite(o: Offload, name: str, x: Data) -> None:
         raise InputError("C102", sentence, place=", ".join(o.nodes), help="correct the weights of the model")
 
 
-def _added(total: Data, f: Format, codes: Data, is_split: bool) -> Data:
-    """Add values to a part of a result, which is 0 so far unless a sum is split; return the values alone."""
+def _added(total: Data, f: Format, codes: Data, is_split: bool) -> tuple[Data, Ends]:
+    """Add values to a part of a result, which is 0 so far unless a sum is split; return the values alone, and their ends."""
     if isinstance(f, Int):  # sums wrap as the device's do
         part = np.asarray(codes).astype(total.dtype)
         total += part
-        return part
+        return part, range_of([part])
     if is_split:
         part = np.empty(total.shape, np.float32)
-        put_values(f, codes, part)
+        ends = put_values(f, codes, part)
         total += part
-        return part
-    put_values(f, codes, total)
-    return total
+        return part, ends or range_of([part])
+    return total, put_values(f, codes, total) or range_of([total])
 
 
 @lru_cache(maxsize=1024)
@@ -151,8 +166,14 @@ def largest_of(f: Format) -> float:
 
 def saturated(part: Data, f: Format) -> int:
     """Return how many values are at an end of the range; a model's own integers end where the model says."""
+    low, high = range_of([part])
+    return at_ends(part, f, max(high, -low))
+
+
+def at_ends(part: Data, f: Format, size: float) -> int:
+    """Return how many values are at an end of the range, where the largest one has this size."""
     largest = largest_of(f)
-    if isinstance(f, Int) or not part.size or max(part.max(), -part.min()) < largest:
+    if isinstance(f, Int) or size < largest:
         return 0
     return int(np.count_nonzero(part >= largest)) + int(np.count_nonzero(part <= -largest))
 
@@ -168,19 +189,27 @@ def result_dtype(f: Format) -> Any:
     return storage_dtype(f.codes) if isinstance(f, Int) else np.float32
 
 
-def operand_codes(f: Format, x: Data) -> Data:
-    """Return the codes of an operand, kept in the narrowest integers that hold every code of the format."""
+def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
+    """Return the codes of an operand, kept in the narrowest integers that hold every code of the format; values lie between `ends`."""
     if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
         return x
+    if x.dtype == np.float32:  # axes stay in the order in which they lie
+        found = laid_out(x.shape, x.strides, storage_dtype(f.codes))
+        if encoded_into(f, x, found, range_of([x]) if ends is None else ends):
+            return found
     return f.codes_of(x).astype(storage_dtype(f.codes), copy=False)
 
 
-def moved_codes(f: Format, x: Operand) -> Data:
+def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:
     """Return the codes of an operand; those of one that is moved are its root's, moved."""
+    if isinstance(x, Coded):
+        found = laid_out(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
+        if x.encoded(f, lambda codes: codes, found, None):
+            return found
     if not isinstance(x, Moved) or not x.move.is_onto:
-        return operand_codes(f, looked_at(x))
+        return operand_codes(f, looked_at(x), ends)
     zero = operand_codes(f, np.zeros(1, x.root.dtype))
-    return x.move(operand_codes(f, x.root), int(zero[0]))
+    return x.move(np.ascontiguousarray(operand_codes(f, x.root, ends)), int(zero[0]))
 
 
 def ends_of(x: Operand) -> Ends:

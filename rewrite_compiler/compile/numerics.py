@@ -16,18 +16,19 @@ import numpy as np
 
 from ..errors import FlexmatchError, SpecError
 from ..lang.binders import Array, Leaf
-from ..lang.formats import Format
+from ..lang.formats import Fixed, Format, Int
 from ..lang.kernels import loaded_kernels
 from ..lang.named import Data
 from ..prove.lockstep import evaluated_together
 from ..prove.operations import judged_operation
 from ..target import Device, Stay, StreamedDevice, Target, simulated_device
 from ..target import Mapping as Operation
-from .execute import Prepared
+from .coded import Coded, Ended, Operand, hull_of, is_coded
+from .execute import Prepared, Statistics, ends_of, largest_of, moved_codes
 from .plan import Offload
 
 if TYPE_CHECKING:
-    from ..lowering import Lowered
+    from ..lowering import Constants, Lowered
 
 KEPT_TERMS = 256
 Shapes = tuple[tuple[str, tuple[int, ...], bool], ...]  # of each operand: its name, its own axes, whether samples come before
@@ -42,12 +43,12 @@ class Terms:
     code: Lowered | None
     notes: tuple[str, ...]
 
-    def __call__(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
-        """Return the results with the samples as their first axis."""
+    def __call__(self, operands: Mapping[str, Data], constants: Constants | None = None) -> tuple[Data, ...]:
+        """Return the results with the samples as their first axis; `constants` are what was computed of those that do not move."""
         given = {self.leaves[n]: x for n, x in operands.items()}
         if self.code is not None:
             with contextlib.suppress(SpecError):  # plain arrays say better what is wrong
-                return tuple(self.code(given))
+                return tuple(self.code(given, constants))
         wide = {leaf: x.astype(np.int64) for leaf, x in given.items()}
         moving = {leaf: x for leaf, x in wide.items() if x.ndim > leaf.rank}
         shared = {leaf: x for leaf, x in wide.items() if leaf not in moving}
@@ -76,11 +77,36 @@ def terms_of(
     return Terms(leaves, results, code, tuple(f"{place} runs in part on plain arrays: {note}" for note in code.notes))
 
 
+@lru_cache(maxsize=KEPT_TERMS)
+def full(f: Format) -> tuple[int, ...]:
+    """Return the codes of values of the largest size."""
+    codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
+    return tuple(codes[np.abs(f.values_of(codes)) >= largest_of(f)].tolist())
+
+
 @dataclass
 class Specified(Prepared):
     """An offload ready to run by its numerics; `notes` say what of them ran without machine code, and why."""
 
     notes: dict[str, None] = field(default_factory=dict)
+    computed: dict[object, Constants] = field(default_factory=dict)  # of each tile, of operands that do not move
+
+    def loosely(self, operands: Mapping[str, Operand]) -> tuple[tuple[Operand, ...], Statistics]:
+        """Return the results for readers that take axes in any order: as codes where that is enough, else with their ends."""
+        o = self.offload
+        (name, *others), f = o.mapping.axes.results, o.formats[o.mapping.axes.results[0]]
+        (slices, *more) = o.tiling.slices()
+        if others or more or not is_coded(f):
+            found, seen = self.run(cast(Device, None), operands)
+            return tuple(found) if others or isinstance(f, Int) else (Ended(found[0], seen.range_out),), seen
+        ends = {n: ends_of(x) for n, x in operands.items()}
+        codes = {**self.codes, **{n: moved_codes(o.formats[n], x, ends[n]) for n, x in operands.items()}}
+        y = self.call(cast(Device, None), codes, slices)[name]
+        extremes = np.array([y.min(), y.max()]) if y.size else np.zeros(0, y.dtype)
+        low, high = f.values_of(extremes).tolist() if y.size else (np.inf, -np.inf)
+        ends_of_codes = full(f) if max(high, -low) >= largest_of(f) else ()
+        held = Coded(y, cast(Fixed, f), (low, high))
+        return (held,), Statistics(y.size, sum(int(np.count_nonzero(y == c)) for c in ends_of_codes), hull_of(ends.values()), (low, high))
 
     def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
         """Return the results [samples, …] for moving operands."""
@@ -98,7 +124,14 @@ class Specified(Prepared):
         samples = max(len(x) for n, x in parts.items() if own[n])
         terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples)
         self.notes.update(dict.fromkeys(terms.notes))
-        return dict(zip(axes.results, terms(parts), strict=True))
+        return dict(zip(axes.results, terms(parts, self._constants(terms, slices)), strict=True))
+
+    def _constants(self, terms: Terms, slices: Mapping[str, slice]) -> Constants | None:
+        if terms.code is None:
+            return None
+        from ..lowering import Constants
+
+        return self.computed.setdefault((id(terms.code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
 
 
 def is_certified(target: Target, variant: str) -> bool:

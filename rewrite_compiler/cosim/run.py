@@ -215,7 +215,7 @@ class Engine:
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
             prepared = self.prepared[o.id]
             if isinstance(prepared, Specified):
-                found, seen[o.id] = prepared.run(cast(Device, None), moving)
+                found, seen[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
                 validation.check(prepared, moving, found, seen[o.id])
                 self._looked_at(o, moving, found, seen[o.id], look)
                 return found

@@ -51,7 +51,7 @@ class Validation:
         """How many instructions were executed."""
         return sum(d.sim.executed for d in self.devices.values())
 
-    def check(self, prepared: Specified, moving: Mapping[str, Operand], results: Sequence[Data], seen: Statistics) -> None:
+    def check(self, prepared: Specified, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics) -> None:
         """Run an offload's driver for the chosen samples; AnswerNo C104 where a result is another one."""
         o = prepared.offload
         for n in self.samples:

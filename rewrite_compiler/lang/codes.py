@@ -125,8 +125,11 @@ def _decoder(f: Format, kind: Any) -> Conversion | None:
     return looked_up(_values(f).astype(np.float32), 0, kind, f.codes[0] or 0)
 
 
-def put_values(f: Format, codes: Data, target: Data, before: Conversion | None = None, kind: Any = None) -> None:
-    """Set an array of 32-bit floats to the values of codes; `before` gives the codes, of a type `kind`, where it is given."""
+def put_values(f: Format, codes: Data, target: Data, before: Conversion | None = None, kind: Any = None) -> tuple[float, float] | None:
+    """Set an array of 32-bit floats to the values of codes; `before` gives the codes, of a type `kind`, where it is given.
+
+    Returns the least and the largest value where they are seen in passing.
+    """
     kind = codes.dtype if before is None else np.dtype(kind)
     are_codes = codes.ndim == target.ndim and kind == storage_dtype(f.codes) and f.width == 8 * kind.itemsize
     conversion = _decoder(f, kind) if are_codes and is_worth_it(codes, target) else None
@@ -138,8 +141,11 @@ def put_values(f: Format, codes: Data, target: Data, before: Conversion | None =
         put_values(f, found, target)
     elif conversion is None:
         target[...] = values_of(f, codes).astype(np.float32)
-    else:
+    elif kernels_in_use() is None:
         conversion(target, codes)
+    else:
+        return conversion.ends(target, codes)
+    return None
 
 
 def values_of(f: Format, codes: Data) -> Data:

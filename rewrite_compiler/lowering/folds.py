@@ -54,19 +54,19 @@ class _Reduction:
     def step(self, p: Printer, totals: Values) -> Values:
         """Return the totals with one more value, or with one more pair of products."""
         if self.pairs is not None:
-            return self._pair(p, totals, self.pairs[1])
+            return self._pair(p, totals, *self.pairs)
         values = p.evaluated(self.body, self.bits)
         if self.monoid == "sum":
             return over_jam(lambda t, x: p.b.add(*aligned(p.b, t, x)), totals, values)
         sign = "<" if self.monoid == "min" else ">"
         return over_jam(lambda t, x: _chosen(p, sign, *aligned(p.b, t, x)), totals, values)
 
-    def _pair(self, p: Printer, totals: Values, layouts: tuple[Layout, Layout]) -> Values:
+    def _pair(self, p: Printer, totals: Values, variable: Expr, layouts: tuple[Layout, Layout]) -> Values:
         def halves(x: Value) -> Value:
             lanes = ir.VectorType(ir.IntType(16), 2 * p.schedule.lanes)
             return x if x.type == lanes else p.b.bitcast(splat(p.b, x, p.schedule.lanes), lanes)
 
-        found = [[halves(x) for x in p.elements(load, layout)] for load, layout in zip(self.body.args, layouts, strict=True)]
+        found = [[halves(x) for x in p.pairs(load, layout, variable)] for load, layout in zip(self.body.args, layouts, strict=True)]
         return over_jam(lambda t, x, y: add_pairs(p.b, p.features, t, x, y), totals, *found)
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lang.binders import Leaf, static_shape
+from ..lang.convert import lay
 from ..lang.named import Data
 
+LANES = 16  # of every vector
 SLACK = 256  # elements behind the last one that a vector may read
 
 
@@ -35,7 +37,10 @@ class Layout:
             outer.append((axis, cut, -(-extent // cut)))
             if cut > 1:
                 inner.insert(0 if axis == self.lane else len(inner), (axis, 1, cut))
-        outer.sort(key=lambda p: p[0] != self.lane or self.block == 1)
+        if self.lane is None:  # what is summed lies side by side
+            outer.sort(key=lambda p: p[0] == self.pair)
+        else:
+            outer.sort(key=lambda p: p[0] != self.lane or self.block == 1)
         return (*outer, *inner)
 
     def strides(self) -> dict[tuple[int, int], int]:
@@ -52,6 +57,8 @@ class Layout:
         cuts = {axis: below for axis, below, _ in self.parts if below > 1}
         wanted = [-(-n // cuts.get(a, 1)) * cuts.get(a, 1) for a, n in enumerate(x.shape)]
         order = [(axis, below) for axis, below, _ in self.parts]
+        if self._is_there(x):
+            return x
         total = int(np.prod(wanted, dtype=np.int64))
         flat = np.zeros(total + SLACK, self.kind)
         body = flat[:total].reshape([steps for *_, steps in self.parts])
@@ -64,5 +71,14 @@ class Layout:
             cut = cuts.get(a, 1)
             natural += [(a, cut), (a, 1)] if cut > 1 else [(a, 1)]
             shape += [wanted[a] // cut, cut] if cut > 1 else [wanted[a]]
-        body[...] = x.reshape(shape).transpose([natural.index(k) for k in order])
+        lay(body, x.reshape(shape).transpose([natural.index(k) for k in order]))
         return flat
+
+    def _is_there(self, x: Data) -> bool:
+        """Tell whether an array lies like this already, and no vector of its last lanes goes beyond its end."""
+        if x.dtype != self.kind or self.block > 1 or (self.lane is not None and (self.pair is not None or x.shape[self.lane] % LANES)):
+            return False
+        if self.pair is not None and x.shape[self.pair] % 2:
+            return False
+        steps = {axis: step for (axis, below), step in self.strides().items() if below == 1}
+        return all(n == 1 or s == steps[a] * x.itemsize for a, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)))

@@ -10,14 +10,17 @@ from llvmlite import ir
 
 from ..lang import intervals as iv
 from ..lang.expr import COMPARISONS, Expr
+from ..lang.loops import terms_of
 from ..lang.native import COMPARE, table_entries
 from ..lang.native_ops import declared
+from ..lang.substitute import substitute
 from .vectors import BIT, WORD, NotLowered, Value, aligned, bits_of, constant_like, is_vector, over_jam, resized, width_of
 
 if TYPE_CHECKING:
     from .printer import Printer
 
 Values = list[Value]
+FEW_NODES = 24  # tables of so few terms are computed and not looked up
 
 
 def evaluated(p: Printer, e: Expr, bits: int) -> Values:
@@ -240,6 +243,8 @@ def _looked_up(p: Printer, e: Expr) -> Values:
     t = e.data
     if t.body.real:
         raise NotLowered("a table", "of real numbers")
+    if sum(1 for _ in terms_of(t.body)) <= FEW_NODES:
+        return p.evaluated(substitute(t.body, dict(zip(t.parameters, e.args, strict=True))), width_of(e.interval))
     places: Values = [WORD(0)]
     for a, extent, domain in zip(e.args, t.shape, t.domains, strict=True):
         base = WORD(domain[0] or 0)

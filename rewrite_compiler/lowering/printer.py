@@ -22,7 +22,20 @@ from .affine import Affine, affine_of
 from .folds import fold_result, reduced
 from .layout import Layout
 from .schedule import Schedule
-from .vectors import WORD, NotLowered, Value, aligned, constant_of, element_type, is_vector, over_jam, resized, splat, width_of
+from .vectors import (
+    WORD,
+    NotLowered,
+    Value,
+    aligned,
+    constant_of,
+    element_type,
+    interleaved,
+    is_vector,
+    over_jam,
+    resized,
+    splat,
+    width_of,
+)  # fmt: skip
 
 Values = list[Value]
 POINTER = ir.IntType(8).as_pointer()
@@ -52,12 +65,11 @@ class Printer:
         self.start = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.b = ir.IRBuilder(self.function.append_basic_block("body"))
         self.kind = storage_dtype(value.interval)
-        self._nest([schedule.lane, *(n for n in range(value.rank) if n not in (schedule.lane, schedule.jam)), *self._jammed()])
+        self.is_of_samples = not schedule.lane  # results and operands have them innermost, so that nothing is moved between kernels
+        others = [n for n in range(value.rank) if n not in (schedule.lane, schedule.jam)]
+        self._nest([*others, schedule.lane] if schedule.jam is None else [schedule.lane, *others, schedule.jam])
         self.b.ret_void()
         self.start.branch(self.function.blocks[1])
-
-    def _jammed(self) -> list[int]:
-        return [] if self.schedule.jam is None else [self.schedule.jam]
 
     # -- loops
 
@@ -241,7 +253,8 @@ class Printer:
         if a is None or a.parts.get(self.lane) != 1 or axes[0] == pair:
             return Layout(e.data, kind, pair=pair)
         others = a.plus(Affine({self.lane: -1}))
-        return Layout(e.data, kind, axes[0], self.schedule.lanes if others.is_divisible(self.schedule.lanes, None) else 1, pair)
+        is_panel = others.is_divisible(self.schedule.lanes, None) and (pair is not None or e.args[0] is not self.value.variables[0])
+        return Layout(e.data, kind, axes[0], self.schedule.lanes if is_panel else 1, pair)
 
     def pair_layout(self, e: Expr, variable: Expr) -> Layout | None:
         """Return the layout in which neighbours along a variable of a sum are pairs; None where they cannot be."""
@@ -251,6 +264,8 @@ class Printer:
             return None
         if not iv.inside(e.interval, iv.of_width(16, True)) or any(affine_of(i) is None for i in e.args):
             return None
+        if self.is_of_samples and self.lane in e.free and not e.data.shape[axes[0]] % 2:
+            return self._layout(e, str(np.dtype(storage_dtype(e.data.interval))))
         found = self._layout(e, "int16", axes[0])
         return found if found.lane is not None or self.lane not in e.free else None
 
@@ -273,6 +288,24 @@ class Printer:
             at = first if not q or step is None else self.b.add(first, self.b.mul(WORD(q), step))
             place = self.element(source, at, layout.kind, wanted)
             found.append(self.b.load(place, align=np.dtype(layout.kind).itemsize))
+        return found
+
+    def pairs(self, e: Expr, layout: Layout, variable: Expr) -> Values:
+        """Return neighbours along a variable of a sum, of which it counts the pairs, side by side as numbers of 16 bits."""
+        if layout.pair is not None or self.lane not in e.free:
+            return self.elements(e, layout)
+        source, kind = self.source(layout), ir.VectorType(element_type(layout.kind), self.schedule.lanes)
+        first, step = self._address(e, layout, source)
+        (axis,) = (n for n, i in enumerate(e.args) if variable in i.free)
+        apart = self.number(layout.strides()[axis, 1], source, axis)
+        found = []
+        for q in range(1 if step is None else self.schedule.positions):
+            at = first if not q or step is None else self.b.add(first, self.b.mul(WORD(q), step))
+            both = [
+                self.b.load(self.element(source, x, layout.kind, kind), align=np.dtype(layout.kind).itemsize)
+                for x in (at, self.b.add(at, apart))
+            ]
+            found.append(interleaved(self.b, *both, signed=np.dtype(layout.kind).kind == "i"))
         return found
 
     def _address(self, e: Expr, layout: Layout, source: int) -> tuple[Value, Value | None]:

@@ -9,10 +9,10 @@ from ..lang.binders import Comprehension, FoldResult, Leaf, static_shape
 from ..lang.expr import Expr
 from ..lang.loops import terms_of
 from .affine import affine_of
+from .layout import LANES
 
 SUM, FOLD, OTHER = 8, 4, 2  # vectors of sums that a kernel of each class keeps in registers
 REGISTER = 512, 256  # bits, with AVX-512 and else
-LANES = 16
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,26 @@ class Schedule:
 def schedules(value: Comprehension, features: frozenset[str]) -> list[Schedule]:
     """Return the schedules that suit a term, the best first."""
     shape = static_shape(value)
-    found = sorted((_cost(value, axis), -axis) for axis in range(len(shape)))
-    return [_with_jam(value, -axis, features) for _, axis in found]
+    found = sorted((_cost(value, axis), _moving(value, axis), -axis, axis) for axis in range(len(shape)))
+    return [_with_jam(value, axis, features) for *_, axis in found]
 
 
 def _with_jam(value: Comprehension, lane: int, features: frozenset[str]) -> Schedule:
     bits = REGISTER["avx512bw" not in features]
-    together = max(1, _registers(value) * bits // (32 * LANES) // (2 if bits == REGISTER[0] else 1))
+    together = max(1, _registers(value) * bits // (32 * LANES))
     sizes = [(n, axis) for axis, n in enumerate(static_shape(value)) if axis != lane and n > 1 and value.variables[axis] in value.body.free]
-    jams = [(min(n, together), axis) for n, axis in sizes]
+    jams = [(min(n, together), _shared(value, lane, axis), axis) for n, axis in sizes]
     if not jams or together < 2 or not _has_loop(value.body):
         return Schedule(lane, LANES, None, 1)
-    positions, jam = max(jams)
+    positions, _, jam = max(jams)
     return Schedule(lane, LANES, jam, 1 << positions.bit_length() - 1)
+
+
+def _shared(value: Comprehension, lane: int, axis: int) -> int:
+    """Return how many vectors that are loaded serve all positions along an axis."""
+    lanes, variable = value.variables[lane], value.variables[axis]
+    loads = {e for e in terms_of(value.body) if e.op == "load" and type(e.data) is Leaf}
+    return sum(any(lanes in i.free for i in e.args) and all(variable not in i.free for i in e.args) for e in loads)
 
 
 def _registers(value: Comprehension) -> int:
@@ -63,9 +70,18 @@ def _cost(value: Comprehension, axis: int) -> float:
     """Return what lanes on an axis cost: those without an element, elements that lie apart, decisions that lanes take alone."""
     extent, variable = static_shape(value)[axis], value.variables[axis]
     waste = -(-extent // LANES) * LANES / max(extent, 1)
+    if extent >= LANES and not _has_loop(value.body):  # such a kernel waits for memory
+        waste = 1
     apart = sum(_strides(e, variable) > 1 for e in terms_of(value.body) if e.op == "load" and type(e.data) is Leaf)
     own = sum(e.op == "select" and variable in e.args[0].free and not e.args[0].reads for e in terms_of(value.body))
     return waste * (1 + 8 * apart + 8 * own)
+
+
+def _moving(value: Comprehension, axis: int) -> int:
+    """Return how many vectors are of operands with the axis of samples: those of others are packed once."""
+    lane, first = value.variables[axis], value.variables[0]
+    loads = {e for e in terms_of(value.body) if e.op == "load" and type(e.data) is Leaf and e.args}
+    return sum(e.args[0] is first and any(lane in i.free for i in e.args) for e in loads)
 
 
 def _strides(load: Expr, variable: Expr) -> int:

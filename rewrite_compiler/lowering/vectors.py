@@ -101,6 +101,13 @@ def joined(b: ir.IRBuilder, parts: Sequence[Value]) -> Value:
     return found[0]
 
 
+def interleaved(b: ir.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
+    """Return the lanes of two vectors of at most 16 bits in turns, as numbers of 16 bits."""
+    low, high = (resized(b, v, 32, signed=is_signed) for v, is_signed in ((x, signed), (y, signed)))
+    low, high = b.and_(low, constant_like(low, 0xFFFF)), b.shl(high, constant_like(high, 16))
+    return b.bitcast(b.or_(low, high), ir.VectorType(ir.IntType(16), 2 * x.type.count))
+
+
 def over_jam(function: Callable[..., Value], *operands: Sequence[Value]) -> list[Value]:
     """Return a function of values at each jammed position; what does not depend on the position is computed once."""
     count = max(map(len, operands))

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from rewrite_compiler.compile.channelwise import Channelwise, joined
 from rewrite_compiler.compile.coded import Coded, Ended, Limit, Operand, is_coded, looked_at
 from rewrite_compiler.compile.elementwise import elementwise
-from rewrite_compiler.compile.execute import ends_of
+from rewrite_compiler.compile.execute import ends_of, saturated
 from rewrite_compiler.compile.moves import Move, Moved
+from rewrite_compiler.compile.numerics import full
 from rewrite_compiler.compile.plain import PlainProgram
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
@@ -147,3 +148,12 @@ def test_an_image_without_numbers_shows_in_the_ends_of_all(image: int) -> None:
     assert node(given).ends == (4, 9)
     given[1, image, 2] = np.nan
     assert not all(map(np.isfinite, node(given).ends))
+
+
+@pytest.mark.parametrize("f", [Fixed(8, 4), Fixed(16, 10), Fixed(16, 0)])
+def test_codes_of_values_of_the_largest_size_are_the_saturated_ones(f: Fixed) -> None:
+    low, high = f.codes
+    assert low is not None
+    assert high is not None
+    codes = np.array([low, low + 1, low + 2, 0, high - 1, high])
+    assert sum(int(np.count_nonzero(codes == c)) for c in full(f)) == saturated(f.values_of(codes), f) == 3

@@ -15,6 +15,7 @@ from rewrite_compiler.cosim.validate import EVERY, chosen
 from rewrite_compiler.errors import AnswerNo, UsageError
 from rewrite_compiler.lang import Array, array, select
 
+SEEN = ("relative_error", "cumulative_error", "max_abs_error", "saturated", "range_in", "range_out", "tensors")
 CNN, MLP = named("digits_cnn"), named("digits_mlp")
 
 
@@ -32,6 +33,8 @@ def test_engines_give_the_same_bits(accelerator: str) -> None:
         assert found.document["simulator"]["engine"] == engine
         assert {o["engine"] for o in found.document["offloads"]} == {engine}
     offloads = runs["numerics"].document["offloads"]
+    for seen, expected in zip(offloads, runs["simulator"].document["offloads"], strict=True):
+        assert {n: seen[n] for n in SEEN} == {n: expected[n] for n in SEEN}
     assert all(o["validated_samples"] >= 1 for o in offloads)
     assert runs["numerics"].document["simulator"]["validated"] == sum(o["validated_samples"] for o in offloads)
     assert {o["validated_samples"] for o in runs["recorded"].document["offloads"]} == {0}

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from rewrite_compiler.lang.arith import ROUNDINGS
 from rewrite_compiler.lang.binders import scalar_array
 from rewrite_compiler.lang.named import Data, storage_dtype
 from rewrite_compiler.lang.native_jit import host
-from rewrite_compiler.lowering import Lowered
+from rewrite_compiler.lowering import Constants, Lowered
 from rewrite_compiler.prove.lockstep import evaluated_together
 from rewrite_compiler.prove.mappings import numeric_sizes
 from rewrite_compiler.target import Mapping as Operation
@@ -88,7 +89,7 @@ def test_lanes_lie_on_any_axis(samples: int, filters: int) -> None:
 
 def test_one_kernel_serves_many_shapes() -> None:
     texts = set()
-    for filters, channels, size in ((16, 16, 9), (32, 48, 14), (48, 32, 7)):
+    for filters, channels, size in ((16, 16, 10), (32, 48, 14), (48, 32, 13)):
         x = Leaf((channels, size, size), (-128, 127), False, "x")
         w = Leaf((filters, channels, 3, 3), (-128, 127), False, "w")
 
@@ -186,3 +187,44 @@ def test_shipped_numerics(operation: Operation) -> None:
     found = operation.result_codes(leaves, formats, attributes)
     for term in found if isinstance(found, tuple) else (found,):
         assert not checked(term, {leaf: full_range(leaf, 2) for leaf in leaves}, {}).notes
+
+
+def product(inner: int, outer: int, low: int, high: int) -> tuple[Leaf, Leaf, Array]:
+    """Return operands and the term of a matrix product whose first operand has codes in these bounds."""
+    x, w = Leaf((inner,), (low, high), False, "x"), Leaf((outer, inner), (-128, 127), False, "w")
+    return x, w, array(lambda n: reduce_sum(lambda k: x[k] * w[n, k], inner), (outer,))
+
+
+@pytest.mark.parametrize("bounds", [(-128, 127), (0, 255), (-(1 << 15), (1 << 15) - 1)])
+@pytest.mark.parametrize("features", KNOWN)
+@pytest.mark.parametrize("inner", [6, 7])
+def test_lanes_of_samples_read_operands_as_they_lie(bounds: tuple[int, int], features: frozenset[str], inner: int) -> None:
+    x, w, term = product(inner, 3, *bounds)
+    for codes in (full_range(x, 32), np.ascontiguousarray(full_range(x, 32).T).T, full_range(x, 21)):
+        assert "lanes on axis 0" in checked(term, {x: codes}, {w: full_range(w)}, features).show()
+
+
+def test_threads_share_kernels_and_not_what_they_compute() -> None:
+    x, w, _ = product(8, 16, -9, 9)
+    padded = array(lambda k: select((k > 0) & (k < 9), x[k - 1], 0), (10,))
+    term = array(lambda n, i: reduce_sum(lambda k: padded[i + k] * w[n, k], 8), (16, 3))
+    given = [full_range(x, 32) for _ in range(8)]
+    shared, made, constants = full_range(w), Lowered([term], [x], 32), Constants()
+    expected = [made({x: codes, w: shared})[0].copy() for codes in given]
+    with ThreadPoolExecutor(4) as threads:
+        runs = list(threads.map(lambda n: made({x: given[n % 8], w: shared}, constants)[0], range(400)))
+    assert all(np.array_equal(y, expected[n % 8]) for n, y in enumerate(runs))
+
+
+def test_what_is_computed_of_constants_is_kept_by_who_asks() -> None:
+    x, w = Leaf((8,), (-9, 9), False, "x"), Leaf((16, 8), (0, 255), False, "w")
+    decoded = Table("decoded", lambda c: select(c < 128, c * c + shift_right(c, 1), -c - 7 * c * shift_right(c, 2) % 11), (0, 255))
+    term = array(lambda n: reduce_sum(lambda k: x[k] * decoded(w[n, k]), 8), (16,))
+    made, codes, shared, constants = Lowered([term], [x], 16), full_range(x, 16), full_range(w), Constants()
+    (first,) = made({x: codes, w: shared}, constants)
+    assert constants.values
+    kept = dict(constants.values)
+    assert np.array_equal(made({x: codes, w: shared}, constants)[0], first)
+    assert all(constants.values[leaf] is y for leaf, y in kept.items())
+    other = (255 - shared).astype(shared.dtype)
+    assert np.array_equal(made({x: codes, w: other})[0], evaluated_together(term, {x: codes.astype(np.int64)}, {w: other.astype(np.int64)}))
