@@ -22,6 +22,7 @@ from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, brief
+from ..ops.term import Apply, subterms
 from ..prove.operations import Progress
 from ..prove.shipped import Certificate, in_short
 from ..rewrite.rule import Rule, short_place
@@ -36,6 +37,7 @@ from .match import Matched, case_of, match, offloads_as_written, spelling_rules
 from .objective import Objective, objective_for, priced
 from .pins import HOST, Pins, pins_of, require_pins, unmet
 from .plan import Offload, Plan, Reason
+from .recurrences import written_out
 from .residency import residencies
 from .statistics import egraph_document, held_back, rule_seconds
 from .why import HostReasons
@@ -87,7 +89,9 @@ def compile_model(
     with ThreadPoolExecutor(1) as pool:
         exactly = pool.submit(offloads_as_written, imported.program, spelling_rules(rules), mappings, options.limits, objective)
         matched = _pinned(imported.program, used, mappings, options, objective, pins)
+        program, matched = _in_steps(imported.program, matched, used, mappings, options, objective, pins)
         exact = exactly.result()
+    imported = replace(imported, program=program)
     found = time.perf_counter()
     by_name = {m.name: m for m in mappings}
     inside = judged_in_use({by_name[n.op] for n in matched.program.nodes if n.op in by_name}, targets, options.trusted, progress)
@@ -100,6 +104,18 @@ def compile_model(
     run["rule_seconds"] = rule_seconds(matched.saturation, used, mappings)
     plan = replace(plan, run=run, notes=(*plan.notes, *space.notes, *inside.notes))
     return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
+
+
+def _in_steps(
+    p: Program, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins
+) -> tuple[Program, Matched]:
+    """Return a program and what was made of it, with recurrences that stayed on the host written out if that is cheaper."""
+    takes_products = any("dense" in {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply)} for m in mappings)
+    steps = written_out(p, matched.program.nodes) if takes_products and not options.exact else None
+    if steps is None:
+        return p, matched
+    other = _pinned(steps, rules, mappings, options, objective, pins)
+    return (steps, other) if other.extraction.cost < matched.extraction.cost else (p, matched)
 
 
 @dataclass(frozen=True)
