@@ -68,7 +68,8 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
     try:
         return proof(*_judged(m, ila, seconds))
     except FlexmatchError as error:
-        return proof(UNPROVED, "", str(error.problem.sentence), code=error.problem.code)
+        p = error.problem
+        return proof(UNPROVED, "", f"{p.sentence} at {p.place}" if p.place and error.__cause__ else p.sentence, code=p.code)
     except Exception as error:  # the driver and the numerics are code of the target
         place = f"{type(error).__name__}: {error} at {user_line(m.rule.place, error)}"
         return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")

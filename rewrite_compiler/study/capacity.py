@@ -40,6 +40,8 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
         try:
             m.run_driver(simulated_device(ila), codes, formats, attributes)
         except FlexmatchError as error:
+            if error.__cause__ is not None:  # the driver itself ended with an exception, which no limit could prevent
+                raise
             refused.append((sizes, error.problem))
     if len(refused) == tried > 1:
         sizes, first = refused[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +122,10 @@ def check_target(
     if golden is not None:
         problems += [Problem("I110", f"vector {n} of {target.name}: {why}", str(golden.folder)) for n, why in golden.differs.items()]
     accuracies = []
+    problems += _refusals([target.resources])
     for m in target.mappings.values():
         progress(m.name)
-        wrong: list[Problem] = []
+        wrong = _accounts(m, target)
         sizes = accuracy_sizes(m)
         try:
             wrong += _mapping_problems(m, ila)
@@ -134,6 +137,28 @@ def check_target(
             wrong += [] if wrong else [_ended(m, error)]
         problems += wrong
     return Checked(target.name, "target", tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+
+
+def _accounts(m: Mapping, target: Target) -> list[Problem]:
+    """Return what is wrong with the functions that account for one tile: its limits, rooms, levels and costs."""
+    sizes = m.trials[0] if m.trials else accuracy_sizes(m)
+    attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
+    asked: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.violated, m.rooms, m.accesses)]
+    with contextlib.suppress(FlexmatchError):  # which is a problem already
+        resources = target.resources()
+        asked += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
+    return _refusals(asked)
+
+
+def _refusals(asked: Sequence[Callable[[], object]]) -> list[Problem]:
+    """Call functions of a target, each once; return their refusals."""
+    refusals = []
+    for f in asked:
+        try:
+            f()
+        except FlexmatchError as error:
+            refusals.append(error.problem)
+    return refusals
 
 
 def _ended(m: Mapping, error: Exception) -> Problem:

@@ -16,6 +16,7 @@ from typing import Any, Required, TypedDict, Unpack
 import numpy as np
 
 from ..errors import SpecError
+from ..lang.binders import Array
 from ..lang.formats import Format
 from ..lang.named import storage_dtype
 from ..ops.op import INT, INTS
@@ -23,14 +24,12 @@ from ..ops.static import Named
 from ..ops.term import Apply, Tensor, Variable
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
 from .cost import Cost, Levels
+from .functions import Role, ask, shown, told, wrong
 from .resources import Resources
 from .stay import Room, Stay
 
 FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
 FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], MappingOf[str, FormatFor]]  # fixed, or by parameters
-
-
-MISTAKES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # of functions that a target gives
 
 
 @dataclass(frozen=True)
@@ -165,30 +164,50 @@ class Mapping:
         """Return the bytes that one tile reads and writes by memory and tensor, None when the mapping does not say."""
         if self.inside is None:
             return None
-        return self.inside(**accepted(self.inside, {**sizes, **attributes, "p": self.parameters}))
+        given = accepted(self.inside, {**sizes, **attributes, "p": self.parameters})
+        role = self._role("levels", "(bytes read, bytes written) by memory and tensor")
+        levels: Levels = ask(role, dict, self.inside, **given)
+        odd = next((moved for tensors in levels.values() for moved in _moved(tensors) if not _are_counts(moved)), None)
+        if odd is not None:
+            raise wrong(role, self.inside, f"not {shown(odd)}")
+        return levels
 
     def rooms(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> tuple[Room, ...] | None:
         """Return where the tensors of one tile lie, None when the mapping does not say."""
         if self.places is None:
             return None
-        return tuple(self.places(**accepted(self.places, {**sizes, **attributes, "p": self.parameters})))
+        given, role = accepted(self.places, {**sizes, **attributes, "p": self.parameters}), self._role("residency", "Rooms")
+        with told(role, self.places, given):
+            rooms = tuple(self.places(**given))
+        odd = next((r for r in rooms if not isinstance(r, Room)), None)
+        if odd is not None:
+            raise wrong(role, self.places, f"not {shown(odd)} among them")
+        return rooms
 
     def cost(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources) -> Cost | None:
         """Return what one tile costs, None when the mapping does not say."""
         if self.price is None:
             return None
-        return self.price(**accepted(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters}))
+        given = accepted(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters})
+        cost: Cost = ask(self._role("costs", "a Cost"), Cost, self.price, **given)
+        return cost
 
     def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
         """Return the format of every tensor from largest magnitudes by name."""
         joint = dict(largest)
         for group in self.shared:
             joint.update(dict.fromkeys(group, max(largest[n] for n in group)))
-        return self._with_derived({n: choose(joint[n]) for n, choose in self.format_choices.items()})
+        return self._with_derived({n: ask(self._format_of(n), Format, choose, joint[n]) for n, choose in self.format_choices.items()})
 
     def _with_derived(self, formats: MappingOf[str, Format]) -> dict[str, Format]:
         """Return formats with those that follow from others."""
-        return {**formats, **{n: f(**accepted(f, formats)) for n, f in self.derived.items()}}
+        return {**formats, **{n: ask(self._format_of(n), Format, f, **accepted(f, formats)) for n, f in self.derived.items()}}
+
+    def _format_of(self, tensor: str) -> Role:
+        return Role(f"The format of {tensor} of {self.name}", "a Format", self.rule.place)
+
+    def _role(self, what: str, expected: str) -> Role:
+        return Role(f"The {what} of {self.name}", expected, self.rule.place)
 
     def are_derived(self, formats: MappingOf[str, Format]) -> bool:
         """Tell whether the formats that follow from others are what they must be."""
@@ -202,7 +221,12 @@ class Mapping:
     @property
     def format_choices(self) -> MappingOf[str, FormatFor]:
         """How the format of every tensor is chosen, at the target's parameters."""
-        return self.formats(self.parameters) if callable(self.formats) else self.formats
+        if not callable(self.formats):
+            return self.formats
+        choices: MappingOf[str, FormatFor] = ask(
+            self._role("formats", "a function of magnitudes for each tensor"), dict, self.formats, self.parameters
+        )
+        return choices
 
     @property
     def alike(self) -> Hashable:
@@ -222,13 +246,26 @@ class Mapping:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
         given = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
         codes = {name: _taken(x, formats.get(name), is_moved=self.moves) for name, x in operands.items()}
-        return self.drive(device, **codes, **accepted(self.drive, given))
+        taken, role = {**codes, **accepted(self.drive, given)}, self._role("driver", "an array of codes, or a tuple of them")
+        with told(role, self.drive, taken):
+            results = self.drive(device, **taken)
+        odd = next((r for r in (results if isinstance(results, tuple) else (results,)) if not hasattr(r, "shape")), self)
+        if odd is not self:
+            raise wrong(role, self.drive, f"not {shown(odd)}")
+        return results
 
     def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
         """Return the numerics of one tile: terms on arrays of operand codes."""
         if self.codes is None:
             raise SpecError("I104", f"{self.name} has no numerics", place=self.rule.place)
-        return self.codes(*operands, **accepted(self.codes, {**attributes, "f": formats, "p": self.parameters}))
+        role = self._role("numerics", "an array of the language, or a tuple of them")
+        results = ask(
+            role, (Array, tuple), self.codes, *operands, **accepted(self.codes, {**attributes, "f": formats, "p": self.parameters})
+        )
+        odd = next((r for r in results if not isinstance(r, Array)), None) if isinstance(results, tuple) else None
+        if odd is not None:
+            raise wrong(role, self.codes, f"not {shown(odd)} in a tuple")
+        return results
 
     def with_format(self, formats: MappingOf[str, Format], name: str, format_: Format) -> dict[str, Format]:
         """Return formats with another one for a tensor and all that share it."""
@@ -248,11 +285,23 @@ class Mapping:
         if self.capacities is None:
             return None
         given = accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
-        try:
-            return next((limit for limit in self.capacities(**given) if not limit.holds), None)
-        except MISTAKES as error:
-            sentence = f"The capacities of {self.name} must be numbers at {dict(sizes)}, not end with {type(error).__name__}: {error}"
-            raise SpecError("I102", sentence, place=self.rule.place) from None
+        role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})")
+        with told(role, self.capacities, given):
+            for limit in self.capacities(**given):
+                if not isinstance(limit, Limit):
+                    raise wrong(role, self.capacities, f"not {shown(limit)} among them")
+                if not limit.holds:
+                    return limit
+        return None
+
+
+def _moved(tensors: Any) -> Iterable[Any]:
+    """Return what a memory's entry of levels says of each tensor, the entry itself where it is no dictionary."""
+    return tensors.values() if isinstance(tensors, dict) else (tensors,)
+
+
+def _are_counts(moved: Any) -> bool:
+    return isinstance(moved, tuple) and len(moved) == 2 and all(isinstance(n, (int, np.integer)) for n in moved)
 
 
 def _taken(codes: Any, f: Format | None, *, is_moved: bool) -> Any:
@@ -308,13 +357,20 @@ def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared
     """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
     place = place_of(f)
     variables = make_variables(f, place)
-    meaning, where = _meaning(f(**variables), place)
+    role = Role(f"The meaning of {target}.{f.__name__}", "its result and, last, Where(…)", place)
+    with told(role, f):
+        returned = f(**variables)
+    meaning, where = _meaning(returned, place)
     rule = Rule(f.__name__, f.__doc__ or "", place, tuple((m, m) for m in meaning), where.conditions, "map", "E", frozenset(), variables)
     operands = tuple(v for v in variables.values() if isinstance(v, Variable))
     statics = tuple((name_of(v), _kind(v)) for v in variables.values() if not isinstance(v, Variable))
     axes = Axes.parse(declared["axes"], len(meaning))
     missing = {v.name for v in operands} - axes.of.keys()
-    if missing or set(axes.results) & {v.name for v in operands}:
+    if missing:
+        sentence = f'the axes of {target}.{f.__name__} must name its operand {min(missing)}, not only "{declared["axes"]}"'
+        remedy = f"every parameter of {f.__name__} is an operand or an attribute of its pattern: leave out what is none"
+        raise SpecError("I102", sentence, place=place, help=remedy)
+    if set(axes.results) & {v.name for v in operands}:
         raise SpecError(
             "I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {declared['axes']}", place=place
         )

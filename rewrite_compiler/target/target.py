@@ -12,6 +12,7 @@ from typing import Any, Unpack
 
 from ..errors import UsageError
 from ..ila import Ila
+from .functions import Role, ask
 from .mapping import Declared, Mapping, make_mapping
 from .resources import Describe, Resources
 
@@ -103,9 +104,12 @@ class Target:
 
 @lru_cache(maxsize=16)
 def _built(build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Ila:
-    return build(**dict(values))
+    built: Ila = ask(Role("The model of a target", "an Ila"), Ila, build, **dict(values))
+    return built
 
 
 @lru_cache(maxsize=64)
 def _described(describe: Describe, build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Resources:
-    return describe(_built(build, values), dict(values))
+    ila = _built(build, values)
+    described: Resources = ask(Role("The resources of a target", "Resources"), Resources, describe, ila, dict(values))
+    return described

@@ -213,8 +213,10 @@ def test_a_driver_that_raises_is_not_proved() -> None:
         raise ValueError("no such buffer")
 
     proof = prove_mapping(replace(LINEAR, drive=drive), model())
-    assert (proof.verdict, proof.code) == ("unproved", "R103")
-    assert re.fullmatch(r"its driver or numerics end with ValueError: no such buffer at .*", proof.evidence)
+    assert (proof.verdict, proof.code) == ("unproved", "I102")
+    assert re.fullmatch(
+        r"The driver of .* must return an array of codes, .*, not end with ValueError: no such buffer at .*", proof.evidence
+    )
 
 
 def test_sizes_that_the_guard_refuses_are_not_tried() -> None:

@@ -337,7 +337,8 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "no guard": (
         "x.shape[1] % LANES == 0, ",
         "",
-        "[I104] the driver or the numerics of toy.dense end with ValueError: cannot reshape array of size 519 into shape (64,8)",
+        "[I102] The driver of toy.dense must return an array of codes, or a tuple of them, "
+        "not end with ValueError: cannot reshape array of size 519 into shape (64,8)",
     ),
     "a decode that is never true": (
         "bus.write(0x0010)",

@@ -69,7 +69,7 @@ REFUSED: list[tuple[Callable[..., Any], str, str, str]] = [
     (nothing, "x: t; y: t", "R101", "a mapping returns its meaning and, last, Where(…)"),
     (no_guard, "x: t; y: t", "R101", "a mapping returns its meaning and, last, Where(…)"),
     (untyped, "x: t; y: t", "R101", 'parameter x must be annotated Tensor, Ints, Int, Float or Str, not "float"'),
-    (dense, "x: t k; y: t n", "I102", "the axes of made.dense must name every operand and, last, the result, not x: t k; y: t n"),
+    (dense, "x: t k; y: t n", "I102", 'the axes of made.dense must name its operand w, not only "x: t k; y: t n"'),
     (dense, "y: t; x: t; w: t", "I102", "the axes of made.dense must name every operand and, last, the result, not y: t; x: t; w: t"),
 ]  # fmt: skip
 

@@ -1,0 +1,75 @@
+"""Functions that a target gives are its user's code: what goes wrong in them is told at their line, with what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..errors import FlexmatchError, SpecError
+from ..rewrite.userfile import user_line
+
+CODE = "I102"
+ENGINE = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a function is for: its subject ("The costs of toy.dense"), what it must return, and where it is written at the latest."""
+
+    subject: str
+    expected: str
+    place: str = ""
+
+
+def ask(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **given: Any) -> Any:
+    """Return what a function of a target returns; SpecError I102 with file and line where it fails or returns another kind of value."""
+    with told(role, f, given):
+        try:
+            result = f(*operands, **given)
+        except FlexmatchError as error:
+            raise error if error.problem.place else error.at(place_of_function(f) or role.place) from None
+    if not isinstance(result, kind):
+        raise wrong(role, f, f"not {shown(result)}")
+    return result
+
+
+def wrong(role: Role, f: Callable[..., Any] | None, instead: str, *, line: str = "", help: str = "") -> SpecError:
+    """Return the refusal of what a function does: its subject, what it must return, and what it does instead."""
+    place = line or place_of_function(f) or role.place
+    return SpecError(CODE, f"{role.subject} must return {role.expected}, {instead}", place=place, help=help)
+
+
+@contextmanager
+def told(role: Role, f: Callable[..., Any] | None, given: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Turn exceptions of a user's function into SpecError I102 at its line; those of the engine's own kinds pass."""
+    try:
+        yield
+    except FlexmatchError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] == ENGINE:
+            raise
+        place = place_of_function(f) or role.place
+        line = user_line(place, error) if place else ""
+        at = line if line.rpartition(":")[2].isdigit() else place  # a call with wrong operands never entered the function
+        is_call = isinstance(error, TypeError) and at == place and given is not None
+        called = f"it is called with {', '.join(given or ()) or 'nothing'}"
+        remedy = called if is_call else "correct the line, or narrow the guard or the limits to the sizes that it takes"
+        raise wrong(role, f, f"not end with {type(error).__name__}: {error}", line=at, help=remedy) from error
+
+
+def place_of_function(f: Callable[..., Any] | None) -> str:
+    """Return file and line of a function, nothing where it has none."""
+    while isinstance(f, partial):
+        f = f.func
+    code = getattr(f, "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def shown(value: Any) -> str:
+    """Return a value as a sentence names it: short ones as they are, others by their type."""
+    text = repr(value)
+    return text if len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"
