@@ -14,6 +14,7 @@ from .tables import grid
 
 LABEL = 10
 OFFERED = re.compile("; offered: ([^;]*)")  # in a reason: what there are mappings for
+FAR = 0.25  # relative error of an offload's own results from which on it is named, whatever the metric says
 WORST = 3  # offloads whose error is shown
 Row = tuple[str, str]
 
@@ -98,12 +99,22 @@ def share(part: float, whole: float) -> str:
 
 
 def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return one line a target: what its offloads cost there, and what they would take on the host."""
+    """Return one line a target: what its offloads cost there, and their speed against the same nodes on one host core."""
+    return [text for text, _ in compared_costs(offloads)]
+
+
+def compared_costs(offloads: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
+    """Return one line a target: what its offloads cost there, and whether one host core takes longer for the same nodes."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for o in offloads:
         if o.get("cost") is not None:
             groups.setdefault(o["target"], []).append(o["cost"])
-    return [_cost_text(target, costs) for target, costs in groups.items()]
+    return [(_cost_text(target, costs), _gains(costs)) for target, costs in groups.items()]
+
+
+def _gains(costs: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether offloads take no longer than the same nodes on one host core."""
+    return bool(sum(c["nanoseconds"] - c["host_nanoseconds"] for c in costs) <= 0)
 
 
 def offload_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -128,7 +139,12 @@ def _cost_text(target: str, costs: list[Mapping[str, Any]]) -> str:
     time, host = (f"{total[key] / 1000:,.1f} µs" for key in ("nanoseconds", "host_nanoseconds"))
     loads = share(total["transfer_cycles"], total["cycles"])
     cycles = f"{total['cycles']:,} cycles on {target}{guessed}, {loads} of them transfers"
-    return f"{cycles} · {total['bytes']:,} bytes · {time}; on the host {host}"
+    speed = _times(total["host_nanoseconds"] / total["nanoseconds"]) if total["nanoseconds"] else "–"
+    return f"{cycles} · {total['bytes']:,} bytes · {time}, {speed} × the speed of one host core for these nodes ({host})"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -232,6 +248,7 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
         *([("audited", _audited(simulator))] if simulator["audited"] else []),
         *([("validated", _validated(document["offloads"]))] if engine == "numerics" else []),
         *_labelled("worst", worst_texts(document["offloads"])),
+        ("far off", far_text(document["offloads"])),
         ("diverges", diverging_text(document)),
         *_labelled("loss from", attribution_texts(document.get("attribution"))),
         ("resumed", f"{resumed} of these samples are from the log of an interrupted run" if resumed else ""),
@@ -268,6 +285,16 @@ def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
 def _lost(trial: Mapping[str, Any]) -> str:
     """Return what a run loses of the metric, and the relative error of its outputs."""
     return f"loss {number(trial['loss'])}, output error {100 * (trial['output_error'] or 0):.2g}%"
+
+
+def far_text(offloads: Iterable[Mapping[str, Any]]) -> str:
+    """Return the offloads whose own results are far from what they mean on these samples, worst first, or nothing."""
+    errors = {o["id"]: o["relative_error"] for o in offloads if (o.get("relative_error") or 0) > FAR}
+    named = [f"{key} {100 * errors[key]:.3g}%" for key in sorted(errors, key=lambda key: -errors[key])]
+    if not named:
+        return ""
+    more = f" and {len(named) - WORST} more" if len(named) > WORST else ""
+    return f"{counted(len(named), 'offload')} by more than {FAR:.0%} of what is meant: {', '.join(named[:WORST])}{more}"
 
 
 def diverging_text(document: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .terminal import change, cost_texts, counted, macs_in_all, number, offload_texts, share, uncounted_operators
+from .terminal import change, compared_costs, counted, far_text, macs_in_all, number, offload_texts, share, uncounted_operators
 
 GOOD, LOOK = "✓", "!"
 SATURATED = 0.01  # share of saturated results from which on an offload is named
@@ -35,6 +35,8 @@ def _accuracy(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> Itera
     paired, metric = cosim["paired"], cosim["metric"]
     found = f"{metric} {number(cosim['accelerated']['value'])}, on the host in float32 {number(cosim['reference']['value'])}"
     yield _mark(cosim), "accuracy", f"{found}{change(paired)}: {_said(cosim)}, on {counted(cosim['samples'], 'sample')}"
+    if far := far_text(cosim["offloads"]):
+        yield LOOK, "far off", far
     full = [o["id"] for o in cosim["offloads"] if o["saturated"] >= SATURATED]
     if full:
         yield LOOK, "saturation", f"{counted(len(full), 'offload')} saturate at least 1% of their results: {_few(full)}"
@@ -54,7 +56,7 @@ def _loss(cosim: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _mark(cosim: Mapping[str, Any]) -> str:
     lost = _loss(cosim)
-    return GOOD if lost is not None and lost[0] <= 0 else LOOK
+    return GOOD if lost is not None and lost[0] <= 0 and not far_text(cosim["offloads"]) else LOOK
 
 
 def _said(cosim: Mapping[str, Any]) -> str:
@@ -67,8 +69,8 @@ def _said(cosim: Mapping[str, Any]) -> str:
 
 
 def _cost(plan: Mapping[str, Any]) -> Iterator[Line]:
-    for text in cost_texts(plan["offloads"]):
-        yield GOOD, "cost", text
+    for text, gains in compared_costs(plan["offloads"]):
+        yield (GOOD if gains else LOOK), "cost", text
     if plan["offloads"] and not any(o.get("cost") for o in plan["offloads"]):
         yield LOOK, "cost", "not known: the target does not say what its operations take"
 

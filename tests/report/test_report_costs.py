@@ -6,6 +6,8 @@ from typing import Any
 
 from rewrite_compiler.report.terminal import cost_texts, offload_grid
 
+CORE = " × the speed of one host core for these nodes"
+
 
 def offload(name: str, target: str, **cost: Any) -> dict[str, Any]:
     given = {
@@ -18,8 +20,8 @@ def offload(name: str, target: str, **cost: Any) -> dict[str, Any]:
 def test_one_line_a_target() -> None:
     found = [offload("a", "flexasr"), offload("b", "vta", estimated=True, cycles=100, transfer_cycles=25), offload("c", "flexasr")]
     assert cost_texts([*found, {"id": "d", "target": "mine", "cost": None}]) == [
-        "4,120 cycles on flexasr, 97.5% of them transfers · 9,184 bytes · 8.2 µs; on the host 1.4 µs",
-        "100 cycles on vta, estimated, 25.0% of them transfers · 4,592 bytes · 4.1 µs; on the host 0.7 µs",
+        f"4,120 cycles on flexasr, 97.5% of them transfers · 9,184 bytes · 8.2 µs, 0.17{CORE} (1.4 µs)",
+        f"100 cycles on vta, estimated, 25.0% of them transfers · 4,592 bytes · 4.1 µs, 0.17{CORE} (0.7 µs)",
     ]
 
 

@@ -1,0 +1,77 @@
+"""The first screen marks what a designer must look at: offloads that are far off although the metric holds, and those that are slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from command import flexmatch
+from onnx import TensorProto, helper, numpy_helper
+
+from rewrite_compiler.report.terminal import far_text
+from rewrite_compiler.report.verdict import verdict
+
+NANOSECONDS = {"slower": (4_120, 700, "0.17"), "faster": (700, 84_000, "120"), "as fast": (700, 700, "1")}
+
+
+def plan_with(offloads: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "offloads": offloads, "host": [], "extraction": {"cost": {"host_macs": 0}, "status": "optimal"}, "uncounted": [], "limited": [],
+        "notes": [], "counts": {}, "lowered_counts": {}, "exact_counts": {}, "targets": [], "model": {"ops": 1},
+    }  # fmt: skip
+
+
+def marks(plan: dict[str, Any], cosim: dict[str, Any] | None) -> dict[str, tuple[str, str]]:
+    return {what: (mark, text) for mark, what, text in verdict(plan, cosim)}
+
+
+def cosim_with(**errors: float | None) -> dict[str, Any]:
+    return {
+        "metric": "top1", "samples": 40, "accelerated": {"value": 1.0}, "reference": {"value": 1.0},
+        "paired": {"interval": [-0.1, 0.1], "difference": 0.0}, "simulator": {"audit_mismatches": 0, "audited": 0},
+        "offloads": [{"id": name, "relative_error": e, "saturated": 0.0} for name, e in errors.items()],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NANOSECONDS)
+def test_the_cost_is_against_one_host_core(case: str) -> None:
+    device, host, ratio = NANOSECONDS[case]
+    cost = {"cycles": 2060, "transfer_cycles": 2009, "bytes": 4592, "nanoseconds": device, "host_nanoseconds": host, "estimated": False}
+    plan = plan_with([{"id": "a", "target": "t", "operation": "linear", "macs": 1, "cost": cost}])
+    mark, text = marks(plan, None)["cost"]
+    assert mark == ("!" if case == "slower" else "✓")
+    assert f", {ratio} × the speed of one host core for these nodes (" in text
+
+
+def test_an_offload_that_is_far_off_is_marked_although_the_metric_holds() -> None:
+    plan = plan_with([])
+    assert marks(plan, cosim_with(a=0.25, b=None))["accuracy"][0] == "✓"
+    assert "far off" not in marks(plan, cosim_with(a=0.25, b=None))
+    said = marks(plan, cosim_with(a=0.01, b=3.2, c=0.26, d=None))
+    assert said["accuracy"][0] == "!"
+    assert said["far off"] == ("!", "2 offloads by more than 25% of what is meant: b 320%, c 26%")
+
+
+def test_only_the_worst_are_named() -> None:
+    errors = [{"id": f"n{k}", "relative_error": k / 2} for k in range(7)]
+    assert far_text(errors) == "6 offloads by more than 25% of what is meant: n6 300%, n5 250%, n4 200% and 3 more"
+
+
+@pytest.mark.parametrize(("deviation", "is_far"), [(0.5, False), (8.0, True)])
+def test_a_layer_norm_outside_of_its_range_is_named(
+    deviation: float, is_far: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FlexASR sums squares in a word that wraps: large inputs give nonsense."""
+    monkeypatch.chdir(tmp_path)
+    constants = [numpy_helper.from_array(f(32).astype(np.float32), n) for n, f in (("g", np.ones), ("b", np.zeros))]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, (4, 32)) for n in "xy")
+    norm = helper.make_node("LayerNormalization", ["x", "g", "b"], ["y"], axis=-1, epsilon=1e-5)
+    graph = helper.make_graph([norm], "norm", [x], [y], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "norm.onnx")
+    np.savez("data.npz", x=np.random.default_rng(0).normal(0, deviation, (8, 4, 32)).astype(np.float32))
+    answer = flexmatch("cosim", "norm.onnx", "--accel", "flexasr", "--data", "data.npz", "--calibrate", "data.npz", "--metric", "cosine")
+    assert answer.code == 0, answer.err
+    assert ("far off    1 offload by more than 25% of what is meant: layer_norm_0 " in answer.out) == is_far
