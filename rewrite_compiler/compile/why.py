@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from .loose import Loose, differs
 from .match import Fitted
 
 COST, CAPACITY, GUARD, FORM = range(4)  # how far a mapping is from taking a node: what is told first is nearest
+PRODUCTS = ("dense", "matmul")
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,26 @@ class HostReasons:
         if node.operator is not None and node.operator.kind == LAYOUT:
             return "only moves data"
         near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
+        moving = self.moving(node, near)
+        if moving:
+            return f"{moving}{self.unusable}"
         if not near:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
             return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
         reasons = sorted((self.against(m, node) for m in near), key=lambda r: (r.distance, -r.met))
         names = dict.fromkeys(r.mapping for r in reasons if r.sentence == reasons[0].sentence)
         return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
+
+    def moving(self, node: Node, near: Sequence[Mapping]) -> str:
+        """Return the sentence for a product of two results where every operation that comes near takes known weights, else nothing."""
+        if node.op not in PRODUCTS or any(self.program.is_constant(v) for v in node.inputs[:2]):
+            return ""
+        if any(self.against(m, node).distance != FORM for m in near if not _weights(m)):
+            return ""
+        names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _weights(m)))
+        matrices = math.prod(self.program.types[node.inputs[1]].shape[:-2])
+        said = f"both factors are computed at run time, and {names} takes one matrix of weights that is known at compile time"
+        return names and said + (f", not {matrices}" if matrices > 1 else "")
 
     def against(self, m: Mapping, node: Node) -> Against:
         """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""
@@ -142,6 +158,13 @@ def root_of(m: Mapping) -> str:
     """Return the operator at the root of a mapping's pattern."""
     left = m.rule.left
     return left.op.name if isinstance(left, Apply) else ""
+
+
+def _weights(m: Mapping) -> bool:
+    """Tell whether an operation is a product by weights that must be known."""
+    known = {id(c.tensor) for c in m.rule.where if isinstance(c, IsConstant)}
+    products = [x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == "dense"]
+    return any(id(x.operands[1]) in known for x in products)
 
 
 def _elementwise(m: Mapping) -> set[str]:

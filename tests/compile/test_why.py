@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import onnx
+import pytest
 from small_models import node, weight, written
 
 from rewrite_compiler.compile.compile import Options, compile_model
@@ -92,3 +94,33 @@ net (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) <float[4] scales = {1, 1, 2, 
         "Sin": "unsupported operator: Sin (no core operators express it)",
         "Resize": "unsupported operator: Resize (its mode is cubic)",
     }
+
+
+ATTENTION = """<ir_version: 10, opset_import: ["": 21]>
+net (float[HEADS8, 16] q, float[HEADS8, 16] k, float[HEADS8, 16] v) => (float[HEADS8, 16] y) <float c = {0.25}> {
+    t = Transpose<perm = [PERM]>(k)
+    s = MatMul(q, t)
+    z = Mul(s, c)
+    p = Softmax<axis = -1>(z)
+    y = MatMul(p, v)
+}"""
+PRODUCTS = [("vta", "dense"), ("flexasr", "linear")]
+
+
+@pytest.mark.parametrize(("accel", "operation"), PRODUCTS)
+def test_products_of_two_results_say_that_weights_must_be_known(tmp_path: Path, accel: str, operation: str) -> None:
+    """Neither the perm of a transpose nor a bias is what keeps them: with known keys and values they go to the device."""
+    one = onnx.parser.parse_model(ATTENTION.replace("HEADS", "").replace("PERM", "1, 0"))
+    heads = onnx.parser.parse_model(ATTENTION.replace("HEADS", "1, 4, ").replace("PERM", "0, 1, 3, 2"))
+    said = f"both factors are computed at run time, and {accel}.{operation} takes one matrix of weights that is known at compile time"
+    for model, reason in ((one, said), (heads, f"{said}, not 4")):
+        onnx.save(model, tmp_path / "net.onnx")
+        assert {h.why_not for h in compile_model(tmp_path / "net.onnx", [accel]).host if h.op == "MatMul"} == {reason}
+    for name in ("k", "v"):
+        (declared,) = (i for i in one.graph.input if i.name == name)
+        one.graph.input.remove(declared)
+        one.graph.initializer.append(
+            onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal((8, 16)).astype(np.float32), name)
+        )
+    onnx.save(one, tmp_path / "known.onnx")
+    assert compile_model(tmp_path / "known.onnx", [accel]).counts == {accel: {operation: 2}}
