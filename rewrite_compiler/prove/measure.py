@@ -2,7 +2,8 @@
 
 Elements are computed from their nodes, all samples at once. Where a rule promises no more than another order of rounded
 operations, the difference is held against what rounding can have done: a bound that is carried along with every value
-(first-order running error analysis, underflow included).
+(first-order running error analysis, underflow included). Samples over many exponents, to the ends of the type, show where one side
+overflows, underflows or cancels and the other does not; figures are of the usual samples.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ INSTANCES = 8
 SAMPLES = 10_000  # at least so many of each type, over all instances
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0)  # beside the least and the largest magnitudes that a type's sums still hold
 EDGE_SHARE = 0.2
+WIDE = 4_000  # samples over many exponents, over all instances
+REACH = 0.25  # the share of a type's exponents over which they are
+RATIO = 1024.0  # of the sides' error bounds, beyond which one of them is no way to compute the other
+RARELY = 0.05  # the share of samples in which operands cancel by chance, so that bounds are further apart all the same
 FLOATS: tuple[Any, ...] = (np.float32, np.float16)
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
@@ -68,6 +73,12 @@ def _of_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple[Meas
             ulp, share = max(ulp, distance.ulp), max(share, distance.share)
             if distance.worst is not None:
                 return None, _excess(rule, instance, operands, at, distance, kind)
+        if kind is np.int8:
+            continue
+        operands = {name: _wide(random, (-(-WIDE // len(instances)), *shape), kind) for name, shape in instance.operands.items()}
+        for at, distance in _distances(rule, pairs, operands, kind, over_exponents=True):
+            if distance.worst is not None:
+                return None, _excess(rule, instance, operands, at, distance, kind)
     return (Measured(np.dtype(kind).name, samples, ulp, share) if samples else None), None
 
 
@@ -78,6 +89,7 @@ class _Distance:
     ulp: float
     share: float
     worst: int | None  # the sample that exceeds the grade
+    said: str = "the sides differ"
 
 
 def _draw(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -> Data:
@@ -89,12 +101,29 @@ def _draw(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -> Dat
     return np.where(random.random(shape) < EDGE_SHARE, random.choice(edges, shape), values).astype(kind)
 
 
-def _distances(rule: Rule, pairs: Iterable[tuple[Node, Node]], operands: Mapping[str, Data], kind: Any) -> Iterable[tuple[int, _Distance]]:
+def _wide(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -> Data:
+    """Draw over many exponents; in the first half of the samples edges and the ends of the type, too."""
+    about = np.finfo(kind)
+    large, small = float(about.max), float(about.smallest_subnormal)
+    ends = [sign * n for sign in (1, -1) for n in (large**0.25, 0.75 * large, float(about.tiny), 3 * small)]
+    reach = REACH * np.log2(large)
+    values = random.standard_normal(shape) * np.exp2(random.uniform(-reach, reach, shape))
+    is_edge = random.random(shape) < EDGE_SHARE
+    is_edge[len(is_edge) // 2 :] = False  # of these samples no two operands are equal, so that bounds may be compared
+    return np.where(is_edge, random.choice([*EDGES, *ends], shape), values).astype(kind)
+
+
+def _distances(
+    rule: Rule, pairs: Iterable[tuple[Node, Node]], operands: Mapping[str, Data], kind: Any, *, over_exponents: bool = False
+) -> Iterable[tuple[int, _Distance]]:
     with np.errstate(all="ignore"):
         values = _Values(operands, kind)
         for n, (a, b) in enumerate(pairs):
             if a is not b:
-                yield n, _distance(rule.grade, values, a, b, kind)
+                if over_exponents and rule.grade == "A":
+                    yield n, _lost(values, a, b, kind)
+                else:
+                    yield n, _distance(rule.grade, values, a, b, kind)
 
 
 def _distance(grade: str, values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
@@ -113,6 +142,24 @@ def _distance(grade: str, values: _Values, a: Node, b: Node, kind: Any) -> _Dist
     return _Distance(left, right, float(steps.max()), float(share.max()), _first(wrong[grade]) if grade in wrong else None)
 
 
+def _lost(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
+    """Return the sample on which one side has no number, or may lose far more by rounding, where that is no rare cancellation."""
+    left, right = np.broadcast_arrays(values.of(a), values.of(b))
+    about = np.finfo(kind)
+    size = np.maximum(np.abs(left), np.abs(right)).astype(np.float64)
+    step = float(about.eps) * np.maximum(np.where(np.isfinite(size), size, 1), float(about.tiny))
+    bounds = values.error(a) + step, values.error(b) + step
+    ratio = np.maximum(*bounds) / np.minimum(*bounds)
+    wrong = (np.isfinite(left) != np.isfinite(right)) | (np.isfinite(left) & np.isfinite(right) & (ratio > RATIO))
+    wrong = wrong & (np.arange(len(wrong)) >= len(wrong) // 2) if wrong.ndim else np.zeros(1, bool)
+    share = 2 * np.mean(wrong)
+    if share <= RARELY:
+        return _Distance(left, right, 0.0, 0.0, None)
+    gap = np.where(wrong, np.nan_to_num(np.abs(left.astype(np.float64) - right), nan=np.inf), -1.0)
+    said = f"over many exponents one side overflows, or may lose {RATIO:,.0f} times more by rounding, in {share:.0%} of samples"
+    return _Distance(left, right, 0.0, 0.0, int(np.argmax(gap)), said)
+
+
 def _first(wrong: Data) -> int | None:
     return int(np.argmax(wrong)) if np.any(wrong) else None
 
@@ -123,7 +170,7 @@ def _excess(rule: Rule, instance: Instance, operands: Mapping[str, Data], at: in
     left, right = (repr(float(np.broadcast_to(x, n + 1)[n] if x.ndim == 0 else x[n])) for x in (distance.left, distance.right))
     name = np.dtype(kind).name
     marks = " and ".join(sorted(rule.marks & INTEGER_MARKS))
-    what = f"it is marked {marks}, but its sides differ" if kind is np.int8 else f"it is not of grade {rule.grade}: the sides differ"
+    what = f"it is marked {marks}, but its sides differ" if kind is np.int8 else f"it is not of grade {rule.grade}: {distance.said}"
     example = Counterexample(given, instance.attributes, (at,), left, right)
     return Excess(name, f"{what} in {name}", example)
 

@@ -1,0 +1,59 @@
+"""Grades of floating point: true laws that overflow, underflow or cancel on one side only do not keep the grade they claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from known_wrong import gallery
+
+from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.rewrite.rule import Rule
+from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+
+TEXT = Path(gallery.__file__).with_name("rounding.rules")
+KEPT = """
+rule sums(x: tensor, y: tensor, z: tensor) grade A {
+    "(x + y) + z = x + (y + z)"
+    add(add(x, y), z) = add(x, add(y, z))
+    where x.shape == y.shape, y.shape == z.shape
+}
+rule products(x: tensor, y: tensor, z: tensor) grade A {
+    "(x·y)·z = x·(y·z)"
+    mul(mul(x, y), z) = mul(x, mul(y, z))
+    where x.shape == y.shape, y.shape == z.shape
+}
+rule distributes(x: tensor, y: tensor, z: tensor) grade A {
+    "(x + y)·z = x·z + y·z"
+    mul(add(x, y), z) = add(mul(x, z), mul(y, z))
+}
+rule negatives(x: tensor) grade E {
+    "−(−x) = x"
+    neg(neg(x)) = x
+}
+"""
+
+
+@pytest.mark.parametrize("rule", rules_of_file(TEXT), ids=str)
+def test_a_law_that_claims_too_much_of_rounding_is_refused_with_a_sample(rule: Rule) -> None:
+    proof = prove_rule(rule)
+    assert (proof.verdict, proof.code) == ("refuted", "R102")
+    assert proof.evidence.startswith(f"it is not of grade {rule.grade}: ")
+    assert proof.counterexample is not None
+    assert proof.counterexample.left != proof.counterexample.right
+
+
+@pytest.mark.parametrize("rule", rules_of_text(KEPT, "rules"), ids=str)
+def test_rounding_of_another_order_keeps_the_grade(rule: Rule) -> None:
+    assert prove_rule(rule).is_proved
+
+
+@pytest.mark.parametrize("rule", [r for r in rules_of_file(TEXT) if r.grade == "A" and "large" not in r.name], ids=str)
+def test_a_law_that_claims_nothing_of_rounding_is_proved(rule: Rule) -> None:
+    (free,) = rules_of_text(next(f"rule {r}".replace("grade A", "grade F") for r in parts() if r.startswith(f"{rule.name}(")), "rules")
+    assert prove_rule(free).is_proved
+
+
+def parts() -> list[str]:
+    """Return the texts of the rules."""
+    return TEXT.read_text("utf-8").split("\nrule ")[1:]
