@@ -9,6 +9,7 @@ from typing import Any
 from .common import emit_json, options, parser, shapes_of, whole_number
 from .output import is_live, say
 
+FAR = 0.25  # mean relative error from which on a magnitude is outside of an operation's range
 KINDS = ("drawn", "held", "rounded")
 
 
@@ -74,7 +75,24 @@ def _accuracies(mappings: Sequence[Mapping[str, Any]], *, verbose: bool) -> list
     heads = ("operation", "as drawn", "operands held", "result rounded", *(("sizes", "operands") if verbose else ()))
     rows = [(m["name"], *(_percent(m["relative_error"][kind]) for kind in KINDS), *(_drawn(m) if verbose else ())) for m in mappings]
     about = f"accuracy  relative error (Frobenius) in %, mean ± deviation over {mappings[0]['inputs']} inputs"
-    return [about, *grid(heads, rows, heads[1:4], indent=10 if not verbose else 2)]
+    return [about, *grid(heads, rows, heads[1:4], indent=10 if not verbose else 2), *_ranges(mappings)]
+
+
+def _ranges(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the worst of each operation where its moving operands are larger or smaller by powers of 2."""
+    swept = {m["name"]: m["binades"] for m in mappings if m["binades"]}
+    if not swept:
+        return []
+    least, most = (f(int(k) for binades in swept.values() for k in binades) for f in (min, max))
+    worst = {name: max(binades.items(), key=lambda b: b[1]) for name, binades in swept.items()}
+    far = sorted((name for name in worst if worst[name][1] > FAR), key=lambda name: -worst[name][1])
+    about = f"range     operands of 2^{least} … 2^{most} times the magnitudes drawn: "
+    if not far:
+        return [f"{about}no operation is more than {FAR:.0%} off"]
+    return [
+        f"{about}more than {FAR:.0%} off are",
+        *(f"          {name}: {100 * worst[name][1]:.3g}% at 2^{worst[name][0]}" for name in far),
+    ]
 
 
 def _drawn(m: Mapping[str, Any]) -> tuple[str, str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from ..target import Mapping, body_of, simulated_device
 
 SEED, GROUPS, INPUTS_IN_GROUP = 20_262, 10, 10
 VECTOR_DEVIATION = 0.25
+SWEPT = (-6, -3, 3, 6)  # binades of magnitudes, from the usual ones, at which an operation is measured, too
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Distribution:
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
         """Return float32 numbers."""
         return random.normal(self.mean, self.deviation, shape).astype(np.float32)
+
+    def scaled(self, k: int) -> Distribution:
+        """Return the distribution of numbers that are 2^k as large."""
+        return Distribution(math.ldexp(self.mean, k), math.ldexp(self.deviation, k))
 
     def __str__(self) -> str:
         return f"N({self.mean:g}, {self.deviation:.3g}²)"
@@ -103,7 +109,8 @@ class Accuracy:
     """The errors of one operation at one size.
 
     `drawn` is against the meaning of the operands as drawn, `held` of the operands as the formats hold them; `rounded` is
-    `held` with the meaning's result rounded to the result's format, too.
+    `held` with the meaning's result rounded to the result's format, too. `binades` are means of `drawn` where moving operands
+    are so many powers of 2 larger.
     """
 
     name: str
@@ -112,14 +119,16 @@ class Accuracy:
     drawn: Errors
     held: Errors
     rounded: Errors
+    binades: MappingOf[int, float] = field(default_factory=dict)
 
 
 def accuracy(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED, drawn: Drawn | None = None
-) -> Accuracy:
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED, drawn: Drawn | None = None,
+    binades: Sequence[int] = (),
+) -> Accuracy:  # fmt: skip
     """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning.
 
-    All operands come from one distribution where it is given.
+    All operands come from one distribution where it is given. At other `binades` of magnitude one group is run.
     """
     distributions = operand_distributions(m, sizes) if drawn is None else {v.name: drawn for v in m.operands}
     found: list[tuple[float, float, float]] = []
@@ -127,7 +136,24 @@ def accuracy(
     for group in range(groups):
         found += _group(m, ila, sizes, distributions, np.random.default_rng([seed, group]), searched)
     shown = {n: str(d) for n, d in distributions.items()}
-    return Accuracy(m.name, dict(sizes), shown, *(Errors(column) for column in zip(*found, strict=True)))
+    as_drawn, held, rounded = (Errors(column) for column in zip(*found, strict=True))
+    means = _at_binades(m, ila, sizes, distributions, seed, binades)
+    return Accuracy(m.name, dict(sizes), shown, as_drawn, held, rounded, means)
+
+
+def _at_binades(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], distributions: MappingOf[str, Drawn | Codes], seed: int, binades: Sequence[int]
+) -> dict[int, float]:  # fmt: skip
+    """Return the mean error of one group where moving operands are 2^k as large; none where an operation takes a model's own integers."""
+    if any(isinstance(d, Codes) for d in distributions.values()):
+        return {}
+    constants = constant_operands(m)
+    means = {}
+    for k in binades:
+        scaled = {n: d if n in constants or not isinstance(d, Distribution) else d.scaled(k) for n, d in distributions.items()}
+        group = _group(m, ila, sizes, scaled, np.random.default_rng([seed, 0]), {})
+        means[k] = math.fsum(error for error, _, _ in group) / len(group)
+    return means
 
 
 def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Drawn | Codes]:

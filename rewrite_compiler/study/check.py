@@ -21,7 +21,7 @@ from ..rewrite.rule import Rule
 from ..rewrite.ruleset import rules_in
 from ..rewrite.userfile import module_at, user_line
 from ..target import Mapping, Target, find_target
-from .accuracy import GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
+from .accuracy import GROUPS, SEED, SWEPT, Accuracy, accuracy, accuracy_sizes
 from .capacity import contradictions, is_admitted, shown
 from .golden import Replayed, replay
 from .model_problems import model_problems
@@ -130,7 +130,7 @@ def check_target(
         try:
             wrong += _mapping_problems(m, ila)
             is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
-            accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed)] if is_run else []
+            accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=SWEPT)] if is_run else []
         except FlexmatchError as error:
             wrong += [] if wrong else [error.at(m.rule.place).problem]
         except Exception as error:  # the driver and the numerics are code of the target
@@ -228,4 +228,5 @@ def _accuracy(a: Accuracy) -> dict[str, Any]:
         "operands": dict(a.inputs),
         "inputs": len(a.drawn.values),
         "relative_error": figures,
+        "binades": {str(k): error for k, error in a.binades.items()},
     }

@@ -18,6 +18,7 @@ from onnx import helper
 from pages import ROOT
 
 from rewrite_compiler.apps import named
+from rewrite_compiler.cli.check import lines
 from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.prove.mappings import code_difference
 from rewrite_compiler.study.accuracy import accuracy, accuracy_sizes, operand_distributions
@@ -289,6 +290,35 @@ def test_the_document_of_a_shipped_target() -> None:
     assert dense["inputs"] == 10
     assert dense["relative_error"]["held"] == {"mean": 0.0, "deviation": 0.0, "largest": 0.0}
     assert dense["operands"]["x"] == "N(0, 1²)"
+
+
+def test_the_range_of_an_operation_is_swept() -> None:
+    """FlexASR's layer norm sums squares in a word that wraps; a pool only loses what the format cannot hold; integers are not swept."""
+    target = find_target("flexasr")
+    swept = {
+        n: accuracy(m, target.ila(), accuracy_sizes(m), groups=1, binades=(0, 3))
+        for n in ("layer_norm", "max_pool")
+        for m in (target.mappings[n],)
+    }
+    assert swept["layer_norm"].binades[0] == pytest.approx(swept["layer_norm"].drawn.mean)
+    assert swept["layer_norm"].binades[0] < 0.1 < 1 < swept["layer_norm"].binades[3]
+    assert max(swept["max_pool"].binades.values()) < 0.1
+    vta = find_target("vta")
+    m = vta.mappings["max_pool_int8"]
+    assert accuracy(m, vta.ila(), accuracy_sizes(m), groups=1, binades=(0, 3)).binades == {}
+
+
+def test_the_worst_magnitude_is_printed() -> None:
+    errors = {"mean": 0.0, "deviation": 0.0, "largest": 0.0}
+    given = {"inputs": 10, "relative_error": dict.fromkeys(("drawn", "held", "rounded"), errors)}
+    document = {"ila": None, "kind": "target", "golden": None, "problems": []}
+    norm = {**given, "name": "a.norm", "binades": {"-6": 0.9, "3": 3.5}}
+    others = [{**given, "name": "a.pool", "binades": {"-6": 0.25, "3": 0.1}}, {**given, "name": "a.codes", "binades": {}}]
+    said = lines({**document, "mappings": [norm, *others]}, verbose=False)
+    about = "range     operands of 2^-6 … 2^3 times the magnitudes drawn: "
+    assert said[said.index(f"{about}more than 25% off are") + 1 : -1] == ["          a.norm: 350% at 2^3"]
+    assert f"{about}no operation is more than 25% off" in lines({**document, "mappings": others}, verbose=False)
+    assert not any(line.startswith("range") for line in lines({**document, "mappings": others[1:]}, verbose=False))
 
 
 def test_what_is_no_subject_is_refused() -> None:
