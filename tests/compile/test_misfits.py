@@ -58,7 +58,7 @@ def failing(t: int, k: int, n: int) -> Iterator[Limit]:
         (too_small, "weights of a block 160, must be at most 100"),
         (contradictory, "columns 10, must be at most 0"),
         (not_a_number, "Most of the capacity weights must be a whole number, not '32 KiB'"),
-        (failing, "The capacities of vta.dense must be numbers at {'t': 1, 'k': 32, 'n': 10}, not end with ZeroDivisionError"),
+        (failing, "The limits of vta.dense must return Limits (at t=1, k=32, n=10), not end with ZeroDivisionError"),
     ],
 )
 def test_a_layer_that_cannot_fit_stays_on_the_host(limits: Callable[..., Iterator[Limit]], why: str) -> None:
