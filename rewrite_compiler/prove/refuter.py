@@ -114,12 +114,16 @@ class _Wide(Search):
         return [*self.reals, *(n for n in FLOATS[name] if math.isinf(n)), self.source.gauss(0, 3)]
 
 
-def witness(rule: Rule, seed: int = 0) -> tuple[Counterexample, str] | None:
-    """Return an instance at which the sides of a rule differ, with what differs, or None when no draw shows one."""
+def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexample, str] | None:
+    """Return an instance at which the sides of a rule differ, with what differs, or None when no draw shows one.
+
+    `share` is how much of the usual work is spent.
+    """
     source, numbers = random.Random(seed), np.random.default_rng(seed)
     work = count = 0
-    while work < WORK and count < INSTANCES:
-        search = _Wide(rule, source, max(work / WORK, count / INSTANCES))
+    most = share * WORK
+    while work < most and count < INSTANCES:
+        search = _Wide(rule, source, max(work / most, count / INSTANCES))
         instance = None
         with suppress(TooMany, FlexmatchError):
             instance = next(search.instances(), None)
