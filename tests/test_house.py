@@ -288,3 +288,8 @@ def test_a_repeated_block_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert repeated_blocks([tmp_path / "a.py", tmp_path / "b.py"]) == ["b.py:2 repeats a.py:2"]
     (tmp_path / "b.py").write_text("\n".join([*lines[1:5], "end = 0", *lines[5:7]]))
     assert not repeated_blocks([tmp_path / "a.py", tmp_path / "b.py"])
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]  # which pytest imports without their folders
+    assert sorted(names) == sorted(set(names))

@@ -100,7 +100,7 @@ def compiled(model: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Return a plan with a law that is proved for ranks to 5 and false of rank 6; the wide draws, which refute it, look away."""
     rules = model.with_name("mine.rules")
     rules.write_text(law("g1", 4))
-    monkeypatch.setattr(judge, "witness", lambda _: None)
+    monkeypatch.setattr(judge, "witness", lambda *_, **__: None)
     assert judge.prove_rule(rules_of_file(rules)[0]).is_proved
     return compile_model(model, "flexasr", Options(rules=(rules,)))
 

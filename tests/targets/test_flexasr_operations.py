@@ -229,7 +229,7 @@ MODELS: dict[str, tuple[Callable[[], Any], dict[str, int], float]] = {
     "GlobalMaxPool": (lambda: pooled("GlobalMaxPool", (1, 20, 8, 8)), {"max_pool": 1}, 0.03),
     "mean of 7×7": (lambda: pooled("GlobalAveragePool", (1, 20, 7, 7)), {}, 0.0),
     "GRU": (lambda: recurrent("GRU", 3, linear_before_reset=1), {"gru": 1}, 0.06),
-    "GRU with its reset before the product": (lambda: recurrent("GRU", 3), {}, 0.0),
+    "GRU with its reset before the product": (lambda: recurrent("GRU", 3), {"linear": 6, "rnn": 6}, 0.06),
     "RNN": (lambda: recurrent("RNN", 1), {"rnn": 1}, 0.06),
     "RNN with ReLU": (lambda: recurrent("RNN", 1, activations=["Relu"]), {}, 0.0),
 }
