@@ -48,6 +48,8 @@ def covers(plan: Plan) -> set[str]:
 
 
 def test_an_own_operation_is_judged_once(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "cache"))  # in which no other test has had it judged
+    monkeypatch.setattr(operations, "_KNOWN", {})
     said: list[str] = []
     plan = compile_model(model, toy(tmp_path), progress=said.append)
     assert (covers(plan), said, plan.notes) == ({"symbolic"}, ["toy.dense"], ())
