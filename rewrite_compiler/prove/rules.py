@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ..errors import SpecError
 from ..ops.op import ShapeError
 from ..ops.static import HasType
+from ..ops.term import Apply, Variable, subterms
 from ..rewrite.rule import Rule
 from . import nodes
 from .elements import Unreadable
+from .floating import Open
 from .general import theorem_of
 from .grades import broken_grade
 from .instances import Instances, instances_of, smallest
@@ -43,6 +45,7 @@ class _Evidence:
     identical: bool = True  # the same operations in the same order, everywhere
     up_to_zeros: bool = True  # the same but for added zeros, everywhere
     searches: int = 0  # of data on which they differ
+    open: Open = field(default_factory=lambda: Open(False))  # elements that a grade claims more of than that they are equal
 
     def sentence(self, engine: str) -> str:
         """Return the strongest of these in words, else what proved the rule."""
@@ -123,6 +126,7 @@ def _judged(rule: Rule, count: int | None) -> Proof:
     figures, excess = measured(rule, found.chosen)
     if excess is not None:
         raise fail(REFUTED, "R102", excess.sentence, excess.example)
+    _check_bits(rule, evidence.open, fail)
     strength, said = str(theorem), evidence.sentence(theorem.engine)
     return Proof(rule.name, rule.place, PROVED, strength, said, rule.grade, ranks=theorem.ranks, measured=tuple(figures))
 
@@ -141,10 +145,23 @@ def _checked(rule: Rule, found: Instances, fail: Any) -> _Evidence:
     """Compare both sides at all instances: first their shapes, then their elements."""
     for instance in (*found.chosen, *found.empty):
         _check_types(rule, instance, fail)
-    evidence = _Evidence()
+    evidence = _Evidence(open=Open(rule.grade == "Z"))
     for instance in found.chosen:
         _check_meaning(rule, instance, evidence, fail)
+    attributes = sorted({name for i in found.chosen[:1] for name in _float_attributes(i)})
+    if attributes and rule.grade in ("E", "Z") and _computes_numbers(rule):
+        evidence.open.refuse(attributes)
     return evidence
+
+
+def _float_attributes(instance: Instance) -> list[str]:
+    return sorted(name for name, value in instance.attributes.items() if isinstance(value, float))
+
+
+def _computes_numbers(rule: Rule) -> bool:
+    """Tell whether a side has an operation on numbers alone: its elements at an instance show the exact result and no operation."""
+    parts = (x for pair in rule.pairs for side in pair for x in subterms(side))
+    return any(isinstance(x, Apply) and x.operands and not any(isinstance(y, Variable) for y in subterms(x)) for x in parts)
 
 
 def _check_types(rule: Rule, instance: Instance, fail: Any) -> None:
@@ -197,12 +214,24 @@ def _check_meaning(rule: Rule, instance: Instance, evidence: _Evidence, fail: An
     if not different:
         return
     evidence.identical = False
+    if rule.grade in ("E", "Z"):
+        evidence.open.add(different, _float_attributes(instance))
     evidence.up_to_zeros &= all(forms.same_operations(*pair, drop_zeros=True) for pair in different)
     if evidence.searches < SEARCHES and not all(forms.normal_forms_agree(*pair) for pair in different):
         evidence.searches += 1
         example = difference(rule.pairs, instance)
         if example is not None:
             raise fail(REFUTED, "R102", "the sides differ", example)
+
+
+def _check_bits(rule: Rule, left_open: Open, fail: Any) -> None:
+    """Refuse a rule of grade E or Z whose bits are not shown to be the same: what is not decided is no pass."""
+    answer = left_open.decided()
+    if isinstance(answer, Stop):
+        raise fail(UNPROVED, "R103", f"it is not shown to be of grade {rule.grade}: {answer}")
+    if answer is not None:
+        kind, example = answer
+        raise fail(REFUTED, "R102", f"it is not of grade {rule.grade}: the sides differ in {kind}", example)
 
 
 def _check_marks(rule: Rule, found: Instances, evidence: _Evidence, fail: Any) -> None:

@@ -1,0 +1,131 @@
+"""Scalar terms over symbolic operands in floating point: z3 says whether two of them have the same bits.
+
+An extremum is that of IEEE 754-2019: not-a-number where an operand is none, and +0 larger than −0. Functions and sums, whose
+bits are a library's, are not interpreted: the same of the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import z3
+
+KINDS = {"float16": (z3.Float16, np.uint16, np.float16), "float32": (z3.Float32, np.uint32, np.float32)}
+NEAREST = z3.RNE()
+Difference = tuple[dict[str, str], str, str]  # operands by name, and what the terms are there
+
+
+class Undecided(Exception):
+    """Two terms of which nothing is known; says why."""
+
+
+class Scalar(Protocol):
+    """One scalar term: an operator on others; a leaf's data are its name and place."""
+
+    @property
+    def op(self) -> str:
+        """The operator."""
+
+    @property
+    def data(self) -> Any:
+        """What the operator has beside operands."""
+
+    @property
+    def args(self) -> Sequence[Scalar]:
+        """The operands."""
+
+
+def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False) -> Difference | None:
+    """Return operands of a type at which two terms have other bits, None where there are none; Undecided within `work`.
+
+    With `up_to_zeros` zeros of both signs are one number, and operands and results are finite.
+    """
+    terms = _Terms(kind)
+    try:
+        left, right = terms.of(a), terms.of(b)
+    except KeyError as unknown:
+        raise Undecided(f"it does not read {unknown.args[0]}") from None
+    solver = z3.Solver()
+    solver.set("rlimit", work)
+    if up_to_zeros:
+        for x in (*terms.leaves.values(), left, right):
+            solver.add(z3.Not(z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x))))
+    solver.add(z3.Not(z3.fpEQ(left, right) if up_to_zeros else left == right))
+    answer = solver.check()
+    if answer == z3.unsat:
+        return None
+    if answer == z3.unknown:
+        raise Undecided(f"it gives up at {kind}")
+    if terms.functions:
+        raise Undecided(f"without the bits of {', '.join(sorted(terms.functions))} the sides may differ at {kind}")
+    model = solver.model()
+    operands = {f"{name}[{place}]": _shown(model, x, kind) for (name, place), x in terms.leaves.items()}
+    return operands, _shown(model, left, kind), _shown(model, right, kind)
+
+
+def _shown(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
+    if z3.is_true(model.eval(z3.fpIsNaN(x), model_completion=True)):
+        return "nan"
+    bits = model.eval(z3.fpToIEEEBV(x), model_completion=True).as_long()
+    _, whole, real = KINDS[kind]
+    return repr(float(np.array(bits, whole).view(real)))
+
+
+class _Terms:
+    """Scalars as z3 terms of one type."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = KINDS[kind][0]()
+        self.leaves: dict[tuple[str, int], z3.FPRef] = {}
+        self.functions: dict[str, z3.FuncDeclRef] = {}
+        self.known: dict[Scalar, Any] = {}
+
+    def of(self, x: Scalar) -> Any:
+        """Return the term of a scalar; KeyError where it is an operator without one."""
+        if x not in self.known:
+            self.known[x] = self._read(x)
+        return self.known[x]
+
+    def _read(self, x: Scalar) -> Any:
+        if x.op == "leaf":
+            name, place, _ = x.data
+            return self.leaves.setdefault((name, place), z3.FP(f"{name}[{place}]", self.kind))
+        if x.op == "const":
+            return self._number(Fraction(x.data))
+        operands = [self.of(a) for a in x.args]
+        if x.op in ("call", "sum"):  # in which order a sum is added up is left to a library
+            name = x.data if x.op == "call" else f"sums of {len(operands)}"
+            function = self.functions.setdefault(name, z3.Function(name, *[self.kind] * (len(operands) + 1)))
+            return function(*operands)
+        if x.op == "real" and z3.is_bool(operands[0]):
+            return z3.If(operands[0], self._number(Fraction(1)), self._number(Fraction(0)))
+        return OPERATIONS[x.op](*operands)
+
+    def _number(self, n: Fraction) -> z3.FPRef:
+        return z3.simplify(z3.fpRealToFP(NEAREST, z3.Q(n.numerator, n.denominator), self.kind))
+
+
+def _extremum(a: z3.FPRef, b: z3.FPRef, *, largest: bool) -> z3.FPRef:
+    less = z3.Or(z3.fpLT(a, b), z3.And(z3.fpIsZero(a), z3.fpIsZero(b), z3.fpIsNegative(a)))
+    chosen = z3.If(less, b, a) if largest else z3.If(less, a, b)
+    return z3.If(z3.fpIsNaN(a), a, z3.If(z3.fpIsNaN(b), b, chosen))
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: z3.fpAdd(NEAREST, a, b),
+    "sub": lambda a, b: z3.fpSub(NEAREST, a, b),
+    "mul": lambda a, b: z3.fpMul(NEAREST, a, b),
+    "rdiv": lambda a, b: z3.fpDiv(NEAREST, a, b),
+    "neg": z3.fpNeg,
+    "max": lambda a, b: _extremum(a, b, largest=True),
+    "min": lambda a, b: _extremum(a, b, largest=False),
+    "select": z3.If,
+    "not": z3.Not,
+    "eq": z3.fpEQ,
+    "ne": z3.fpNEQ,
+    "lt": z3.fpLT,
+    "le": z3.fpLEQ,
+}
