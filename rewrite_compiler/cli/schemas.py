@@ -108,6 +108,9 @@ code~ text | means~ text | remedy~ text
 node~ text | place~ text | offload~ object | op~ text | why_not~ text | by~ text
 replay~.rules?[] text | replay~.e_nodes count | replay~.compared count | replay~.difference number | replay~.agrees flag
 outside~[] text
+counterfactuals~[].option text | counterfactuals~[].becomes[] text | counterfactuals~[].calls count
+counterfactuals~[].macs count | counterfactuals~[].macs_before count
+nodes~[].number count | nodes~[].node text | nodes~[].op text | nodes~[].place text | nodes~[].offloads[] text | nodes~[].why text
 """
 LIST = """
 targets[].name text | targets[].about text | targets[].parameters.*[] text | targets[].proof text

@@ -89,14 +89,14 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("--versoin",),
         'error[F203]: there is no option "--versoin"\n  help: did you mean "--version"? flexmatch compile --help lists the options',
     ),
-    "model without node": (
+    "model without accelerator": (
         ("explain", "app.onnx"),
-        "app.onnx: error[F203]: NODE is missing\n  help: flexmatch explain app.onnx NODE says where a node of the model went",
+        "error[F201]: no accelerator is given\n  help: add --accel NAME; `flexmatch list` shows the names",
     ),
     "unknown node": (
         ("explain", "app.onnx", "gemm9", "--accel", "flexasr"),
-        'error[F203]: the model has no node called "gemm9"\n'
-        '  help: did you mean "gemm0"? nodes: linear_0, gemm0, relu0, linear_1, gemm1',
+        'error[F203]: the model has no node, operator or tensor called "gemm9"\n'
+        '  help: did you mean "gemm0"? nodes: linear_0, linear_1, gemm0, relu0, gemm1',
     ),
 }  # fmt: skip
 
