@@ -14,9 +14,9 @@ from ..ila import External, Ila
 from ..lang import intervals as iv
 from ..lang.binders import Leaf
 from ..lang.expr import Expr, lift, select, wrap
-from ..lang.loops import loads_of
 from ..lang.step import Loop, Require, Seq, Step, Together, Update, When, assign, make_update, seq, together, updates_of, when
 from ..lang.substitute import substitute
+from ..lang.traversal import loads_of
 from ..lang.verilog import NoVerilog
 
 AT_BITS = 10

@@ -13,9 +13,9 @@ from ..errors import SpecError
 from ..lang import intervals as iv
 from ..lang.binders import Array, Comprehension, Leaf, array
 from ..lang.expr import Expr, binary, lift, node
-from ..lang.loops import loads_of
 from ..lang.step import Update, make_update
 from ..lang.substitute import SIMPLIFIED, substitute
+from ..lang.traversal import loads_of
 from .model import Instruction
 
 

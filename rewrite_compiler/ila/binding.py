@@ -14,8 +14,8 @@ from ..lang import intervals as iv
 from ..lang.binders import Accumulator, Array, Comprehension, Extent, Fold, FoldResult, Leaf
 from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
-from ..lang.loops import terms_of
 from ..lang.step import Let, Loop, Require, Step, Together, Update, When, children, updates_of
+from ..lang.traversal import terms_of
 from ..lang.witness import witness
 from .collisions import collision
 from .model import CONTROL, DATA, Ila, Instruction

@@ -19,11 +19,11 @@ from ..lang import intervals as iv
 from ..lang.binders import Array, Leaf, scalar_array, static_shape
 from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
-from ..lang.loops import loads_of
 from ..lang.python import evaluate
 from ..lang.smt import Verdict, refute, truth
 from ..lang.smt_bits import reading_for
 from ..lang.text import show
+from ..lang.traversal import loads_of
 from .model import Ila, Instruction
 
 GRID_CELLS = 1 << 22

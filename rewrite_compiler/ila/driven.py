@@ -16,8 +16,8 @@ from ..lang import intervals as iv
 from ..lang.binders import Comprehension, Leaf, static_shape
 from ..lang.expr import Expr
 from ..lang.intervals import Interval
-from ..lang.loops import loads_of
 from ..lang.step import reads_of, terms_in, updates_of
+from ..lang.traversal import loads_of
 from .model import Ila, Instruction, State
 
 UNDRIVEN = "I102"

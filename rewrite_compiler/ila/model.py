@@ -18,6 +18,7 @@ from ..lang.arith import all_of, switch
 from ..lang.binders import Array, Comprehension, Leaf, array
 from ..lang.expr import Expr, clamp, extract, lift, wrap
 from ..lang.step import NOTHING, Step, Update, assign, together
+from ..lang.witness import with_example
 from .bits import Bits, Fields, pack
 from .external import External
 
@@ -259,7 +260,7 @@ class Ila:
             try:
                 effect = function(**{key: o.leaf for key, o in found.items()})
             except SpecError as refusal:
-                raise refusal.at(f"{place} in {name}") from None
+                raise with_example(refusal).at(f"{place} in {name}") from None
             update, result = effect if isinstance(effect, tuple) else (NOTHING, effect) if isinstance(effect, Array) else (effect, None)
             return self.add(Instruction(name, inspect.getdoc(function) or "", place, match.condition, match.fixed, found, update, result))
 

@@ -21,11 +21,11 @@ from ..errors import SpecError
 from ..lang.binders import Comprehension, Leaf, index_variable, static_shape
 from ..lang.expr import Expr
 from ..lang.footprint import Footprint, footprint
-from ..lang.loops import loads_of
 from ..lang.machine import Machine
 from ..lang.named import Data, Store, axis_of
 from ..lang.needs import Needs, needs_of
 from ..lang.step import Update, reads_of, terms_in
+from ..lang.traversal import loads_of
 from .model import CONTROL, Ila, Instruction
 from .queues import written_by
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ..lang.arith import maximum, minimum
 from ..lang.binders import Leaf, reduce, scalar_array, static_shape
 from ..lang.expr import Expr
-from ..lang.loops import loads_of, terms_of
 from ..lang.step import NOTHING, Step, assign, let, loop, make_update, seq, together, update, when
 from ..lang.substitute import substitute
+from ..lang.traversal import loads_of, terms_of
 from .alike import Family, Plain, element, families
 from .model import Ila
 

@@ -13,9 +13,9 @@ from ..lang import intervals as iv
 from ..lang.binders import Leaf
 from ..lang.expr import Expr
 from ..lang.intervals import Interval
-from ..lang.loops import loads_of
 from ..lang.step import updates_of
 from ..lang.text import show
+from ..lang.traversal import loads_of
 from .decodes import box_of, conjuncts, find_command
 from .model import CONTROL, Ila, Instruction
 

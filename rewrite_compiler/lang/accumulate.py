@@ -21,11 +21,11 @@ from . import intervals as iv
 from .binders import Comprehension, Leaf, index_variable, reduction
 from .digits import factored
 from .expr import Expr, const, lift, wrap
-from .loops import loads_of
 from .memory import samples_of
 from .named import Data, Named, axis_of
 from .step import Let, Loop, Step, Together, Update, together
 from .substitute import substitute
+from .traversal import loads_of
 
 if TYPE_CHECKING:
     from .machine import Machine

@@ -17,6 +17,7 @@ from ..errors import SpecError
 from . import intervals as iv
 from .expr import Expr, Operand, binary, lift, node, var
 from .intervals import Interval
+from .out_of_range import OutOfRange
 
 TABLE_BITS = 20
 Extent = int | Expr
@@ -331,12 +332,9 @@ def _fits(component: int, values: Sequence[Array], width: Interval) -> None:
     interval = iv.hull(*(a.interval for a in values))
     if iv.inside(interval, width):
         return
-    from .witness import witness
-
-    terms = [a.body for a in values if isinstance(a, Comprehension) and not a.real]
-    found, remedy = next(filter(None, (witness(e, width) for e in terms)), ""), "wrap() or sat() it in every step"
+    terms = tuple(a.body for a in values if isinstance(a, Comprehension) and not a.real)
     sentence = f"accumulator {component} of a fold takes values in {interval}, outside of its width {width}"
-    raise SpecError("I102", sentence, help=f"{found}; {remedy}" if found else remedy)
+    raise OutOfRange(sentence, terms, width, help="wrap() or sat() it in every step")
 
 
 def _size(name: str, domain: Interval) -> int:

@@ -9,13 +9,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from . import intervals as iv
 from .binders import Leaf, Table
 from .c_safe import static_size
 from .c_trim import names_of, statements_of, trees_of
 from .code import Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree
-from .named import storage_dtype
 
 FEWEST_TERMS = 8  # of a sum that is worth a mirror
 MOST_ELEMENTS = 1 << 22
@@ -111,7 +109,7 @@ def _is_small(routine: Routine, table: str, memory: str) -> bool:
     if table not in routine.tables or memory not in routine.memories:
         return False
     t, m = routine.tables[table], routine.memories[memory]
-    size, bytes_ = static_size(m), np.dtype(storage_dtype(t.body.interval)).itemsize if not t.body.real else math.inf
+    size, bytes_ = static_size(m), iv.storage_bytes(t.body.interval) if not t.body.real else math.inf
     return t.domains == (m.interval,) and m.interval[0] == 0 and size is not None and size <= MOST_ELEMENTS and bytes_ <= MOST_BYTES
 
 

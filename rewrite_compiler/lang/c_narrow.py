@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from . import intervals as iv
 from .c_trim import names_of, statements_of
 from .code import Allocate, Assign, Bind, For, If, Mutable, Routine, Statement, Tree, constant
-from .named import storage_dtype
 
 WORD, HALF_WORD = iv.of_width(32, True), iv.of_width(16, True)
 SUMS = ("add", "sub")
@@ -95,4 +92,4 @@ def _bytes_by_halves(t: Tree, sizes: Mapping[str, int]) -> Iterator[str]:
 
 
 def _size(interval: iv.Interval, real: bool) -> int:
-    return 0 if real else int(np.dtype(storage_dtype(interval)).itemsize)
+    return 0 if real else iv.storage_bytes(interval)

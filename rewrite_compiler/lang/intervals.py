@@ -43,6 +43,12 @@ def width_of(a: Interval) -> tuple[int, bool] | None:
     return max((~a[0]).bit_length(), a[1].bit_length() if a[1] >= 0 else 0) + 1, True
 
 
+def storage_bytes(a: Interval) -> int:
+    """Return the bytes of the narrowest machine word that holds `a`; those of a pointer where none does, or `a` is open."""
+    word = width_of(a)
+    return next((n for n in (1, 2, 4) if word is not None and word[0] <= 8 * n), 8)
+
+
 def add(a: Interval, b: Interval) -> Interval:
     """Return the interval of a + b."""
     return _plus(a[0], b[0]), _plus(a[1], b[1])

@@ -22,10 +22,10 @@ from . import intervals as iv
 from .binders import Fold, Leaf, Table
 from .bytewise import byte_stored, word_loaded
 from .expr import Expr, wrap
-from .loops import terms_of
 from .named import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
 from .straight import REAL, Code, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
 from .tape import Grid, Ran, Span, Unary
+from .traversal import terms_of
 from .trimmed import placed
 
 if TYPE_CHECKING:

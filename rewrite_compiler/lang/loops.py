@@ -19,6 +19,7 @@ from .binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, 
 from .code import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, apply, constant
 from .expr import Expr, lift
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When, children, updates_of
+from .traversal import bodies_of, loads_of
 
 INLINE_NODES = 16  # an array element cheaper than this is recomputed where it is read
 TRAPS = frozenset({"div", "mod", "tdiv", "tmod", "rdiv", "load", "table", "shl", "shr"})
@@ -449,41 +450,10 @@ class _Lowering:
             self.nest(first.variables, extents, element)
 
 
-def terms_of(e: Expr) -> Iterator[Expr]:
-    """Yield every term below `e` once, those inside arrays included."""
-    work, seen = [e], set[int]()
-    while work:
-        x = work.pop()
-        if id(x) in seen:
-            continue
-        seen.add(id(x))
-        yield x
-        work.extend(inner_terms(x))
-
-
-def inner_terms(e: Expr) -> tuple[Expr, ...]:
-    """Return the terms directly below `e`, those inside arrays included."""
-    return (*e.args, *_bodies(e.data)) if e.op == "load" else e.args
-
-
-def loads_of(e: Expr) -> Iterator[Expr]:
-    """Yield every load below `e`, those inside arrays included."""
-    return (x for x in terms_of(e) if x.op == "load")
-
-
-def _bodies(a: Array) -> list[Expr]:
-    if isinstance(a, Comprehension):
-        return [a.body]
-    if isinstance(a, FoldResult):
-        parts = (*a.fold.initial, *a.fold.bodies)
-        return [x for p in parts for x in (_bodies(p) or [p[tuple(0 for _ in p.shape)]])] + [a.fold.extent]
-    return []
-
-
 def _local_terms(step: Step) -> Iterator[Expr]:
     """Yield the elements of the arrays that a step gives a name."""
     if isinstance(step, Let):
-        yield from _bodies(step.array)
+        yield from bodies_of(step.array)
     for part in children(step):
         yield from _local_terms(part)
 
@@ -518,7 +488,7 @@ def _count_uses(roots: Sequence[Expr]) -> Counter[Expr]:
         if id(e) in seen:
             continue
         seen.add(id(e))
-        below = [*e.args, *(_bodies(e.data) if e.op == "load" else [])]
+        below = [*e.args, *(bodies_of(e.data) if e.op == "load" else [])]
         uses.update(below)
         work.extend(below)
     return uses

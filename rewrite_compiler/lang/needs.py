@@ -17,11 +17,11 @@ import numpy as np
 from .arrays import NotUniform
 from .binders import Array, Leaf
 from .expr import Expr, lift
-from .loops import inner_terms
 from .machine import Machine
 from .named import Axis, Data, Named, axis_of
 from .parallel import element_numbers, loads_and_binders
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
+from .traversal import inner_terms
 
 NEVER = np.iinfo(np.int64).max
 DIGITS = 62  # bits of a moment

@@ -18,11 +18,11 @@ import numpy as np
 from .arrays import NotUniform
 from .binders import Array, Comprehension, FoldResult, Leaf
 from .expr import Expr, lift
-from .loops import loads_of, terms_of
 from .memory import samples_of
 from .named import Axes, Axis, Data, Named, axis_of, dense
 from .recall import Answer
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
+from .traversal import loads_of, terms_of
 
 if TYPE_CHECKING:
     from .machine import Machine

@@ -9,9 +9,9 @@ from typing import Any
 from ..errors import SpecError
 from .binders import Array, FoldResult, Leaf, Table
 from .expr import Expr
-from .loops import terms_of
 from .parse import MOST_CHARACTERS, Names, Reader, tree_of
 from .step import NOTHING, Let, Loop, Require, Step, Update, make_update, reads_of, seq, terms_in, together, updates_of, when
+from .traversal import terms_of
 
 INDENT = "    "
 FOR_ALL, WITH = "   for all ", "   with "

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from .binders import FoldResult, Leaf
 from .expr import Expr, lift
-from .loops import terms_of
 from .named import axis_of
 from .step import Let, Loop, Step, Update, When, children, updates_of
+from .traversal import terms_of
 
 if TYPE_CHECKING:
     from .arrays import Evaluator

@@ -11,10 +11,10 @@ import z3
 
 from .binders import Leaf, static_shape
 from .expr import Expr
-from .loops import terms_of
 from .named import Data
 from .smt import Symbolic, Value, symbols, truth, within
 from .smt_words import WORDS, aligned, larger, resized, smaller, width_of
+from .traversal import terms_of
 
 WORD_BITS = 64
 BIT_OPERATIONS = frozenset({"bitand", "bitor", "bitxor", "extract", "clz"})

@@ -13,6 +13,7 @@ from ..errors import SpecError
 from . import intervals as iv
 from .binders import Array, Extent, Leaf, as_shape, index_variable
 from .expr import Expr, Operand, as_real, lift
+from .out_of_range import OutOfRange
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +130,8 @@ def make_update(
 
 
 def _too_wide(memory: Leaf, term: Expr) -> SpecError:
-    from .witness import witness
-
-    found, remedy = witness(term, memory.interval), "wrap() or sat() the value to the width of the state"
     sentence = f"{memory.name} holds values in {_range(memory.interval)}, not {_range(term.interval)}"
-    return SpecError("I102", sentence, help=f"{found}; {remedy}" if found else remedy)
+    return OutOfRange(sentence, (term,), memory.interval, help="wrap() or sat() the value to the width of the state")
 
 
 def seq(*steps: Step) -> Step:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from ..errors import SpecError
+from ..errors import FlexmatchError, SpecError
 from .binders import Accumulator, Leaf, scalar_array, static_shape
 from .expr import Expr
 from .intervals import Interval
 from .loops import lower_array
+from .out_of_range import OutOfRange
 from .python import compile_routine
 from .substitute import substitute
 
@@ -41,6 +42,14 @@ def witness(e: Expr, wanted: Interval) -> str:
             where = " and ".join(f"{leaf.name} is {x}" for leaf, x in choice.items())
             return f"it is {found}" + (f" where {where}" if where else "")
     return ""
+
+
+def with_example(refusal: FlexmatchError) -> FlexmatchError:
+    """Return a refusal of terms that leave an interval with values at which they do, where some are found; others as they are."""
+    if not isinstance(refusal, OutOfRange):
+        return refusal
+    example, p = next(filter(None, (witness(e, refusal.wanted) for e in refusal.terms)), ""), refusal.problem
+    return SpecError(p.code, p.sentence, place=p.place, help=f"{example}; {p.help}") if example else refusal
 
 
 def _function(e: Expr) -> Callable[[Choice], int | None]:

@@ -10,10 +10,10 @@ from llvmlite import ir
 
 from ..lang import intervals as iv
 from ..lang.expr import COMPARISONS, Expr
-from ..lang.loops import terms_of
 from ..lang.native import COMPARE, table_entries
 from ..lang.native_ops import declared
 from ..lang.substitute import substitute
+from ..lang.traversal import terms_of
 from .vectors import BIT, WORD, NotLowered, Value, aligned, bits_of, constant_like, is_vector, over_jam, resized, width_of
 
 if TYPE_CHECKING:

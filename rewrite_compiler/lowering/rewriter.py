@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..lang.binders import Accumulator, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
 from ..lang.expr import Expr, binary, node, select
-from ..lang.loops import loads_of, terms_of
+from ..lang.traversal import loads_of, terms_of
 from .vectors import NotLowered
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..lang.binders import Comprehension, FoldResult, Leaf, static_shape
 from ..lang.expr import Expr
-from ..lang.loops import terms_of
+from ..lang.traversal import terms_of
 from .affine import affine_of
 from .layout import LANES
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf, index_variable, static_shape
 from ..lang.expr import Expr, var
-from ..lang.loops import loads_of
 from ..lang.substitute import substitute
+from ..lang.traversal import loads_of
 from .alike import are_alike
 from .rewriter import Rewriter
 from .vectors import NotLowered

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import FlexmatchError, InputError, UsageError
+from ..lang.witness import with_example
 from ..limits import DEFAULT, Limits
 from .rehearsal import rehearse
 
@@ -25,7 +26,7 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
     try:
         loader.exec_module(module)
     except FlexmatchError as error:
-        raise error.at(str(path)) from None
+        raise with_example(error).at(str(path)) from None
     except (Exception, SystemExit) as error:
         raise InputError(
             "R100", f"the {kind} file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)

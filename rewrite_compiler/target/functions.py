@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import FlexmatchError, SpecError
+from ..lang.witness import with_example
 from ..rewrite.userfile import user_line
 
 CODE = "I102"
@@ -30,7 +31,7 @@ def ask(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *op
         try:
             result = f(*operands, **given)
         except FlexmatchError as error:
-            raise error if error.problem.place else error.at(place_of_function(f) or role.place) from None
+            raise error if error.problem.place else with_example(error).at(place_of_function(f) or role.place) from None
     if not isinstance(result, kind):
         raise wrong(role, f, f"not {shown(result)}")
     return result

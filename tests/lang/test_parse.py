@@ -96,6 +96,6 @@ def test_a_long_text_is_refused() -> None:
 
 
 def tables_of(e: Expr) -> list[object]:
-    from rewrite_compiler.lang.loops import terms_of
+    from rewrite_compiler.lang.traversal import terms_of
 
     return [x.data for x in terms_of(e) if x.op == "table"]

@@ -1,0 +1,27 @@
+"""Refusal of integer terms that may leave the interval in which they must stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ..errors import SpecError
+from .expr import Expr
+from .intervals import Interval
+
+
+class OutOfRange(SpecError):
+    """Integer terms have wider intervals than what holds them; whoever can evaluate them adds values at which they leave it."""
+
+    def __init__(self, sentence: str, terms: tuple[Expr, ...], wanted: Interval, *, place: str = "", help: str = "") -> None:
+        super().__init__("I102", sentence, place=place, help=help)
+        self.terms, self.wanted = terms, wanted
+
+    def __reduce__(self) -> tuple[Callable[[], SpecError], tuple[()]]:
+        p = self.problem
+        return partial(SpecError, p.code, p.sentence, place=p.place, help=p.help), ()
+
+    def at(self, place: str) -> SpecError:
+        """Return the same refusal at `place`, unless it already has one."""
+        p = self.problem
+        return self if p.place else OutOfRange(p.sentence, self.terms, self.wanted, place=place, help=p.help)
