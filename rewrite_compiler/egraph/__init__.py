@@ -5,7 +5,8 @@ from .extract import Extraction, extract
 from .graph import EClass, EGraph, ENode
 from .plain import plain_graph
 from .rules import mapping_text
-from .saturate import DeviceRule, Saturation, Unsaturated, prepare, saturate, saturate_regions
+from .saturate import DeviceRule, Unsaturated, prepare, saturate, saturate_regions
+from .saturation import Saturation
 from .schema import Constructor
 
 __all__ = [

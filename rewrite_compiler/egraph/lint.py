@@ -15,7 +15,8 @@ from ..ir.program import Builder, Program
 from ..ir.types import TensorType
 from ..limits import DEFAULT, MIB
 from ..rewrite.rule import Rule, short_place
-from .saturate import Saturation, saturate
+from .saturate import saturate
+from .saturation import Saturation
 
 TRIAL = replace(DEFAULT, e_nodes=6_000, rounds=24, saturation_seconds=20, saturation_bytes=768 * MIB)
 LONE = 8  # new rules that are tried one by one

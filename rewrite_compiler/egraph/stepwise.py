@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.program import Program
 from .cells import cells_of
 from .graph import PROGRAM, ClassId, EClass, EGraph, ENode, Sources
 from .join import Form, Representatives, representatives
 from .regions import Known, Region
+from .saturation import Saturation
 from .skeleton import NoLayers, Skeleton, skeleton, step_of
 
-if TYPE_CHECKING:
-    from .saturate import Saturation
-
-Saturate = Callable[[Program, Sequence[str]], "Saturation"]
+Saturate = Callable[[Program, Sequence[str]], Saturation]
 Key = tuple[object, ...]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .perturb import Graph
+from .rewriting import Graph
 
 LONGEST = 64  # steps
 UNLIKE = {"activations", "activation_alpha", "activation_beta", "clip", "input_forget", "layout"}  # attributes of other equations

@@ -10,6 +10,7 @@ from .mmio import Bus, assemble, mmio
 from .model import (
     CONTROL,
     DATA,
+    SIMULATORS,
     Ila,
     Instruction,
     Match,
@@ -24,7 +25,8 @@ from .model import (
 )
 from .region import Region
 from .registry import ila
-from .simulate import DeviceHang
+from .simulate import DeviceHang, Simulator
+from .stream import Stream
 
 __all__ = [
     "CONTROL",
@@ -76,4 +78,5 @@ else:
         return check
 
 
+SIMULATORS.update(commands=Simulator, stream=Stream)
 make_callable(__name__, ila)

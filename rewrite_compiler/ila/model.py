@@ -25,6 +25,7 @@ from .external import External
 CONTROL, DATA = "control", "data"
 ADDRESS_BITS = 48  # of what lies outside of the device
 Effect = Step | Array | tuple[Step, Array]  # of an instruction: its update, what a read returns, or both
+SIMULATORS: dict[str, Callable[..., Any]] = {}  # of commands, and of streams from external memory; the package enters them
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +177,7 @@ class Ila:
 
     def simulator(self, **options: Any) -> Any:
         """Return a simulator at the reset state; one of a model with external memory takes it and runs streams."""
-        from .simulate import Simulator
-        from .stream import Stream
-
-        return Stream(self, **options) if self.externals else Simulator(self, **options)
+        return SIMULATORS["stream" if self.externals else "commands"](self, **options)
 
     # -- inputs and states
 

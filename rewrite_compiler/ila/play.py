@@ -24,13 +24,13 @@ from ..lang.expr import Expr
 from ..lang.named import Data, storage_dtype
 from ..lang.step import Require, Seq, Step, Together, Update
 from .alike import plain_of
+from .device_protocol import CommandDevice
 from .model import DATA, Ila, Instruction
 from .playing import Columns, loop_of
 from .repeats import run_of
 
 if TYPE_CHECKING:
     from ..lang.native import NativeFunction
-    from .simulate import Simulator
 
 PATIENCE = 64  # commands of configuration, one by one, before machine code is made for them too
 TURNS = 512  # from one loop to the other, 10–20 µs each, before there is one loop for both
@@ -62,7 +62,7 @@ class Decoder:
 class _Bound:
     """The loop on the memories of one device."""
 
-    def __init__(self, sim: Simulator, made: Decoder) -> None:
+    def __init__(self, sim: CommandDevice, made: Decoder) -> None:
         self.made = made
         self.numbers = {name: np.zeros((), storage_dtype(leaf.interval)) for name, leaf in made.scalars.items()}
         states = {leaf: sim.memories[leaf].data for leaf in made.states}
@@ -78,14 +78,14 @@ class _Bound:
         self.call()
         return int(self.numbers["done"])
 
-    def refresh(self, sim: Simulator) -> None:
+    def refresh(self, sim: CommandDevice) -> None:
         """Take arrays that are new in the place of others."""
         held = self.call.held
         moved = {leaf: sim.memories[leaf].data for n, leaf in self.places if held[n] is not sim.memories[leaf].data}
         self.call.put(moved)
 
 
-def play(sim: Simulator, columns: Mapping[str, Data]) -> Data:
+def play(sim: CommandDevice, columns: Mapping[str, Data]) -> Data:
     """Execute commands given as columns by input ([count] or [count, lanes]); return [count, bytes], rows of reads filled in."""
     given, count = _columns(sim.ila, columns)
     is_compiled = sim.reading == "native" and not sim.samples and not sim.strict
@@ -126,7 +126,7 @@ def _is_within(data: Data, leaf: Leaf) -> bool:
     return iv.inside(ends, leaf.interval) or iv.inside((int(data.min()), int(data.max())), leaf.interval)
 
 
-def _plain(sim: Simulator, given: Mapping[str, Data], gives: Data, at: int) -> int:
+def _plain(sim: CommandDevice, given: Mapping[str, Data], gives: Data, at: int) -> int:
     """Run the compiled loops in turn from command `at` on; return the first command that none of them knows."""
     before, turns = -1, 0
     while before < at < len(gives):
@@ -139,13 +139,13 @@ def _plain(sim: Simulator, given: Mapping[str, Data], gives: Data, at: int) -> i
     return at
 
 
-def _loops(sim: Simulator) -> list[Decoder]:
+def _loops(sim: CommandDevice) -> list[Decoder]:
     """Return the loops that it pays to have by now."""
     kinds = (ALL,) if sim.turns >= TURNS else (RANGES, OTHERS) if sim.singles >= PATIENCE else (RANGES,)
     return [made for kind in kinds if (made := decoder_of(sim.ila, kind)) is not None]
 
 
-def _part(sim: Simulator, made: Decoder, given: Mapping[str, Data], gives: Data, at: int) -> int:
+def _part(sim: CommandDevice, made: Decoder, given: Mapping[str, Data], gives: Data, at: int) -> int:
     """Run a compiled loop from command `at` on; return the first command that it left."""
     if made not in sim.calls:
         sim.calls[made] = _Bound(sim, made)
@@ -162,7 +162,7 @@ def _part(sim: Simulator, made: Decoder, given: Mapping[str, Data], gives: Data,
     return at
 
 
-def _single(sim: Simulator, given: Mapping[str, Data], gives: Data, at: int) -> Instruction | None:
+def _single(sim: CommandDevice, given: Mapping[str, Data], gives: Data, at: int) -> Instruction | None:
     """Execute one command; return its instruction."""
     command = {name: int.from_bytes(data[at].tobytes(), "little") for name, data in given.items()}
     answer = sim.command({name: value for name, value in command.items() if value})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,17 +13,15 @@ from ..lang.binders import Array, Leaf, array, static_shape
 from ..lang.expr import Expr
 from ..lang.named import Data
 from ..lang.step import Require, Step, children, updates_of
+from .device_protocol import CommandDevice
 from .model import Ila, Instruction
 from .playing import Inputs, given
-
-if TYPE_CHECKING:
-    from .simulate import Simulator
 
 WINDOW = 1 << 13  # commands that are decoded at once
 LEAST = 16  # commands, from which it pays
 
 
-def run_of(sim: Simulator, found: Instruction, columns: Mapping[str, Data], gives: Data, at: int) -> int:
+def run_of(sim: CommandDevice, found: Instruction, columns: Mapping[str, Data], gives: Data, at: int) -> int:
     """Apply commands of one instruction from `at` on at once; return the first that is of another, or `at` where they are few."""
     if not _is_fit(sim.ila, found):
         return at

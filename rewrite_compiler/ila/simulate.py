@@ -27,6 +27,7 @@ from ..lang.python import StepFunction
 from ..lang.step import Loop, Seq, Step, assign, seq, update, updates_of, when
 from .mmio import Command, assemble, split_lanes
 from .model import CONTROL, Ila, Instruction
+from .play import play
 from .unwritten import Written
 
 READINGS = ("arrays", "oracle", "native")
@@ -136,8 +137,6 @@ class Simulator:
 
         In the reading native, stores and reads of data memories are decoded and applied by one compiled loop.
         """
-        from .play import play
-
         return play(self, columns)
 
     def wait_for_interrupt(self) -> None:

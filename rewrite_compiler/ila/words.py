@@ -22,12 +22,12 @@ from ..lang.digest import Digest, Undigested
 from ..lang.expr import Expr, lift
 from ..lang.named import Data, storage_dtype
 from ..lang.step import Let, Step, assign, loop, reads_of, seq, updates_of, when
+from .device_protocol import WordDevice
 from .model import Ila, Instruction, Operand
 from .playing import Inputs, given, search, shared
 
 if TYPE_CHECKING:
     from ..lang.native import NativeFunction
-    from .stream import Stream
 
 PIECE = 1 << 16  # words of one call
 TOKENS = 1 << 30
@@ -62,7 +62,7 @@ class _Bound:
         self.states = [(n, m) for n, m in enumerate(made.function.memories) if m not in self.numbers and m is not made.column]
 
 
-def advance(sim: Stream, words: Data, at: int, tokens: Counter[str]) -> int:
+def advance(sim: WordDevice, words: Data, at: int, tokens: Counter[str]) -> int:
     """Run the loop from word `at` on; return the first word that it left. The tokens are changed in place."""
     made = words_of(sim.ila, ALL if sim.singles >= SINGLES else KEPT) or words_of(sim.ila)
     if made is None:
