@@ -29,7 +29,7 @@ from table4 import planned
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate, dataset_for, with_formats
 from rewrite_compiler.cosim.reference import Reference
 from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.cosim.validate import NUMERICS, RECORDED
+from rewrite_compiler.cosim.tier import NUMERICS, RECORDED
 from rewrite_compiler.lang.native_jit import counts
 
 NATIVE = {c.name: c for c in CASES if c.tier == "native"}
@@ -45,7 +45,7 @@ def measured(name: str, rounds: int) -> Row:
     parts = [slice(at, at + BATCH) for at in range(0, data.count - BATCH + 1, BATCH)]
     parts = [parts[n % len(parts)] for n in range(rounds + FIRST)]
     reference = Reference(plan.source, data.rows(parts[0]).inputs)
-    engines = {e: Engine(plan, reading="native", compared=0, engine=e, validate=0) for e in (RECORDED, NUMERICS)}
+    engines = {e: Engine(plan, reading="native", compared=0, engine=e, audit=0) for e in (RECORDED, NUMERICS)}
     engines[RECORDED].tapes.expected = len(parts)
     times: dict[str, list[float]] = {"onnxruntime": [], **{e: [] for e in engines}}
     outputs: dict[str, dict[str, np.ndarray]] = {}

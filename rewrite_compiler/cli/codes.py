@@ -86,7 +86,10 @@ CODES = {
     "C101": ("Data are refused", "save plain arrays with numpy.savez, without objects, within the limit"),
     "C102": ("Data are not finite", "remove NaN and infinity"),
     "C103": ("A tensor is beyond every scale of its format", "scale it in the model, or keep the layer on the host"),
-    "C104": ("An audit found a difference between simulators", "report this bug of flexmatch"),
+    "C104": (
+        "An audit found that an offload, its driver, its numerics or the oracle give different results",
+        "correct the driver or the numerics, which flexmatch prove compares",
+    ),
     "C105": ("The accuracy is outside of the requested band", "look at the offloads with the largest errors in the report"),
     "C106": ("A resume file belongs to another plan", "delete it, or give the plan it was made with"),
     "C107": ("The host engine failed while running", "make the model run in onnxruntime by itself on these data first"),

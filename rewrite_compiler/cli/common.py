@@ -33,7 +33,7 @@ SENTENCES = (
 MOST_HELP = 40
 # options that the short help leaves out first when it is too long
 RARE = (
-    "trust_unproved", "tier", "engine", "validate", "threads", "log", "calibration_method", "attribute", "audit", "batch", "exact",
+    "trust_unproved", "tier", "engine", "threads", "log", "calibration_method", "attribute", "audit", "batch", "exact",
     "objective", "rules", "seed", "within",
 )  # fmt: skip
 DESCRIBE = "\0describe"  # what no command line can hold

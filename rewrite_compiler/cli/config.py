@@ -23,7 +23,7 @@ TRUTH = {"1": True, "true": True, "0": False, "false": False}
 # options that configuration may set; not those that name code or files
 KEYS = (
     "accel", "audit", "batch", "engine", "exact", "host", "host_costs", "limits", "metric", "objective", "only", "quiet", "samples",
-    "shape", "threads", "tier", "validate", "verbose", "without",
+    "shape", "threads", "tier", "verbose", "without",
 )  # fmt: skip
 
 

@@ -51,7 +51,6 @@ def run(arguments: Sequence[str]) -> int:
     if chosen.log is not None and given.log is None:
         chosen.log.unlink(missing_ok=True)
     say(given, [*cosim_lines(report.document, verbose=given.verbose), *([f"wrote      {given.html}"] if given.html else [])])
-    refuse_mismatches(report.document)
     refuse_loss(report.document, band)
     return 0
 
@@ -112,13 +111,6 @@ def method_option(made: Parser) -> None:
     )
 
 
-def refuse_mismatches(document: Mapping[str, Any]) -> None:
-    """Raise AnswerNo C104 when an audit found results that the oracle does not give."""
-    wrong, audited = (document["simulator"][key] for key in ("audit_mismatches", "audited"))
-    if wrong:
-        raise AnswerNo("C104", f"{wrong} of {audited} audited results differ from the oracle", help="this is a bug of flexmatch: report it")
-
-
 def simulation_options(made: Parser) -> None:
     """Add the options of a co-simulation."""
     count = whole_number(1)
@@ -131,15 +123,14 @@ def simulation_options(made: Parser) -> None:
     made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
     made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
     made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
-    made.setting("--audit", type=count, default=0, metavar="N", help="compute N results of each offload again by the oracle")
+    again = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
+    made.setting("--audit", type=whole_number(0), default=8, metavar="N", help=again)
     tiers = one_of("auto", "native", "arrays", "oracle")
     how = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
     made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=how)
-    engines = one_of("recorded", "numerics", "simulator")
-    what = "what computes offloads: recorded simulators (default), what operations are specified to return (numerics), or simulator"
-    made.setting("--engine", type=engines, default="recorded", metavar="recorded|numerics|simulator", help=what)
-    again = "of numerics: simulate the first sample, too, and a random one of every N batches (default 8; 0: none)"
-    made.setting("--validate", type=whole_number(0), default=8, metavar="N", further=True, help=again)
+    engines = one_of("auto", "numerics", "recorded", "simulator")
+    what = "what computes offloads: what operations are specified to return (numerics, the default where there are some), or simulators"
+    made.setting("--engine", type=engines, default="auto", metavar="auto|numerics|recorded|simulator", help=what)
     hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
     made.setting(
         "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
@@ -157,7 +148,7 @@ def settings(given: argparse.Namespace) -> Settings:
     seconds = DEFAULT.with_overrides(vars(given).get("limits", [])).host_seconds
     return Settings(
         given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host, scheduler=given.scheduler,
-        host_seconds=seconds, engine=given.engine, validate=given.validate,
+        host_seconds=seconds, engine=given.engine,
     )  # fmt: skip
 
 

@@ -85,11 +85,11 @@ offloads[].tensors[].histogram.first_exponent? number | offloads[].tensors[].his
 attribution? object
 first_diverging?.offload text | first_diverging?.relative_error number | first_diverging?.threshold number
 simulator.engine text | simulator.validated count
-simulator.tier text | simulator.host text | simulator.instructions count | simulator.audited count | simulator.audit_mismatches count
+simulator.tier text | simulator.host text | simulator.instructions count | simulator.audited count
 compared_samples count | warnings[] text | notes[] text
 run.wall_seconds number | run.cpu_seconds_per_sample? number | run.reference_cpu_seconds_per_sample? number
 run.batch count | run.threads count | run.resumed_samples count | run.scheduler? text
-run.reference_kept flag
+run.reference_kept flag | run.fallbacks[].offload text | run.fallbacks[].why[] text | run.fallbacks[].cpu_seconds number
 """
 
 PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "ranks? count",

@@ -34,9 +34,10 @@ class Statistics:
     compared: int = 0
     codes: int = 0  # of a quantised model that were compared, and that differ
     differing_codes: int = 0
-    audited: int = 0
-    audit_mismatches: int = 0
+    audited: int = 0  # result codes that the oracle or plain numerics computed again
     validated: int = 0  # samples that a simulator computed again
+    seconds: float = 0.0  # of the processor, where no machine code of numerics ran
+    slow: tuple[str, ...] = ()  # why it did not
 
     def merge(self, other: Statistics) -> None:
         """Add what another run saw."""
@@ -51,8 +52,9 @@ class Statistics:
         self.codes += other.codes
         self.differing_codes += other.differing_codes
         self.audited += other.audited
-        self.audit_mismatches += other.audit_mismatches
         self.validated += other.validated
+        self.seconds += other.seconds
+        self.slow = tuple(dict.fromkeys((*self.slow, *other.slow)))
 
 
 Observer = Callable[[Mapping[str, Data], Mapping[str, slice], Mapping[str, Data], Statistics], None]

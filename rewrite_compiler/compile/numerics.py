@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -57,13 +57,16 @@ class Terms:
 
 @lru_cache(maxsize=KEPT_TERMS)
 def terms_of(
-    operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int
+    operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int,
+    *, is_native: bool = True,
 ) -> Terms:  # fmt: skip
-    """Return the numerics of an operation on operands of these shapes."""
+    """Return the numerics of an operation on operands of these shapes; `is_native`: as machine code where there can be some."""
     known = dict(formats)
     leaves = {n: Leaf(shape, known[n].codes, False, n) for n, shape, _ in shapes}
     found = operation.result_codes(list(leaves.values()), known, dict(attributes))
     results = found if isinstance(found, tuple) else (found,)
+    if not is_native:
+        return Terms(leaves, results, None, ())
     why = loaded_kernels()
     if isinstance(why, str):
         return Terms(leaves, results, None, (why,))
@@ -88,8 +91,19 @@ def full(f: Format) -> tuple[int, ...]:
 class Specified(Prepared):
     """An offload ready to run by its numerics; `notes` say what of them ran without machine code, and why."""
 
+    is_native: bool = True
     notes: dict[str, None] = field(default_factory=dict)
     computed: dict[object, Constants] = field(default_factory=dict)  # of each tile, of operands that do not move
+
+    @cached_property
+    def driven(self) -> Prepared:
+        """The same offload, ready to run by its driver."""
+        return Prepared(self.offload, self.constants)
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """Why not all of it ran as machine code where that was wanted."""
+        return tuple(self.notes)
 
     def loosely(self, operands: Mapping[str, Operand]) -> tuple[tuple[Operand, ...], Statistics]:
         """Return the results for readers that take axes in any order: as codes where that is enough, else with their ends."""
@@ -122,7 +136,7 @@ class Specified(Prepared):
         own = {n: x.ndim - len(axes.of[n]) for n, x in parts.items()}
         shapes = tuple((n, x.shape[own[n] :], own[n] > 0) for n, x in parts.items())
         samples = max(len(x) for n, x in parts.items() if own[n])
-        terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples)
+        terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples, is_native=self.is_native)
         self.notes.update(dict.fromkeys(terms.notes))
         return dict(zip(axes.results, terms(parts, self._constants(terms, slices)), strict=True))
 
@@ -132,6 +146,14 @@ class Specified(Prepared):
         from ..lowering import Constants
 
         return self.computed.setdefault((id(terms.code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
+
+
+def plain_results(prepared: Prepared, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
+    """Return the result codes of one part by the numerics on plain arrays, for operands of one sample."""
+    o, parts = prepared.offload, prepared.parts(codes, slices)
+    shapes = tuple((n, x.shape, True) for n, x in parts.items())
+    terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, 1, is_native=False)
+    return {n: y[0] for n, y in zip(o.mapping.axes.results, terms({n: x[None] for n, x in parts.items()}), strict=True)}
 
 
 def is_certified(target: Target, variant: str) -> bool:

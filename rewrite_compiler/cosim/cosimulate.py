@@ -25,6 +25,7 @@ from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, brief
 from .ahead import in_order, most_ahead
+from .audit import EVERY
 from .cluster import connected
 from .hosts import OTHER, beside, hosts_document, hosts_text
 from .log import Log
@@ -36,8 +37,7 @@ from .remote import RemoteEngine
 from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
 from .scores import Scores, joined
 from .scoring import scored, scored_output
-from .tier import AUTO, TIERS, chosen_tier
-from .validate import ENGINES, EVERY, NUMERICS, RECORDED, SIMULATOR
+from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chosen_tier
 
 SCHEMA = "flexmatch.cosim/1"
 BATCH = 32
@@ -59,15 +59,14 @@ class Settings:
     batch: int = BATCH
     threads: int = 0  # 0: one for each core
     tier: str = AUTO  # native where there are enough samples and machine code can be made, else arrays
-    audit: int = 0
+    audit: int = EVERY  # batches, of which a random sample is computed again by commands on a simulator, and the first of all; 0: none
     host: str = "onnxruntime"  # or "exact": slower, the same bits on every machine
     log: Path | None = None
     keep_outputs: bool = True
     calibration_method: str = ""
     host_seconds: int = DEFAULT.host_seconds  # of a sample's run on the host
     scheduler: str = ""  # address of a dask.distributed scheduler, whose workers take the batches
-    engine: str = RECORDED  # or simulator: nothing is recorded; or numerics: what operations are specified to return
-    validate: int = EVERY  # of numerics: batches, of which a random sample runs on the simulator, too; 0: none does
+    engine: str = AUTO  # what operations are specified to return (numerics) where they say so, or one of ENGINES
 
     def __repr__(self) -> str:
         """Name what is not as usual."""
@@ -93,7 +92,8 @@ class Report:
 
 def cosimulate(
     plan: Plan, data: Samples, *, calibrate: Samples | None = None, settings: Settings | None = None,
-    metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int = 0, progress: Progress | None = None,
+    metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int = -1,
+    progress: Progress | None = None,
 ) -> Report:  # fmt: skip
     """Run the whole application on the host and with its offloads on simulators, and compare.
 
@@ -101,15 +101,15 @@ def cosimulate(
     (inputs, labels), or an iterable of batches; a Dataset as `load_data` returns it.
     Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric.
     """
-    given = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch, "audit": audit}
+    given = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
     s = replace(settings or Settings(), **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
-    s = _checked(replace(s, threads=s.threads or os.cpu_count() or 1))
+    s = _checked(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit < 0 else audit))
     dataset = dataset_for(plan, data)
     chosen = metric_of(s.metric, dataset.task)
     plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method, replace(DEFAULT, host_seconds=s.host_seconds))
     if s.samples:
         dataset = dataset.evenly(s.samples)
-    s = replace(s, tier=chosen_tier(s.tier, dataset.count, s.batch))
+    s = replace(s, tier=chosen_tier(s.tier, dataset.count, s.batch), engine=chosen_engine(s.engine, s.tier))
     return _Run(plan, dataset, chosen, s).report(progress)
 
 
@@ -121,7 +121,7 @@ def _checked(s: Settings) -> Settings:
         raise UsageError("F203", f'host must be one of {", ".join(HOSTS)}, not "{s.host}"')
     if s.engine not in ENGINES:
         raise UsageError("F203", f'engine must be one of {", ".join(ENGINES)}, not "{s.engine}"')
-    for name in ("samples", "batch", "threads", "audit", "validate"):
+    for name in ("samples", "batch", "threads", "audit"):
         if vars(s)[name] < (name in ("batch", "threads")):
             raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
     return replace(s, batch=1) if s.tier == "oracle" else s
@@ -190,7 +190,6 @@ class _Run:
             "flexmatch": version("flexmatch"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
             "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256, "engine": self.s.engine,
-            "validate": self.s.validate,
         }  # fmt: skip
 
     def _remaining(self, at: int) -> Iterator[Finished]:
@@ -239,7 +238,6 @@ class _Run:
         s = self.s
         here = Engine(
             self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
-            validate=s.validate,
         )  # fmt: skip
         other = replace(here, host=OTHER[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in OTHER else None
         if not s.scheduler:
@@ -297,8 +295,13 @@ class _Run:
             "cpu_seconds_per_sample": round(own / ran, 6) if ran and not self.s.scheduler else None,  # those of workers are not seen
             "reference_cpu_seconds_per_sample": round(self.reference_cpu / ran, 6) if ran else None, "batch": self.s.batch,
             "threads": self.s.threads, "resumed_samples": resumed, "scheduler": self.s.scheduler or None,
-            "reference_kept": self.is_kept,
+            "reference_kept": self.is_kept, "fallbacks": self._fallbacks(),
         }  # fmt: skip
+
+    def _fallbacks(self) -> list[dict[str, Any]]:
+        """Return the offloads that no machine code of numerics computed though it was wanted: why, and what they took."""
+        seen = merged([b.statistics for b in self.done], Statistics)
+        return [{"offload": key, "why": list(s.slow), "cpu_seconds": round(s.seconds, 6)} for key, s in seen.items() if s.slow]
 
     def _document(self, scores: tuple[Scores, Scores]) -> dict[str, Any]:
         plan, data, metric = self.plan, self.data, self.metric
@@ -338,7 +341,6 @@ class _Run:
                 "validated": sum(x.validated for x in statistics.values()),
                 "host": self.s.host,
                 "audited": sum(x.audited for x in statistics.values()),
-                "audit_mismatches": sum(x.audit_mismatches for x in statistics.values()),
                 "instructions": sum(b.instructions for b in self.done),
             },
             "compared_samples": min(COMPARED_SAMPLES, data.count),
@@ -354,7 +356,7 @@ def _argument(o: Offload, s: Settings) -> dict[str, Any]:
 
 
 def _unvalidated(s: Settings) -> list[str]:
-    return ["no sample was computed again on the simulator: --validate 0"] if s.engine == NUMERICS and not s.validate else []
+    return [] if s.audit else ["no sample was computed again on the simulator: --audit 0"]
 
 
 def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics: Mapping[str, OffloadNumerics]) -> dict[str, Any]:

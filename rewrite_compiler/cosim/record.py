@@ -95,4 +95,5 @@ def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:
 def _statistics(record: Mapping[str, Any]) -> Statistics:
     found = Statistics(**record)
     found.range_in, found.range_out = (record["range_in"][0], record["range_in"][1]), (record["range_out"][0], record["range_out"][1])
+    found.slow = tuple(record["slow"])
     return found

@@ -39,13 +39,12 @@ class Job:
     audit: int
     host: str
     engine: str
-    validate: int
     size: int
     flexmatch: str = field(default_factory=lambda: version("flexmatch"))
     batchings: tuple[Batching | None, ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.digest, self.reading, self.audit, self.host, self.engine, self.validate, self.size))
+        return hash((self.digest, self.reading, self.audit, self.host, self.engine, self.size))
 
 
 def spelled(target: Target) -> str:
@@ -63,7 +62,7 @@ class RemoteEngine:
         self.job = Job(
             json.dumps(to_json(plan)), plan_digest(plan), str(Path(plan.model["path"]).resolve()), tuple(spelled(t) for t in plan.targets),
             tuple(str(Path(p).resolve()) for p in plan.settings["rules"]), engine.reading, engine.audit, engine.host,
-            engine.engine, engine.validate, engine.size,
+            engine.engine, engine.size,
         )  # fmt: skip
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
@@ -98,7 +97,7 @@ def engine_of(job: Job) -> Engine:
     plan: Plan = plan_of_document(document, Path(job.model), job.model, job.targets, rules=[Path(p) for p in job.rules])
     if plan_digest(plan) != job.digest:
         raise InputError("C109", "a worker made another plan of the model", place=job.model, help="its files or packages differ")
-    engine = Engine(plan, reading=job.reading, audit=job.audit, host=job.host, engine=job.engine, validate=job.validate)
+    engine = Engine(plan, reading=job.reading, audit=job.audit, host=job.host, engine=job.engine)
     engine.size = job.size
     for (_, host), batching in zip(engine.steps, job.batchings, strict=True):
         if isinstance(host, HostProgram):

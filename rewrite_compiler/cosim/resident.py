@@ -14,6 +14,7 @@ from ..ir.program import Data, Value
 from ..lang.named import Data as Array
 from ..target import Device, SimulatedDevice, SimulatedStream, Stay, StreamedDevice, simulated_device
 from .run import Engine
+from .tier import SIMULATOR
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Inference:
 
 def inferences(plan: Plan, inputs: Mapping[str, Data], *, reading: str = "arrays", stays: bool = True) -> Iterator[Inference]:
     """Yield the samples of `inputs` (samples first) one after the other on devices that stay on; without `stays` all moves."""
-    engine = Engine(plan, reading=reading, compared=0)
+    engine = Engine(plan, reading=reading, compared=0, engine=SIMULATOR)
     devices = {t.name: simulated_device(engine.ilas[t.name], reading=reading, samples=1) for t in plan.targets}
     for n in range(min(len(x) for x in inputs.values())):
         before = sum(d.sim.executed for d in devices.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,12 +30,12 @@ from ..lang.twin import NoTwin
 from ..limits import DEFAULT
 from ..target import Device, SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
 from .ahead import in_order, most_ahead
-from .audit import Audit
+from .audit import EVERY, Audit, chosen
 from .flow import constants_of, flow, loose
 from .numerics import OffloadNumerics
 from .segments import Segment, segments
 from .tapes import First, Group, Tapes, why_not
-from .validate import EVERY, NUMERICS, RECORDED, Validation, chosen
+from .tier import NUMERICS, RECORDED
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -61,15 +62,14 @@ class Engine:
     plan: Plan
     reading: str = "arrays"
     threads: int = 1
-    audit: int = 0  # results of each offload computed again by the oracle
+    audit: int = EVERY  # batches, of which a sample is computed again; 0: none
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
     compared: int = COMPARED_SAMPLES
     built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
     host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
-    engine: str = RECORDED  # what computes offloads: recorded or other simulators, or numerics
-    validate: int = EVERY  # batches, of which a sample is computed again on the simulator; 0: none
+    engine: str = NUMERICS  # what computes offloads: numerics where they have some, recorded simulators, or simulators
     tapes: Tapes = field(init=False)
     has_begun: bool = field(init=False, default=False)  # whether a batch ran
     size: int = field(init=False, default=1)  # of the largest batch
@@ -89,8 +89,8 @@ class Engine:
             self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
         self.loose = loose(self.plan, self.steps)
         for o in self.plan.offloads:
-            is_specified = self.engine == NUMERICS and o.mapping.codes is not None
-            self.prepared[o.id] = (Specified if is_specified else Prepared)(o, constants_of(self.plan.program, o))
+            constants, is_specified = constants_of(self.plan.program, o), self.engine == NUMERICS and o.mapping.codes is not None
+            self.prepared[o.id] = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
         """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
@@ -210,25 +210,29 @@ class Engine:
         devices: dict[str, SimulatedDevice | SimulatedStream | TapedDevice] = {}
         seen: dict[str, Statistics] = {}
         look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start, is_check)
-        validation = Validation(part, chosen(part, self.size, self.validate), self.ilas, self.reading)
+        again = () if is_check else chosen(part, self.size, self.audit)
+        audit = Audit(part, again, self.ilas, "arrays" if self.reading == "oracle" else self.reading)
 
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
-            prepared = self.prepared[o.id]
+            prepared, begun = self.prepared[o.id], time.thread_time()
             if isinstance(prepared, Specified):
-                found, seen[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
-                validation.check(prepared, moving, found, seen[o.id])
-                self._looked_at(o, moving, found, seen[o.id], look)
-                return found
-            if o.target.name not in devices:
-                devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
-            results, seen[o.id] = self._offload(o, devices[o.target.name], moving, look)
+                results, seen[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
+                seen[o.id].slow = prepared.slow
+            else:
+                if o.target.name not in devices:
+                    devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
+                results, seen[o.id] = self._offload(o, devices[o.target.name], moving)
+                seen[o.id].slow = (without_numerics(o),) if self.engine == NUMERICS else ()
+            seen[o.id].seconds = time.thread_time() - begun if seen[o.id].slow else 0.0
+            audit.check(prepared, moving, results, seen[o.id])
+            self._looked_at(o, moving, results, seen[o.id], look)
             return results
 
         outputs = flow(p, self.steps, inputs, samples, run)
         notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
-        specified = (note for x in self.prepared.values() if isinstance(x, Specified) for note in x.notes)
-        executed = sum(d.sim.executed for d in devices.values()) + validation.instructions
-        return Outcome(outputs, seen, executed, (*notes, *specified), look.numerics)
+        slow = dict.fromkeys(note for x in seen.values() for note in x.slow)
+        executed = sum(d.sim.executed for d in devices.values()) + audit.instructions
+        return Outcome(outputs, seen, executed, (*notes, *slow), look.numerics)
 
     def _device(
         self, target: str, samples: int, group: Group | None, is_recording: bool
@@ -241,17 +245,12 @@ class Engine:
         return group[target]
 
     def _offload(
-        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, moving: Mapping[str, Operand], look: _Look
+        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, moving: Mapping[str, Operand]
     ) -> tuple[tuple[Operand, ...], Statistics]:
         prepared = self.prepared[o.id]
-        audit = Audit(self.audit, self.ilas[o.target.name]) if not look.start and self.audit and not look.is_check else None
-        results: tuple[Operand, ...]
-        if isinstance(device, TapedDevice) and not device.is_recording and audit is None:
-            results, seen = self.tapes.run(prepared, device, moving, is_loose=o.id in self.loose)
-        else:
-            results, seen = prepared.run(device, moving, None if audit is None else partial(audit.check, prepared))
-        self._looked_at(o, moving, results, seen, look)
-        return results, seen
+        if isinstance(device, TapedDevice) and not device.is_recording:
+            return self.tapes.run(prepared, device, moving, is_loose=o.id in self.loose)
+        return prepared.run(device, moving)
 
     def _looked_at(self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics, look: _Look) -> None:
         """Compare what an offload gives with float values, for the samples of which that is wanted."""
@@ -317,6 +316,11 @@ def _are_same(some: Mapping[str, Data], others: Mapping[str, Data]) -> bool:
     """Tell whether outputs are the same, bit for bit but for the kind of a NaN; a sample at a time, which takes little memory."""
     pairs = ((a, b) for name, x in some.items() for a, b in zip(x, others[name], strict=True))
     return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+def without_numerics(o: Offload) -> str:
+    """Return why an offload runs on a simulator though numerics are wanted."""
+    return f"{o.mapping.name} ({o.mapping.rule.place}) has no numerics: the commands of its driver run on the simulator for every sample"
 
 
 def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator[str]:

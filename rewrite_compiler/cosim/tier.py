@@ -1,4 +1,4 @@
-"""Tiers of co-simulation: how simulators compute. All give the same bits; what differs is the time."""
+"""Engines and tiers of co-simulation: what computes offloads, and how. All give the same bits; what differs is the time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from ..lang.kernels import loaded_kernels
 
 AUTO = "auto"
 TIERS = (AUTO, "native", "arrays", "oracle")
+_, NUMERICS, RECORDED, SIMULATOR = ENGINES = (AUTO, "numerics", "recorded", "simulator")
 LEAST_BATCHES = 3  # from which on compiled code and the recorded first batch pay
 
 
@@ -14,3 +15,10 @@ def chosen_tier(tier: str, samples: int, batch: int) -> str:
     if tier != AUTO:
         return tier
     return "arrays" if samples < LEAST_BATCHES * batch or isinstance(loaded_kernels(), str) else "native"
+
+
+def chosen_engine(engine: str, tier: str) -> str:
+    """Return the engine that runs: for `auto` numerics, but simulators where the oracle was asked for, which is one."""
+    if engine != AUTO:
+        return engine
+    return SIMULATOR if tier == "oracle" else NUMERICS

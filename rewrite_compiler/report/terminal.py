@@ -216,19 +216,21 @@ def table(rows: Iterable[Row]) -> list[str]:
     return lines
 
 
-def _audited(simulator: Mapping[str, Any]) -> str:
-    """Return how many results the oracle gave too."""
-    wrong = simulator["audit_mismatches"]
-    return f"{counted(simulator['audited'], 'result')} computed again by the oracle, {wrong} different"
+def _audited(document: Mapping[str, Any]) -> str:
+    """Return how much was computed again in other ways, and for which offloads driver and numerics are proved to agree."""
+    offloads, codes = document["offloads"], document["simulator"]["audited"]
+    least = min((o["validated_samples"] for o in offloads), default=0)
+    proved = sum(bool(o["certified"]) for o in offloads)
+    again = f"{counted(least, 'sample')} of each offload computed again by its driver on the simulator" if least else ""
+    others = f"{counted(codes, 'code')} by oracle and plain numerics" if codes else ""
+    return "; ".join(x for x in (again, others, f"{proved} of {len(offloads)} proved at these parameters") if x) if offloads else ""
 
 
-def _validated(offloads: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many samples the simulator computed again, and for which offloads driver and numerics are proved to agree."""
-    found = [o for o in offloads if o["engine"] == "numerics"]
-    least = min((o["validated_samples"] for o in found), default=0)
-    proved = sum(bool(o["certified"]) for o in found)
-    again = f"{counted(least, 'sample')} of each offload computed again by its driver on the simulator"
-    return f"{again}; {proved} of {len(found)} proved at these parameters"
+def _fallbacks(run: Mapping[str, Any]) -> str:
+    """Return which offloads took the processor's time without machine code of numerics."""
+    slow = run.get("fallbacks", ())
+    names = ", ".join(f"{f['offload']} {f['cpu_seconds']:.1f} s" for f in sorted(slow, key=lambda f: -float(f["cpu_seconds"]))[:WORST])
+    return f"{counted(len(slow), 'offload')} without machine code of numerics, of the processor: {names}" if slow else ""
 
 
 def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bool = False) -> list[str]:
@@ -237,16 +239,16 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
     run, simulator = document["run"], document["simulator"]
     resumed = run.get("resumed_samples", 0)
     targets = ", ".join(document["targets"]) or "host"
-    engine = simulator.get("engine", "recorded")
-    how = "" if engine == "recorded" else f"{engine} · "
-    speed = f"{how}{simulator['tier']} · {counted(simulator['instructions'], 'instruction')} · {run['wall_seconds']:.1f} s"
+    speed = (
+        f"{simulator['engine']} · {simulator['tier']} · {counted(simulator['instructions'], 'instruction')} · {run['wall_seconds']:.1f} s"
+    )
     rows = [
         ("host", "" if reference is None else f"{metric} {number(reference)}  (float32, onnxruntime)"),
         (targets, f"{metric} {number(accelerated)}{change(document['paired'])}"),
         ("samples", f"{document['samples']}" + _agreement(document)),
         ("simulator", speed),
-        *([("audited", _audited(simulator))] if simulator["audited"] else []),
-        *([("validated", _validated(document["offloads"]))] if engine == "numerics" else []),
+        ("audited", _audited(document)),
+        ("slow", _fallbacks(run)),
         *_labelled("worst", worst_texts(document["offloads"])),
         ("far off", far_text(document["offloads"])),
         ("diverges", diverging_text(document)),

@@ -36,8 +36,8 @@ def test_sums_and_what_is_added_to_them_are_one_sum(case: str, tmp_path: Path) -
     model = onnx_model([node], {"x": (1, channels, extent, extent)}, {"y": (1, filters, out, out)}, kept)
     onnx.save(model, tmp_path / "app.onnx")
     plan = calibrated(compile_model(tmp_path / "app.onnx", ["vta"]), {"x": x}, "inputs", "")
-    engine = Engine(plan, reading="native")
-    found, expected = engine.run({"x": x}, batch=BATCH), Engine(plan).run({"x": x}, batch=3 * BATCH)
+    engine = Engine(plan, engine="recorded", audit=0, reading="native")
+    found, expected = engine.run({"x": x}, batch=BATCH), Engine(plan, engine="simulator", audit=0).run({"x": x}, batch=3 * BATCH)
     np.testing.assert_array_equal(found.outputs["y"], expected.outputs["y"])
     for o in plan.offloads:
         a, b = found.statistics[o.id], expected.statistics[o.id]
@@ -54,5 +54,5 @@ def test_several_samples_in_one_block(log_batch: int, tmp_path: Path) -> None:
     ])  # fmt: skip
     onnx.save(model, tmp_path / "app.onnx")
     plan = calibrated(compile_model(tmp_path / "app.onnx", [f"vta:log_batch={log_batch}"]), {"x": x}, "inputs", "")
-    found = Engine(plan, reading="native").run({"x": x}, batch=BATCH)
-    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"])
+    found = Engine(plan, engine="recorded", audit=0, reading="native").run({"x": x}, batch=BATCH)
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan, engine="simulator", audit=0).run({"x": x}, batch=3 * BATCH).outputs["y"])

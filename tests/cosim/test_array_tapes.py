@@ -25,7 +25,7 @@ def _no_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shortcuts_by_numpy_give_the_bits_and_figures_of_the_simulators(accel: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     x = 40 * normal(3 * BATCH, *shape)  # some of it saturates
     plan = plan_of(tmp_path, accel, x / 40)
-    short, plain = Engine(plan, reading="arrays"), Engine(plan)
+    short, plain = Engine(plan, engine="recorded", audit=0, reading="arrays"), Engine(plan, engine="simulator", audit=0)
     found, expected = short.run({"x": x}, batch=BATCH), plain.run({"x": x}, batch=3 * BATCH)
     assert shortcuts(short).keys() == {o.id for o in plan.offloads}, short.tapes.moving
     assert (found.outputs["y"] == expected.outputs["y"]).all()
@@ -37,6 +37,6 @@ def test_shortcuts_by_numpy_give_the_bits_and_figures_of_the_simulators(accel: s
 def test_few_batches_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     x = normal(3 * BATCH, 1, 5, 9, 9)
-    engine = Engine(plan_of(tmp_path, "hlscnn:revision=ext8", x), reading="arrays")
+    engine = Engine(plan_of(tmp_path, "hlscnn:revision=ext8", x), engine="recorded", audit=0, reading="arrays")
     engine.run({"x": x}, batch=BATCH)
     assert not engine.tapes.idle

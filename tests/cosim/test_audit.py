@@ -1,7 +1,10 @@
-"""The audit recomputes parts of device calls by the oracle, and sees a simulator that answers wrongly."""
+"""Offloads by their numerics give the bits of the simulator; the audit computes some samples again, and refuses what differs."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,52 +12,82 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.apps import named
-from rewrite_compiler.compile import compile_model
+from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.execute import Prepared
-from rewrite_compiler.cosim import Settings, cosimulate
-from rewrite_compiler.cosim.audit import _unit
+from rewrite_compiler.cosim import Report, Settings, cosimulate
+from rewrite_compiler.cosim.audit import EVERY, _unit, chosen
+from rewrite_compiler.cosim.tier import chosen_engine
+from rewrite_compiler.errors import AnswerNo, UsageError
+from rewrite_compiler.lang import Array, array, select
+from rewrite_compiler.lang.named import Data
+from rewrite_compiler.report.terminal import cosim_lines
 
-APP = named("digits_mlp")
-
-
-def audited(samples: int = 4) -> Any:
-    plan = compile_model(APP.model, ["flexasr"])
-    return cosimulate(plan, APP.data, calibrate=APP.calibration, settings=Settings(samples=samples, audit=100)).document["simulator"]
-
-
-def test_arrays_and_oracle_agree() -> None:
-    found = audited()
-    assert found["audited"] >= 300
-    assert found["audit_mismatches"] == 0
+SEEN = ("relative_error", "cumulative_error", "max_abs_error", "saturated", "range_in", "range_out", "tensors")
+CNN, MLP = named("digits_cnn"), named("digits_mlp")
+ALL = ["flexasr", "hlscnn", "hlscnn:revision=ext16", "vta"]
+AUDIT = sys.modules["rewrite_compiler.cosim.audit"]
 
 
-def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Prepared.call
-
-    def wrong(self: Prepared, *given: Any) -> Any:
-        results = right(self, *given)
-        is_batch = next(iter(results.values())).ndim == 3
-        return {n: np.where(np.arange(y.size).reshape(y.shape) % 2, y ^ 1, y) if is_batch else y for n, y in results.items()}
-
-    monkeypatch.setattr(Prepared, "call", wrong)
-    assert audited()["audit_mismatches"] > 0
+def ran(plan: Plan, engine: str = "auto", **given: Any) -> Report:
+    settings = Settings(engine=engine, **{"threads": 1, "batch": 8, "samples": 24, **given})
+    return cosimulate(plan, CNN.data, calibrate=CNN.calibration, settings=settings)
 
 
-def test_a_wrong_code_of_the_last_sample_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Prepared.call
+@pytest.mark.parametrize("accelerator", ALL)
+def test_engines_give_the_same_bits(accelerator: str) -> None:
+    plan = compile_model(CNN.model, [accelerator])
+    runs = {engine: ran(plan, engine) for engine in ("auto", "simulator")}
+    numerics, simulator = runs["auto"], runs["simulator"]
+    assert all((simulator.accelerated[name] == x).all() for name, x in numerics.accelerated.items())
+    for found, engine in ((numerics, "numerics"), (simulator, "simulator")):
+        assert found.document["simulator"]["engine"] == engine
+        assert {o["engine"] for o in found.document["offloads"]} == {engine}
+        assert all(o["validated_samples"] >= 1 for o in found.document["offloads"])
+        assert found.document["simulator"]["validated"] == sum(o["validated_samples"] for o in found.document["offloads"])
+        assert found.document["simulator"]["audited"] >= len(plan.offloads)
+        assert found.document["run"]["fallbacks"] == []
+    for seen, expected in zip(numerics.document["offloads"], simulator.document["offloads"], strict=True):
+        assert {n: seen[n] for n in SEEN} == {n: expected[n] for n in SEEN}
+    assert numerics.document["notes"] == simulator.document["notes"]
 
-    def wrong(self: Prepared, *given: Any) -> Any:
-        results = right(self, *given)
-        if next(iter(results.values())).ndim != 3:
-            return results
-        changed = {n: y.copy() for n, y in results.items()}
-        for y in changed.values():
-            y[-1] ^= 1
-        return changed
 
-    monkeypatch.setattr(Prepared, "call", wrong)
-    found = audited(samples=4)
-    assert 0 < found["audit_mismatches"] < found["audited"]
+@pytest.mark.parametrize("accelerator", ALL)
+def test_machine_code_gives_the_bits_of_plain_arrays(accelerator: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    plan = compile_model(CNN.model, [accelerator])
+    native, arrays = (ran(plan, samples=16, tier=tier, threads=2) for tier in ("native", "arrays"))
+    assert all((native.accelerated[k] == x).all() for k, x in arrays.accelerated.items())
+    assert native.document["offloads"] == arrays.document["offloads"]
+    assert native.document["simulator"] == {**arrays.document["simulator"], "tier": "native"}
+    assert [n for n in native.document["notes"] if "without machine code" in n] == []
+
+
+def test_the_engine_is_numerics_unless_the_oracle_is_asked_for() -> None:
+    assert chosen_engine("auto", "native") == chosen_engine("auto", "arrays") == "numerics"
+    assert chosen_engine("auto", "oracle") == "simulator"
+    assert chosen_engine("simulator", "native") == "simulator"
+
+
+def test_what_is_not_proved_at_these_parameters_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = compile_model(CNN.model, ["hlscnn:revision=ext16"])
+    assert {o["certified"] for o in ran(plan, samples=8).document["offloads"]} == {True}
+    monkeypatch.setattr(sys.modules["rewrite_compiler.cosim.cosimulate"], "is_certified", lambda target, variant: False)
+    document = ran(plan, samples=8).document
+    assert {o["certified"] for o in document["offloads"]} == {False}
+    assert f"; 0 of {len(plan.offloads)} proved at these parameters" in " ".join(" ".join(cosim_lines(document)).split())
+
+
+@pytest.mark.parametrize("every", [1, 2, EVERY])
+def test_one_sample_of_some_batches_is_chosen(every: int) -> None:
+    parts = [slice(at, min(at + 32, 1000)) for at in range(0, 1000, 32)]
+    found = [chosen(part, 32, every) for part in parts]
+    assert 0 in found[0]
+    assert all(0 <= n < part.stop - part.start for part, samples in zip(parts, found, strict=True) for n in samples)
+    random = [len(samples) - (0 in samples and not k) for k, samples in enumerate(found)]
+    assert all(sum(random[k : k + every]) <= 1 for k in range(0, len(parts), every))
+    assert sum(map(len, found)) >= len(parts) // every
+    assert found == [chosen(part, 32, every) for part in parts]
+    assert not any(chosen(part, 32, 0) for part in parts)
 
 
 def test_every_unit_of_a_dimension_is_drawn() -> None:
@@ -63,27 +96,172 @@ def test_every_unit_of_a_dimension_is_drawn() -> None:
     assert drawn == {(3, 7), (7, 11), (11, 15), (15, 19), (19, 20)}
 
 
-@pytest.mark.parametrize("accelerator", ["flexasr", "hlscnn", "hlscnn:revision=ext16", "vta"])
-def test_machine_code_gives_the_same_bits(accelerator: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
-    app = named("digits_cnn")
-    plan = compile_model(app.model, [accelerator])
-    runs = {
-        tier: cosimulate(plan, app.data, calibrate=app.calibration, settings=Settings(samples=16, batch=8, audit=10, tier=tier, threads=2))
-        for tier in ("native", "arrays")
-    }
-    native, arrays = (runs[tier].document for tier in ("native", "arrays"))
-    assert all((runs["native"].accelerated[k] == x).all() for k, x in runs["arrays"].accelerated.items())
-    assert native["offloads"] == arrays["offloads"]
-    assert native["simulator"] == {**arrays["simulator"], "tier": "native"}
-    assert native["simulator"]["audited"] > 0
-    assert native["simulator"]["audit_mismatches"] == 0
-    assert [n for n in native["notes"] if "without machine code" in n] == []
+def test_nothing_audited_is_said() -> None:
+    document = ran(compile_model(CNN.model, ["vta"]), samples=8, audit=0).document
+    assert document["notes"][-1] == "no sample was computed again on the simulator: --audit 0"
+    assert document["simulator"]["validated"] == document["simulator"]["instructions"] == document["simulator"]["audited"] == 0
 
 
-def test_what_ran_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def mutated(plan: Plan, **changes: Any) -> Plan:
+    """Return the plan with other parts of its first offload's operation."""
+    first, *rest = plan.offloads
+    return replace(plan, offloads=(replace(first, mapping=replace(first.mapping, **changes)), *rest))
+
+
+def off_by_one(codes: Any, *operands: Array, **given: Any) -> Array:
+    """Numerics that differ in one element."""
+    right = codes(*operands, **given)
+    place = [int(n) - 1 for n in right.shape]
+    return array(lambda *i: select(sum(a == b for a, b in zip(i, place, strict=True)) == len(place), 1 - right[i], right[i]), right.shape)
+
+
+def test_a_mutant_of_the_numerics_is_refused_in_the_first_batch() -> None:
+    plan = compile_model(CNN.model, ["hlscnn"])
+    o = plan.offloads[0]
+
+    def codes(x: Array, w: Array, b: Array, *, strides: Any, pads: Any, p: Any) -> Array:
+        return off_by_one(o.mapping.codes, x, w, b, strides=strides, pads=pads, p=p)
+
+    with pytest.raises(AnswerNo) as refused:
+        ran(mutated(plan, codes=codes), samples=8)
+    problem = refused.value.problem
+    size = o.tiling.sizes
+    assert problem.code == "C104"
+    start = f"y[0, {size['n'] - 1}, {size['u'] - 1}, {size['v'] - 1}] of {o.id} (hlscnn.{o.mapping.variant} at "
+    assert problem.sentence.startswith(start)
+    assert problem.sentence.endswith(", as it returned, for sample 0")
+
+
+def wrong_driver(plan: Plan) -> Plan:
+    """Return the plan with a driver of its first offload that sends other weights."""
+    drive = plan.offloads[0].mapping.drive
+
+    def wrong(device: Any, x: Any, w: Any, b: Any, f: Any) -> Any:
+        assert drive is not None
+        return drive(device, x, w ^ 128, b, f)  # every sign
+
+    return mutated(plan, drive=wrong)
+
+
+def test_a_mutant_of_the_driver_is_refused_in_the_first_batch() -> None:
+    plan = wrong_driver(compile_model(MLP.model, ["flexasr"]))
+    with pytest.raises(AnswerNo, match=r"as the [\d,]+ commands of its driver give"):
+        cosimulate(plan, MLP.data, calibrate=MLP.calibration, settings=Settings(threads=1, batch=8, samples=8))
+
+
+def test_a_mutant_of_the_driver_is_refused_where_simulators_run() -> None:
+    plan = wrong_driver(compile_model(MLP.model, ["flexasr"]))
+    with pytest.raises(AnswerNo, match=r"as codes of its numerics give, not .*, as the simulator returned, for sample 0"):
+        cosimulate(plan, MLP.data, calibrate=MLP.calibration, settings=Settings(engine="simulator", threads=1, batch=8, samples=8))
+
+
+def last_changed(results: dict[str, Data], *, is_sampled: bool) -> dict[str, Data]:
+    """Return result codes the last of which is another one."""
+    changed = {n: np.array(y) for n, y in results.items()}
+    for y in changed.values():
+        (y[-1] if is_sampled else y).flat[-1] ^= 1
+    return changed
+
+
+def refused_part(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return results of a method whose last one of several samples is wrong."""
+
+    def wrong(self: Prepared, *given: Any) -> Any:
+        results = call(self, *given)
+        rank = {n: len(self.offload.mapping.axes.of[n]) for n in results}
+        is_batch = all(y.ndim > rank[n] and len(y) > 1 for n, y in results.items())
+        return last_changed(results, is_sampled=True) if is_batch else results
+
+    return wrong
+
+
+@pytest.mark.parametrize("engine", ["numerics", "simulator"])
+def test_a_wrong_code_of_last_samples_is_refused_by_the_rate(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rewrite_compiler.compile.numerics import Specified
+
+    plan = compile_model(CNN.model, ["hlscnn"])
+    for kind in (Prepared, Specified):
+        monkeypatch.setattr(kind, "call", refused_part(kind.call))
+    with pytest.raises(AnswerNo, match="for sample ") as refused:
+        ran(plan, engine, samples=24, batch=2, audit=1)
+    assert int(refused.value.problem.sentence.rsplit(" ", 1)[1]) % 2
+    ran(plan, engine, samples=4, batch=2, audit=0)
+
+
+def test_a_wrong_kernel_is_refused_in_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rewrite_compiler.lowering import Lowered
+
+    call = Lowered.__call__
+
+    def wrong(self: Lowered, *given: Any) -> Any:
+        return tuple(np.where(np.arange(y.size).reshape(y.shape) % y[0].size == y[0].size - 1, y ^ 1, y) for y in call(self, *given))
+
+    monkeypatch.setattr(Lowered, "__call__", wrong)
+    with pytest.raises(AnswerNo, match="as it returned, for sample 0"):
+        ran(compile_model(CNN.model, ["vta"]), tier="native", samples=8)
+
+
+def test_wrong_generated_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    call, device = Prepared.call, AUDIT.simulated_device
+    oracles: list[Any] = []
+
+    def made(ila: Any, *, reading: str, samples: int = 0) -> Any:
+        found = device(ila, reading=reading, samples=samples)
+        oracles.extend([found] if reading == "oracle" else [])
+        return found
+
+    def wrong(self: Prepared, on: Any, *given: Any) -> Any:
+        results = call(self, on, *given)
+        return last_changed(results, is_sampled=False) if any(on is x for x in oracles) else results
+
+    monkeypatch.setattr(AUDIT, "simulated_device", made)
+    monkeypatch.setattr(Prepared, "call", wrong)
+    with pytest.raises(AnswerNo, match=r"as codes of generated Python give, not .*, as the simulator returned, for sample 0"):
+        ran(compile_model(CNN.model, ["vta"]), samples=8)
+
+
+def test_an_operation_without_numerics_runs_on_the_simulator_and_is_told() -> None:
+    plan = compile_model(CNN.model, ["hlscnn"])
+    whole, found = ran(plan, samples=8), ran(mutated(plan, codes=None), samples=8)
+    first, *rest = found.document["offloads"]
+    assert first["engine"] == "simulator"
+    assert {o["engine"] for o in rest} == {"numerics"}
+    assert all((found.accelerated[k] == x).all() for k, x in whole.accelerated.items())
+    m = plan.offloads[0].mapping
+    why = f"{m.name} ({m.rule.place}) has no numerics: the commands of its driver run on the simulator for every sample"
+    (fallback,) = found.document["run"]["fallbacks"]
+    assert (fallback["offload"], fallback["why"]) == (first["id"], [why])
+    assert fallback["cpu_seconds"] > 0
+    assert why in found.document["notes"]
+    assert any("1 offload without machine code of numerics" in line for line in cosim_lines(found.document))
+
+
+def test_a_term_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rewrite_compiler.compile.numerics import terms_of
+    from rewrite_compiler.lowering import NotLowered
+
+    def refuse(*given: Any) -> None:
+        raise NotLowered("add", "of wide words")
+
+    monkeypatch.setattr("rewrite_compiler.lowering.Lowered", refuse)
+    terms_of.cache_clear()
+    found = ran(compile_model(CNN.model, ["vta"]), tier="native", samples=8).document
+    terms_of.cache_clear()
+    fallbacks = found["run"]["fallbacks"]
+    assert [f["offload"] for f in fallbacks] == [o["id"] for o in found["offloads"]]
+    assert all(f["why"][0].endswith("runs on plain arrays: no kernel computes add of wide words") for f in fallbacks)
+
+
+def test_what_the_simulator_runs_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewrite_compiler.ila.simulate.loaded_kernels", lambda: "machine code cannot be made here: no LLVM")
-    plan = compile_model(APP.model, ["flexasr"])
-    found = cosimulate(plan, APP.data, calibrate=APP.calibration, settings=Settings(samples=4, tier="native")).document
+    plan = compile_model(MLP.model, ["flexasr"])
+    settings = Settings(samples=4, tier="native", engine="simulator")
+    found = cosimulate(plan, MLP.data, calibrate=MLP.calibration, settings=settings).document
     count = len(plan.targets[0].ila().instructions)
     assert f"{count} instructions of flexasr ran without machine code: machine code cannot be made here: no LLVM" in found["notes"]
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    plan = compile_model(MLP.model, ["flexasr"])
+    with pytest.raises(UsageError, match='engine must be one of auto, numerics, recorded, simulator, not "tape"'):
+        cosimulate(plan, MLP.data, calibrate=MLP.calibration, settings=Settings(engine="tape"))

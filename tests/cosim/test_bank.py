@@ -54,7 +54,7 @@ def test_variants_give_what_runs_alone_give(app: str, accel: str, threads: int) 
     plan, inputs = planned(app, accel)
     shared = Variants(Bank("native"), BATCH)
     for variant in variants(plan):
-        expected = Engine(variant, compared=0).run(inputs, batch=SAMPLES).outputs
+        expected = Engine(variant, compared=0, engine="simulator", audit=0).run(inputs, batch=SAMPLES).outputs
         found = shared.outputs(variant, inputs, threads=threads)
         assert found.keys() == expected.keys()
         for name, x in expected.items():
@@ -90,7 +90,7 @@ def test_without_shortcuts_devices_play(app: str, monkeypatch: pytest.MonkeyPatc
         raise NoShortcut("not today")
 
     plan, inputs = planned(app, "flexasr")
-    expected = Engine(plan, compared=0).run(inputs, batch=SAMPLES).outputs
+    expected = Engine(plan, compared=0, engine="simulator", audit=0).run(inputs, batch=SAMPLES).outputs
     monkeypatch.setattr(banks, "shortcut", nothing)
     shared = Variants(Bank("native"), BATCH)
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_host_parts_of_the_last_programs_are_kept() -> None:
 def test_the_oracle_takes_one_sample_at_a_time() -> None:
     plan, inputs = planned("digits_mlp", "vta")
     few = {name: x[:2] for name, x in inputs.items()}
-    expected = Engine(plan, compared=0).run(few, batch=2).outputs
+    expected = Engine(plan, compared=0, engine="simulator", audit=0).run(few, batch=2).outputs
     found = Variants(Bank("oracle"), 1).outputs(plan, few, threads=2)
     for name, x in expected.items():
         np.testing.assert_array_equal(found[name], x)
@@ -151,7 +151,7 @@ def test_without_room_for_a_device_offloads_run_on_simulators(monkeypatch: pytes
 
     monkeypatch.setattr(banks, "shortcut", refuse)
     plan, inputs = planned("digits_mlp", "flexasr")
-    expected = Engine(plan, compared=0).run(inputs, batch=SAMPLES).outputs
+    expected = Engine(plan, compared=0, engine="simulator", audit=0).run(inputs, batch=SAMPLES).outputs
     ample = Variants(Bank("native"), BATCH)
     ample.outputs(plan, inputs)
     sizes = [u.idle[0].tape.arena.size for u in ample.bank.units.values()]

@@ -64,7 +64,7 @@ def weights(proto: Any, n: int = 0) -> tuple[Array, Array]:
 
 
 def run(plan: Plan, inputs: Mapping[str, Array], *, batch: int = 32, threads: int = 1, reading: str = "arrays") -> Outcome:
-    return Engine(plan, reading=reading, threads=threads).run(inputs, batch=batch)
+    return Engine(plan, reading=reading, threads=threads, engine="simulator", audit=0).run(inputs, batch=batch)
 
 
 def fed(x: Array) -> dict[str, Array]:

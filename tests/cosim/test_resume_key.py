@@ -82,7 +82,6 @@ OTHER: dict[str, Callable[[Run, pytest.MonkeyPatch], Run]] = {
     "host": with_settings(host="exact"),
     "metric's file": other_metric,
     "engine": with_settings(engine="simulator"),
-    "validate": with_settings(validate=5),
 }
 
 

@@ -45,7 +45,7 @@ def shortcuts(engine: Engine) -> dict[str, Shortcut]:
 def test_shortcuts_give_the_bits_and_figures_of_the_simulators(accel: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     x = 40 * normal(3 * BATCH, *shape)  # some of it saturates
     plan = plan_of(tmp_path, accel, x / 40)
-    short, plain = Engine(plan, reading="native"), Engine(plan)
+    short, plain = Engine(plan, engine="recorded", audit=0, reading="native"), Engine(plan, engine="simulator", audit=0)
     found, expected = short.run({"x": x}, batch=BATCH), plain.run({"x": x}, batch=3 * BATCH)
     assert shortcuts(short).keys() == {o.id for o in plan.offloads}, short.tapes.moving
     np.testing.assert_array_equal(found.outputs["y"], expected.outputs["y"])
@@ -65,10 +65,10 @@ def test_a_shortcut_with_other_outputs_is_not_kept(tmp_path: Path, monkeypatch: 
         return tuple(looked_at(y) + 1 for y in results), seen
 
     monkeypatch.setattr(Shortcut, "run", wrong)
-    engine = Engine(plan, reading="native")
+    engine = Engine(plan, engine="recorded", audit=0, reading="native")
     found = engine.run({"x": x}, batch=BATCH)
     assert not shortcuts(engine)
-    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"])
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan, engine="simulator", audit=0).run({"x": x}, batch=3 * BATCH).outputs["y"])
 
 
 def residual() -> Any:
@@ -93,10 +93,10 @@ def test_plain_host_parts_give_the_bits_of_the_engine(is_right: bool, tmp_path: 
     x = normal(3 * BATCH, 1, 8, 6, 6)
     onnx.save(residual(), tmp_path / "app.onnx")
     plan = calibrated(compile_model(tmp_path / "app.onnx", ["hlscnn:revision=ext8"]), {"x": x}, "inputs", "")
-    expected = Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"]
+    expected = Engine(plan, engine="simulator", audit=0).run({"x": x}, batch=3 * BATCH).outputs["y"]
     if not is_right:
         monkeypatch.setitem(PLAIN, "add", lambda a, b: a - b)
-    engine = Engine(plan, reading="native")
+    engine = Engine(plan, engine="recorded", audit=0, reading="native")
     np.testing.assert_array_equal(engine.run({"x": x}, batch=BATCH).outputs["y"], expected)
     assert [h.is_used for _, h in engine.steps if isinstance(h, PlainProgram)] == [is_right]
     assert len(engine.loose) == 1
@@ -115,9 +115,9 @@ def test_a_host_value_is_written_over_only_where_nobody_else_reads_it(tmp_path: 
     onnx.save(onnx_model(nodes, {"x": (1, 8, 6, 6)}, {"y": (1, 8, 4, 4)}, weights), tmp_path / "app.onnx")
     x = normal(3 * BATCH, 1, 8, 6, 6)
     plan = calibrated(compile_model(tmp_path / "app.onnx", ["hlscnn:revision=ext8"]), {"x": x}, "inputs", "")
-    engine = Engine(plan, reading="native")
+    engine = Engine(plan, engine="recorded", audit=0, reading="native")
     found = engine.run({"x": x}, batch=BATCH).outputs["y"]
-    np.testing.assert_array_equal(found, Engine(plan).run({"x": x}, batch=3 * BATCH).outputs["y"])
+    np.testing.assert_array_equal(found, Engine(plan, engine="simulator", audit=0).run({"x": x}, batch=3 * BATCH).outputs["y"])
     (part,) = (h for _, h in engine.steps if isinstance(h, PlainProgram))
     assert part.is_used
     assert len(part.passing) == 1
@@ -142,9 +142,9 @@ def test_channels_by_themselves_are_convolved_where_the_device_leaves_them(tmp_p
     onnx.save(inverted(), tmp_path / "app.onnx")
     plan = calibrated(compile_model(tmp_path / "app.onnx", ["vta"]), {"x": x}, "inputs", "")
     assert len(plan.offloads) == 2
-    engine = Engine(plan, reading="native")
+    engine = Engine(plan, engine="recorded", audit=0, reading="native")
     found = engine.run({"x": x}, batch=BATCH)
-    expected = Engine(plan).run({"x": x}, batch=3 * BATCH)
+    expected = Engine(plan, engine="simulator", audit=0).run({"x": x}, batch=3 * BATCH)
     np.testing.assert_array_equal(found.outputs["y"], expected.outputs["y"])
     (part,) = (h for _, h in engine.steps if isinstance(h, PlainProgram))
     assert [type(n) for n in part.nodes] == [Channelwise]
@@ -270,7 +270,7 @@ def test_sums_whose_words_become_floats_in_registers_give_the_bits_and_figures(
     plan = calibrated(compile_model(tmp_path / "app.onnx", ["flexasr"]), {"x": x[-BATCH:]}, "inputs", "")
     (o,) = plan.offloads
     assert len(list(o.tiling.slices())) == 2
-    short, plain = Engine(plan, reading="native"), Engine(plan)
+    short, plain = Engine(plan, engine="recorded", audit=0, reading="native"), Engine(plan, engine="simulator", audit=0)
     found, expected = short.run({"x": x}, batch=BATCH), plain.run({"x": x}, batch=BATCH)
     (made,) = shortcuts(short).values()
     assert len(made.tiles) == (1 if most is None else 2)

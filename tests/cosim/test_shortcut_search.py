@@ -22,7 +22,10 @@ def test_several_threads_find_what_one_finds(
     monkeypatch.setattr(search, "ROOM", room)
     x = 40 * normal(2 * BATCH, *shape)
     plan = plan_of(tmp_path, accel, x / 40)
-    one, several = Engine(plan, reading="native"), Engine(plan, reading="native", threads=3)
+    one, several = (
+        Engine(plan, engine="recorded", audit=0, reading="native"),
+        Engine(plan, engine="recorded", audit=0, reading="native", threads=3),
+    )
     expected, found = one.run({"x": x}, batch=BATCH), several.run({"x": x}, batch=BATCH)
     assert shortcuts(several).keys() == shortcuts(one).keys() == {o.id for o in plan.offloads}
     np.testing.assert_array_equal(found.outputs["y"], expected.outputs["y"])
@@ -36,7 +39,7 @@ def test_what_has_no_twin_is_looked_at_on_the_recording(tmp_path: Path, monkeypa
     monkeypatch.setattr(Twin, "call", refused)
     x = normal(2 * BATCH, 1, 5, 9, 9)
     plan = plan_of(tmp_path, "hlscnn:revision=ext8", x)
-    engine = Engine(plan, reading="native", threads=2)
+    engine = Engine(plan, engine="recorded", audit=0, reading="native", threads=2)
     found = engine.run({"x": x}, batch=BATCH)
     assert shortcuts(engine).keys() == {o.id for o in plan.offloads}
-    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run({"x": x}, batch=2 * BATCH).outputs["y"])
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan, engine="simulator", audit=0).run({"x": x}, batch=2 * BATCH).outputs["y"])

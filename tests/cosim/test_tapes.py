@@ -50,10 +50,10 @@ def test_a_tape_gives_the_bits_of_the_simulators(accel: str, shape: tuple[int, .
     onnx.save(perceptron((24, 8)) if accel == "flexasr" else convolution(), tmp_path / "app.onnx")
     plan = calibrated(compile_model(tmp_path / "app.onnx", [accel]), x, "inputs", "")
     assert plan.offloads
-    taped = Engine(plan, reading="native")
+    taped = Engine(plan, engine="recorded", audit=0, reading="native")
     found = taped.run(x, batch=BATCH)
     assert [len(v) for v in taped.tapes.idle.values()] == [1], list(taped.tapes.refused)
-    plain = Engine(plan).run(x, batch=3 * BATCH)
+    plain = Engine(plan, engine="simulator", audit=0).run(x, batch=3 * BATCH)
     np.testing.assert_array_equal(found.outputs["y"], plain.outputs["y"])
     assert not taped.tapes.refused
     assert found.instructions == 3 * plain.instructions
@@ -74,10 +74,10 @@ def test_what_an_event_calls_of_machine_code_is_one_call(tmp_path: Path, monkeyp
     x = {"x": normal(3 * BATCH, 1, 24)}
     onnx.save(perceptron((24, 8)), tmp_path / "app.onnx")
     plan = calibrated(compile_model(tmp_path / "app.onnx", ["flexasr"]), x, "inputs", "")
-    engine = Engine(plan, reading="native")
+    engine = Engine(plan, engine="recorded", audit=0, reading="native")
     engine.tapes.moving.update({o.id: "" for o in plan.offloads})  # no shortcuts: the recording itself is played
     found = engine.run(x, batch=BATCH)
-    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run(x, batch=3 * BATCH).outputs["y"])
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan, engine="simulator", audit=0).run(x, batch=3 * BATCH).outputs["y"])
     ((group,),) = engine.tapes.idle.values()
     long = [e for device in group.values() for e in device.events if len(e.calls) >= LONG]
     assert 0 < len(long) <= len(made)  # while it was played
@@ -86,17 +86,17 @@ def test_what_an_event_calls_of_machine_code_is_one_call(tmp_path: Path, monkeyp
 
 def test_a_last_batch_of_another_size_runs_by_itself(tmp_path: Path) -> None:
     plan, x = small_plan(tmp_path)
-    engine = Engine(plan, reading="native")
+    engine = Engine(plan, engine="recorded", audit=0, reading="native")
     found = engine.run({"x": x["x"][:15]}, batch=BATCH)
-    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run({"x": x["x"][:15]}).outputs["y"])
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan, engine="simulator", audit=0).run({"x": x["x"][:15]}).outputs["y"])
 
 
 def test_two_threads_have_tapes_of_their_own(tmp_path: Path) -> None:
     plan, x = small_plan(tmp_path)
-    engine = Engine(plan, reading="native", threads=2)
+    engine = Engine(plan, engine="recorded", audit=0, reading="native", threads=2)
     found = engine.run(x, batch=4)
     assert 1 <= len(engine.tapes.idle[4]) <= 2
-    np.testing.assert_array_equal(found.outputs["y"], Engine(plan).run(x).outputs["y"])
+    np.testing.assert_array_equal(found.outputs["y"], Engine(plan, engine="simulator", audit=0).run(x).outputs["y"])
 
 
 def other_group(engine: Engine, x: Mapping[str, Array]) -> Any:
@@ -114,7 +114,7 @@ def test_another_thread_plays_the_same_recording_on_its_own_memory(has_shortcuts
     x = {"x": normal(8, 1, 5, 9, 9)}
     onnx.save(convolution(), tmp_path / "app.onnx")
     plan = calibrated(compile_model(tmp_path / "app.onnx", ["hlscnn:revision=ext8"]), x, "inputs", "")
-    engine = Engine(plan, reading="native", threads=2)
+    engine = Engine(plan, engine="recorded", audit=0, reading="native", threads=2)
     if not has_shortcuts:
         engine.tapes.moving.update({o.id: "" for o in plan.offloads})
     mine, other, outputs = other_group(engine, x)
@@ -122,7 +122,7 @@ def test_another_thread_plays_the_same_recording_on_its_own_memory(has_shortcuts
     assert second.twin_of[0] is first
     assert bool(second.shortcuts) == has_shortcuts
     assert len(second.made) == (0 if has_shortcuts else len(first.events))
-    np.testing.assert_array_equal(outputs["y"], Engine(plan).run(x).outputs["y"][4:])
+    np.testing.assert_array_equal(outputs["y"], Engine(plan, engine="simulator", audit=0).run(x).outputs["y"][4:])
     assert not engine.tapes.first  # no third thread
 
 
@@ -137,11 +137,11 @@ def test_a_twin_that_cannot_be_made_or_gives_other_outputs_is_another_recording(
 
     monkeypatch.setattr(Twin, "call", call)
     plan, x = small_plan(tmp_path)
-    engine = Engine(plan, reading="native", threads=2)
+    engine = Engine(plan, engine="recorded", audit=0, reading="native", threads=2)
     engine.tapes.moving.update({o.id: "" for o in plan.offloads})
     _, other, outputs = other_group(engine, x)
     assert all(device.twin_of is None for device in other.values())
-    np.testing.assert_array_equal(outputs["y"], Engine(plan).run({"x": x["x"][4:8]}).outputs["y"])
+    np.testing.assert_array_equal(outputs["y"], Engine(plan, engine="simulator", audit=0).run({"x": x["x"][4:8]}).outputs["y"])
 
 
 def small_plan(folder: Path) -> tuple[Plan, Mapping[str, Array]]:
@@ -218,7 +218,9 @@ def test_workers_of_a_cluster_play_tapes(tmp_path: Path, monkeypatch: pytest.Mon
     """A worker does not know how many batches it will get: it records the second one, and plays from the third on."""
     x = {"x": normal(2, 1, 24)}
     onnx.save(perceptron((24, 8)), tmp_path / "app.onnx")
-    engine = Engine(calibrated(compile_model(tmp_path / "app.onnx", ["flexasr"]), x, "inputs", ""), reading="native")
+    engine = Engine(
+        calibrated(compile_model(tmp_path / "app.onnx", ["flexasr"]), x, "inputs", ""), engine="recorded", audit=0, reading="native"
+    )
     monkeypatch.setattr(remote, "engine_of", lambda job: engine)
     found, counts = [], []
     for _ in range(3):

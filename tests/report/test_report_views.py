@@ -58,10 +58,12 @@ COSIM: dict[str, Any] = {
     "reference": {"value": 0.992}, "accelerated": {"value": 0.99},
     "paired": {"difference": -0.002, "interval": [-0.0076, 0.0041], "same_predictions": 0.998},
     "offloads": [
-        {"id": f"linear_{n}", "relative_error": e, "saturated": s, "range_in": [0.0, 1.0], "range_out": [-2.0, 2.5]}
+        {"id": f"linear_{n}", "relative_error": e, "saturated": s, "range_in": [0.0, 1.0], "range_out": [-2.0, 2.5],
+         "validated_samples": 1, "certified": n > 0}
         for n, (e, s) in enumerate([(0.011, 0.0), (0.052, 0.001), (None, 0.0), (0.03, 0.0), (0.002, 0.0)])
     ],
-    "simulator": {"tier": "arrays", "instructions": 63120, "audited": 0, "audit_mismatches": 0}, "notes": [], "run": {"wall_seconds": 5.94},
+    "simulator": {"tier": "arrays", "engine": "numerics", "instructions": 63120, "audited": 40, "validated": 5}, "notes": [],
+    "run": {"wall_seconds": 5.94, "fallbacks": [{"offload": "linear_2", "why": ["it is wide"], "cpu_seconds": 1.25}]},
 }  # fmt: skip
 
 
@@ -128,7 +130,10 @@ def test_a_co_simulation_in_the_terminal() -> None:
         "host       top1 0.992  (float32, onnxruntime)",
         "flexasr    top1 0.99  (-0.002, 95% interval -0.0076 … +0.0041)",
         "samples    500 · 99.8% same predictions",
-        "simulator  arrays · 63,120 instructions · 5.9 s",
+        "simulator  numerics · arrays · 63,120 instructions · 5.9 s",
+        "audited    1 sample of each offload computed again by its driver on the simulator; 40 codes by",
+        "           oracle and plain numerics; 4 of 5 proved at these parameters",
+        "slow       1 offload without machine code of numerics, of the processor: linear_2 1.2 s",
         "worst      linear_1: relative error 5.2% · 0.1% of outputs saturated",
         "           linear_3: relative error 3.0%",
         "           linear_0: relative error 1.1%",

@@ -31,7 +31,7 @@ def marks(plan: dict[str, Any], cosim: dict[str, Any] | None) -> dict[str, tuple
 def cosim_with(**errors: float | None) -> dict[str, Any]:
     return {
         "metric": "top1", "samples": 40, "accelerated": {"value": 1.0}, "reference": {"value": 1.0},
-        "paired": {"interval": [-0.1, 0.1], "difference": 0.0}, "simulator": {"audit_mismatches": 0, "audited": 0},
+        "paired": {"interval": [-0.1, 0.1], "difference": 0.0}, "simulator": {"validated": 1, "audited": 8},
         "offloads": [{"id": name, "relative_error": e, "saturated": 0.0} for name, e in errors.items()],
     }  # fmt: skip
 

@@ -264,6 +264,7 @@ def test_model_from_end_to_end(what: str, tmp_path: Path) -> None:
 def test_batches_and_readings_change_nothing(what: str, tmp_path: Path) -> None:
     plan, x, _ = planned(tmp_path / "app.onnx", MODELS[what][0]())
     runs = [
-        Engine(plan, reading=r, threads=1).run({"x": x[:2]}, batch=b).outputs["y"] for r, b in (("arrays", 2), ("arrays", 1), ("oracle", 1))
+        Engine(plan, reading=r, threads=1, engine="simulator").run({"x": x[:2]}, batch=b).outputs["y"]
+        for r, b in (("arrays", 2), ("arrays", 1), ("oracle", 1))
     ]
     assert all(np.array_equal(runs[0], y) for y in runs[1:])
