@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -45,29 +46,43 @@ def reduced(p: Printer, e: Expr, bits: int) -> Values:
     return [resized(p.b, x, bits) for x in totals]
 
 
+@dataclass(frozen=True)
+class _Pairs:
+    """The variable along which two neighbouring values are added by one instruction, and how each load has them side by side."""
+
+    variable: Expr
+    layouts: Mapping[Expr, Layout]
+
+
 class _Reduction:
     """What is done in every step of a reduction."""
 
-    def __init__(self, body: Expr, monoid: str, bits: int, pairs: tuple[Expr, tuple[Layout, Layout]] | None) -> None:
+    def __init__(self, body: Expr, monoid: str, bits: int, pairs: _Pairs | None) -> None:
         self.body, self.monoid, self.bits, self.pairs = body, monoid, bits, pairs
 
     def step(self, p: Printer, totals: Values) -> Values:
-        """Return the totals with one more value, or with one more pair of products."""
+        """Return the totals with one more value, or with one more pair of values."""
         if self.pairs is not None:
-            return self._pair(p, totals, *self.pairs)
+            return self._pair(p, totals, self.pairs)
         values = p.evaluated(self.body, self.bits)
         if self.monoid == "sum":
             return over_jam(lambda t, x: p.b.add(*aligned(p.b, t, x)), totals, values)
         sign = "<" if self.monoid == "min" else ">"
         return over_jam(lambda t, x: _chosen(p, sign, *aligned(p.b, t, x)), totals, values)
 
-    def _pair(self, p: Printer, totals: Values, variable: Expr, layouts: tuple[Layout, Layout]) -> Values:
-        def halves(x: Value) -> Value:
-            lanes = ir.VectorType(ir.IntType(16), 2 * p.schedule.lanes)
-            return x if x.type == lanes else p.b.bitcast(splat(p.b, x, p.schedule.lanes), lanes)
+    def _pair(self, p: Printer, totals: Values, pairs: _Pairs) -> Values:
+        kind = ir.VectorType(ir.IntType(16), 2 * p.schedule.lanes)
 
-        found = [[halves(x) for x in p.pairs(load, layout, variable)] for load, layout in zip(self.body.args, layouts, strict=True)]
-        return over_jam(lambda t, x, y: add_pairs(p.b, p.features, t, x, y), totals, *found)
+        def halves(x: Value) -> Value:
+            return x if x.type == kind else p.b.bitcast(splat(p.b, x, p.schedule.lanes), kind)
+
+        loads = {load: [halves(x) for x in p.pairs(load, layout, pairs.variable)] for load, layout in pairs.layouts.items()}
+        if _is_product(self.body):
+            factors = [loads[load] for load in self.body.args]
+        else:
+            with p.paired(loads):
+                factors = [p.evaluated(self.body, 16), [ir.Constant(kind, [1] * kind.count)]]
+        return over_jam(lambda t, x, y: add_pairs(p.b, p.features, t, x, y), totals, *factors)
 
 
 def _chosen(p: Printer, sign: str, x: Value, y: Value) -> Value:
@@ -80,7 +95,7 @@ def _nested(p: Printer, r: _Reduction, left: Sequence[tuple[Expr, int]], totals:
         with p.scope():
             return r.step(p, totals)
     (variable, extent), rest = left[0], left[1:]
-    unit = 2 if r.pairs is not None and r.pairs[0] is variable else 1
+    unit = 2 if r.pairs is not None and r.pairs.variable is variable else 1
     steps = -(-extent // unit)
     together = 1 if rest else steps if steps <= UNROLLED else next(n for n in (4, 2, 1) if not steps % n)
     p.unit[variable] = unit
@@ -99,22 +114,44 @@ def _nested(p: Printer, r: _Reduction, left: Sequence[tuple[Expr, int]], totals:
     return found
 
 
-def _pairs(p: Printer, body: Expr, variables: Sequence[Expr], extents: Sequence[int]) -> tuple[Expr, tuple[Layout, Layout]] | None:
-    """Return along which variable neighbouring products are added by one instruction, and the layouts of both factors."""
-    if body.op != "mul" or not p.varies(body) or any(a.op != "load" for a in body.args):
+def _pairs(p: Printer, body: Expr, variables: Sequence[Expr], extents: Sequence[int]) -> _Pairs | None:
+    """Return along which variable neighbouring values are added by one instruction; None where there is none.
+
+    They are products of two loads, or what lanes of 16 bits hold of such a product.
+    """
+    product = _product_in(body)
+    if product is None or not p.varies(body):
         return None
-    x, y = body.args
-    if not all(hasattr(a.data, "name") and a.data not in p.accumulators for a in (x, y)):
+    if any(not hasattr(a.data, "name") or a.data in p.accumulators for a in product.args):
         return None
     for v, extent in zip(variables, extents, strict=True):
-        if extent < 2:
+        if extent < 2 or (extent % 2 and not any(_ends_with(a, v, extent) for a in product.args)):
             continue
         p.unit[v] = 2
-        found = p.pair_layout(x, v), p.pair_layout(y, v)
+        layouts = {load: p.pair_layout(load, v) for load in product.args}
         del p.unit[v]
-        if found[0] is not None and found[1] is not None:
-            return v, (found[0], found[1])
+        known = {load: layout for load, layout in layouts.items() if layout is not None}
+        if len(known) == len(layouts):
+            return _Pairs(v, known)
     return None
+
+
+def _is_product(e: Expr) -> bool:
+    return e.op == "mul" and all(a.op == "load" for a in e.args)
+
+
+def _product_in(body: Expr) -> Expr | None:
+    """Return the product of loads of which a term is a part that is 0 where the product is."""
+    if _is_product(body):
+        return body
+    is_part = (body.op == "shr" and body.args[1].op == "const") or (body.op == "mod" and (body.args[1].value or 0) > 0)
+    return body.args[0] if is_part and iv.inside(body.interval, iv.of_width(16, True)) and _is_product(body.args[0]) else None
+
+
+def _ends_with(load: Expr, variable: Expr, extent: int) -> bool:
+    """Tell whether a variable runs to the end of an axis on its own: behind an odd end lie zeros."""
+    axes = [(i, n) for i, n in zip(load.args, load.data.shape, strict=True) if variable in i.free]
+    return len(axes) == 1 and axes[0][0] is variable and axes[0][1] == extent
 
 
 def fold_result(p: Printer, a: FoldResult) -> Values:

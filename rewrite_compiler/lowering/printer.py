@@ -58,6 +58,7 @@ class Printer:
         self.accumulators: dict[Accumulator, Values] = {}
         self.memo: list[dict[Any, Any]] = [{}]
         self.in_index = False
+        self.pairing: dict[Expr, Values] = {}  # loads as pairs, where both values of pairs are computed side by side
         self.depth = 0  # loops of folds and sums
         self.module = ir.Module("kernel")
         kind = ir.FunctionType(ir.VoidType(), [POINTER.as_pointer(), WORD.as_pointer()])
@@ -116,6 +117,14 @@ class Printer:
         self.memo.append({})
         yield
         self.memo.pop()
+
+    @contextmanager
+    def paired(self, loads: dict[Expr, Values]) -> Iterator[None]:
+        """Compute meanwhile on pairs of neighbours along a variable of a sum."""
+        self.pairing = loads
+        with self.scope():
+            yield
+        self.pairing = {}
 
     def _store(self) -> None:
         values = self.evaluated(self.value.body, width_of(self.value.interval))
@@ -184,7 +193,7 @@ class Printer:
 
     def evaluated(self, e: Expr, bits: int) -> Values:
         """Return a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
-        key = e, bits, self.in_index
+        key = e, bits, self.in_index, bool(self.pairing)
         found = next((m[key] for m in reversed(self.memo) if key in m), None)
         if found is None:
             found = self.memo[-1][key] = self._evaluated(e, bits)
@@ -237,6 +246,8 @@ class Printer:
 
     def _load(self, e: Expr) -> Values:
         a = e.data
+        if self.pairing:
+            return self.pairing[e]
         if isinstance(a, Accumulator) and a in self.accumulators:
             return self.accumulators[a]
         if isinstance(a, FoldResult):

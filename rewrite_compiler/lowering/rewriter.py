@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..lang.binders import Accumulator, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
 from ..lang.expr import Expr, binary, node, select
 from ..lang.traversal import loads_of, terms_of
+from .sums import rolled, split
 from .vectors import NotLowered
 
 if TYPE_CHECKING:
@@ -42,12 +43,15 @@ class Rewriter:
             raise NotLowered(e.op, "on real numbers")
         if e.op == "load":
             return self._load(e)
+        if e.op == "add" and (whole := rolled(e)) is not e:
+            return self.term(whole)
         if e.op == "reduce":
             monoid, variables = e.data
             self.depth += 1
             body = self.term(e.args[0])
             self.depth -= 1
-            return reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
+            total = reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
+            return split(total, self.stages.function, self._is_moving)
         args = [self.term(a) for a in e.args]
         if e.op == "table":
             return self._table(e, args)
@@ -56,6 +60,9 @@ class Rewriter:
         if e.op == "select":
             return select(*args)
         return binary(e.op, *args) if e.op in ("add", "sub", "mul") else node(e.op, args, e.data, e.interval, e.real)
+
+    def _is_moving(self, e: Expr) -> bool:
+        return not self.stages.is_fixed(e)
 
     def _table(self, e: Expr, args: list[Expr]) -> Expr:
         t = e.data

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf, index_variable, static_shape
+from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, index_variable, static_shape
 from ..lang.expr import Expr, var
 from ..lang.substitute import substitute
 from ..lang.traversal import loads_of
@@ -85,6 +85,10 @@ class Stages:
     def is_outside(self, variables: frozenset[Expr]) -> bool:
         """Tell whether a stage may depend on variables: samples, and the steps of the fold that is made now."""
         return variables <= {self.sample} | self.inner
+
+    def is_fixed(self, e: Expr) -> bool:
+        """Tell whether a term depends on no samples."""
+        return self.sample not in e.free and not any(isinstance(leaf, Accumulator) for leaf in e.reads)
 
     def _stored(self, a: Array, every: bool) -> Leaf:
         if isinstance(a, FoldResult) and (a.rank or a.history):

@@ -1,0 +1,102 @@
+"""Sums: sums that are written term by term as one over a variable, and sums of floored products as sums of products.
+
+Both are laws of all integers; where they apply is read from the intervals of the factors alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from ..lang import intervals as iv
+from ..lang.binders import index_variable, reduction
+from ..lang.expr import Expr, binary, const, node
+from .affine import affine_of
+
+LEAST = 4  # terms of a sum that become one over a variable
+HALF = 16  # bits of a factor of a pair of products
+Values = Callable[[Expr, Expr], Expr]  # a function of one load as a load of all its values
+
+
+def rolled(e: Expr) -> Expr:
+    """Return a sum of many terms that differ in evenly spaced numbers as a sum over a variable, with what is added else."""
+    terms = list(_terms(e))
+    groups: dict[object, list[Expr]] = {}
+    for t in terms:
+        groups.setdefault(_form(t), []).append(t)
+    together = max(groups.values(), key=len)
+    if len(together) < LEAST or not together[0].reads:
+        return e
+    variable = index_variable("n", len(together))
+    body = _pattern(together, variable)
+    if body is None:
+        return e
+    total = reduction("sum", (variable,), (const(len(together)),), body)
+    inside = set(map(id, together))
+    for t in terms:
+        if id(t) not in inside:
+            total = binary("add", total, t)
+    return node(total.op, total.args, total.data, e.interval, False)
+
+
+def _terms(e: Expr) -> list[Expr]:
+    return [x for a in e.args for x in _terms(a)] if e.op == "add" and not e.real else [e]
+
+
+def _form(e: Expr) -> object:
+    """Return what terms have in common that differ in numbers only."""
+    if affine_of(e) is not None:
+        return "number"
+    return e.op, e.data, tuple(map(_form, e.args))
+
+
+def _pattern(terms: Sequence[Expr], variable: Expr) -> Expr | None:
+    """Return the term whose values over a variable are these terms; None where numbers are not evenly spaced."""
+    first = terms[0]
+    if all(t is first for t in terms):
+        return first
+    sums = [affine_of(t) for t in terms]
+    if None not in sums:
+        steps = [y.plus(x, -1) for x, y in itertools.pairwise(sums)]  # type: ignore[union-attr, arg-type]
+        step = steps[0].constant
+        if any(s.parts or s.constant != step for s in steps):
+            return None
+        return first + variable * step
+    if any((t.op, t.data, len(t.args)) != (first.op, first.data, len(first.args)) or t.real for t in terms):
+        return None
+    args = [_pattern(x, variable) for x in zip(*(t.args for t in terms), strict=True)]
+    known = [a for a in args if a is not None]
+    if len(known) < len(args):
+        return None
+    interval = first.interval
+    for t in terms:
+        interval = iv.hull(interval, t.interval)
+    free = None if first.op != "reduce" else frozenset[Expr]().union(*(t.free for t in terms), {variable})
+    return node(first.op, known, first.data, interval, False, free)
+
+
+def split(e: Expr, values: Values, is_moving: Callable[[Expr], bool]) -> Expr:
+    """Return Σ ⌊a·b / 2^s⌋ of factors of 16 bits as Σ a·h + Σ ⌊a·l·2^(16−s) / 2^16⌋ where b = h·2^s + l, else the term itself.
+
+    ⌊(a·h·2^s + a·l) / 2^s⌋ = a·h + ⌊a·l / 2^s⌋ for all integers; l lies in −2^(s−1) … 2^(s−1) − 1, so that l·2^(16−s) has 16 bits.
+    """
+    monoid, variables = e.data
+    body = e.args[0]
+    if monoid != "sum" or body.op != "shr" or body.args[0].op != "mul" or body.args[1].op != "const":
+        return e
+    amount = int(body.args[1].data)
+    a, b = sorted(body.args[0].args, key=is_moving, reverse=True)
+    if not 0 < amount < HALF or b.op != "load" or not all(iv.inside(x.interval, iv.of_width(HALF, True)) for x in (a, b)):
+        return e
+    high, low = halves(b, amount)
+    extents = e.args[1:]
+    exact = reduction("sum", variables, extents, binary("mul", a, values(high, b)))
+    rest = reduction("sum", variables, extents, binary("mul", a, values(low, b)) >> HALF)
+    return node("add", (exact, rest), None, e.interval, False)
+
+
+def halves(b: Expr, amount: int) -> tuple[Expr, Expr]:
+    """Return h and l·2^(16−s) of b = h·2^s + l, where l is the remainder nearest to 0."""
+    near = 1 << amount - 1
+    low = (b + near) % (1 << amount) - near
+    return (b - low) >> amount, low << HALF - amount
