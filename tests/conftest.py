@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from browser import browser, tell_what_was_missing
 from campaign import in_short_run
+from helplines import look_at_help
 from hypothesis import HealthCheck, settings
 from pages import skipped_blocks
 from shared import SHARED
@@ -26,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    look_at_help()
     if not hasattr(config, "workerinput"):  # one cache for all processes of a run, empty at first, gone at the end
         folder = tempfile.TemporaryDirectory(prefix="flexmatch-cache-")
         config.add_cleanup(folder.cleanup)

@@ -88,13 +88,15 @@ def log_of(given: argparse.Namespace) -> dict[str, Any]:
 
 def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
     """Raise AnswerNo C105 when the metric loses more than is allowed; judged on the value, told with its interval."""
+    from ..report.figures import interval_text
+
     if band is None:
         return
     reference, accelerated = (document[side]["value"] for side in ("reference", "accelerated"))
     loss = (accelerated - reference) * (1 if document["lower_is_better"] else -1)
     if not band.holds(loss, reference):
         ends = document["paired"]["interval"]
-        shown = "" if ends is None else f" (95% interval of the difference {ends[0]:+.4g} … {ends[1]:+.4g})"
+        shown = "" if ends is None else f" (95% interval of the difference {interval_text(ends)})"
         raise AnswerNo("C105", f"{document['metric']} may lose at most {band.text}, not {loss:.4g}{shown}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,6 +46,7 @@ def _application(app: App, given: argparse.Namespace) -> int:
     from ..cosim import cosimulate
     from ..report.terminal import cosim_lines
 
+    page = _page(app, given)
     if given.output:
         write_whole({given.output: app.model.read_bytes()})
     plan, document = _compiled(app, app.model, given)
@@ -52,9 +54,22 @@ def _application(app: App, given: argparse.Namespace) -> int:
         plan, app.data, calibrate=app.calibration, settings=settings(given), metric=given.metric or app.metric, progress=progress(given)
     )
     emit_json({"schema": SCHEMA, "plan": document, "cosim": report.document}, given.json)
-    write_page(given.html, report)
-    say(given, ["", *cosim_lines(report.document), *([f"wrote      {given.html}"] if given.html else [])])
+    write_page(page, report)
+    say(given, ["", *cosim_lines(report.document), *_closing(page)])
     return 0
+
+
+def _page(app: App, given: argparse.Namespace) -> str | None:
+    """Return where the report goes: where it is asked for, or beside what is shown, in a folder that can be written to."""
+    if given.html or given.quiet or given.json == "-":
+        return None if given.html is None else str(given.html)
+    return f"{app.name}.html" if os.access(".", os.W_OK) else None
+
+
+def _closing(page: str | None) -> list[str]:
+    """Say where the report is, and what to do next."""
+    report = [] if page is None else [f"wrote      {page}: the graph, why each node went where it did, errors and formats"]
+    return [*report, "next       your own model: flexmatch MODEL.onnx --accel NAME, then cosim with --data FILE"]
 
 
 def _architecture(app: Architecture, given: argparse.Namespace) -> int:

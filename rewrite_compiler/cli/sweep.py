@@ -56,11 +56,12 @@ def lines(document: Mapping[str, Any]) -> list[str]:
 
 def _point(p: Mapping[str, Any]) -> tuple[str, ...]:
     """Return one point as a row."""
-    from ..report.terminal import number
+    from ..report.figures import difference_text, interval_text, number
 
     calls = sum(n for counts in p["device_calls"].values() for n in counts.values())
-    interval = "–" if p["interval"] is None else " … ".join(number(x, signed=True) for x in p["interval"])
-    return (*map(str, p["at"].values()), number(p["value"]), number(p["difference"], signed=True), interval, f"{calls:,}")
+    interval = "–" if p["interval"] is None else interval_text(p["interval"])
+    difference = number(p["difference"]) if p["difference"] is None else difference_text(p["difference"], p["interval"])
+    return (*map(str, p["at"].values()), number(p["value"]), difference, interval, f"{calls:,}")
 
 
 def _progress(given: Any) -> Callable[[int, int], None] | None:

@@ -1,6 +1,6 @@
 """Plan files: the plan as JSON and as an ONNX model with offloads as local functions; reading a plan back.
 
-Each file names the other's hash. A plan never causes code to be loaded: reading one compiles its model again with the
+Each file names the other's hash. Reading a plan runs no file that it names: it compiles its model again with the
 targets and settings it names, which must be shipped, installed or given again, and takes its formats over.
 """
 
@@ -153,8 +153,8 @@ def _model_path(plan: Path, model: MappingOf[str, Any]) -> Path:
 def _target_text(target: MappingOf[str, Any]) -> str:
     if not str(target["name"]).isidentifier():
         raise UsageError(
-            "F201", f'the plan names the accelerator "{target["name"]}", and a plan never causes a file to be loaded',
-            help="give the accelerator with --accel",
+            "F201", f'the plan was made for the accelerator in {target["name"]}, and a file is run only when the command names it',
+            help=f"add --accel {target['name']}",
         )  # fmt: skip
     parameters = ",".join(f"{k}={v}" for k, v in target["parameters"].items())
     return f"{target['name']}:{parameters}" if parameters else str(target["name"])

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import printable
+from .figures import difference_text, interval_text
+from .figures import number as number
 from .tables import columns as columns
 from .tables import grid
 
@@ -314,9 +316,8 @@ def change(paired: Mapping[str, Any]) -> str:
         return ""
     interval = ""
     if paired["interval"] is not None:
-        ends = " … ".join(number(x, signed=True) for x in paired["interval"])
-        interval = f", 95% interval {ends}"
-    return f"  ({number(paired['difference'], signed=True)}{interval})"
+        interval = f", 95% interval {interval_text(paired['interval'])}"
+    return f"  ({difference_text(paired['difference'], paired['interval'])}{interval})"
 
 
 def worst_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -341,10 +342,3 @@ def _changed(paired: Mapping[str, Any]) -> str:
     if test is None or not paired["better"] + paired["worse"]:
         return ""
     return f" · {paired['better']} better, {paired['worse']} worse (McNemar p = {number(test['p_value'])})"
-
-
-def number(x: float | None, *, signed: bool = False) -> str:
-    """Return a figure with four digits, or a dash of none."""
-    if x is None:
-        return "–"
-    return f"{x:+.4g}" if signed else f"{x:.4g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .figures import outwards
 from .terminal import change, compared_costs, counted, far_text, macs_in_all, number, offload_texts, share, uncounted_operators
 
 GOOD, LOOK = "✓", "!"
@@ -63,8 +64,8 @@ def _said(cosim: Mapping[str, Any]) -> str:
     if lost is None:
         return "no interval, so a difference may be chance"
     if lost[0] > 0:
-        return f"a loss of at least {number(lost[0])} is shown"
-    return "a gain is shown" if lost[1] < 0 else f"no loss is shown; it may be up to {number(lost[1])}"
+        return f"a loss of at least {outwards(lost)[0]} is shown"
+    return "a gain is shown" if lost[1] < 0 else f"no loss is shown; it may be up to {outwards(lost)[1]}"
 
 
 def _cost(plan: Mapping[str, Any]) -> Iterator[Line]:
@@ -78,7 +79,7 @@ def _completeness(plan: Mapping[str, Any]) -> Iterator[Line]:
     for text in plan["limited"]:
         yield LOOK, "limited", text
     if not plan["limited"] and plan["extraction"]["status"] == "optimal":
-        yield GOOD, "complete", "nothing was cut short, and no program of the e-graph is better by the objective"
+        yield GOOD, "complete", "no limit stopped the search, and no program that the rules reach is better by the objective"
     for text in plan["notes"]:
         yield LOOK, "note", text
 

@@ -184,12 +184,22 @@ def make_variables(f: Callable[..., Any], place: str) -> dict[str, Any]:
         "Tensor": Variable, "Ints": Named, "Int": lambda n: var(n, (0, None)), "Float": Float, "Str": Str,
     }  # fmt: skip
     for name, parameter in inspect.signature(f).parameters.items():
+        if parameter.default is not inspect.Parameter.empty:
+            raise _default(f, name, place)
         annotation = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "Tensor")
         kind = "Tensor" if parameter.annotation is inspect.Parameter.empty else annotation.rpartition(".")[2]
         if kind not in kinds:
             raise SpecError("R101", f'parameter {name} must be annotated Tensor, Ints, Int, Float or Str, not "{annotation}"', place=place)
         made[name] = kinds[kind](name)
     return made
+
+
+def _default(f: Callable[..., Any], name: str, place: str) -> SpecError:
+    """Return the refusal of a parameter with a default: a match gives every parameter, so the default would never count."""
+    sentence = f"parameter {name} of {f.__name__} must have no default value: what a model has there is matched, never assumed"
+    return SpecError(
+        "R101", sentence, place=place, help=f"use {name} from outside the function, or annotate it and match it in the pattern"
+    )
 
 
 def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], tuple[Condition, ...]]:

@@ -370,10 +370,10 @@ def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared
         sentence = f'the axes of {target}.{f.__name__} must name its operand {min(missing)}, not only "{declared["axes"]}"'
         remedy = f"every parameter of {f.__name__} is an operand or an attribute of its pattern: leave out what is none"
         raise SpecError("I102", sentence, place=place, help=remedy)
-    if set(axes.results) & {v.name for v in operands}:
-        raise SpecError(
-            "I102", f"the axes of {target}.{f.__name__} must name every operand and, last, the result, not {declared['axes']}", place=place
-        )
+    mistaken = sorted(set(axes.results) & {v.name for v in operands})
+    if mistaken:
+        sentence = f"the axes of {target}.{f.__name__} must end with its result, not with {mistaken[0]}, which is an operand"
+        raise SpecError("I102", sentence, place=place, help=f'move "{mistaken[0]}: …" forward, and name the result as no parameter is')
     return Mapping(
         target,
         declared.get("operation", f.__name__),

@@ -139,3 +139,14 @@ def test_help_is_short_and_names_every_verb() -> None:
         assert ("--help-all lists" in answer.out) is (len(every.out) > len(answer.out))
         assert answer.out.startswith(f"usage: flexmatch {verb} ")
     assert flexmatch("--version").out.startswith("flexmatch 0.")
+
+
+def test_demo_writes_its_report_and_says_what_to_do_next(folder: Path) -> None:
+    answer = flexmatch("demo", "digits_mlp", "--samples", "8")
+    assert (answer.code, answer.new) == (0, ("digits_mlp.html",))
+    *_, wrote, following = answer.out.splitlines()
+    assert wrote.startswith("wrote      digits_mlp.html: ")
+    assert following.startswith("next       your own model: flexmatch MODEL.onnx --accel NAME")
+    assert Path("digits_mlp.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert flexmatch("demo", "digits_mlp", "--samples", "8", "-q", "-o", "m.onnx").new == ("m.onnx",)
+    assert flexmatch("demo", "digits_mlp", "--samples", "8", "--html", "my.html").new == ("my.html",)

@@ -155,8 +155,8 @@ def test_a_plan_never_loads_a_file(folder: Path) -> None:
         Path("evil.json").write_text(json.dumps(plan), "utf-8")
         answer = cosim("evil.json")
         assert (answer.code, answer.out) == (2, "")
-        said = f'the plan names the accelerator "{name}", and a plan never causes a file to be loaded'
-        assert answer.err == f"error[F201]: {said}\n  help: give the accelerator with --accel\n"
+        said = f"the plan was made for the accelerator in {name}, and a file is run only when the command names it"
+        assert answer.err == f"error[F201]: {said}\n  help: add --accel {name}\n"
         assert not Path("loaded").exists()
 
 

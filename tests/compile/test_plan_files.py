@@ -113,8 +113,8 @@ def test_a_plan_never_loads_a_file(copy: Path, tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')")
     change(copy, lambda d: d["targets"][0].update(name=str(tmp_path / "evil.py"), parameters={}))
     code, sentence, help_ = refused(copy)
-    assert (code, help_) == ("F201", "give the accelerator with --accel")
-    assert sentence == f'the plan names the accelerator "{tmp_path / "evil.py"}", and a plan never causes a file to be loaded'
+    assert (code, help_) == ("F201", f"add --accel {tmp_path / 'evil.py'}")
+    assert sentence == f"the plan was made for the accelerator in {tmp_path / 'evil.py'}, and a file is run only when the command names it"
     assert not mark.exists()
 
 

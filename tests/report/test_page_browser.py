@@ -189,7 +189,7 @@ def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tm
     monkeypatch.chdir(tmp_path)
     answer = flexmatch("demo", "digits_cnn", "--samples", "8", "--html", "report.html")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.endswith("wrote      report.html\n")
+    assert "wrote      report.html: " in answer.out
     watched = Watched(browser, tmp_path / "report.html")
     page = watched.page
     assert [s.get_attribute("id") for s in page.locator("main > section").all()] == list(SECTIONS)

@@ -128,7 +128,7 @@ def test_a_table_in_a_locale_without_unicode(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_co_simulation_in_the_terminal() -> None:
     assert cosim_lines(COSIM) == [
         "host       top1 0.992  (float32, onnxruntime)",
-        "flexasr    top1 0.99  (-0.002, 95% interval -0.0076 … +0.0041)",
+        "flexasr    top1 0.99  (-0.002, 95% interval -0.008 … +0.005)",
         "samples    500 · 99.8% same predictions",
         "simulator  numerics · arrays · 63,120 instructions · 5.9 s",
         "audited    1 sample of each offload computed again by its driver on the simulator; 40 codes by",
@@ -266,7 +266,7 @@ def test_the_page_asks_for_nothing_and_shows_the_figures() -> None:
         "20.0%",
         "5.2%",
         "0.992",
-        "-0.0076 … +0.0041",
+        "-0.008 … +0.005",
         "ab" * 32,
         "saturated after 1 round",
         "sigmoid=3.2",
@@ -297,10 +297,10 @@ def test_a_thousand_nodes_stay_below_two_megabytes() -> None:
 
 def test_what_the_first_screen_says() -> None:
     words = " ".join(parsed(page(PLAN, COSIM)).words)
-    assert "no loss is shown; it may be up to 0.0076" in words
+    assert "no loss is shown; it may be up to 0.008" in words
     lost = {**COSIM, "paired": {**COSIM["paired"], "interval": [-0.02, -0.01]}, "offloads": [{**COSIM["offloads"][0], "saturated": 0.5}]}
     words = " ".join(parsed(page({**PLAN, "limited": ["saturation stopped"]}, lost)).words)
-    for said in ("a loss of at least 0.01 is shown", "1 offload saturate at least 1% of their results: linear_0", "saturation stopped"):
+    for said in ("a loss of at least 0.010 is shown", "1 offload saturate at least 1% of their results: linear_0", "saturation stopped"):
         assert said in words
     better = {**COSIM, "lower_is_better": True, "paired": {**COSIM["paired"], "interval": [-0.02, -0.01]}}
     assert "a gain is shown" in page(PLAN, better)

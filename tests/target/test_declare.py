@@ -65,12 +65,20 @@ def untyped(x: float) -> Any:
     return o.relu(x)
 
 
+def with_default(x: Tensor, relu: Any = o.relu) -> Any:
+    return relu(x)
+
+
 REFUSED: list[tuple[Callable[..., Any], str, str, str]] = [
     (nothing, "x: t; y: t", "R101", "a mapping returns its meaning and, last, Where(…)"),
     (no_guard, "x: t; y: t", "R101", "a mapping returns its meaning and, last, Where(…)"),
     (untyped, "x: t; y: t", "R101", 'parameter x must be annotated Tensor, Ints, Int, Float or Str, not "float"'),
     (dense, "x: t k; y: t n", "I102", 'the axes of made.dense must name its operand w, not only "x: t k; y: t n"'),
-    (dense, "y: t; x: t; w: t", "I102", "the axes of made.dense must name every operand and, last, the result, not y: t; x: t; w: t"),
+    (
+        with_default, "x: t; y: t", "R101",
+        "parameter relu of with_default must have no default value: what a model has there is matched, never assumed",
+    ),
+    (dense, "y: t; x: t; w: t", "I102", "the axes of made.dense must end with its result, not with w, which is an operand"),
 ]  # fmt: skip
 
 

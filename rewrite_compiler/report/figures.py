@@ -1,0 +1,43 @@
+"""Figures as readers get them: with as many decimals as their interval bears."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+DIGITS = 4  # of a figure that has no interval
+SLACK = 1e-9  # in units of the last decimal: a round number but for its last bits stays this number
+
+
+def number(x: float | None, *, signed: bool = False) -> str:
+    """Return a figure with four digits, or a dash of none."""
+    if x is None:
+        return "–"
+    return f"{x:{'+' if signed else ''}.{DIGITS}g}"
+
+
+def interval_text(ends: Sequence[float]) -> str:
+    """Return an interval, rounded outwards to two digits of its width: what so many samples say about a difference."""
+    return " … ".join(outwards(ends, signed=True))
+
+
+def outwards(ends: Sequence[float], *, signed: bool = False) -> tuple[str, str]:
+    """Return the ends of an interval, rounded outwards."""
+    places = decimals(ends)
+    if places is None:
+        return number(ends[0], signed=signed), number(ends[1], signed=signed)
+    unit, sign = 10.0**places, "+" if signed else ""
+    low, high = math.floor(ends[0] * unit + SLACK) / unit, math.ceil(ends[1] * unit - SLACK) / unit
+    return f"{low + 0.0:{sign}.{places}f}", f"{high + 0.0:{sign}.{places}f}"
+
+
+def difference_text(difference: float, ends: Sequence[float] | None) -> str:
+    """Return a difference with the decimals of its interval, four digits where there is none; no difference is +0."""
+    places = None if ends is None else decimals(ends)
+    return number(difference, signed=True) if places is None or not difference else f"{difference:+.{places}f}"
+
+
+def decimals(ends: Sequence[float]) -> int | None:
+    """Return how many decimals show two digits of an interval's width; None where it has no width."""
+    width = abs(ends[1] - ends[0])
+    return max(0, 1 - math.floor(math.log10(width))) if 0 < width < math.inf else None
