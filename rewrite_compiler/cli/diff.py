@@ -11,6 +11,7 @@ from .common import compile_options, emit_json, options, parser, steering, whole
 from .config import FLAG
 from .output import say
 
+SUBJECTS, DIFFERENCES = 8, 4  # states and instructions that are listed, and differences of each
 TOTALS = ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")
 
 
@@ -48,12 +49,13 @@ def run(arguments: Sequence[str]) -> int:
 def lines(document: Mapping[str, Any]) -> list[str]:
     """Return a comparison for people."""
     from ..report.tables import grid
-    from ..report.terminal import counted, number, table
+    from ..report.terminal import change, counted, number, table
 
     old, new = document["targets"]["old"], document["targets"]["new"]
     rows = [
         ("old", _named(old)),
         ("new", _named(new)),
+        *_specification(document),
         *(_row("appeared", o) for o in document["appeared"]),
         *(_row("vanished", o) for o in document["vanished"]),
         *(("changed", _changed(pair["old"], pair["new"])) for pair in document["changed"]),
@@ -62,14 +64,35 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     found = document["accuracy"]
     if found is not None:
         values = " → ".join(number(found[side]) for side in ("old", "new"))
-        rows.append((found["metric"], f"{values} on {counted(found['samples'], 'sample')}; host {number(found['host'])}"))
+        rows.append((found["metric"], f"{values}{change(found)} on {counted(found['samples'], 'sample')}; host {number(found['host'])}"))
+        if found["better"] or found["worse"]:
+            rows.append(("", f"{counted(found['better'], 'sample')} better, {counted(found['worse'], 'sample')} worse"))
     totals = grid(("in all", "old", "new", "change"), [_sum(document["totals"], key) for key in TOTALS], ("old", "new", "change"))
     return [*table(rows), *totals]
 
 
 def _named(target: Mapping[str, Any]) -> str:
     parameters = ", ".join(f"{key}={value}" for key, value in target["parameters"].items())
-    return f"{target['name']}  {parameters}"
+    file = target["given"].partition(":")[0] if target["given"].partition(":")[0] != target["name"] else ""
+    return " · ".join(filter(None, (f"{target['name']}  {parameters}".strip(), file, f"files {target['sha256'][:12]}")))
+
+
+def _specification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the states and instructions that differ, in words; that only other files do where nothing of the model differs."""
+    from ..report.terminal import counted
+    from ..study.specification import words
+
+    changes = document["specification"]
+    if not changes:
+        same = document["targets"]["old"]["sha256"] == document["targets"]["new"]["sha256"]
+        return [("model", "the same states and instructions" + ("" if same else "; other costs, drivers, numerics or limits"))]
+    rows: list[tuple[str, str]] = []
+    for c in changes[:SUBJECTS]:
+        every = words(c["old"], c["new"])
+        listed = ", ".join(every[:DIFFERENCES]) + (" …" if len(every) > DIFFERENCES else "")
+        rows.append(("" if rows else "model", f"{c['subject']}: {listed}"))
+    more = len(changes) - len(rows)
+    return [*rows, *([("", f"{counted(more, 'other')} in --json FILE")] if more else [])]
 
 
 def _row(label: str, o: Mapping[str, Any]) -> tuple[str, str]:

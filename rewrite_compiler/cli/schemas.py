@@ -178,9 +178,10 @@ COMPARED = """
 DIFF = (
     """
 model.path text | model.sha256 text | model.ops count | model.opset count | objective text | same count
-targets.*.name text | targets.*.parameters.* text | targets.*.sha256 text
+targets.*.name text | targets.*.given text | targets.*.parameters.* text | targets.*.sha256 text
+specification[].subject text | specification[].old[] text | specification[].new[] text
 accuracy?.metric text | accuracy?.samples count | accuracy?.host? number | accuracy?.old? number | accuracy?.new? number
-accuracy?.difference? number
+accuracy?.difference? number | accuracy?.interval?[] number | accuracy?.method text | accuracy?.better count | accuracy?.worse count
 """
     + "".join(COMPARED.format(place) for place in ("appeared[]", "vanished[]", "changed[].old", "changed[].new"))
     + "".join(f"totals.{side} {kind}\n" for side, kind in ((f"{s}.{n}", k) for s, k in SIDES for n in TOTALS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 from ..compile import Options, Plan, compile_model
 from ..compile.plan import Offload
 from ..cosim import cosimulate
+from ..cosim.metrics import metric_of, paired
 from ..fit.host import table_from
+from . import specification
 from .totals import Run, Totals, totals
 
 SCHEMA = "flexmatch.diff/1"
@@ -20,15 +22,16 @@ COMPARED = ("operation", "nodes", "shape", "tiles", "device_calls", "cost")
 
 @dataclass(frozen=True)
 class Sides:
-    """The plans of one model for two targets."""
+    """The plans of one model for two targets, and what names the targets: accelerators with parameters, or files."""
 
     old: Plan
     new: Plan
+    given: tuple[str, str] = ("", "")
 
 
 def compared(old: str, new: str, model: str | Path, options: Options = DEFAULT) -> Sides:
     """Return the plans of a model for two targets, each `NAME_OR_PATH[:key=value,…]`."""
-    return Sides(compile_model(model, [old], options), compile_model(model, [new], options))
+    return Sides(compile_model(model, [old], options), compile_model(model, [new], options), (old, new))
 
 
 def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str = "", samples: int = 0) -> dict[str, Any]:
@@ -40,7 +43,8 @@ def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str =
         "schema": SCHEMA,
         "model": dict(sides.old.model),
         "objective": sides.old.settings["objective"],
-        "targets": {side: _target(plan) for side, plan in (("old", sides.old), ("new", sides.new))},
+        "targets": {"old": _target(sides.old, sides.given[0]), "new": _target(sides.new, sides.given[1])},
+        "specification": specification.document(*(plan.targets[0].ila() for plan in (sides.old, sides.new))),
         "appeared": [row for key, row in new.items() if key not in old],
         "vanished": [row for key, row in old.items() if key not in new],
         "changed": [{"old": a, "new": b} for a, b in kept if any(a[key] != b[key] for key in COMPARED)],
@@ -71,9 +75,9 @@ def plan_totals(plan: Plan) -> Totals:
     return totals(plan.program, lambda node: offloads.get(node.outputs[0]), table_from(plan.settings["host_costs"]))
 
 
-def _target(plan: Plan) -> dict[str, Any]:
+def _target(plan: Plan, given: str) -> dict[str, Any]:
     (target,) = plan.targets
-    return {"name": target.name, "parameters": target.values, "sha256": target.sha256}
+    return {"name": target.name, "given": given, "parameters": target.values, "sha256": target.sha256}
 
 
 def _offload(o: Offload) -> dict[str, Any]:
@@ -91,9 +95,15 @@ def _difference(old: Totals, new: Totals) -> dict[str, int]:
 
 def _accuracy(sides: Sides, data: str | Path, metric: str, samples: int) -> dict[str, Any]:
     """Run both plans on the same data."""
-    reports: Sequence[Mapping[str, Any]] = [cosimulate(p, data, metric=metric, samples=samples).document for p in (sides.old, sides.new)]
-    old, new = (r["accelerated"]["value"] for r in reports)
+    reports = [cosimulate(p, data, metric=metric, samples=samples) for p in (sides.old, sides.new)]
+    head = reports[0].document
+    old, new = (r.document["accelerated"]["value"] for r in reports)
+    before, after = (r.scores[1] if r.scores is not None else None for r in reports)
+    pairs = None if before is None or after is None else paired(metric_of(metric or head["metric"]), before, after)
     return {
-        "metric": reports[0]["metric"], "samples": reports[0]["samples"], "host": reports[0]["reference"]["value"], "old": old, "new": new,
+        "metric": head["metric"], "samples": head["samples"], "host": head["reference"]["value"], "old": old, "new": new,
         "difference": None if old is None or new is None else new - old,
+        "interval": list(pairs.interval) if pairs is not None and pairs.interval is not None else None,
+        "method": "" if pairs is None else pairs.method,
+        "better": 0 if pairs is None else pairs.better, "worse": 0 if pairs is None else pairs.worse,
     }  # fmt: skip

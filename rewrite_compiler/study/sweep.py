@@ -39,7 +39,9 @@ def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
     if doubled is not None:
         raise UsageError("F203", f"--over names {doubled} twice")
     if not found:
-        raise UsageError("F203", "there is nothing to sweep over: the accelerator has no parameters", help=f"--over {METHOD} works for all")
+        names = " and ".join(t.name for t in targets)
+        remedy = f'a target file declares them, Target(…, parameters={{"width": ("20", "14")}}); --over {METHOD} needs none'
+        raise UsageError("F203", f"there is nothing to sweep over: {names} declares no parameters", help=remedy)
     points = 1
     for a in found:
         points *= len(a.values)

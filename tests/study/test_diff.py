@@ -11,8 +11,12 @@ import pytest
 from command import flexmatch
 
 from rewrite_compiler.apps import named
+from rewrite_compiler.cli.diff import lines
 from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.ila import Ila, bit_fields, mmio
+from rewrite_compiler.lang import assign, wrap
 from rewrite_compiler.study.diff import Sides, diff_document, is_changed
+from rewrite_compiler.study.specification import changes, words
 
 APP, MLP = named("digits_cnn"), named("digits_mlp")
 SHAPES = {"image": (1, 1, 8, 8)}
@@ -66,6 +70,9 @@ def test_the_command_compares_accuracy_and_answers_no_to_a_change(tmp_path: Path
     accuracy = json.loads(Path("found.json").read_text("utf-8"))["accuracy"]
     assert (accuracy["metric"], accuracy["samples"] > 0) == ("top1", True)
     assert accuracy["difference"] == accuracy["new"] - accuracy["old"]
+    assert accuracy["interval"][0] <= accuracy["difference"] <= accuracy["interval"][1]
+    changed = round(accuracy["samples"] * accuracy["difference"])
+    assert accuracy["better"] - accuracy["worse"] == changed
 
 
 def test_targets_are_old_and_new_only() -> None:
@@ -74,3 +81,36 @@ def test_targets_are_old_and_new_only() -> None:
     assert wrong.err.startswith("error[F203]: --accel has no place here: diff takes its two targets as OLD and NEW\n")
     refused = flexmatch("diff", "hlscnn", "vta", MLP.model, "--only", "dense")
     assert (refused.code, refused.err.splitlines()[0]) == (2, 'error[F203]: there is no mapping or rule called "dense"')
+
+
+def model(bits: int, *, more: bool = False) -> Ila:
+    """Return a device that adds to a register of some bits."""
+    m = Ila("adder", "")
+    bus = mmio(m, address_bits=8, data_bytes=4)
+    total = m.register("total", bits)
+    m.instruction("add", bus.write(0), bit_fields("7:0 x"))(lambda x: assign(total, wrap(total[()] + x[()], bits, False)))
+    if more:
+        m.instruction("clear", bus.write(4))(lambda: assign(total, 0))
+    return m
+
+
+def test_what_differs_between_two_specifications_is_said_in_words() -> None:
+    assert changes(model(12), model(12)) == []
+    found = {c.subject: words(c.old, c.new) for c in changes(model(12), model(10, more=True))}
+    assert found["state total"] == ["12 → 10"]
+    assert found["instruction add"] == ["unsigned12 → unsigned10"]
+    assert found["instruction clear"][-1] == "only in new: total := 0"
+    back = {c.subject: words(c.old, c.new) for c in changes(model(10, more=True), model(12))}
+    assert back["instruction clear"][-1] == "only in old: total := 0"
+
+
+def test_targets_are_told_apart_by_parameters_and_hashes() -> None:
+    found = document(SMALL, LARGE)
+    assert {c["subject"] for c in found["specification"]} >= {"state wgt"}
+    assert found["targets"]["old"]["sha256"] != found["targets"]["new"]["sha256"]
+    said = "\n".join(lines(found))
+    assert "state wgt: 16 → 64" in said
+    assert "log_wgt_buffer=12" in said
+    assert found["targets"]["new"]["sha256"][:12] in said
+    same = "\n".join(lines(document(SMALL, SMALL)))
+    assert "model     the same states and instructions" in same

@@ -1,0 +1,69 @@
+"""Specifications of two designs side by side: the states and instructions that one of them lacks or says otherwise."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ila import Ila, Instruction, State
+from ..lang.text import show
+from ..lang.written import Writer, written
+
+Sentences = dict[str, list[str]]  # by "state NAME" and "instruction NAME"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One state or instruction, and the lines of it that only one of two specifications has."""
+
+    subject: str
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+def sentences(ila: Ila) -> Sentences:
+    """Return what a model says, line by line: widths and shapes of its states; decode, fields, update and result of instructions."""
+    states = {f"state {s.name}": [_state(s)] for s in ila.states.values()}
+    return states | {f"instruction {i.name}": _instruction(i) for i in ila.instructions.values()}
+
+
+def changes(old: Ila, new: Ila) -> list[Change]:
+    """Return what differs between two models, in the order of the new one; what it lacks comes last."""
+    before, after = sentences(old), sentences(new)
+    found = (_change(subject, before.get(subject, []), after.get(subject, [])) for subject in {**after, **before})
+    return [c for c in found if c.old or c.new]
+
+
+def _change(subject: str, old: list[str], new: list[str]) -> Change:
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+    parts = [(i, j, k, n) for tag, i, j, k, n in matcher.get_opcodes() if tag != "equal"]
+    return Change(subject, tuple(x for i, j, _, _ in parts for x in old[i:j]), tuple(x for _, _, k, n in parts for x in new[k:n]))
+
+
+def _state(s: State) -> str:
+    shape = " × ".join(map(str, s.leaf.shape))
+    sign = "signed " if s.signed else ""
+    reset = f", reset to {s.reset}" if s.reset else ""
+    return f"{f'{shape} of ' if shape else ''}{s.bits} {sign}bits, {s.binding}{reset}"
+
+
+def _instruction(i: Instruction) -> list[str]:
+    fields = [f"{name} is {o.input}[{o.bits.high}:{o.bits.low}]{' signed' if o.bits.signed else ''}" for name, o in i.operands.items()]
+    gives = [] if i.result is None else [f"gives {Writer().array(i.result)}"]
+    return [f"when {show(i.decode)}", *fields, *written(i.update), *gives]
+
+
+def words(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Return what differs between the lines of one subject, "8 → 16", each difference once; whole lines where one side has none."""
+    if not old or not new:
+        return [f"only in {'old' if old else 'new'}: {line.strip()}" for line in old or new]
+    a, b = (re.findall(r"-?\w+|\S", " ".join(lines)) for lines in (old, new))
+    parts = difflib.SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes()
+    return list(dict.fromkeys(f"{' '.join(a[i:j]) or '–'} → {' '.join(b[k:n]) or '–'}" for tag, i, j, k, n in parts if tag != "equal"))
+
+
+def document(old: Ila, new: Ila) -> list[Mapping[str, object]]:
+    """Return the changes as JSON."""
+    return [{"subject": c.subject, "old": list(c.old), "new": list(c.new)} for c in changes(old, new)]
