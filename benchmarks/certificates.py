@@ -1,18 +1,23 @@
-"""Judge the library and write the certificates that ship with it, or say what has none.
+"""Judge the library and write the certificates that ship with it, or compare them with a run that judges all of it.
 
     python benchmarks/certificates.py
+    python benchmarks/certificates.py --check
 
-What this machine's court has judged with the sources as they are is not judged again. Nothing is written unless all is proved.
+The first takes what this machine's court has judged with the sources as they are, and writes nothing unless all is proved. The
+second believes no cache: it judges every rule, operation and model, and ends with 1 and the names where the file that ships
+has another byte.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 
-from rewrite_compiler.prove.cache import court_cache, statement_of_model, statement_of_operation, statement_of_rule
+from rewrite_compiler.prove.cache import Cache, court_cache
 from rewrite_compiler.prove.court import Case, judged, model_case, rule_case, target_cases
-from rewrite_compiler.prove.shipped import FILE, certificate_of_record, document
+from rewrite_compiler.prove.shipped import FILE, Certificate, certificate_of_record, document
+from rewrite_compiler.prove.statements import statement_of_model, statement_of_operation, statement_of_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 
@@ -26,19 +31,36 @@ def statements() -> Iterator[tuple[str, Case]]:
         yield from ((statement_of_operation(target, case.message["name"]), case) for case in target_cases(target, name))
 
 
-def main() -> None:
-    """Judge by two processes, write the file."""
+def certificates(kept: Cache, jobs: int) -> dict[str, Certificate]:
+    """Return the certificates of the library by their statements."""
     said = [*statements()]
-    records = judged([case for _, case in said], court_cache(), lambda name: print(name, flush=True), jobs=2)
-    made = {}
+    records = judged([case for _, case in said], kept, lambda name: print(name, flush=True), jobs)
+    found = {}
     for (statement, case), record in zip(said, records, strict=True):
         kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
-        made[statement] = certificate_of_record(kind, case.name, record)
-    unproved = [f"{c.name}: {c.verdict}" for c in made.values() if c.verdict != "proved"]
+        found[statement] = certificate_of_record(kind, case.name, record)
+    return found
+
+
+def main() -> None:
+    """Judge by some processes, write the file or compare it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="judge everything anew, and compare the file that ships byte for byte")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="judge in N processes (default 2)")
+    options = parser.parse_args()
+    found = certificates(Cache(None) if options.check else court_cache(), options.jobs)
+    unproved = [f"{c.name}: {c.verdict}" for c in found.values() if c.verdict != "proved"]
     if unproved:
         sys.exit("\n".join(unproved))
-    FILE.write_text(document(made), "utf-8")
-    print(f"{len(made)} certificates in {FILE}")
+    text = document(found)
+    if not options.check:
+        FILE.write_text(text, "utf-8")
+        print(f"{len(found)} certificates in {FILE}")
+    elif text != (shipped := FILE.read_text("utf-8")):
+        rows = {*text.splitlines()} ^ {*shipped.splitlines()}
+        sys.exit("\n".join(["the certificates that ship are not those of this run:", *sorted(rows)]))
+    else:
+        print(f"{len(found)} certificates as they ship, byte for byte")
 
 
 if __name__ == "__main__":

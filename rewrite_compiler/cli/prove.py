@@ -32,7 +32,8 @@ def run(arguments: Sequence[str]) -> int:
         help="try each rule at so many drawn instances beside its proof",
     )
     made.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
-    made.add_argument("--no-cache", action="store_true", help="judge again what was judged before")
+    made.add_argument("--no-cache", action="store_true", help="judge again what was judged before, and keep nothing")
+    made.add_argument("--recheck", action="store_true", help="judge again what was judged before, and say what is judged otherwise now")
     made.add_argument("--no-rules", action="store_true", help="judge no rules")
     given = options(made, arguments)
     from ..prove.cache import Cache, court_cache
@@ -51,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         if n not in known and n not in mappings:
             remedy = did_you_mean(n, {*known, *mappings}) or "`flexmatch list` shows the names"
             raise UsageError("F203", f'there is no rule called "{n}"', help=remedy)
-    kept = Cache(None) if given.no_cache else court_cache()
+    kept = Cache(None) if given.no_cache else court_cache(anew=given.recheck)
     verdicts = prove(
         [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted],
         [*targets.values()],
@@ -64,8 +65,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     document = to_json(verdicts)
     emit_json(document, given.json)
-    cached = [f"{kept.hits} verdicts from the cache; --no-cache judges again"] if kept.hits and is_live(given) else []
-    show_raw(given, "\n".join([*lines(document, verbose=given.verbose), *cached]))
+    cached = [f"{kept.hits} verdicts from the cache; --recheck judges again"] if kept.hits and is_live(given) else []
+    show_raw(given, "\n".join([*lines(document, verbose=given.verbose), *(f"judged otherwise: {x}" for x in kept.changed), *cached]))
     return 0 if verdicts.is_good else 1
 
 
@@ -96,7 +97,8 @@ def _line(p: Mapping[str, Any], width: int) -> str:
     strength = re.sub(r"(?<=symbolic) at .*\), random codes (at \d+ sizes)", r", codes \1", p["strength"]).partition(":")[0]
     evidence = re.sub(r"^both sides (are|have) (the )?|^sizes ", "", p["evidence"]).replace(*ADDED_ZEROS)
     strength, evidence = (strength, evidence) if is_proved else ("–", "–")
-    start, end = f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  ", f"  {p['seconds']:.2f} s"
+    start = f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  "
+    end = f"  kept {p['kept']}" if p["kept"] else f"  {p['seconds']:.2f} s"
     return start + textwrap.shorten(evidence, max(columns() - len(start) - len(end), 1), placeholder="…") + end
 
 

@@ -27,9 +27,11 @@ from ..rewrite.textfile import rules_of_text
 from ..target import Mapping, Target, find_target
 from . import record
 from .cache import Cache, mapping_key, model_key, rule_key
+from .general import theorem_of
 from .miniatures import prove_operation
 from .rules import prove_rule, with_suggestion
-from .verdict import UNPROVED, Proof
+from .shipped import certificate_of_rule
+from .verdict import PROVED, UNPROVED, Proof, Theorem
 
 JSON = dict[str, Any]
 RARE = 200_000, 20, 50  # as gc.set_threshold takes them
@@ -37,19 +39,40 @@ RARE = 200_000, 20, 50  # as gc.set_threshold takes them
 
 @dataclass(frozen=True)
 class Case:
-    """Something to judge: its name, the key of its verdict, what another process needs to judge it, and how to do it here."""
+    """Something to judge: its name, the key of its verdict, what another process needs to judge it, and how to do it here.
+
+    A kept verdict counts where it is `confirmed`.
+    """
 
     name: str
     key: str
     message: JSON
     judge: Callable[[], JSON]
     at: str = ""
+    confirmed: Callable[[JSON], bool] = lambda _: True
 
 
 def rule_case(rule: Rule, count: int | None) -> Case:
     """Return the case of a rule, tried at drawn instances or at `count` of them."""
     message = {"kind": "rule", "text": rule_text(rule), "count": count}
-    return Case(rule.name, rule_key(rule, count=count), message, lambda: _judge_rule(rule, count), rule.place)
+    judge, confirmed = partial(_judge_rule, rule, count), partial(_is_confirmed, rule)
+    return Case(rule.name, rule_key(rule, count=count), message, judge, rule.place, confirmed)
+
+
+def _is_confirmed(rule: Rule, kept: JSON) -> bool:
+    """Tell whether a kept verdict may be believed: who can write the cache proves nothing, so a rule of a file is proved again.
+
+    A shipped rule has its certificate. Grade and measured figures are taken as they are kept.
+    """
+    if kept["name"] != rule.name or kept["grade"] != rule.grade:
+        return False
+    if kept["verdict"] != PROVED:
+        return True
+    shipped = certificate_of_rule(rule)
+    if shipped is not None:
+        return shipped.verdict == PROVED
+    theorem = theorem_of(rule)
+    return isinstance(theorem, Theorem) and theorem.ranks == kept["ranks"]
 
 
 def _judge_rule(rule: Rule, count: int | None) -> JSON:
@@ -101,7 +124,7 @@ def _found(spec: str) -> Target:
 
 def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
     """Return the records of all verdicts, in the order of the cases; SpecError for a specification that refuses itself."""
-    found = dict(enumerate(kept.get(c.key) for c in cases))
+    found = dict(enumerate(_known(c, kept) for c in cases))
     missing = [n for n, known in found.items() if known is None]
     with contextlib.ExitStack() as stack:
         jobs = min(jobs, len(missing))
@@ -116,6 +139,15 @@ def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] =
             if verdict.get("verdict") != UNPROVED:
                 kept.put(cases[n].key, verdict)
     return [{**x, "at": c.at} if c.at else x for c, x in zip(cases, found.values(), strict=True) if x is not None]
+
+
+def _known(case: Case, kept: Cache) -> JSON | None:
+    """Return the verdict that is kept of a case, None where there is none to be believed."""
+    found = kept.get(case.key)
+    if found is None or case.confirmed(found):
+        return found
+    kept.hits -= 1
+    return None
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ila.check import Check
+from .cache import DATE
 from .verdict import Counterexample, Measured, Proof
 
 TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "suggestion")
@@ -76,7 +77,8 @@ def proof_of(record: dict[str, Any]) -> Proof:
         Measured(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
     )
     ranks = None if record["ranks"] is None else int(record["ranks"])
-    return Proof(name, at, verdict, strength, evidence, grade, example, code, float(record["seconds"]), suggestion, ranks, figures)
+    seconds, day = float(record["seconds"]), str(record.get(DATE, ""))
+    return Proof(name, at, verdict, strength, evidence, grade, example, code, seconds, suggestion, ranks, figures, day)
 
 
 def model_record(m: ModelVerdict) -> dict[str, Any]:

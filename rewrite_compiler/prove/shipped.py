@@ -1,8 +1,9 @@
 """The certificates that ship with the library: what the court said of every rule, operation and model, by what was judged.
 
-A certificate counts as long as its statement is the same: of a rule its text, what it is compiled to and the operators' meaning;
-of an operation or a model all files of the target and of the accelerator models, and the parameters. `benchmarks/certificates.py`
-writes them. Plans state these and not what one machine has judged, so that equal runs give equal plans.
+A certificate counts as long as its statement is the same, and the court that judged it: the file names the hash of the court's
+sources, from the operators' meaning and the arithmetic below it on, and the versions of what it asks, those of rules apart from
+those of operations and models. `benchmarks/certificates.py` writes the file, and with `--check` compares it with a run that judges
+all of it. Plans state these and not what one machine has judged, so that equal runs give equal plans.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 from ..rewrite.rule import Rule
 from ..target import Target
-from .cache import statement_of_model, statement_of_operation, statement_of_rule
+from .sources import ROOTS, Court, court_of
+from .statements import statement_of_model, statement_of_operation, statement_of_rule
 
 FILE = Path(__file__).with_name("certificates.json")
 # from the strongest on: what a certificate covers, as a plan states it
@@ -83,13 +85,27 @@ def weakest(covers: Iterable[str]) -> str:
 
 
 def document(certificates: Mapping[str, Certificate]) -> str:
-    """Return the text of the file that ships: certificates by their statements, a line each, in the order of their names."""
+    """Return the text of the file that ships: the courts, and certificates with their statements, a line each in the order of names."""
+    judges = ",\n".join(f"{json.dumps(kind)}: {json.dumps(asdict(court_of(kind)))}" for kind in ROOTS)
     by_name = sorted(certificates.items(), key=lambda c: (c[1].kind, c[1].name))
     rows = ",\n".join(json.dumps({"statement": s, **asdict(c)}, ensure_ascii=False) for s, c in by_name)
-    return f'{{"certificates": [\n{rows}\n]}}\n'
+    return f'{{"courts": {{\n{judges}\n}},\n"certificates": [\n{rows}\n]}}\n'
+
+
+def courts() -> dict[str, Court]:
+    """Return the courts that judged what ships."""
+    read: dict[str, Any] = _read()["courts"]
+    return {kind: Court(c["sha256"], tuple(c["files"]), tuple(c["versions"])) for kind, c in read.items()}
+
+
+@cache
+def _read() -> dict[str, Any]:
+    return dict(json.loads(FILE.read_text("utf-8")))
 
 
 @cache
 def _shipped() -> dict[str, Certificate]:
-    rows: list[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))["certificates"]
-    return {c.pop("statement"): Certificate(**c) for c in rows}
+    """Return the certificates that the courts as they are installed judged: none of another court counts."""
+    here = {kind for kind, judge in courts().items() if judge.is_here}
+    rows = ((row["statement"], Certificate(**{k: v for k, v in row.items() if k != "statement"})) for row in _read()["certificates"])
+    return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in here}

@@ -81,6 +81,7 @@ class Proof:
     suggestion: str = ""  # a condition under which a refuted rule is proved
     ranks: int | None = None  # the largest rank of an operand that a proved rule is proved for, None: every rank
     measured: tuple[Measured, ...] = ()  # how the sides of a proved rule agree in floating point, by element type
+    kept: str = field(default="", compare=False)  # the day on which it was judged, of a verdict from the cache
 
     @property
     def is_proved(self) -> bool:

@@ -105,10 +105,10 @@ def test_keys_depend_on_what_is_judged_and_on_the_court(monkeypatch: pytest.Monk
         rule_key(relu_is_odd, count=None),
     ]
     monkeypatch.setattr(cache, "version", lambda name: "another")
-    cache._engine.cache_clear()
+    cache._court.cache_clear()
     others.append(rule_key(double_negation, count=None))
     monkeypatch.undo()
-    cache._engine.cache_clear()
+    cache._court.cache_clear()
     assert key not in others
     assert len(set(others)) == len(others)
     hlscnn = find_target("hlscnn")
