@@ -87,7 +87,7 @@ class Prepared:
         """
         o = self.offload
         ends = {n: ends_of(x) for n, x in operands.items()}
-        codes = {**self.codes, **{n: moved_codes(o.formats[n], x, ends[n]) for n, x in operands.items()}}
+        codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
         roots = [x.root if isinstance(x, Moved) else looked_at(x) for x in operands.values()]
         samples = len(roots[0])
         axes = o.mapping.axes
@@ -109,6 +109,10 @@ class Prepared:
         if is_split:
             seen.range_out = range_of(totals.values())
         return tuple(totals[n] for n in axes.results), seen
+
+    def moved(self, name: str, x: Operand, ends: Ends) -> Data:
+        """Return the codes of an operand that moves."""
+        return moved_codes(self.offload.formats[name], x, ends)
 
     def _room(self, name: str, samples: int, y: Data, *, is_split: bool) -> Data:
         """Return where a result goes, its axes in the order in which those of its first part lie; zeros where parts are added."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from ..limits import DEFAULT
 from ..ops.op import LAYOUT
 from .coded import Operand, looked_at
 from .host import HostProgram
+from .windows import windows_of
+
+if TYPE_CHECKING:
+    from ..lowering.windows import Windows
 
 LEAST = 1 << 12  # elements of a result: below, the host engine is as fast
 CHECKED = 2  # samples of the first run whose bits are compared with the host engine's
@@ -63,6 +68,11 @@ class Move:
     def digest(self) -> bytes:
         """Tells moves apart, but for their roots."""
         return blake2b(f"{self.size}{self.places.shape}".encode() + self.places.tobytes()).digest()
+
+    @cached_property
+    def windows(self) -> Windows | None:
+        """By which digits the result runs over the root; None where it does not do so evenly."""
+        return windows_of(self.places, self.size)
 
     @cached_property
     def is_onto(self) -> bool:

@@ -23,12 +23,15 @@ from ..prove.lockstep import evaluated_together
 from ..prove.operations import judged_operation
 from ..target import Device, Stay, StreamedDevice, Target, simulated_device
 from ..target import Mapping as Operation
-from .coded import Coded, Ended, Operand, hull_of, is_coded
-from .execute import Prepared, Statistics, ends_of, largest_of, moved_codes
+from .coded import Coded, Ended, Ends, Operand, hull_of, is_coded
+from .execute import Prepared, Statistics, ends_of, largest_of, operand_codes
+from .moves import Moved
 from .plan import Offload
+from .windows import Windowed
 
 if TYPE_CHECKING:
     from ..lowering import Constants, Lowered
+    from ..lowering.windows import Unfolded, Windows
 
 KEPT_TERMS = 256
 Shapes = tuple[tuple[str, tuple[int, ...], bool], ...]  # of each operand: its name, its own axes, whether samples come before
@@ -81,6 +84,27 @@ def terms_of(
 
 
 @lru_cache(maxsize=KEPT_TERMS)
+def unfolded_terms(
+    operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int,
+    name: str, windows: Windows, zero: int,
+) -> tuple[Terms, Unfolded, Lowered] | None:  # fmt: skip
+    """Return the numerics over an operand with windows, in terms of what they are windows of; None where they have no such code."""
+    terms = terms_of(operation, formats, attributes, shapes, samples, is_native=False)
+    if isinstance(loaded_kernels(), str):
+        return None
+    from ..lowering import Lowered, NotLowered
+    from ..lowering.windows import Unfolded
+
+    try:
+        unfolded = Unfolded(terms.results, terms.leaves[name], windows, zero)
+        moving = [terms.leaves[n] for n, _, moves in shapes if moves and n != name]
+        code = Lowered(unfolded.results, [unfolded.source, *moving], samples)
+    except NotLowered:
+        return None
+    return None if code.notes else (terms, unfolded, code)
+
+
+@lru_cache(maxsize=KEPT_TERMS)
 def full(f: Format) -> tuple[int, ...]:
     """Return the codes of values of the largest size."""
     codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
@@ -114,13 +138,22 @@ class Specified(Prepared):
             found, seen = self.run(cast(Device, None), operands)
             return tuple(found) if others or isinstance(f, Int) else (Ended(found[0], seen.range_out),), seen
         ends = {n: ends_of(x) for n, x in operands.items()}
-        codes = {**self.codes, **{n: moved_codes(o.formats[n], x, ends[n]) for n, x in operands.items()}}
+        codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
         y = self.call(cast(Device, None), codes, slices)[name]
         extremes = np.array([y.min(), y.max()]) if y.size else np.zeros(0, y.dtype)
         low, high = f.values_of(extremes).tolist() if y.size else (np.inf, -np.inf)
         ends_of_codes = full(f) if max(high, -low) >= largest_of(f) else ()
         held = Coded(y, cast(Fixed, f), (low, high))
         return (held,), Statistics(y.size, sum(int(np.count_nonzero(y == c)) for c in ends_of_codes), hull_of(ends.values()), (low, high))
+
+    def moved(self, name: str, x: Operand, ends: Ends) -> Data:
+        """Return the codes of an operand that moves, of one with windows those of what they are windows of."""
+        whole = self.offload.tiling.tile == self.offload.tiling.sizes
+        if self.is_native and whole and isinstance(x, Moved) and x.move.is_onto and (found := x.move.windows) is not None:
+            f = self.offload.formats[name]
+            zero = int(operand_codes(f, np.zeros(1, x.root.dtype))[0])
+            return cast(Data, Windowed(operand_codes(f, x.root, ends), x.move, found, zero))
+        return super().moved(name, x, ends)
 
     def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
         """Return the results [samples, …] for moving operands."""
@@ -131,6 +164,9 @@ class Specified(Prepared):
     ) -> dict[str, Data]:  # fmt: skip
         """Return the result codes of one tile."""
         del device, stay
+        unfolded = self._unfolded(codes, slices)
+        if unfolded is not None:
+            return unfolded
         o, parts = self.offload, self.parts(codes, slices)
         axes = o.mapping.axes
         own = {n: x.ndim - len(axes.of[n]) for n, x in parts.items()}
@@ -138,14 +174,35 @@ class Specified(Prepared):
         samples = max(len(x) for n, x in parts.items() if own[n])
         terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples, is_native=self.is_native)
         self.notes.update(dict.fromkeys(terms.notes))
-        return dict(zip(axes.results, terms(parts, self._constants(terms, slices)), strict=True))
+        return dict(zip(axes.results, terms(parts, self._constants(terms.code, slices)), strict=True))
 
-    def _constants(self, terms: Terms, slices: Mapping[str, slice]) -> Constants | None:
-        if terms.code is None:
+    def _unfolded(self, codes: Mapping[str, Any], slices: Mapping[str, slice]) -> dict[str, Data] | None:
+        """Return the result codes where one operand has windows that are read where they lie."""
+        o, axes = self.offload, self.offload.mapping.axes
+        names = [n for n, x in codes.items() if isinstance(x, Windowed)]
+        if len(names) != 1:
+            return None
+        (name,), own = names, {v.name: codes[v.name].ndim - len(axes.of[v.name]) for v in o.mapping.operands}
+        shapes = tuple((n, tuple(codes[n].shape[lead:]), lead > 0) for n, lead in own.items())
+        x: Windowed = codes[name]
+        samples, formats = len(x.root), tuple(o.formats.items())
+        made = unfolded_terms(o.mapping, formats, o.node.attributes, shapes, samples, name, x.windows, x.zero)
+        if made is None:
+            return None
+        terms, unfolded, code = made
+        given = unfolded.given({terms.leaves[n]: codes[n] for n in own if n != name}, x.root)
+        try:
+            results = code(given, self._constants(code, slices))
+        except SpecError:  # plain arrays say better what is wrong
+            return None
+        return {n: y.reshape(samples, *a.shape) for n, y, a in zip(axes.results, results, terms.results, strict=True)}
+
+    def _constants(self, code: Lowered | None, slices: Mapping[str, slice]) -> Constants | None:
+        if code is None:
             return None
         from ..lowering import Constants
 
-        return self.computed.setdefault((id(terms.code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
+        return self.computed.setdefault((id(code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
 
 
 def plain_results(prepared: Prepared, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
