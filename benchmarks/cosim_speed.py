@@ -1,7 +1,7 @@
 """What a sample costs in co-simulation beside the same model in onnxruntime float32, re-batched to the same batch, one thread.
 
 Both take turns on the same batches in one run; a ratio is that of their CPU times on one batch. The first two batches, in
-which code is compiled and tapes are made, are measured apart ("first"). Both results are compared with another reading.
+which code is compiled, are measured apart ("first"). Both results are compared with another reading.
 Rows of machine code then have wall times of two threads, a batch each, also beside onnxruntime's two on one batch. Two more
 rows are wall times on two threads, medians of five: 2000 images in one run (`--only "2000 images"`), and 1000 after a change
 of the design (`--only changed`). Every row runs in a process of its own, whose peak of memory it has (up to the wall times);
@@ -77,8 +77,7 @@ def measured(case: Case, rounds: int) -> Row:
     if not parts:
         raise SystemExit(f"{case.app.data} has fewer than {BATCH} samples")
     parts = [parts[n % len(parts)] for n in range(rounds + FIRST)]
-    engine, reference = Engine(plan, reading=case.tier, compared=0), Reference(plan.source, take(parts[0]))
-    engine.tapes.expected = len(parts)
+    engine, reference = Engine(plan, reading=case.tier, compared=0, audit=0), Reference(plan.source, take(parts[0]))
     host, simulated = [], []
     for part in parts:
         x = take(part)
@@ -93,16 +92,15 @@ def measured(case: Case, rounds: int) -> Row:
         **{f"ratio_{k}": round(v, 3) for k, v in ratio.items()},
         **{f"onnxruntime_cpu_ms_per_sample_{k}": round(1e3 * v / BATCH, 4) for k, v in spread(host[later]).items()},
         **{f"simulated_cpu_ms_per_sample_{k}": round(1e3 * v / BATCH, 4) for k, v in spread(simulated[later]).items()},
-        "first_cpu_seconds": [round(x, 3) for x in simulated[:FIRST]], "tape": ", ".join(engine.tapes.refused) or bool(engine.tapes.idle),
+        "first_cpu_seconds": [round(x, 3) for x in simulated[:FIRST]],
         "outputs_that_differ_from_the_other_reading": differing,
-        "offloads": len(plan.offloads), "offloads_with_shortcuts": _shortcuts(engine), **beside,
+        "offloads": len(plan.offloads), **beside,
     }  # fmt: skip
 
 
 def _beside(plan: Plan, reference: Reference, take: Callable[[slice], Any], parts: list[slice]) -> Row:
     """Return the wall time of a sample on two threads, in turns: a batch each, and of onnxruntime also both on one batch."""
-    engine, parts = Engine(plan, reading="native", compared=0, threads=THREADS), parts * 2 * THREADS  # as many for each thread
-    engine.tapes.expected = len(parts) * (1 + TURNS)
+    engine, parts = Engine(plan, reading="native", compared=0, audit=0, threads=THREADS), parts * 2 * THREADS  # as many for each thread
     p = plan.source
     inside = HostProgram(p, p.inputs, threads=THREADS, tolerance=TOLERANCE)
     runs: dict[str, tuple[Callable[[slice], Any], int]] = {
@@ -165,12 +163,6 @@ def _differing(plan: object, tier: str, x: dict[str, np.ndarray], found: dict[st
     few = {name: values[:2] for name, values in x.items()}
     other = Engine(plan, reading="arrays" if tier == "native" else "native", compared=0).run(few).outputs  # type: ignore[arg-type]
     return sum(int(np.count_nonzero(found[name][:2] != y)) for name, y in other.items())
-
-
-def _shortcuts(engine: Engine) -> int:
-    """Return how many offloads run without their moves."""
-    groups = [g for idle in engine.tapes.idle.values() for g in idle]
-    return len({name for g in groups[:1] for device in g.values() for name in device.shortcuts})
 
 
 def work(rounds: int) -> dict[str, tuple[str, Callable[[], Row]]]:

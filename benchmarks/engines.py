@@ -1,9 +1,8 @@
-"""Numerics beside recorded beside onnxruntime float32, in turns on the same batches in one process: steady state and totals.
+"""Numerics beside onnxruntime float32, in turns on the same batches in one process: steady state and totals.
 
-A row is an application on a design. "first" is the engine's first batch, in which code is made or found and a batch is recorded;
-its code is that of an empty cache. "break_even_samples" is how many samples recording has to serve before it is the cheaper engine.
-The totals are whole processes, from reading the plan on: 64 samples from an empty cache, and 600 samples with a cache that a run
-filled. One thread, processor seconds.
+A row is an application on a design. "first" is the first batch, in which code is made or found; its code is that of an empty
+cache. The totals are whole processes, from reading the plan on: 64 samples from an empty cache, and 600 samples with a cache that
+a run filled. One thread, processor seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from table4 import planned
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate, dataset_for, with_formats
 from rewrite_compiler.cosim.reference import Reference
 from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.cosim.tier import NUMERICS, RECORDED
 from rewrite_compiler.lang.native_jit import counts
 
 NATIVE = {c.name: c for c in CASES if c.tier == "native"}
@@ -37,7 +35,7 @@ FEW, MANY = 64, 600
 
 
 def measured(name: str, rounds: int) -> Row:
-    """Return the times of both engines and of the host over `rounds` batches behind the first ones."""
+    """Return the times of the engine and of the host over `rounds` batches behind the first ones."""
     case = NATIVE[name]
     plan = planned(case.app, case.design)
     data = dataset_for(plan, SHARED / case.app.data)
@@ -45,62 +43,49 @@ def measured(name: str, rounds: int) -> Row:
     parts = [slice(at, at + BATCH) for at in range(0, data.count - BATCH + 1, BATCH)]
     parts = [parts[n % len(parts)] for n in range(rounds + FIRST)]
     reference = Reference(plan.source, data.rows(parts[0]).inputs)
-    engines = {e: Engine(plan, reading="native", compared=0, engine=e, audit=0) for e in (RECORDED, NUMERICS)}
-    engines[RECORDED].tapes.expected = len(parts)
-    times: dict[str, list[float]] = {"onnxruntime": [], **{e: [] for e in engines}}
-    outputs: dict[str, dict[str, np.ndarray]] = {}
+    engine = Engine(plan, reading="native", compared=0, audit=0)
+    times: dict[str, list[float]] = {"onnxruntime": [], "numerics": []}
     for part in parts:
         x = data.rows(part).inputs
         times["onnxruntime"].append(_cpu(lambda x=x: reference.run(x)))
-        for e, engine in engines.items():
-
-            def run(engine: Engine = engine, e: str = e, part: slice = part) -> None:
-                outputs[e] = engine.batch(lambda p: data.rows(p).inputs, part).outputs
-
-            times[e].append(_cpu(run))
+        times["numerics"].append(_cpu(lambda part=part: engine.batch(lambda p: data.rows(p).inputs, part)))
     later = {k: statistics.median(v[FIRST:]) for k, v in times.items()}
-    differing = sum(int(np.count_nonzero(y != outputs[NUMERICS][n])) for n, y in outputs[RECORDED].items())
-    first, loss = {e: times[e][0] for e in engines}, later[NUMERICS] - later[RECORDED]
-    ratios = spread([a / b for a, b in zip(times[NUMERICS][FIRST:], times[RECORDED][FIRST:], strict=True)])
+    ratios = spread([a / b for a, b in zip(times["numerics"][FIRST:], times["onnxruntime"][FIRST:], strict=True)])
     return {
-        "name": name, "batch": BATCH, "rounds": rounds, "target_ratio": 1.2,
-        **{f"numerics_to_recorded_{k}": round(v, 3) for k, v in ratios.items()},
+        "name": name, "batch": BATCH, "rounds": rounds,
+        **{f"numerics_to_onnxruntime_{k}": round(v, 3) for k, v in ratios.items()},
         **{f"{k}_cpu_ms_per_batch": round(1e3 * v, 2) for k, v in later.items()},
-        **{f"{k}_to_onnxruntime": round(later[k] / later["onnxruntime"], 3) for k in engines},
-        **{f"{k}_first_cpu_seconds": round(v, 3) for k, v in first.items()},
-        "break_even_samples": round(BATCH * (first[RECORDED] - first[NUMERICS]) / loss) if loss > 0 else None,
-        "values_of_the_last_batch_that_differ": differing, "peak_mebibytes": peak_bytes() >> 20,
+        "numerics_first_cpu_seconds": round(times["numerics"][0], 3), "peak_mebibytes": peak_bytes() >> 20,
     }  # fmt: skip
 
 
-def whole(name: str, engine: str, samples: int) -> tuple[float, int, int]:
+def whole(name: str, samples: int) -> tuple[float, int, int]:
     """Return the processor seconds of this process for a whole run, its peak of memory, and how many modules LLVM compiled."""
     case: Case = NATIVE[name]
     plan = planned(case.app, case.design)
     data = dataset_for(plan, SHARED / case.app.data)
     plan, data = with_formats(plan, data, SHARED / case.app.calibration if case.app.calibration else None)
     data = data.take(np.arange(samples) % data.count)
-    cosimulate(plan, data, settings=Settings(threads=1, keep_outputs=False, engine=engine, tier="native"))
+    cosimulate(plan, data, settings=Settings(threads=1, keep_outputs=False, tier="native"))
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime, peak_bytes() >> 20, counts.compiled
 
 
 def totals(name: str, runs: int) -> Row:
-    """Return whole processes of both engines: few samples from an empty cache, then many with what is kept."""
+    """Return whole processes: few samples from an empty cache, then many with what is kept."""
     del runs
     row: Row = {"name": f"{name}: whole runs"}
-    for engine in (NUMERICS, RECORDED):
-        with tempfile.TemporaryDirectory() as folder:
-            for samples, note in ((FEW, "empty_cache"), (MANY, "filled_cache")):
-                code = f"import engines; print(*engines.whole({name!r}, {engine!r}, {samples}))"
-                run = subprocess.run(
-                    [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent,
-                    env={**os.environ, "FLEXMATCH_CACHE": folder},
-                )  # fmt: skip
-                seconds, peak, compiled = run.stdout.split()[-3:]
-                row[f"{engine}_{samples}_samples_{note}_cpu_seconds"] = round(float(seconds), 2)
-                row[f"{engine}_{samples}_samples_{note}_peak_mebibytes"] = int(peak)
-                row[f"{engine}_{samples}_samples_{note}_modules_compiled"] = int(compiled)
+    with tempfile.TemporaryDirectory() as folder:
+        for samples, note in ((FEW, "empty_cache"), (MANY, "filled_cache")):
+            code = f"import engines; print(*engines.whole({name!r}, {samples}))"
+            run = subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent,
+                env={**os.environ, "FLEXMATCH_CACHE": folder},
+            )  # fmt: skip
+            seconds, peak, compiled = run.stdout.split()[-3:]
+            row[f"{samples}_samples_{note}_cpu_seconds"] = round(float(seconds), 2)
+            row[f"{samples}_samples_{note}_peak_mebibytes"] = int(peak)
+            row[f"{samples}_samples_{note}_modules_compiled"] = int(compiled)
     return row
 
 

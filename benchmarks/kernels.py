@@ -33,12 +33,11 @@ from rewrite_compiler.ila.simulate import Simulator
 from rewrite_compiler.ila.stream import PATIENCE
 from rewrite_compiler.ila.trace import Commands, block_of
 from rewrite_compiler.ila_models import flexasr
-from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_amx, native_fold, native_jit, reduce_sum, sat, shift_right, wrap
+from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_jit, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arrays import Evaluator, evaluate
+from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.lang.kernels import Kernels
-from rewrite_compiler.lang.named import Store
+from rewrite_compiler.lowering import Constants, Lowered
 
 INT8, INT16, SEED = iv.of_width(8, True), iv.of_width(16, True), 7
 COMMANDS, STREAM = 1 << 16, 1 << 17
@@ -52,8 +51,6 @@ TARGETS: dict[str, tuple[str, float]] = {
     f"{FOLDED}: avx2": (RATE, 30.0),
     **{f"{WRAPPING}: {form}": (RATE, 80.0) for form in ("avx512vnni", "avx512bw")},
     **{f"{name}: numpy": (RATE, 5.0) for name in (FOLDED, WRAPPING)},
-    "a kernel: first compilation": (SECONDS, 0.15),
-    "a kernel: from the cache": (SECONDS, 0.005),
     "product, 32 bits wrapping: oracle": ("target_microseconds", 0.5),
     "fold of blocks, 16 bits saturating: oracle": ("target_microseconds", 0.5),
     "solver: 4, 4, 4 of 16 bits": (SECONDS, 1.0),
@@ -103,11 +100,7 @@ def operands(weights: iv.Interval) -> tuple[Leaf, Leaf, dict[Leaf, np.ndarray]]:
 
 
 def cases() -> list[Case]:
-    """Return every kernel in every form that this processor has, by numpy, and the same product by onnxruntime.
-
-    The matrix unit is not one of them: 32 columns are too few for it, and vectors compute them.
-    """
-    forms = [form for form in native_fold.FORMS if not form or (form in native_jit.host()[1] and form != native_amx.FORM)]
+    """Return every term as the printer prints it, by numpy, and the same product by onnxruntime."""
     macs, found = ROWS * COLUMNS * BLOCKS * 8, []
     works = {
         FOLDED: (INT8, lambda x, w: blocks(x, w, 0)),
@@ -119,35 +112,18 @@ def cases() -> list[Case]:
         term = term_of(x, w)
         expected = evaluate(term, given)
         found.append(Case(f"{name}: numpy", macs, lambda t=term, g=given: evaluate(t, g)))
-        for form in forms:
-            if not (compiled(term, given, form) == expected).all():
-                raise SystemExit(f"{name}: the form {form or 'generic'} differs from numpy")
-            found.append(
-                Case(f"{name}: {form or 'generic'}, with its preparation", macs, lambda t=term, g=given, f=form: compiled(t, g, f))
-            )
-            found.append(Case(f"{name}: {form or 'generic'}", macs, alone(term, given, form)))
+        run = alone(term, given)
+        if not (run() == expected).all():
+            raise SystemExit(f"{name}: the printed kernel differs from numpy")
+        found.append(Case(f"{name}: printed", macs, run))
     return [*found, Case("float32 product: onnxruntime", macs, float_product())]
 
 
-def compiled(term: Array, given: dict[Leaf, np.ndarray], form: str) -> np.ndarray:
-    """Return the elements of a term by machine code of one form."""
-    native_fold.best_form = lambda: form  # type: ignore[assignment]
-    ev = Evaluator({leaf: Store(x) for leaf, x in given.items()})
-    ev.kernels = Kernels()
-    found = ev.store_of(term).data
-    if ev.kernels.folds + ev.kernels.products != 1:
-        raise SystemExit("numpy computed what machine code should")
-    return found
-
-
-def alone(term: Array, given: dict[Leaf, np.ndarray], form: str) -> Callable[[], object]:
-    """Return the call of the kernel that computes a term, its operands packed."""
-    calls: list[tuple[object, ...]] = []
-    run = native_fold.run_fold
-    native_fold.run_fold = lambda *arguments: (calls.append(arguments), run(*arguments))[1]  # type: ignore[func-returns-value]
-    compiled(term, given, form)
-    native_fold.run_fold = run
-    return lambda: run(*calls[0])  # type: ignore[arg-type]
+def alone(term: Array, given: dict[Leaf, np.ndarray]) -> Callable[[], np.ndarray]:
+    """Return what computes a term of one sample by the printed kernel, its second operand packed once."""
+    (x, moving), (w, weights) = given.items()
+    code, kept, rows = Lowered((term,), [x], 1), Constants(), moving[None]
+    return lambda: code({x: rows, w: weights}, kept)[0][0]
 
 
 def float_product() -> Callable[[], object]:
@@ -163,39 +139,6 @@ def float_product() -> Callable[[], object]:
     random = np.random.default_rng(SEED)
     feed = {n: random.standard_normal(sizes[n]).astype(np.float32) for n in ("x", "w")}
     return lambda: session.run(None, feed)
-
-
-def start_up(runs: int) -> list[Row]:
-    """Return how long the first compilation of a kernel takes, and loading it from the cache: alone, and until it has run once."""
-    x, w, given = operands(INT8)
-    names = ("first compilation", "from the cache")
-    whole: dict[str, list[float]] = {name: [] for name in names}
-    alone: dict[str, list[float]] = {name: [] for name in names}
-    real = native_fold.function_of
-
-    def timed(text: str, level: int, operands: int) -> object:
-        started = time.thread_time()
-        found = real(text, level, operands)
-        alone[name].append(time.thread_time() - started)
-        return found
-
-    native_fold.function_of = timed  # type: ignore[assignment]
-    for _ in range(runs):
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["FLEXMATCH_CACHE"] = folder
-            for name in names:
-                native_jit.compiled.cache_clear()
-                native_fold.fold_function.cache_clear()
-                started = time.thread_time()
-                compiled(blocks(x, w, 0), given, native_fold.best_form())
-                whole[name].append(time.thread_time() - started)
-            os.environ.pop("FLEXMATCH_CACHE")
-    native_fold.function_of = real
-    rows: list[Row] = []
-    for name in names:
-        rows.append({"name": f"a kernel: {name}", "runs": runs, "cpu_seconds": spread(alone[name])})
-        rows.append({"name": f"a kernel: {name}, with one run", "runs": runs, "cpu_seconds": spread(whole[name])})
-    return rows
 
 
 def times(run: Callable[[], object], runs: int) -> list[float]:
@@ -438,7 +381,6 @@ def measure(given: list[Case], runs: int) -> list[Row]:
 
 GROUPS: dict[str, Callable[[int], list[Row]]] = {
     "folds": lambda runs: measure(cases(), runs),
-    "start-up": start_up,
     "decoders": decoders,
     "bus": bus_commands,
     "streams": streams,

@@ -130,9 +130,9 @@ def simulation_options(made: Parser) -> None:
     tiers = one_of("auto", "native", "arrays", "oracle")
     how = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
     made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=how)
-    engines = one_of("auto", "numerics", "recorded", "simulator")
+    engines = one_of("auto", "numerics", "simulator")
     what = "what computes offloads: what operations are specified to return (numerics, the default where there are some), or simulators"
-    made.setting("--engine", type=engines, default="auto", metavar="auto|numerics|recorded|simulator", help=what)
+    made.setting("--engine", type=engines, default="auto", metavar="auto|numerics|simulator", help=what)
     hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
     made.setting(
         "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts

@@ -12,7 +12,7 @@ import numpy as np
 from ..ir.program import Node, Program, Value
 from ..lang.convert import Conversion, appended, is_worth_it, joined
 from ..lang.formats import Format
-from ..lang.kernels import kernels_in_use
+from ..lang.kernels import has_machine_code
 from ..lang.recycled import laid_out
 from ..lang.straight import REAL, Op
 from .coded import SINGLE, Coded, Ended, Limit, Operand, decoded, limiting, looked_at
@@ -56,7 +56,7 @@ class Elementwise:
         if self.is_limit and isinstance(given[0], Coded):
             return given[0].limited(*(limit for n in self.program.nodes for limit in limits_of(n)))
         sources = [x.codes if isinstance(x, Coded) else x for x in given]
-        if kernels_in_use() is None or not is_worth_it(*sources) or len({x.shape for x in sources}) > 1:
+        if not has_machine_code() or not is_worth_it(*sources) or len({x.shape for x in sources}) > 1:
             return None
         conversion = self._made(tuple((x.format, x.limits) if isinstance(x, Coded) else None for x in given))
         if conversion is None:

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import FlexmatchError, SpecError
 from ..lang.binders import Array, Leaf
 from ..lang.formats import Fixed, Format, Int
-from ..lang.kernels import loaded_kernels
+from ..lang.kernels import without_machine_code
 from ..lang.named import Data
 from ..prove.lockstep import evaluated_together
 from ..prove.operations import judged_operation
@@ -70,8 +70,7 @@ def terms_of(
     results = found if isinstance(found, tuple) else (found,)
     if not is_native:
         return Terms(leaves, results, None, ())
-    why = loaded_kernels()
-    if isinstance(why, str):
+    if why := without_machine_code():
         return Terms(leaves, results, None, (why,))
     from ..lowering import Lowered, NotLowered
 
@@ -90,7 +89,7 @@ def unfolded_terms(
 ) -> tuple[Terms, Unfolded, Lowered] | None:  # fmt: skip
     """Return the numerics over an operand with windows, in terms of what they are windows of; None where they have no such code."""
     terms = terms_of(operation, formats, attributes, shapes, samples, is_native=False)
-    if isinstance(loaded_kernels(), str):
+    if without_machine_code():
         return None
     from ..lowering import Lowered, NotLowered
     from ..lowering.windows import Unfolded

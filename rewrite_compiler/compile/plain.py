@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..ir.program import Data, Node, Program, Value
-from ..lang.kernels import kernels_in_use
+from ..lang.kernels import has_machine_code
 from ..lang.recycled import laid_out
 from ..limits import DEFAULT
 from .channelwise import Channelwise, joined
@@ -93,7 +93,7 @@ class PlainProgram(HostProgram):
 
     def _lazily(self, values: Mapping[Value, Data]) -> Mapping[Value, Operand]:
         needs_code = any(isinstance(n, Channelwise) for n in self.nodes)
-        if needs_code and kernels_in_use() is None:
+        if needs_code and not has_machine_code():
             return super().run(values)
         if self.is_used is None:
             few = {v: np.ascontiguousarray(x[:CHECKED]) for v, x in values.items()}

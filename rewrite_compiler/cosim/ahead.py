@@ -14,20 +14,16 @@ Found = TypeVar("Found")
 
 
 def in_order(
-    work: Callable[[Part], Found], parts: Sequence[Part], threads: int, most: int, *, first: Sequence[int] = ()
+    work: Callable[[Part], Found], parts: Sequence[Part], threads: int, most: int
 ) -> Generator[Future[Found], None, None]:  # fmt: skip
-    """Yield what will have the result of `work` for each part, in order, `most` of them begun.
-
-    Those numbered in `first` are begun before all others.
-    """
+    """Yield what will have the result of `work` for each part, in order, `most` of them begun."""
     pool = ThreadPoolExecutor(threads)
-    begun = {n: pool.submit(work, parts[n]) for n in first}
+    begun: dict[int, Future[Found]] = {}
     end = 0
     try:
         for n in range(len(parts)):
             while end < min(n + most, len(parts)):
-                if end not in first:
-                    begun[end] = pool.submit(work, parts[end])
+                begun[end] = pool.submit(work, parts[end])
                 end += 1
             yield begun.pop(n)
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -25,17 +24,14 @@ from ..ila import Ila
 from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..lang.named import Data as Array
-from ..lang.tape import Diverged
-from ..lang.twin import NoTwin
 from ..limits import DEFAULT
-from ..target import Device, SimulatedDevice, SimulatedStream, TapedDevice, body_of, simulated_device
+from ..target import Device, SimulatedDevice, SimulatedStream, body_of, simulated_device
 from .ahead import in_order, most_ahead
 from .audit import EVERY, Audit, chosen
 from .flow import constants_of, flow, loose
 from .numerics import OffloadNumerics
 from .segments import Segment, segments
-from .tapes import First, Group, Tapes, why_not
-from .tier import NUMERICS, RECORDED
+from .tier import NUMERICS
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -69,8 +65,7 @@ class Engine:
     built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
     host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
-    engine: str = NUMERICS  # what computes offloads: numerics where they have some, recorded simulators, or simulators
-    tapes: Tapes = field(init=False)
+    engine: str = NUMERICS  # what computes offloads: numerics where they have some, or simulators
     has_begun: bool = field(init=False, default=False)  # whether a batch ran
     size: int = field(init=False, default=1)  # of the largest batch
     aside: ThreadPoolExecutor | None = field(init=False, default=None)  # computes what the next step of a batch does not need
@@ -84,7 +79,6 @@ class Engine:
                 help="give --calibrate FILE, or --data with more than 32 samples",
             )
         self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
-        self.tapes = Tapes(self.reading, self.ilas)
         for s in segments(self.plan):
             self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
         self.loose = loose(self.plan, self.steps)
@@ -108,19 +102,16 @@ class Engine:
         """Yield what each part of the samples gives, in order; the very first one alone, as it chooses how host parts are batched."""
         if not parts:
             return
-        self.tapes.expected += len(parts)
-        sizes = Counter(part.stop - part.start for part in parts)
-        self.size = max(self.size, *sizes)
-        self.tapes.rare = frozenset(n for n, times in sizes.items() if times == 1) if len(parts) > 1 else frozenset()
+        most = max(part.stop - part.start for part in parts)
+        self.size = max(self.size, most)
         if not self.has_begun:
             self.has_begun = True
             with self._aside():
                 found = self.batch(take, parts[0])
             yield found
             parts = parts[1:]
-        rare = [n for n, part in enumerate(parts) if part.stop - part.start in self.tapes.rare]  # run without a tape: as long as several
-        most = most_ahead(self.plan.program, max(sizes), self.threads)
-        with closing(in_order(lambda part: self.batch(take, part), parts, self.threads, most, first=rare)) as begun:
+        ahead = most_ahead(self.plan.program, most, self.threads)
+        with closing(in_order(lambda part: self.batch(take, part), parts, self.threads, ahead)) as begun:
             yield from (one.result() for one in begun)
 
     @contextmanager
@@ -145,83 +136,25 @@ class Engine:
         return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why) if w)
 
     def batch(self, take: Take, part: slice) -> Outcome:
-        """Co-simulate one part of the samples: on a tape where there is one, else on simulators, which may make one."""
-        samples = part.stop - part.start
-        group = self.tapes.taken(samples) or self._twin(samples)
-        if group is not None:
-            try:
-                found = self._once(take(part), part, group)
-            except Diverged:
-                self.tapes.refuse("a driver sent other commands for other samples")
-            else:
-                self.tapes.keep(samples, group)
-                return found
-        is_wanted = self.engine == RECORDED and self.tapes.are_wanted and samples not in self.tapes.rare
-        return self._recorded(take(part), part) if is_wanted else self._once(take(part), part)
-
-    def _twin(self, samples: int) -> Group | None:
-        """Return a recording of another thread on memory of its own, once it gives the same outputs; None where there is none."""
-        first = self.tapes.first.get(samples)
-        if first is None or self.tapes.refused:
-            return None
-        group = first.twin()
-        is_twin = self._gives(first.outputs, first.inputs, first.part, group)
-        if not is_twin or first.twins == self.threads - 1:
-            self.tapes.first.pop(samples, None)
-        self.tapes.rewind(group)
-        return group if is_twin else None
-
-    def _recorded(self, inputs: Mapping[str, Data], part: slice) -> Outcome:
-        """Co-simulate one part and keep its tape if playing it on scrambled memory gives the same outputs; so for its shortcuts."""
-        group: Group = {}
-        found = self._once(inputs, part, group, is_recording=True)
-        for why in why_not(group):
-            self.tapes.refuse(why)
-        if self.tapes.refused or not group:
-            return found
-        self.tapes.scramble(group)
-        self.tapes.ask(group)
-        is_same = self._gives(found.outputs, inputs, part, group)
-        wanted = self.tapes.answers(group)
-        if not is_same:
-            self.tapes.refuse("a tape gave other outputs than the simulators it was made on")
-            return found
-        self.tapes.shorten(wanted, self.threads)
-        self.tapes.scramble(group)
-        if not self._gives(found.outputs, inputs, part, group):
-            for device in group.values():
-                device.shortcuts.clear()
-        if self.threads > 1:
-            self.tapes.first.setdefault(part.stop - part.start, First(group, inputs, part, found.outputs))
-        self.tapes.keep(part.stop - part.start, group)
-        return found
-
-    def _gives(self, outputs: Mapping[str, Data], inputs: Mapping[str, Data], part: slice, group: Group) -> bool:
-        """Tell whether a group plays a batch to the end and gives these outputs."""
-        try:
-            return _are_same(outputs, self._once(inputs, part, group, is_check=True).outputs)
-        except (Diverged, NoTwin):
-            return False
-
-    def _once(
-        self, inputs: Mapping[str, Data], part: slice, group: Group | None = None, *, is_recording: bool = False, is_check: bool = False
-    ) -> Outcome:
+        """Co-simulate one part of the samples."""
+        inputs = take(part)
         p, samples = self.plan.program, part.stop - part.start
-        devices: dict[str, SimulatedDevice | SimulatedStream | TapedDevice] = {}
+        devices: dict[str, SimulatedDevice | SimulatedStream] = {}
         seen: dict[str, Statistics] = {}
-        look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start, is_check)
-        again = () if is_check else chosen(part, self.size, self.audit)
-        audit = Audit(part, again, self.ilas, "arrays" if self.reading == "oracle" else self.reading)
+        look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start)
+        reading = "arrays" if self.reading == "oracle" else self.reading
+        audit = Audit(part, chosen(part, self.size, self.audit), self.ilas, reading)
 
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
             prepared, begun = self.prepared[o.id], time.thread_time()
+            results: Sequence[Operand]
             if isinstance(prepared, Specified):
                 results, seen[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
                 seen[o.id].slow = prepared.slow
             else:
                 if o.target.name not in devices:
-                    devices[o.target.name] = self._device(o.target.name, samples, group, is_recording)
-                results, seen[o.id] = self._offload(o, devices[o.target.name], moving)
+                    devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
+                results, seen[o.id] = prepared.run(devices[o.target.name], moving)
                 seen[o.id].slow = (without_numerics(o),) if self.engine == NUMERICS else ()
             seen[o.id].seconds = time.thread_time() - begun if seen[o.id].slow else 0.0
             audit.check(prepared, moving, results, seen[o.id])
@@ -233,24 +166,6 @@ class Engine:
         slow = dict.fromkeys(note for x in seen.values() for note in x.slow)
         executed = sum(d.sim.executed for d in devices.values()) + audit.instructions
         return Outcome(outputs, seen, executed, (*notes, *slow), look.numerics)
-
-    def _device(
-        self, target: str, samples: int, group: Group | None, is_recording: bool
-    ) -> SimulatedDevice | SimulatedStream | TapedDevice:
-        """Return what a batch runs on: a device of its own, one that records, or one that plays."""
-        if group is None:
-            return simulated_device(self.ilas[target], reading=self.reading, samples=samples)
-        if is_recording:
-            group[target] = self.tapes.recording(target, samples)
-        return group[target]
-
-    def _offload(
-        self, o: Offload, device: SimulatedDevice | SimulatedStream | TapedDevice, moving: Mapping[str, Operand]
-    ) -> tuple[tuple[Operand, ...], Statistics]:
-        prepared = self.prepared[o.id]
-        if isinstance(device, TapedDevice) and not device.is_recording:
-            return self.tapes.run(prepared, device, moving, is_loose=o.id in self.loose)
-        return prepared.run(device, moving)
 
     def _looked_at(self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics, look: _Look) -> None:
         """Compare what an offload gives with float values, for the samples of which that is wanted."""
@@ -267,9 +182,9 @@ class Engine:
 class _Look:
     """Compares offloads with float values for the samples of a batch that are among the first ones of the run."""
 
-    def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int, is_check: bool = False) -> None:
-        self.engine, self.start, self.is_check = engine, start, is_check
-        self.count = 0 if is_check else max(min(engine.compared - start, samples), 0)
+    def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int) -> None:
+        self.engine, self.start = engine, start
+        self.count = max(min(engine.compared - start, samples), 0)
         self.numerics: dict[str, OffloadNumerics] = {}
         self.true: Mapping[Value, Data] = {}
         offloads = engine.plan.offloads
@@ -310,12 +225,6 @@ class _Look:
                 numerics.see(name, x[n], o.formats[name])
             numerics.see_result(result, true, results[0][n], o.formats[result])
             numerics.drift(results[0][n], self.true[o.node.outputs[0]][n])
-
-
-def _are_same(some: Mapping[str, Data], others: Mapping[str, Data]) -> bool:
-    """Tell whether outputs are the same, bit for bit but for the kind of a NaN; a sample at a time, which takes little memory."""
-    pairs = ((a, b) for name, x in some.items() for a, b in zip(x, others[name], strict=True))
-    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
 def without_numerics(o: Offload) -> str:

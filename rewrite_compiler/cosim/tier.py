@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from ..lang.kernels import loaded_kernels
+from ..lang.kernels import without_machine_code
 
 AUTO = "auto"
 TIERS = (AUTO, "native", "arrays", "oracle")
-_, NUMERICS, RECORDED, SIMULATOR = ENGINES = (AUTO, "numerics", "recorded", "simulator")
-LEAST_BATCHES = 3  # from which on compiled code and the recorded first batch pay
+_, NUMERICS, SIMULATOR = ENGINES = (AUTO, "numerics", "simulator")
+LEAST_BATCHES = 3  # from which on compiled code pays
 
 
 def chosen_tier(tier: str, samples: int, batch: int) -> str:
     """Return the tier that runs: for `auto` machine code where it can be made and there are enough batches, else numpy."""
     if tier != AUTO:
         return tier
-    return "arrays" if samples < LEAST_BATCHES * batch or isinstance(loaded_kernels(), str) else "native"
+    return "arrays" if samples < LEAST_BATCHES * batch or without_machine_code() else "native"
 
 
 def chosen_engine(engine: str, tier: str) -> str:

@@ -1,39 +1,47 @@
-"""Variants: outputs of many plans for the same samples, host parts and recordings of offloads made once for all of them.
+"""Variants: outputs of many plans for the same samples, host parts and offloads made ready once for all of them.
 
 Samples run in batches of one size, the last one filled up with its last sample: what a sample gives does not depend on others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import cast
 
 import numpy as np
 
 from ..compile.coded import Operand
 from ..compile.exact import host_program
+from ..compile.execute import Prepared
 from ..compile.host import HostProgram
+from ..compile.numerics import Specified
 from ..compile.plan import Offload, Plan
+from ..ila import Ila
 from ..ir.program import Data, Program
 from ..limits import DEFAULT
+from ..target import Device, simulated_device
 from .ahead import in_order, most_ahead
-from .bank import Bank, Results
 from .flow import Steps, constants_of, flow, loose
 from .segments import Segment, segments
 
 KEPT_PROGRAMS = 3  # whose host parts are kept: they hold the model's weights
+ROOM = 1 << 28  # bytes of codes of constants that are kept
 Hosts = tuple[HostProgram | None, ...]
 
 
 @dataclass
 class Variants:
-    """What plans share: recordings of their offloads, and the host parts of those that have one program, the last used ones."""
+    """What plans share: offloads made ready, and the host parts of those that have one program, the last used ones of both."""
 
-    bank: Bank
+    reading: str
     batch: int
+    room: int = ROOM
     hosts: dict[Hashable, tuple[Program, Hosts]] = field(default_factory=dict)
+    prepared: dict[Hashable, Prepared] = field(default_factory=dict)
+    ilas: dict[Hashable, Ila] = field(default_factory=dict)
     turn: Lock = field(default_factory=Lock)
 
     def outputs(self, plan: Plan, inputs: Mapping[str, Data], *, threads: int = 1, is_last: bool = False) -> dict[str, Data]:
@@ -54,12 +62,38 @@ class Variants:
         return {name: np.concatenate([one[name] for one in found])[:samples] for name in found[0]}
 
     def _batch(self, plan: Plan, steps: Steps, inputs: Mapping[str, Data], loosely: frozenset[str]) -> dict[str, Data]:
-        with self.bank.lane() as lane:
+        def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
+            ready = self._ready(o, constants_of(plan.program, o))
+            if not isinstance(ready, Specified):
+                return ready.run(simulated_device(self._ila(o), reading=self.reading, samples=self.batch), moving)[0]
+            return (ready.loosely(moving) if o.id in loosely else ready.run(cast(Device, None), moving))[0]
 
-            def run(o: Offload, moving: Mapping[str, Operand]) -> Results:
-                return self.bank.run(o, constants_of(plan.program, o), moving, lane, is_loose=o.id in loosely)
+        return flow(plan.program, steps, inputs, self.batch, run)
 
-            return flow(plan.program, steps, inputs, self.batch, run)
+    def _ready(self, o: Offload, constants: Mapping[str, Data]) -> Prepared:
+        """Return an offload made ready; constants are the same where they are one array, which is kept with what is made of it."""
+        places = ((n, id(x)) for n, x in constants.items())
+        key = (_design(o), o.mapping.variant, o.mapping.codes, o.node.attributes, *o.tiling.tile.items(), *o.formats.items(), *places)
+        with self.turn:
+            found = self.prepared.pop(key, None)
+            if found is None:
+                is_specified = o.mapping.codes is not None and self.reading != "oracle"
+                found = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
+            self.prepared[key] = found
+            sizes = {k: sum(x.nbytes for x in p.codes.values()) for k, p in self.prepared.items()}
+            size = sum(sizes.values())
+            for old in list(self.prepared)[:-1]:
+                if size <= self.room:
+                    break
+                size -= sizes[old]
+                self.prepared.pop(old)
+            return found
+
+    def _ila(self, o: Offload) -> Ila:
+        with self.turn:
+            if _design(o) not in self.ilas:
+                self.ilas[_design(o)] = o.target.ila()
+            return self.ilas[_design(o)]
 
     def _steps(self, plan: Plan, *, is_last: bool) -> tuple[Steps, bool]:
         """Return the steps of a plan, and whether their host parts are new."""
@@ -72,6 +106,10 @@ class Variants:
             for old in list(self.hosts)[:-KEPT_PROGRAMS]:
                 self.hosts.pop(old)
         return list(zip(made, hosts[1], strict=True)), is_new
+
+
+def _design(o: Offload) -> Hashable:
+    return o.target.build, *o.target.values.items()
 
 
 def _host(segment: Segment) -> HostProgram | None:

@@ -2,8 +2,7 @@
 
 Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids, `native` machine code; all give the same
 bits. Instructions that touch only control state run as generated Python in every reading. Native compiles whole instructions, and
-runs blocks of them by numpy; with several samples, or when a tape is made, it is arrays with machine code for whole terms. What
-machine code cannot compute numpy does.
+runs blocks of them by numpy; with several samples it is arrays. What machine code cannot compute numpy does.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from ..errors import AnswerNo, SpecError, UsageError, did_you_mean
 from ..lang.binders import Leaf, index_variable, static_shape
 from ..lang.expr import Expr, const, var
-from ..lang.kernels import Kernels, loaded_kernels
+from ..lang.kernels import without_machine_code
 from ..lang.machine import Machine
 from ..lang.memory import Memory
 from ..lang.named import Axis, Data, Store, axis_of, storage_dtype
@@ -44,8 +43,8 @@ class DeviceHang(AnswerNo):
 class Simulator:
     """One device: its state, and the ways to drive it."""
 
-    def __init__(self, ila: Ila, *, reading: str = "arrays", strict: bool = False, samples: int = 0, is_taped: bool = False) -> None:
-        """Start at the reset state. With `samples`, operands and results may carry a leading sample axis; `is_taped`: even for one."""
+    def __init__(self, ila: Ila, *, reading: str = "arrays", strict: bool = False, samples: int = 0) -> None:
+        """Start at the reset state. With `samples`, operands and results may carry a leading sample axis."""
         if reading not in READINGS:
             raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
         if reading == "oracle" and samples > 1:
@@ -53,17 +52,17 @@ class Simulator:
                 "F203", "the reading oracle runs one sample at a time", help="make one simulator a sample, or use reading arrays"
             )
         self.ila, self.reading, self.strict, self.samples = ila, reading, strict, samples
-        self.not_native: dict[str, str] = {}  # instructions that another reading ran in the reading native, and why
         self.memories: dict[Leaf, Memory] = {}
         self.views: dict[Leaf, MutableSequence[Any]] = {}
         for state in ila.states.values():
             shape = (0,) if state.name in ila.externals else static_shape(state.leaf)
             kind = storage_dtype(state.leaf.interval)
             self._place(state.leaf, np.full(shape, state.reset, kind) if state.reset else np.zeros(shape, kind))  # zeros cost no pages
-        self.is_batched = samples > 1 or (is_taped and samples > 0)
-        self.by_arrays = reading == "arrays" or (reading == "native" and self.is_batched)
-        self.kernels = self._kernels() if reading == "native" and self.is_batched else None
-        self.machine = Machine(self.memories, strict=strict, kernels=self.kernels)
+        # instructions that another reading ran in the reading native, and why
+        why = without_machine_code() if reading == "native" else ""
+        self.not_native = dict.fromkeys(ila.instructions, why) if why else {}
+        self.by_arrays = reading == "arrays" or (reading == "native" and (samples > 1 or bool(why)))
+        self.machine = Machine(self.memories, strict=strict)
         self.machine.control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
@@ -74,20 +73,6 @@ class Simulator:
         self.calls: dict[Any, Any] = {}  # of machine code on the memories, by what made it
         self.singles = 0  # commands of columns that ran one by one although they could be decoded by machine code
         self.turns = 0  # of compiled loops, one after the other
-
-    def _kernels(self) -> Kernels | None:
-        """Return kernels for machine code; where there is none, numpy runs every instruction, which is noted."""
-        found = loaded_kernels()
-        if isinstance(found, str):
-            self.not_native = dict.fromkeys(self.ila.instructions, found)
-            return None
-        return found
-
-    def note_refusals(self, name: str) -> None:
-        """Note which instruction numpy ran in the reading native, and why."""
-        if self.kernels is not None and self.kernels.refused:
-            self.not_native.setdefault(name, "; ".join(self.kernels.refused))
-            self.kernels.refused.clear()
 
     def _place(self, leaf: Leaf, data: Data) -> None:
         self.memories[leaf] = Memory(data)
@@ -286,7 +271,6 @@ class _Executable:
             self._native(operands)
         else:
             self._arrays(operands)
-            self.sim.note_refusals(self.instruction.name)
         if self.instruction.result is None:
             return None
         self.bind(operands)
@@ -391,7 +375,7 @@ class _Executable:
             data = np.broadcast_to(np.expand_dims(data, len(store.batch)), (*data.shape[: len(store.batch)], count, *store.own))
         if sample not in store.batch:
             return np.array(data)[:, None]
-        return np.swapaxes(self.sim.machine.axes.copied(data, store.batch), 0, 1)
+        return np.swapaxes(np.array(data), 0, 1)
 
 
 def _extraction(leaf: Leaf, term: Any) -> Step:

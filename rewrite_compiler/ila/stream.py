@@ -42,13 +42,12 @@ class Stream(Simulator):
         reading: str = "arrays",
         strict: bool = False,
         samples: int = 0,
-        is_taped: bool = False,
     ) -> None:
         """Attach the image `dram`, whose first byte has the address `base`, or the separate memories `drams` by name.
 
         Both are changed in place where the device writes them, so they must be writable there.
         """
-        super().__init__(ila, reading=reading, strict=strict, samples=samples, is_taped=is_taped)
+        super().__init__(ila, reading=reading, strict=strict, samples=samples)
         self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
         self.watched = frozenset(leaf for leaf in self.written if leaf.shape)
         self.held: tuple[str, ...] = ()  # tokens that earlier runs left
@@ -82,11 +81,10 @@ class Stream(Simulator):
             raise UsageError("F203", f"{name} must be given for {max(self.samples, 1)} samples, not {len(words)}")
         if not self.by_arrays and batch:  # generated code sees the attached memory only
             words, batch = words[0], ()
-        tape = self.machine.axes.taping(batch)
-        contents = words.astype(memory.data.dtype) if tape is None else tape.copied(words, memory.data.dtype)
+        contents = words.astype(memory.data.dtype)
         if not memory.overlay([first], contents, batch):
             store, (origin,) = memory.claim([first], [first + words.shape[-1] - 1], batch, self.machine.axes)
-            self.machine.axes.assign(store.data[..., first - origin : first - origin + words.shape[-1]], contents, store.batch)
+            store.data[..., first - origin : first - origin + words.shape[-1]] = contents
         self.machine.forget(frozenset((self.ila.externals[name].leaf,)))
 
     def fetch(self, name: str, address: int, count: int) -> Data:
@@ -94,7 +92,7 @@ class Stream(Simulator):
         memory, first = self._box(name, address, count)
         store, (origin,) = memory.window([first], [first + count - 1], self.machine.axes)
         found = store.data[..., first - origin : first - origin + count]
-        return self.machine.axes.copied(np.broadcast_to(found, (max(self.samples, 1), count)), store.batch)
+        return np.array(np.broadcast_to(found, (max(self.samples, 1), count)))
 
     def _box(self, name: str, address: int, count: int) -> tuple[Memory, int]:
         external = self.ila.externals[name]

@@ -1,6 +1,6 @@
 """Code over a grid by numpy: operator after operator on blocks that stay in the cache, in the words that machine code has.
 
-A grid is called as machine code is, with the addresses of its arrays, so that a tape can play it on memory that lies elsewhere.
+A grid is called as machine code is, with the addresses of its arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ EARLY_ELEMENTS = 1 << 12  # what is computed over so few is computed before all 
 SIGNED = {32: np.int32, 64: np.int64, REAL: np.float64}
 UNSIGNED = {32: np.uint32, 64: np.uint64}
 WORDS = (8, 16, 32)
-REDUCE: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 TABULATED_WORK, LEAST_TABULATED = 6, 1 << 12  # operators, and elements, from which on a function of one is looked up
 MOST_TABULATED, TABULATED_SHARE, KEPT_BYTES = 1 << 21, 4, 1 << 26  # entries, also for each element; of all tables that are kept
 _tabulated: dict[Any, tuple[Data, Sequence[Data]]] = {}
@@ -51,33 +50,24 @@ def runs(shape: tuple[int, ...], most: int) -> Iterator[tuple[tuple[Any, ...], i
             yield (*head, slice(low, high), *rest), (number * shape[depth] + low) * inner, (high - low) * inner
 
 
-def launched(
-    code: Code, kinds: Sequence[Any], loops: Loops, tables: Sequence[Data], scalars: Sequence[int], monoid: str = ""
-) -> Callable[..., None]:
+def launched(code: Code, kinds: Sequence[Any], loops: Loops, tables: Sequence[Data]) -> Callable[..., None]:
     """Return the function of the addresses of a result and of the arrays that code reads, each of its kind.
 
-    With a monoid, the loops along which the result does not move are reduced. Further arguments are not looked at.
+    Further arguments are not looked at.
     """
-    loops = loops or [(1, [0] * len(kinds))]
-    kept = [n for n, (_, steps) in enumerate(loops) if steps[0] or not monoid]
-    order = [*kept, *(n for n in range(len(loops)) if n not in kept)]
-    found = _Grid(code, [np.dtype(k) for k in kinds], [loops[n] for n in order], len(kept), tables, scalars, monoid)
-    return found.run
+    return _Grid(code, [np.dtype(k) for k in kinds], loops or [(1, [0] * len(kinds))], tables).run
 
 
 class _Grid:
-    def __init__(
-        self, code: Code, kinds: Sequence[Any], loops: Loops, kept: int, tables: Sequence[Data], scalars: Sequence[int], monoid: str
-    ) -> None:  # fmt: skip
-        self.code, self.kinds, self.kept, self.monoid, self.tables, self.scalars = code, kinds, kept, monoid, tables, scalars
+    def __init__(self, code: Code, kinds: Sequence[Any], loops: Loops, tables: Sequence[Data]) -> None:
+        self.code, self.kinds, self.tables = code, kinds, tables
         self.shape = tuple(n for n, _ in loops)
         self.strides = [tuple(s[k] * kind.itemsize for _, s in loops) for k, kind in enumerate(kinds)]
         self.reads = sorted({op.data for op in code if op.name == "array"})
-        inner = math.prod(self.shape[kept:])
-        self.blocks = [place for place, _, _ in runs(self.shape[:kept], max(1, BLOCK_ELEMENTS // inner))]
+        self.blocks = [place for place, _, _ in runs(self.shape, BLOCK_ELEMENTS)]
         self.last = last_uses(code)
         self.numbers = [self._number(op) for op in code]
-        work = [n for n, op in enumerate(code) if op.name not in ("array", "const", "scalar")]
+        work = [n for n, op in enumerate(code) if op.name not in ("array", "const")]
         shapes = self._shapes()
         self.work = len(work)
         self.early = [n for n in work if math.prod(shapes[n]) <= EARLY_ELEMENTS]
@@ -85,10 +75,9 @@ class _Grid:
 
     def _number(self, op: Op) -> Any:
         """Return the number that an operator is, if it is one."""
-        if op.name not in ("const", "scalar"):
+        if op.name != "const":
             return None
-        number = op.data if op.name == "const" else self.scalars[op.data]
-        return np.float64(number) if op.bits == REAL else _word(number, op.bits)
+        return np.float64(op.data) if op.bits == REAL else _word(op.data, op.bits)
 
     def _shapes(self) -> list[tuple[int, ...]]:
         """Return what each operator is computed over, with one element along loops that do not move it."""
@@ -102,10 +91,10 @@ class _Grid:
 
     def run(self, result: int, *places: int) -> None:
         """Compute the result from what lies there now."""
-        out = at(result, self.shape[: self.kept], self.kinds[0], self.strides[0][: self.kept])
+        out = at(result, self.shape, self.kinds[0], self.strides[0])
         read = {key: self._array(places[key[0]], *key) for key in self.reads}
         with np.errstate(all="ignore"):
-            if not self.work and self.reads and not self.monoid:
+            if not self.work and self.reads:
                 np.copyto(out, read[self.reads[0]], casting="unsafe")
             elif (entries := self._entries(read)) is not None:
                 self._looked_up(out, read[self.reads[0]], entries)
@@ -128,12 +117,7 @@ class _Grid:
 
     def _block(self, out: Data, values: list[Any], operators: Sequence[int]) -> None:
         self._compute(values, operators)
-        if not self.monoid:
-            np.copyto(out, values[-1], casting="unsafe")
-            return
-        shape = (*out.shape, *self.shape[self.kept :])
-        reduced = tuple(range(out.ndim, len(shape)))
-        REDUCE[self.monoid].reduce(np.broadcast_to(values[-1], shape), axis=reduced, dtype=out.dtype, out=out)
+        np.copyto(out, values[-1], casting="unsafe")
 
     def _compute(self, values: list[Any], operators: Sequence[int]) -> None:
         """Set the values of operators; none is kept when nothing needs it any more."""
@@ -150,14 +134,14 @@ class _Grid:
     def _entries(self, read: Mapping[tuple[int, int], Data]) -> tuple[Data, int] | None:
         """Return the values for all words up to the longest one that is read, and the first word; None where it is not worth it."""
         x = next(iter(read.values())) if len(read) == 1 else None
-        if x is None or self.monoid or self.work < TABULATED_WORK or x.dtype.kind not in "iu" or x.size < LEAST_TABULATED:
+        if x is None or self.work < TABULATED_WORK or x.dtype.kind not in "iu" or x.size < LEAST_TABULATED:
             return None
         low, high = int(x.min()), int(x.max())
         bits = max(high, -1 - low, 0).bit_length()
         first = -(1 << bits) if low < 0 else 0
         if (1 << bits) - first > min(MOST_TABULATED, TABULATED_SHARE * x.size):
             return None
-        key = (self.code, tuple(map(id, self.tables)), tuple(self.scalars), self.kinds[0].str, bits, first)
+        key = (self.code, tuple(map(id, self.tables)), self.kinds[0].str, bits, first)
         found = _tabulated.get(key)
         if found is None:
             domain = np.arange(first, 1 << bits, dtype=np.int64).astype(np.int32 if bits < 32 else np.int64)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..errors import SpecError
 from . import intervals as iv
 from .ahead import Nest, ahead_of, at_step
 from .binders import Array, Comprehension, Fold, FoldResult, Leaf, Table, entries_of
-from .elementwise import ELEMENTWISE, wrapped
+from .elementwise import ELEMENTWISE
 from .expr import Expr, lift
 from .named import (
     Affine,
@@ -39,12 +39,7 @@ from .named import (
     strided,
 )
 
-if TYPE_CHECKING:
-    from .kernels import Kernels
-    from .tape import Tape
-
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
-MONOIDS = ("sum", "max", "min")
 PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
 _tables: dict[Table, Data] = {}
 
@@ -85,15 +80,11 @@ class Evaluator:
         self.memories = memories
         self.axes = axes or Axes()
         self.real = real
-        self.kernels: Kernels | None = None  # machine code, where it is wanted
-        self.modular = False  # whether the sum that is computed now may wrap at 32 bits
         self.scope = Scope(None)
         self.kinds: dict[Expr, Any] = {}
         self.nests: dict[Fold, Nest] = {}
         self.covered: frozenset[Fold] = frozenset()
         self.ahead: dict[Expr, Named] = {}  # values over all steps of the folds that run now
-        self.seen: dict[Expr, Named] | None = None  # the operands of the rule that a tape records now
-        self.is_steady = False  # whether nothing is decided by contents that depend on samples
 
     # -- entry points
 
@@ -112,23 +103,12 @@ class Evaluator:
         if e.op == "const":
             return Named(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
         found: Named = self._within(e.free, lambda: self._term(e))
-        if self.seen is not None:
-            self.seen[e] = found
         return found
-
-    def whole(self, e: Expr, order: Sequence[Axis] = ()) -> Named:
-        """Return the value of a term that no other term needs: by machine code where there is some, laid out in `order`."""
-        found = None if self.kernels is None else self.kernels.value(self, e, order)
-        if found is not None and self.seen is not None:
-            self.seen[e] = found
-        return self.value(e) if found is None else found
 
     def number(self, e: Expr) -> int:
         """Return the value of an integer term that is the same along every axis; SpecError when it is not."""
         value = self.value(e)
         data = np.asarray(value.data)
-        if (tape := self.axes.taping(value.axes)) is not None:
-            tape.refuse(f"{e!r} depends on samples")
         if data.size == 0 or (data != data.flat[0]).any():
             raise NotUniform(f"{e!r} differs between the iterations of a loop")
         return int(data.flat[0])
@@ -171,11 +151,7 @@ class Evaluator:
         over = self.ahead.get(e)
         if over is not None:
             return at_step(self, e, over)
-        if self.axes.tape is None:
-            return RULES[e.op](self, e)
-        from .again import recorded
-
-        return recorded(self, self.axes.tape, e, RULES[e.op])
+        return RULES[e.op](self, e)
 
     def _variable(self, v: Expr) -> Named:
         if v in self.scope.known:
@@ -218,11 +194,11 @@ class Evaluator:
         batch = self.axes.union(*(p.batch for p in pieces))
         lead = self.axes.shape(batch)
         full = [np.broadcast_to(self._lead(p, batch), (*lead, *p.own)) for p in pieces]
-        return Store(self._joined(full, len(batch) + dimension, batch), batch)
+        return Store(np.concatenate(full, axis=len(batch) + dimension), batch)
 
     def _filled(self, a: Comprehension, own: tuple[Axis, ...]) -> Store:
         with Opened(self, Scope(self.scope, None, a.variables)):
-            body = self.whole(a.body, own)
+            body = self.value(a.body)
             batch = tuple(x for x in body.axes if x not in own)
             order = self.axes.union(batch, own)
             data = self.axes.full(body, order).transpose([order.index(x) for x in (*batch, *own)])
@@ -230,7 +206,7 @@ class Evaluator:
 
     def _piece(self, a: Comprehension, extents: Sequence[int]) -> int | None:
         """Return how much of its longest variable a large array of folds is computed for at once; None for all."""
-        if not extents or 0 in extents or not a.has_folds or self.kernels is not None:
+        if not extents or 0 in extents or not a.has_folds:
             return None
         elements = math.prod(extents) * self.elements(a.free, a.reads)
         return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
@@ -265,9 +241,6 @@ class Evaluator:
         """Return the accumulators after the last step, or those after every step."""
         from .float_folds import in_floats
 
-        compiled = None if self.kernels is None or history else self.kernels.fold(self, f)
-        if compiled is not None:
-            return compiled
         if not history and (done := in_floats(self, f)) is not None:
             return [done]
         current = [self.store_of(first) for first in f.initial]
@@ -287,20 +260,7 @@ class Evaluator:
         rows = [np.broadcast_to(self._lead(k, batch), (*lead, *k.own)) for k in kept]
         if not rows:
             return Store(np.empty((*lead, 0, *now.own)), batch)
-        return Store(self._joined([np.expand_dims(r, len(batch)) for r in rows], len(batch), batch), batch)
-
-    def _joined(self, parts: Sequence[Data], dimension: int, batch: Sequence[Axis]) -> Data:
-        """Return arrays one after the other along a dimension."""
-        tape = self.axes.taping(batch)
-        if tape is None:
-            return np.concatenate(parts, axis=dimension)
-        shape = list(parts[0].shape)
-        shape[dimension] = sum(p.shape[dimension] for p in parts)
-        found, at = tape.empty(shape, np.result_type(*parts)), 0
-        for p in parts:
-            tape.assign(found[(*[slice(None)] * dimension, slice(at, at + p.shape[dimension]))], p)
-            at += p.shape[dimension]
-        return found
+        return Store(np.concatenate([np.expand_dims(r, len(batch)) for r in rows], axis=len(batch)), batch)
 
     # -- rules of single operators
 
@@ -340,24 +300,8 @@ class Evaluator:
         if 0 in self.axes.shape(reads):
             return Named(np.zeros(self.axes.shape(reads), store.data.dtype), reads)
         inside = [Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
-        if (tape := self.axes.taping(reads, *(s.batch for s in self._parts(store)))) is not None:
-            return self._gathered_again(tape, store, indices)
         window, origin = store.window([int(np.min(i.data)) for i in inside], [int(np.max(i.data)) for i in inside], self.axes)
         return gather(window, origin, inside, self.axes)
-
-    def _gathered_again(self, tape: Tape, store: Store, indices: Sequence[Named]) -> Named:
-        """Read by advanced indexing, recorded: where indices depend on samples, any element may be read."""
-        from .again import gathered
-
-        known = [i if tape.sample in i.axes else Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
-        reach = [
-            (0, n - 1) if tape.sample in i.axes else (int(np.min(i.data)), int(np.max(i.data)))
-            for i, n in zip(known, store.own, strict=True)
-        ]
-        window, origin = store.window([low for low, _ in reach], [high for _, high in reach], self.axes)
-        if not tape.owns(window.data) and tape.sample in window.batch:
-            tape.refuse("contents that depend on samples lie outside of the tape")
-        return gathered(tape, window, origin, known, store.own, self.axes)
 
     def table(self, e: Expr) -> Named:
         """Return the entry of a table, computed once for its whole domain."""
@@ -383,21 +327,6 @@ class Evaluator:
         x, y = (self.cast(v.data, e) for v in (a, b))
         where = np.asarray(self.axes.align(condition, axes), bool)
         return Named(np.where(where, self.axes.align(Named(x, a.axes), axes), self.axes.align(Named(y, b.axes), axes)), axes)
-
-    def wrap(self, e: Expr) -> Named:
-        """Return a value modulo 2^n; a sum of products in words of 32 bits where n is at most 32."""
-        total = e.args[0]
-        if self.kernels is None or e.data[0] > 32 or not _is_of_products(total) or total in self.scope.terms:
-            return ELEMENTWISE["wrap"](self, e)
-        self.modular, before = True, self.modular
-        try:
-            found = self.reduce(total)
-        finally:
-            self.modular = before
-        if found.axes and e.data == (32, True) and found.data.dtype == np.int32:
-            return found
-        wide = found.data.astype(np.int64) if found.axes and found.data.dtype != object else found.data
-        return Named(wrapped(e, wide), found.axes)
 
     def reduce(self, e: Expr) -> Named:
         """Return the sum, maximum or minimum over the bound variables."""
@@ -425,14 +354,7 @@ class Evaluator:
         return total
 
     def _contracted(self, e: Expr, pair: Sequence[Expr], over: Sequence[Axis], count: int) -> Named:
-        modular, self.modular = self.modular, False
-        if self.kernels is not None and not e.real:
-            compiled = self.kernels.of_samples(self, pair, e.data[1], count, modular=modular)
-            if compiled is not None:
-                return compiled
-        a, b = (self.whole(f) for f in pair)
-        if self.kernels is not None and (compiled := self.kernels.product(self, e, pair, (a, b), over, modular=modular)) is not None:
-            return compiled
+        a, b = (self.value(f) for f in pair)
         limit = [None if e.real else self._limit(f) for f in pair]
         bound = None if limit[0] is None or limit[1] is None else limit[0] * limit[1] * count
         total = contract(self._spread(a), self._spread(b), over, self.axes, bound, e.real)
@@ -442,10 +364,10 @@ class Evaluator:
     def _limit(self, f: Expr) -> int | None:
         """Return a bound of |f|: of its interval, or of what an array that does not change holds."""
         limit = iv.maximum(f.interval, iv.neg(f.interval))[1]
-        if f.op != "load" or self.is_steady:
+        if f.op != "load":
             return limit
         store = self.store_of(f.data)
-        known = type(store) is Store and store.data.dtype.kind in "iu" and self.axes.taping(store.batch) is None
+        known = type(store) is Store and store.data.dtype.kind in "iu"
         return min(store.largest, limit or store.largest) if known else limit
 
     def _spread(self, x: Named) -> Named:
@@ -454,10 +376,6 @@ class Evaluator:
     def _reduced(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
         if len(variables) > 1 and self._grid(factors) > GRID_ELEMENTS:
             return self._slowly(e, monoid, factors, variables, extents)
-        if self.kernels is not None and len(factors) == 1 and monoid in MONOIDS:
-            compiled = self.kernels.reduced(self, monoid, factors[0], variables, math.prod(extents))
-            if compiled is not None:
-                return compiled
         total: Named | None = None
         for f in factors:
             x = self._spread(self.value(f))
@@ -476,8 +394,6 @@ class Evaluator:
         return Named(data * missing if missing != 1 else data, rest)
 
     def _slowly(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
-        if self.axes.tape is not None:
-            self.axes.tape.refuse("a reduction is too large to be computed at once")
         total: Named | None = None
         for n in range(extents[0]):
             with self.inner({variables[0]: n}):
@@ -574,11 +490,6 @@ def _is_uniform(data: Data) -> bool:
     return bool(data.size and (data == data.flat[0]).all())
 
 
-def _is_of_products(e: Expr) -> bool:
-    """Tell whether a term is a sum of products of two factors."""
-    return e.op == "reduce" and e.data[0] == "sum" and len([f for f in _factors(e.args[0]) if not f.free.isdisjoint(e.data[1])]) == 2
-
-
 def _factors(e: Expr) -> list[Expr]:
     if e.op == "mul":
         return [f for a in e.args for f in _factors(a)]
@@ -591,5 +502,4 @@ RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
     "table": Evaluator.table,
     "select": Evaluator.select,
     "reduce": Evaluator.reduce,
-    "wrap": Evaluator.wrap,
 }

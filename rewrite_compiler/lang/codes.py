@@ -15,13 +15,13 @@ import numpy as np
 
 from ..errors import SpecError
 from . import intervals as iv
-from .arrays import Evaluator, evaluate, table_data
-from .binders import Leaf, Table, array, index_variable
+from .arrays import evaluate, table_data
+from .binders import Leaf, Table, array
 from .convert import Conversion, is_worth_it, looked_up, then, traced
 from .expr import Expr
 from .formats import FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format
-from .kernels import kernels_in_use
-from .named import Data, Store, storage_dtype
+from .kernels import has_machine_code
+from .named import Data, storage_dtype
 from .straight import REAL
 
 CHUNK = 1 << 14  # elements evaluated at once: the temporaries stay in the cache
@@ -141,7 +141,7 @@ def put_values(f: Format, codes: Data, target: Data, before: Conversion | None =
         put_values(f, found, target)
     elif conversion is None:
         target[...] = values_of(f, codes).astype(np.float32)
-    elif kernels_in_use() is None:
+    elif not has_machine_code():
         conversion(target, codes)
     else:
         return conversion.ends(target, codes)
@@ -215,25 +215,14 @@ def _decoded(f: Format, codes: Data) -> Data:
 
 def _mapped(function: Callable[[Expr], Expr], flat: Data, kind: Any, operand: Leaf) -> Data:
     """Return a function of terms at every element of a flat array: by machine code where it is in use, else a chunk at a time."""
-    found = _compiled(function, flat, operand)
-    if found is not None:
-        return found.astype(kind, copy=False)
     out = np.empty(flat.shape, kind)
+    code = traced(function, operand) if operand.real and len(flat) > CHUNK and has_machine_code() else None
+    if code is not None:
+        code(out, flat)
+        return out
     whole = array(lambda i: function(operand[i]), CHUNK)
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK]
         padded = part if len(part) == CHUNK else np.concatenate([part, np.zeros(CHUNK - len(part), flat.dtype)])
         out[start : start + CHUNK] = evaluate(whole, {operand: padded})[: len(part)]
     return out
-
-
-def _compiled(function: Callable[[Expr], Expr], flat: Data, operand: Leaf) -> Data | None:
-    kernels = kernels_in_use() if operand.real and len(flat) > CHUNK else None
-    if kernels is None:
-        return None
-    x = Leaf((len(flat),), operand.interval, operand.real, operand.name)
-    ev = Evaluator({x: Store(flat)})
-    i = index_variable("i", len(flat))
-    with ev.inner(axes=[(i, len(flat))]):
-        found = kernels.value(ev, function(x[i]))
-    return None if found is None else np.asarray(found.data)

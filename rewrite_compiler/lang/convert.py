@@ -16,7 +16,7 @@ from . import array_grid
 from .arrays import Evaluator
 from .binders import Leaf, index_variable
 from .expr import Expr
-from .kernels import GridTracer, Operand, kernels_in_use, launched, merged
+from .kernels import GridTracer, Operand, has_machine_code, launched, merged
 from .named import Data, Store
 from .ordered import NOTHING, floats_of
 from .straight import REAL, Code, Op, TooWide
@@ -35,7 +35,7 @@ class Conversion:
 
     def __call__(self, target: Data, *sources: Data) -> None:
         """Set every element of `target`."""
-        run, arguments = (_by_numpy if kernels_in_use() is None else _launch)(self, *_layouts(target, *sources))
+        run, arguments = (_by_numpy if not has_machine_code() else _launch)(self, *_layouts(target, *sources))
         run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments)
 
     def ends(self, target: Data, *sources: Data) -> tuple[float, float]:
@@ -118,7 +118,7 @@ def copier(target: Data, source: Data) -> Callable[[], Any] | None:
     is_block = target.dtype == source.dtype and target.flags.c_contiguous and source.flags.c_contiguous
     if is_block or any(a.dtype.kind not in "iu" for a in (target, source)) or not is_worth_it(target, source):
         return None
-    if kernels_in_use() is None:
+    if not has_machine_code():
         return None
     target, source = _widened(target, source)
     conversion = _COPIES[max(target.itemsize, source.itemsize) == 8]
@@ -184,7 +184,7 @@ def _launch(
     """Return the function for arrays of these layouts, and its arguments behind the arrays."""
     order = sorted(range(len(shape)), key=lambda n: -layouts[0][1][n])
     sides = [Operand(np.empty(0, kind), {n: s // np.dtype(kind).itemsize for n, s in enumerate(strides)}) for kind, strides in layouts]
-    run, numbers = launched(c.code, sides, c.tables, (), order, dict(enumerate(shape)), seen=seen)
+    run, numbers = launched(c.code, sides, c.tables, order, dict(enumerate(shape)), seen=seen)
     _held.append(numbers)
     return run, (*(t.ctypes.data for t in c.tables), numbers.ctypes.data)
 
@@ -194,7 +194,7 @@ def _by_numpy(c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...]
     """Return the function of numpy for arrays of these layouts."""
     order = sorted((n for n, extent in enumerate(shape) if extent > 1), key=lambda n: -layouts[0][1][n])
     loops = merged([(shape[n], [strides[n] // np.dtype(kind).itemsize for kind, strides in layouts]) for n in order])
-    return array_grid.launched(c.code, [kind for kind, _ in layouts], loops, c.tables, ()), ()
+    return array_grid.launched(c.code, [kind for kind, _ in layouts], loops, c.tables), ()
 
 
 _held: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once

@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import intervals as iv
-from .array_calls import Views, recorded
 from .array_grid import runs
 from .binders import Fold
-from .blocked import Blocked, Factor, FoldTrace, Site, folded, magnitude
-from .expr import Expr
+from .blocked import Factor, FoldTrace, Site, folded
 from .float_passes import Made, Pass, clamped, clips_of, last_uses, ranges_of, reach_of, scales_of, with_numbers
 from .intervals import Interval
 from .named import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, Named, Store
@@ -36,40 +33,46 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 18  # of the result at once: two of them fit a second-level cache
 KEPT_ELEMENTS = 1 << 18  # of the factor of the rows that are converted at once
 LEAST_ELEMENTS = 1 << 9  # of all steps together
+LEAST_GRID = 8  # of the result
 INT32_EXACT = (1 << 31) - 1
+Views = tuple[Data, Data]  # the factors of rows and of columns
 
 
 def in_floats(ev: Evaluator, f: Fold) -> Store | None:
     """Return the accumulator of a fold after its last step; None when floats cannot hold it or it is not a blocked fold."""
-    return None if ev.axes.tape is not None else played_in_floats(ev, f)
+    return folded(ev, f, _in_floats)
 
 
-def played_in_floats(ev: Evaluator, f: Fold) -> Store | None:
-    """Return the same; a tape computes it again."""
-    return folded(ev, f, _Floats, _Trace)
+def _in_floats(
+    ev: Evaluator, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named, kind: np.dtype[np.generic]
+) -> Named:  # fmt: skip
+    return _Floats(ev, loops, trace, codes, first).result(kind)
 
 
-@dataclass
-class _Trace(FoldTrace):
-    """The operands of a step, factors as they lie, and how large they can be by their intervals."""
-
-    limits: list[tuple[int, int]] = field(default_factory=list)
-
-    def refuse_wide(self, factors: Sequence[Expr], lanes: int) -> None:
-        if any(not iv.is_bounded(f.interval) for f in factors):
-            raise TooWide
-        first, second = map(magnitude, factors)
-        self.limits.append((first, second))
-
-    def words(self, window: Store) -> Store:
-        return window
-
-    def is_block(self, lanes: int) -> bool:
-        return lanes > 0
-
-
-class _Floats(Blocked):
+class _Floats:
     """One fold in floats."""
+
+    def __init__(self, ev: Evaluator, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named) -> None:
+        self.ev, self.loops, self.trace, self.codes, self.first = ev, loops, trace, codes, first
+        inner = {a for a, _ in loops}
+        self.rows, self.columns = self._sides(inner)
+        rest = set(first.axes) - set(self.rows) - set(self.columns)
+        self.rows = ev.axes.union(self.rows, tuple(rest))
+
+    def _sides(self, inner: set[Axis]) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+        """Return the axes of rows and of columns: no product has one axis on both sides."""
+        axes = [[frozenset(f.strides) - inner - {s.lane} for f in s.factors] for s in self.trace.sites]
+        size = self.ev.axes.shape
+        a, b = axes[0]
+        if math.prod(size(tuple(a))) < math.prod(size(tuple(b))):
+            a, b = b, a
+        for one, other in axes:
+            if not ((one <= a and other <= b) or (one <= b and other <= a)):
+                raise TooWide
+        if a & b or math.prod(size(tuple(a))) * math.prod(size(tuple(b))) < LEAST_GRID:
+            raise TooWide
+        self.row_axes = a
+        return self.ev.axes.union(tuple(a)), self.ev.axes.union(tuple(b))
 
     def result(self, kind: np.dtype[np.generic]) -> Named:
         size = self.ev.axes.shape
@@ -82,12 +85,8 @@ class _Floats(Blocked):
         self.kind, self.halved = self._type()
         self.scales = [scales_of(code) if self.kind is not np.int32 else (0,) * len(code) for code in self.codes]
         self.shape = size(self.rows)
-        tape = self.ev.axes.taping(self.rows, self.columns)
-        out = np.empty((m, n), kind) if tape is None else tape.empty((m, n), kind)
-        start = self._start(m, n, m, n)
-        self._fill(out, start, self.views)
-        if tape is not None:
-            tape.calls.append(recorded(tape, self.views, start, out, self._fill))
+        out = np.empty((m, n), kind)
+        self._fill(out, self._start(m, n), self.views)
         return self.ev.axes.ordered(out.reshape(*size(self.rows), *size(self.columns)), (*self.rows, *self.columns))
 
     def _type(self) -> tuple[Any, frozenset[int]]:
@@ -96,7 +95,7 @@ class _Floats(Blocked):
         What factors hold is looked at where their intervals leave no words of 32 bits.
         """
         found = self._type_within([self._known(number) for number in range(len(self.views))])
-        if not self.ev.is_steady and self.ev.axes.tape is None and (found is None or found[0] is np.float64 or found[1]):
+        if found is None or found[0] is np.float64 or found[1]:
             found = self._type_within([self._limit(number) for number in range(len(self.views))]) or found
         if found is None:
             raise TooWide
@@ -136,7 +135,6 @@ class _Floats(Blocked):
         A partial sum beyond 2^24 has so many products that the others cannot bring the whole near 0 again; each rounding
         of what is below 2^25 is by 1 at most.
         """
-        assert isinstance(self.trace, _Trace)
         (first, second), lanes = self.trace.limits[number], self.views[number][1].shape[-1]
         product = first * second
         others = lanes - FLOAT32_EXACT // product - 1
@@ -144,6 +142,16 @@ class _Floats(Blocked):
         return edge if edge > 0 and product * lanes <= 2 * FLOAT32_EXACT else -1
 
     # -- operands
+
+    def _start(self, m: int, n: int) -> Data | None:
+        """Return the values before the first step; None when all are 0."""
+        first = self.first
+        if not first.axes and int(first.data) == 0:
+            return None
+        order = (*self.rows, *self.columns)
+        grid = self.ev.axes.union(order)
+        full = self.ev.axes.full(first, grid).transpose([grid.index(a) for a in order])
+        return np.array(full, np.int32).reshape(m, n)
 
     def _views(self, s: Site) -> tuple[Data, Data]:
         """Return the factor of the rows over [rows …, steps …, lanes], and that of the columns as [columns, steps, lanes]."""
@@ -167,7 +175,6 @@ class _Floats(Blocked):
 
     def _known(self, number: int, parts: int = 1) -> int:
         """Return a bound of Σ|a||w| over one of `parts`, by the intervals."""
-        assert isinstance(self.trace, _Trace)
         (_, w), (first, second) = self.views[number], self.trace.limits[number]
         found: int = first * second * -(-w.shape[-1] // parts)
         return found
@@ -175,7 +182,7 @@ class _Floats(Blocked):
     def _limit(self, number: int, parts: int = 1) -> int:
         """Return such a bound by what the factors hold, where the intervals' is beyond 2^24 and they do not change."""
         (a, w), known = self.views[number], self._known(number, parts)
-        if known <= FLOAT32_EXACT or self.ev.is_steady or self.ev.axes.tape is not None:
+        if known <= FLOAT32_EXACT:
             return known
         length = -(-w.shape[-1] // parts)
         magnitudes = np.abs(w.astype(np.int64))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from .accumulate import Accumulation, Form, accumulation, form_of
 from .arrays import Evaluator, NotUniform, Opened, Scope
 from .binders import Leaf
 from .expr import Expr
-from .kernels import Kernels
 from .memory import Memory
 from .named import Affine, Axis, Named, Store, affine, axis_of, dense, reach, scatter, strided
 from .parallel import is_parallel
@@ -22,7 +20,6 @@ from .python import diagnostic
 from .recall import Recall
 from .residual import Irregular, residual
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
-from .tape import must_hold
 
 SEVERAL = 8  # iterations for which control is worked out before they run
 CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
@@ -31,12 +28,11 @@ CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops a
 class Machine:
     """State memories and the axes they depend on; `run` executes a step."""
 
-    def __init__(self, memories: Mapping[Leaf, Memory], *, strict: bool = False, kernels: Kernels | None = None) -> None:
-        """Take the memories by reference; with `strict`, diagnostics are raised; with `kernels`, machine code is used."""
+    def __init__(self, memories: Mapping[Leaf, Memory], *, strict: bool = False) -> None:
+        """Take the memories by reference; with `strict`, diagnostics are raised."""
         self.memories: dict[Leaf, Store] = dict(memories)
         self.strict = strict
         self.evaluator = Evaluator(self.memories)
-        self.evaluator.kernels = kernels
         self.axes = self.evaluator.axes
         self.forms: dict[Loop, Form | None] = {}
         self.vectorised = 0
@@ -68,7 +64,7 @@ class Machine:
             self._step(step.then if self.evaluator.number(step.condition) else step.otherwise)
         elif isinstance(step, Together):
             values = [self._value(u) for u in step.updates]
-            copies = [Named(self.axes.copied(v.data, v.axes), v.axes) for v in values]  # a value may be a view of what a partner writes
+            copies = [Named(np.array(v.data), v.axes) for v in values]  # a value may be a view of what a partner writes
             for u, v in zip(step.updates, copies, strict=True):
                 self._write(u, v)
         elif isinstance(step, Let):
@@ -78,7 +74,7 @@ class Machine:
 
     def _let(self, step: Let) -> None:
         store = self.evaluator.store_of(step.array)
-        data = self.axes.copied(store.data, store.batch) if self._is_in_memory(store) else store.data
+        data = np.array(store.data) if self._is_in_memory(store) else store.data
         self.bind(step.local, Store(data, store.batch))
         self._step(step.body)
 
@@ -91,10 +87,6 @@ class Machine:
         if not (self.strict or step.always):
             return
         condition = self.evaluator.value(step.condition)
-        tape = self.axes.taping(condition.axes)
-        if tape is not None:
-            data = tape.steady(condition.data)
-            tape.calls.append(partial(must_hold, data))
         if not np.all(condition.data):
             values = {name: self.evaluator.value(e) for name, e in step.values}
             axes = self.axes.union(condition.axes, *(x.axes for x in values.values()))
@@ -103,18 +95,11 @@ class Machine:
 
     def _value(self, u: Update) -> Named:
         with self._grid(u):
-            return self.evaluator.whole(u.value, self._order(u))
+            return self.evaluator.value(u.value)
 
     def _grid(self, u: Update) -> Any:
         extents = self._extents(u)
         return self.evaluator.inner({v: 0 for v, n in extents if n == 1}, [(v, n) for v, n in extents if n != 1])
-
-    def _order(self, u: Update) -> list[Axis]:
-        """Return the axes of an update as they lie in its memory, as far as its address tells."""
-        if self.evaluator.kernels is None:
-            return []
-        known = [self.evaluator.affine(a) for a in u.address]
-        return [axis for i in known if i is not None for axis, _ in sorted(i.terms, key=lambda term: -abs(term[1]))]
 
     def _extents(self, u: Update) -> list[tuple[Expr, int]]:
         return [(v, self.evaluator.number(n)) for v, n in zip(u.variables, u.extents, strict=True)]
@@ -157,10 +142,6 @@ class Machine:
         every = self.axes.union(grid)
         data = self.axes.full(value, every).transpose([every.index(a) for a in grid])
         shape = (*self.axes.shape(batch), *(math.prod(self.axes.shape(dimension or ())) for dimension in order))
-        tape = self.axes.taping(batch)
-        if tape is not None:
-            contents = tape.copied(data, memory.data.dtype).reshape(shape)
-            return memory.overlay([i.constant for i in known], contents, batch)
         contents = np.ascontiguousarray(data, memory.data.dtype).reshape(shape)
         if np.may_share_memory(contents, value.data):
             contents = contents.copy()
@@ -177,8 +158,8 @@ class Machine:
             target = view.transpose([names.index(a) for a in order])
             data = self.axes.align(value, order)
             if isinstance(data, np.ndarray) and np.may_share_memory(target, data):
-                data = self.axes.copied(data, order)  # numpy assigns within one array in order when both have one dimension
-            self.axes.assign(target, data, (*value.axes, *copy.batch))
+                data = np.array(data)  # numpy assigns within one array in order when both have one dimension
+            target[...] = data
 
     def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own: frozenset[Axis]) -> None:
         addressed = {a for i in indices for a in i.axes}
@@ -194,7 +175,7 @@ class Machine:
     def _detached(self, value: Named, store: Store) -> Named:
         """Return a value that is no view of the store: numpy does not copy overlapping rows of different strides."""
         is_view = isinstance(value.data, np.ndarray) and np.may_share_memory(value.data, store.data)
-        return Named(self.axes.copied(value.data, value.axes), value.axes) if is_view else value
+        return Named(np.array(value.data), value.axes) if is_view else value
 
     def _distinct(self, u: Update, own: frozenset[Axis], addressed: set[Axis]) -> None:
         if not own <= addressed:

@@ -108,11 +108,11 @@ class Memory(Store):
             low, high = wider
         all_axes = axes.union(batch, *(r.store.batch for r in met))
         base = self.data[_slices(low, high)]
-        data: Any = axes.copied(np.broadcast_to(base, (*axes.shape(all_axes), *base.shape)), all_axes)
+        data: Any = np.array(np.broadcast_to(base, (*axes.shape(all_axes), *base.shape)))
         for r in met:
             inner = _slices([a - b for a, b in zip(r.low, low, strict=True)], [a - b for a, b in zip(r.high, low, strict=True)])
             shape = tuple(axes.extent[a] if a in r.store.batch else 1 for a in all_axes)
-            axes.assign(data[(..., *inner)], r.store.data.reshape((*shape, *r.store.own)), all_axes)
+            data[(..., *inner)] = r.store.data.reshape((*shape, *r.store.own))
         self.regions = [r for r in self.regions if all(r is not m for m in met)]
         made = Region(low, Store(data, all_axes))
         self.regions.append(made)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,9 +19,6 @@ from numpy.typing import NDArray
 from . import intervals as iv
 from .expr import Expr, lift
 from .intervals import Interval
-
-if TYPE_CHECKING:
-    from .tape import Tape
 
 Data = NDArray[Any]
 Axis = int  # the serial number of the variable it stands for: terms cannot be compared with ==
@@ -100,32 +97,6 @@ class Axes:
         self.order: dict[Axis, int] = {}
         self.extent: dict[Axis, int] = {}
         self.start: dict[Axis, int] = {}
-        self.tape: Tape | None = None  # records what is computed along the sample axis
-
-    def taping(self, *groups: Container[Axis]) -> Tape | None:
-        """Return the tape that records what is computed along these axes, if one does."""
-        return self.tape if self.tape is not None and any(self.tape.sample in g for g in groups) else None
-
-    def fixed(self) -> Axes:
-        """Return the axes as they are now, for a call that is made later."""
-        found = Axes()
-        found.order, found.extent, found.start = dict(self.order), dict(self.extent), dict(self.start)
-        return found
-
-    def copied(self, data: Data, axes: Sequence[Axis], kind: Any = None) -> Data:
-        """Return a copy, in one piece where a tape records it."""
-        tape = self.taping(axes)
-        if tape is not None:
-            return tape.copied(data, kind)
-        return np.array(data, kind)
-
-    def assign(self, target: Data, source: Any, axes: Sequence[Axis]) -> None:
-        """Copy contents along these axes, recorded where a tape does."""
-        tape = self.taping(axes)
-        if tape is None:
-            target[...] = source
-        else:
-            tape.assign(target, source)
 
     def add(self, axis: Axis, extent: int, start: int = 0) -> None:
         """Bind an axis to start … start+extent−1; its place in the order is that of its first binding."""
@@ -229,7 +200,7 @@ def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable
     if len(along) > 1 and math.prod(axes.shape([axis_of(v) for v in along])) > TABULATED:
         return None
     found = value(e)
-    return None if axes.taping(found.axes) is not None else _progressions(found)  # of other samples they may be none
+    return _progressions(found)
 
 
 def _in_one_period(a: Affine | None, modulus: int, axes: Axes) -> Affine | None:
@@ -343,22 +314,7 @@ def _plain_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ..
 
 def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value: Named, axes: Axes) -> None:
     """store[indices] := value by advanced indexing; the indices are inside the store."""
-    from .placed import placed, split
-
-    tape = axes.taping(store.batch, value.axes)
     reads = axes.union(*(i.axes for i in indices))
-    if (
-        tape is not None
-        and set(value.axes) <= {*store.batch, *reads}
-        and (found := placed(store, origin, indices, reads, axes)) is not None
-    ):
-        around, all_axes = axes.union(store.batch, reads), (*store.batch, *reads)
-        data = axes.full(value, around).transpose([around.index(a) for a in all_axes])
-        tape.assign(found[0], split(data, len(store.batch), found[1]))
-        return
-    if tape is not None:
-        target, places, given, then = tape.steady_store(store), [*map(tape.steady_named, indices)], tape.steady_named(value), axes.fixed()
-        tape.calls.append(lambda: scatter(target, origin, places, given, then))
     alone = tuple(b for b in store.batch if b not in reads)
     if store.batch == alone and set(value.axes) <= {*alone, *reads}:  # numpy copies whole runs of the batch axes and of a plain last one
         keys: list[Any] = [np.asarray(axes.align(i, reads), np.intp) - o for i, o in zip(indices, origin, strict=True)]

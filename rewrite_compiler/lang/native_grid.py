@@ -6,7 +6,6 @@ are contiguous along the innermost loop. Loops are left to LLVM to vectorise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,8 +21,6 @@ from .straight import REAL, Code, Op
 WORD = ir.IntType(64)
 ANY_STRIDE = 1 << 40
 FLOATS = (ir.DoubleType, ir.FloatType)
-# monoid → its identity in words of so many bits
-IDENTITY: dict[str, Callable[[int], int]] = {"sum": lambda n: 0, "max": lambda n: -(1 << n - 1), "min": lambda n: (1 << n - 1) - 1}
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Shape:
-    """Everything that the code of a grid depends on.
-
-    A `monoid` reduces the `reduced` innermost loops, the last of a `length` if known; without any, what loops further out
-    reduce is added to the result.
-    """
+    """Everything that the code of a grid depends on."""
 
     code: Code
     out: Side
@@ -50,9 +43,6 @@ class Shape:
     tables: tuple[str, ...]
     loops: int
     unroll: int = 1
-    monoid: str = ""
-    reduced: int = 0
-    length: int = 0
     seen: bool = False
 
 
@@ -98,16 +88,7 @@ class _Grid:
         for k, s in enumerate(sides):
             if loops and s.inner != ANY_STRIDE:
                 self.strides[k][-1] = ir.Constant(WORD, s.inner)
-        first = loops + loops * len(sides)
-        self.scalars = [self.number(first + n) for n in range(sum(op.name == "scalar" for op in shape.code))]
-        if loops and shape.length:
-            self.extents[-1] = ir.Constant(WORD, shape.length)
-        start = [ir.Constant(WORD, 0)] * len(sides)
-        if shape.monoid:
-            self.total = self.b.alloca(element_type(shape.out.kind))
-            self.nest(0, start, loops - shape.reduced, self.reduction if shape.reduced else self.sum)
-        else:
-            self.nest(0, start, loops, self.elements)
+        self.nest(0, [ir.Constant(WORD, 0)] * len(sides))
         for n, end in enumerate(self.ends):
             self.b.store(self.b.load(end), self.end(n))
         self.b.ret_void()
@@ -126,9 +107,9 @@ class _Grid:
     def number(self, n: int) -> ir.Value:
         return self.b.load(self.b.gep(self.numbers, [ir.Constant(WORD, n)]))
 
-    def nest(self, level: int, places: list[ir.Value], end: int, inner: Callable[[list[ir.Value]], None]) -> None:
-        if level == end:
-            inner(places)
+    def nest(self, level: int, places: list[ir.Value]) -> None:
+        if level == self.shape.loops:
+            self.elements(places)
             return
         before = self.b.block
         head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
@@ -138,31 +119,10 @@ class _Grid:
         counter.add_incoming(ir.Constant(WORD, 0), before)
         self.b.cbranch(self.b.icmp_signed("<", counter, self.extents[level]), body, after)
         self.b.position_at_end(body)
-        self.nest(level + 1, [self.b.add(p, self.b.mul(counter, s[level])) for p, s in zip(places, self.strides, strict=True)], end, inner)
+        self.nest(level + 1, [self.b.add(p, self.b.mul(counter, s[level])) for p, s in zip(places, self.strides, strict=True)])
         counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1), flags=("nsw",)), self.b.block)
         self.b.branch(head)
         self.b.position_at_end(after)
-
-    def reduction(self, places: list[ir.Value]) -> None:
-        """Emit the loops that a monoid reduces, and the store of its total."""
-        kind = self.total.type.pointee
-        self.b.store(ir.Constant(kind, IDENTITY[self.shape.monoid](kind.width)), self.total)
-        self.nest(self.shape.loops - self.shape.reduced, places, self.shape.loops, self.added)
-        self.b.store(self.b.load(self.total), self.b.gep(self.function.args[0], [places[0]]))
-
-    def added(self, places: list[ir.Value]) -> None:
-        """Emit one step of a reduction."""
-        total, x = self.b.load(self.total), resized(self.b, self.value(places, 0), self.total.type.pointee)
-        if self.shape.monoid == "sum":
-            self.b.store(self.b.add(total, x), self.total)
-        else:
-            is_new = self.b.icmp_signed(">" if self.shape.monoid == "max" else "<", x, total)
-            self.b.store(self.b.select(is_new, x, total), self.total)
-
-    def sum(self, places: list[ir.Value]) -> None:
-        """Add an element to what the result holds."""
-        place = self.b.gep(self.function.args[0], [places[0]])
-        self.b.store(self.b.add(self.b.load(place), resized(self.b, self.value(places, 0), self.total.type.pointee)), place)
 
     def elements(self, places: list[ir.Value]) -> None:
         """Emit the elements of the unrolled loop."""
@@ -186,8 +146,6 @@ class _Grid:
             see(self.b, self.b.bitcast(narrow, ir.IntType(32)), self.ends)
 
     def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
-        if op.name == "scalar":
-            return self.words.fit(self.scalars[op.data], op.bits)
         if op.name == "array":
             return self.loaded(op, places, u, is_single=is_single)
         if op.name == "table":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import sys
 import threading
@@ -52,19 +51,3 @@ def _orders(strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]
     """Return the axes in the order of strides, largest first, and where each is in it."""
     places = sorted(range(len(strides)), key=lambda n: -strides[n])
     return tuple(places), tuple(int(n) for n in np.argsort(places))
-
-
-def give_back() -> None:
-    """Give free memory back to the system, where the C library does not do it by itself: pieces between those in use."""
-    trim = _trim()
-    if trim is not None:
-        trim(0)
-
-
-@lru_cache(maxsize=1)
-def _trim() -> Any:
-    """Return the function of glibc; None in another library."""
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
-        return None

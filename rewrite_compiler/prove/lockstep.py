@@ -19,9 +19,17 @@ from ..lang.binders import Array, Leaf
 from ..lang.expr import var
 from ..lang.named import Axes, Data, Store, axis_of
 from ..target import SimulatedDevice, SimulatedStream
-from ..target.taped import METHODS
 
 END = "end"
+METHODS: dict[str, Callable[..., Any]] = {
+    "issue": lambda device, *given, **operands: device.issue(*given, **operands),
+    "store": lambda device, *given, **operands: device.store(*given, **operands),
+    "load": lambda device, *given, **operands: device.load(*given, **operands),
+    "wait": lambda device: device.wait(),
+    "attach": lambda device, *given: device.attach(*given),
+    "place": lambda device, *given, words: device.place(*given, words),
+    "fetch": lambda device, *given: device.fetch(*given),
+}
 _SAMPLE = var("sample", (0, None))
 
 

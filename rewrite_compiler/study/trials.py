@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..compile import Plan, float_program
-from ..cosim.bank import Bank
 from ..cosim.cosimulate import BATCH
 from ..cosim.metrics import Metric, Paired, paired
 from ..cosim.reference import Reference
@@ -91,7 +90,7 @@ def variants_of(samples: int, batch: int, tier: str) -> Variants:
     """Return what variants share on so many samples, in batches of one size; each sample is run many times."""
     batches = -(-samples // batch)
     reading = chosen_tier(tier, LEAST_BATCHES * samples, samples)
-    return Variants(Bank(reading, at_once=batches > 1), 1 if reading == "oracle" else -(-samples // batches))
+    return Variants(reading, 1 if reading == "oracle" else -(-samples // batches))
 
 
 def with_float(plan: Plan, ids: Collection[str]) -> Plan:

@@ -7,7 +7,6 @@ from .mapping import Axes, FormatFor, Limit, Mapping
 from .meaning import body_of, inlined
 from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
 from .stay import USUAL, Room, Stay
-from .taped import TapedDevice
 from .target import Small, Target
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "Small",
     "Stay",
     "StreamedDevice",
-    "TapedDevice",
     "Target",
     "Unit",
     "body_of",

@@ -52,13 +52,11 @@ class StreamedDevice(Protocol):
         """Run the stream, up to its interrupt."""
 
 
-def simulated_device(
-    ila: Ila, *, reading: str = "arrays", strict: bool = True, samples: int = 0, is_taped: bool = False
-) -> SimulatedDevice | SimulatedStream:
-    """Return a device at the reset state that is a simulator of the model; `is_taped`: a tape is made of what it does."""
+def simulated_device(ila: Ila, *, reading: str = "arrays", strict: bool = True, samples: int = 0) -> SimulatedDevice | SimulatedStream:
+    """Return a device at the reset state that is a simulator of the model."""
     if ila.externals:
-        return SimulatedStream(Stream(ila, reading=reading, strict=strict, samples=samples, is_taped=is_taped))
-    return SimulatedDevice(Simulator(ila, reading=reading, strict=strict, samples=samples, is_taped=is_taped))
+        return SimulatedStream(Stream(ila, reading=reading, strict=strict, samples=samples))
+    return SimulatedDevice(Simulator(ila, reading=reading, strict=strict, samples=samples))
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,7 @@ def test_a_term_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_the_simulator_runs_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.ila.simulate.loaded_kernels", lambda: "machine code cannot be made here: no LLVM")
+    monkeypatch.setattr("rewrite_compiler.ila.simulate.without_machine_code", lambda: "machine code cannot be made here: no LLVM")
     plan = compile_model(MLP.model, ["flexasr"])
     settings = Settings(samples=4, tier="native", engine="simulator")
     found = cosimulate(plan, MLP.data, calibrate=MLP.calibration, settings=settings).document
@@ -263,5 +263,5 @@ def test_what_the_simulator_runs_without_machine_code_is_told(monkeypatch: pytes
 
 def test_an_unknown_engine_is_refused() -> None:
     plan = compile_model(MLP.model, ["flexasr"])
-    with pytest.raises(UsageError, match='engine must be one of auto, numerics, recorded, simulator, not "tape"'):
+    with pytest.raises(UsageError, match='engine must be one of auto, numerics, simulator, not "tape"'):
         cosimulate(plan, MLP.data, calibrate=MLP.calibration, settings=Settings(engine="tape"))

@@ -11,7 +11,7 @@ from rewrite_compiler.apps.digits import data as digits
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim.cosimulate import dataset_for
 from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.ila.simulate import Simulator, _Executable
+from rewrite_compiler.ila.simulate import _Executable
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.target import simulated_device
 
@@ -41,6 +41,3 @@ def test_a_device_of_one_sample_has_no_sample_axis() -> None:
     device.store("gb_core_store_large", index=np.arange(7), vector=rows[None])
     assert device.load("gb_core_load_large", index=np.arange(7)).tolist() == [rows.tolist()]
     assert device.sim.state("large").shape == m.states["large"].leaf.shape
-    taped = Simulator(m, reading="native", samples=1, is_taped=True)
-    taped.block("gb_core_store_large", 7, {"index": np.arange(7), "vector": rows[:, None]}, frozenset(("vector",)))
-    assert taped.state("large").shape == (1, *m.states["large"].leaf.shape)

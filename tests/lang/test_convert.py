@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, convert, lay, leaf
+from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, convert, lay
 from rewrite_compiler.lang import codes as conversions
 from rewrite_compiler.lang.formats import FLOAT16, Format
-from rewrite_compiler.lang.kernels import loaded_kernels
-from rewrite_compiler.lang.named import Axes, Named, Store, affine, gather
-from rewrite_compiler.lang.placed import placed, split
-from rewrite_compiler.lang.tape import Tape
+from rewrite_compiler.lang.kernels import without_machine_code
 
 FORMATS: tuple[Format, ...] = (
     Fixed(16, 7, "floor"), Fixed(8, 6, "half_even"), Fixed(12, 5, "half_up"), Fixed(32, 20), Fixed(8, 3, "zero", False),
@@ -22,10 +19,10 @@ FORMATS: tuple[Format, ...] = (
 
 @pytest.fixture(autouse=True, params=["machine code", "numpy"])
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not isinstance(loaded_kernels(), str)
+    assert not without_machine_code()
     if request.param == "numpy":
         for module in (convert, conversions):
-            monkeypatch.setattr(module, "kernels_in_use", lambda: None)
+            monkeypatch.setattr(module, "has_machine_code", lambda: False)
         monkeypatch.setattr(convert, "launched", None)
 
 
@@ -84,34 +81,3 @@ def test_copies_of_runs_of_bytes_are_copies_of_words() -> None:
         target = np.zeros((64, 40, run), np.uint8)
         lay(target, source.swapaxes(0, 1))
         np.testing.assert_array_equal(target, source.swapaxes(0, 1))
-
-
-def test_an_index_of_samples_is_never_taken_as_it_is_now() -> None:
-    """Recorded: an index that happens to be the same for all samples may be another one in the next batch."""
-    axes, values = Axes(), Named(np.full(4, 3), (0,))
-    index = leaf("at", (), (0, 7))[()]
-    axes.add(0, 4)
-    assert affine(index, axes, lambda _: False, lambda _: values) is not None
-    axes.tape = Tape(0)
-    assert affine(index, axes, lambda _: False, lambda _: values) is None
-
-
-@pytest.mark.parametrize("count", [64, 60])
-def test_places_in_banks_are_a_layout(count: int) -> None:
-    """Place n is at bank n mod 16: found where there are whole rows of banks."""
-    store = Store(np.arange(3 * 16 * 5 * 4).reshape(3, 80, 4), (0,))
-    axes = Axes()
-    for axis, n in enumerate((3, count, 4)):
-        axes.add(axis, n)
-    n = np.arange(count)
-    indices = [Named(n % 16 * 5 + n // 16, (1,)), Named(np.arange(4), (2,))]
-    found = placed(store, [0, 0], indices, (1, 2), axes)
-    if count % 16:
-        assert found is None
-        return
-    assert found is not None
-    expected = gather(store, [0, 0], indices, axes).data
-    np.testing.assert_array_equal(found[0].reshape(3, count, 4), expected)
-    again = np.zeros_like(expected)
-    split(again, 1, found[1])[...] = found[0]
-    np.testing.assert_array_equal(again, expected)

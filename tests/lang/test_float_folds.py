@@ -11,15 +11,8 @@ import pytest
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, lift, reduce_sum, sat, select, shift_right
 from rewrite_compiler.lang import float_folds as floats
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.array_kernels import ArrayKernels
-from rewrite_compiler.lang.arrays import Evaluator, evaluate
-from rewrite_compiler.lang.binders import index_variable
-from rewrite_compiler.lang.kernels import Kernels
-from rewrite_compiler.lang.machine import Machine
-from rewrite_compiler.lang.memory import Memory
-from rewrite_compiler.lang.named import Store, axis_of
+from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.substitute import substitute
-from rewrite_compiler.lang.tape import Tape
 
 ROWS, STEPS, LANES, COLUMNS = 96, 5, 8, 9
 INT16 = iv.of_width(16, True)
@@ -151,32 +144,3 @@ def test_a_product_with_the_accumulator_is_no_factor() -> None:
         a, b = given[x][:, k], given[w][:, k]
         total = np.clip(total * a[:, None] + np.outer(a, b), -32768, 32767)
     assert (evaluate(term, given) == total).all()
-    evaluator = Evaluator({leaf: Store(data) for leaf, data in given.items()})
-    evaluator.kernels = Kernels()
-    assert (evaluator.store_of(term).data == total).all()
-
-
-@pytest.mark.parametrize("step", ["rounded", "another last step", "products cut one by one"])
-@pytest.mark.parametrize("initial", [0, 3])
-def test_recorded_folds_are_played_on_other_contents(step: str, initial: int) -> None:
-    """Where the columns are the same for all samples, and where each sample has its own rows only."""
-    samples = 3
-    term, x, w = folded((16, 8), STEPPED[step], initial)
-    machine = Machine({leaf: Memory(np.zeros(leaf.shape, np.int16)) for leaf in (x, w)}, kernels=ArrayKernels())  # type: ignore[arg-type]
-    sample = axis_of(index_variable("sample", samples))
-    machine.axes.add(sample, samples)
-    tape = machine.axes.tape = Tape(sample)
-    random = np.random.default_rng(3)
-    slot = tape.copied(np.zeros((samples, *x.shape), np.int16))  # type: ignore[arg-type]
-    assert machine.memories[x].overlay([0, 0, 0], slot, (sample,))  # type: ignore[attr-defined]
-    machine.memories[w].data[...] = contents(random, w, "ends")
-    found = machine.evaluator.store_of(term)
-    assert machine.evaluator.kernels is not None
-    assert machine.evaluator.kernels.folds == 1
-    for kind in ("random", "ends"):
-        slot[...] = np.stack([contents(random, x, kind) for _ in range(samples)])
-        for call in tape.calls[1:]:
-            call()
-        for n in range(samples):
-            assert (found.data[n] == evaluate(term, {x: slot[n], w: machine.memories[w].data})).all()
-    assert not tape.refused

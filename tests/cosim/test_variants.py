@@ -1,4 +1,4 @@
-"""Variants of a plan share recordings of offloads and host parts, and give what a run of each alone gives."""
+"""Variants of a plan share offloads made ready and host parts, and give what a run of each alone gives."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.execute import Prepared
 from rewrite_compiler.compile.numerics import Specified, is_certified, refused
 from rewrite_compiler.compile.plan import tensors_of
-from rewrite_compiler.cosim import bank as banks
-from rewrite_compiler.cosim.bank import Bank, Room
-from rewrite_compiler.cosim.provenance import NoShortcut
 from rewrite_compiler.cosim.run import Engine
 from rewrite_compiler.cosim.variants import Variants
 from rewrite_compiler.data import samples_for
@@ -52,7 +49,7 @@ def variants(plan: Plan) -> list[Plan]:
 @pytest.mark.parametrize(("app", "accel"), CASES)
 def test_variants_give_what_runs_alone_give(app: str, accel: str, threads: int) -> None:
     plan, inputs = planned(app, accel)
-    shared = Variants(Bank("native"), BATCH)
+    shared = Variants("native", BATCH)
     for variant in variants(plan):
         expected = Engine(variant, compared=0, engine="simulator", audit=0).run(inputs, batch=SAMPLES).outputs
         found = shared.outputs(variant, inputs, threads=threads)
@@ -62,47 +59,40 @@ def test_variants_give_what_runs_alone_give(app: str, accel: str, threads: int) 
 
 
 @pytest.mark.parametrize("reading", ["native", "arrays"])
-def test_only_offloads_that_differ_are_recorded(reading: str) -> None:
+def test_only_offloads_that_differ_are_made_ready(reading: str) -> None:
     plan, inputs = planned("digits_cnn", "vta")
-    shared = Variants(Bank(reading), BATCH)
+    shared = Variants(reading, BATCH)
     shared.outputs(plan, inputs)
-    assert len(shared.bank.units) == len(plan.offloads)
-    assert all(u.is_played for u in shared.bank.units.values())
+    shared.outputs(plan, inputs)
+    assert len(shared.prepared) == len(plan.offloads)
+    assert all(isinstance(x, Specified) and x.is_native == (reading == "native") for x in shared.prepared.values())
     shared.outputs(variants(plan)[1], inputs)
-    assert len(shared.bank.units) == len(plan.offloads) + 1
+    assert len(shared.prepared) == len(plan.offloads) + 1
 
 
-def test_what_is_seen_once_is_not_recorded_unless_it_is_worth_it() -> None:
+def test_only_so_many_bytes_of_constants_are_kept() -> None:
     plan, inputs = planned("digits_mlp", "vta")
-    shared = Variants(Bank("native", at_once=False), SAMPLES)
-    first = shared.outputs(plan, inputs)
-    assert not any(u.is_played for u in shared.bank.units.values())
+    expected = Variants("arrays", BATCH).outputs(plan, inputs)
+    shared = Variants("arrays", BATCH, room=0)
     for _ in range(2):
-        again = shared.outputs(plan, inputs)
-        assert all(u.is_played for u in shared.bank.units.values())
-        for name, x in first.items():
-            np.testing.assert_array_equal(again[name], x)
+        for name, x in shared.outputs(plan, inputs).items():
+            np.testing.assert_array_equal(x, expected[name])
+    assert len(shared.prepared) == 1
 
 
-@pytest.mark.parametrize("app", ["digits_mlp", "digits_cnn"])
-def test_without_shortcuts_devices_play(app: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> None:
-        raise NoShortcut("not today")
-
-    plan, inputs = planned(app, "flexasr")
-    expected = Engine(plan, compared=0, engine="simulator", audit=0).run(inputs, batch=SAMPLES).outputs
-    monkeypatch.setattr(banks, "shortcut", nothing)
-    shared = Variants(Bank("native"), BATCH)
-    for _ in range(2):
-        found = shared.outputs(plan, inputs, threads=2)
-        for name, x in expected.items():
-            np.testing.assert_array_equal(found[name], x)
-    assert all(u.is_played and u.shortcut is None and u.idle for u in shared.bank.units.values())
+def test_operations_without_numerics_run_on_simulators() -> None:
+    plan, inputs = planned("digits_mlp", "vta")
+    bare = replace(plan, offloads=tuple(replace(o, mapping=replace(o.mapping, codes=None)) for o in plan.offloads))
+    shared = Variants("native", BATCH)
+    found, expected = shared.outputs(bare, inputs), Variants("native", BATCH).outputs(plan, inputs)
+    assert not any(isinstance(x, Specified) for x in shared.prepared.values())
+    for name, x in expected.items():
+        np.testing.assert_array_equal(found[name], x)
 
 
 def test_host_parts_of_the_last_programs_are_kept() -> None:
     plan, inputs = planned("digits_mlp", "vta")
-    shared = Variants(Bank("native"), BATCH)
+    shared = Variants("native", BATCH)
     shared.outputs(plan, inputs)
     ((_, hosts),) = shared.hosts.values()
     shared.outputs(with_float(plan, {plan.offloads[0].id}), inputs, is_last=True)
@@ -115,7 +105,7 @@ def test_the_oracle_takes_one_sample_at_a_time() -> None:
     plan, inputs = planned("digits_mlp", "vta")
     few = {name: x[:2] for name, x in inputs.items()}
     expected = Engine(plan, compared=0, engine="simulator", audit=0).run(few, batch=2).outputs
-    found = Variants(Bank("oracle"), 1).outputs(plan, few, threads=2)
+    found = Variants("oracle", 1).outputs(plan, few, threads=2)
     for name, x in expected.items():
         np.testing.assert_array_equal(found[name], x)
 
@@ -143,22 +133,3 @@ def test_numerics_give_what_a_simulator_gives(app: str, accel: str) -> None:
         expected = Prepared(o, constants).run(device, moving)[0]
         for found, x in zip(Specified(o, constants).results(moving), expected, strict=True):
             np.testing.assert_array_equal(found, x)
-
-
-def test_without_room_for_a_device_offloads_run_on_simulators(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise NoShortcut("none is looked for")
-
-    monkeypatch.setattr(banks, "shortcut", refuse)
-    plan, inputs = planned("digits_mlp", "flexasr")
-    expected = Engine(plan, compared=0, engine="simulator", audit=0).run(inputs, batch=SAMPLES).outputs
-    ample = Variants(Bank("native"), BATCH)
-    ample.outputs(plan, inputs)
-    sizes = [u.idle[0].tape.arena.size for u in ample.bank.units.values()]
-    for left, played in ((sum(sizes), len(sizes)), (sizes[0], 1), (0, 0)):
-        shared = Variants(Bank("native", room=Room(left)), BATCH)
-        found = shared.outputs(plan, inputs)
-        assert sum(u.is_played is True for u in shared.bank.units.values()) == played
-        assert shared.bank.room.left == left - sum(sizes[:played])
-        for name, x in expected.items():
-            np.testing.assert_array_equal(found[name], x)

@@ -1,0 +1,54 @@
+"""Machine code is kept on disk and rebuilt when damaged; where there is none, that is said."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.lang import Fixed, kernels, native_jit
+from rewrite_compiler.lang.arith import ROUNDINGS
+
+
+def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    counts = native_jit.Counts()
+    monkeypatch.setattr(native_jit, "counts", counts)
+    text = 'define i64 @"run"(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n'
+
+    def answer() -> int:
+        native_jit.compiled.cache_clear()
+        _, address = native_jit.compiled(text)
+        return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1))
+
+    assert answer() == answer() == 42
+    assert (counts.compiled, counts.loaded, counts.rebuilt) == (1, 1, 0)
+    (entry,) = (tmp_path / "objects").iterdir()
+    assert entry.stat().st_mode & 0o077 == 0
+    whole = entry.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:], b"x" * len(whole)):
+        entry.write_bytes(damaged)
+        assert answer() == 42
+        assert entry.read_bytes() == whole
+    assert (counts.compiled, counts.rebuilt) == (5, 4)
+
+
+def test_without_machine_code_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise OSError("no such library")
+
+    monkeypatch.setattr(native_jit, "host", broken)
+    assert kernels.without_machine_code() == "machine code cannot be made here: no such library"
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_codes_of_floats(rounding: str) -> None:
+    """Machine code encodes as the definition says: ties, both ends."""
+    native_jit.host()
+    values = np.concatenate([np.arange(-70_000, 70_000) / 256, [1e30, -1e30, -0.0]])
+    f = Fixed(16, 7, rounding)
+    whole = f.codes_of(values)
+    assert [int(f.codes_of(values[n : n + 1])[0]) for n in range(0, len(values), 997)] == whole[::997].tolist()
+    assert (whole[-3], whole[-2]) == (f.codes[1], f.codes[0])
