@@ -141,6 +141,29 @@ def whole_window(pool: Op, reduce: Op, extra: dict[str, int], grade: str) -> tup
     return as_window, as_reduction
 
 
+@rule(grade="E", marks=("any_dtype",))
+def max_pool_of_row_as_image(x: Tensor, kernel: Ints, strides: Ints, dilations: Ints) -> Law:
+    """max_pool(x) over one axis = max_pool(x) over two, the first of size 1"""
+    y = o.max_pool(x, kernel, strides, (0, 0), dilations, ceil=0)
+    image = o.reshape(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
+    wide = o.max_pool(image, (1, kernel[0]), (1, strides[0]), (0, 0, 0, 0), (1, dilations[0]), ceil=0)
+    return y, o.reshape(wide, y.shape), Where(x.rank == 3)
+
+
+def rows_of_image(reduce: Op, grade: str) -> Rule:
+    """Return the rule that reads a reduction over height and width, channels last, as one over the rows of a matrix."""
+
+    @rule(name=f"{reduce.name.replace('_', '-')}-of-image-of-channels", grade=grade)
+    def of_image(x: Tensor, keepdims: Int) -> Law:
+        """reduce(x, height and width) = reduce(reshape(x), rows), channels last"""
+        y = reduce(x, axes=(1, 2), keepdims=keepdims)
+        pixels = x.shape[1] * x.shape[2]
+        rows = o.reshape(x, (x.shape[0], pixels, x.shape[3]))
+        return y, o.reshape(reduce(rows, axes=(1,), keepdims=0), y.shape), Where(x.rank == 4, *halves(pixels).conditions)
+
+    return of_image
+
+
 PLAIN: dict[str, int] = {}
 NO_PADS = {"count_include_pad": 0}
 axis_by_axis = [across(o.max_pool, PLAIN, "E"), across(o.average_pool, NO_PADS, "A")]
@@ -150,3 +173,4 @@ of_images = [*whole_window(o.max_pool, o.reduce_max_, PLAIN, "E"), *whole_window
 windows = [windows_as_rows(o.max_pool, o.reduce_max_, "E", axes) for axes in (1, 2)]
 means = [windows_as_rows(o.average_pool, o.reduce_mean_, "A", axes) for axes in (1, 2)]
 images = [r for reduce, grade in ((o.reduce_max_, "E"), (o.reduce_mean_, "A")) for r in image_as_rows(reduce, grade)]
+channels_last = [rows_of_image(o.reduce_max_, "E"), rows_of_image(o.reduce_mean_, "A")]

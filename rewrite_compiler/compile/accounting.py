@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 
@@ -27,8 +27,9 @@ def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], wh
     names = [s.name for s in source.sources]
     owner: dict[int, str] = {}
     taken: list[tuple[str, ...]] = []
+    left = _multiplied(source.nodes) & _multiplied(chosen.nodes)
     for key, node in offloads.items():
-        mine = sorted(s for s in node.origins if s not in owner)
+        mine = sorted(s for s in node.origins if s not in owner and s not in left)
         owner.update(dict.fromkeys(mine, key))
         taken.append(tuple(names[s] for s in mine))
     devices = {id(n) for n in offloads.values()}
@@ -41,6 +42,11 @@ def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], wh
                 host[s] = HostNode(names[s], source.sources[s].op_type, why_not(node))
     absorbed = [Absorbed(names[s], by) for s, by in _absorbed(source, owner).items()]
     return Account(tuple(taken), tuple(host[s] for s in sorted(host)), tuple(absorbed))
+
+
+def _multiplied(nodes: Iterable[Node]) -> set[int]:
+    """Return the source nodes whose products these nodes of the host compute, whatever else came of them."""
+    return {s for n in nodes if n.operator is not None and n.operator.macs is not None for s in n.origins}
 
 
 def _only_moves(node: Node) -> bool:

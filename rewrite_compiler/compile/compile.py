@@ -26,7 +26,7 @@ from ..ops.term import Apply, subterms
 from ..prove.operations import Progress
 from ..prove.shipped import Certificate, in_short
 from ..rewrite.rule import Rule, short_place
-from ..rewrite.ruleset import shipped_rules
+from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
 from .calibrate import calibrated_from
@@ -34,7 +34,7 @@ from .certified import Certified
 from .court import admitted, judged_in_use
 from .lowered import lowered_in
 from .match import Matched, case_of, match, offloads_as_written, spelling_rules
-from .objective import Objective, objective_for, priced
+from .objective import OFFLOADS, Objective, objective_for, priced
 from .pins import HOST, Pins, pins_of, require_pins, unmet
 from .plan import Offload, Plan, Reason
 from .recurrences import written_out
@@ -132,11 +132,18 @@ class Searched:
 def searched(targets: Sequence[Target], options: Options) -> Searched:
     """Return what a compilation may use; rule files are judged first."""
     operations = {m.name for t in targets for m in t.mappings.values()}
-    court = admitted(shipped_rules(), options.rules, options.trusted, options.limits, operations)
+    court = admitted(shipped_rules(), _rule_files(options), options.trusted, options.limits, operations)
     objective = objective_for(options.objective, targets, options.host)
     mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
     rules = tuple(r for r in court.rules if r.name not in options.without)
     return Searched(rules, mappings, objective, (*court.notes, *unpriced), court.certificates)
+
+
+def _rule_files(options: Options) -> tuple[Path, ...]:
+    """Return the rule files; lowerings are rules of every objective that weighs what they cost, of the usual one where asked for."""
+    lowering = Path(LOWERING)
+    weighs = options.objective != OFFLOADS.name and not options.exact
+    return (*options.rules, lowering) if weighs and lowering not in options.rules else options.rules
 
 
 def _pinned(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins) -> Matched:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...ir.program import Value
+from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ..context import Unsupported
 from ..fold import check_quotient
@@ -76,10 +76,19 @@ def _div(site: Site) -> list[Value]:
     if dividend is not None and dividend.size == 1 and dividend.ndim <= site.rank(1) and float(dividend.reshape(-1)[0]) == 1:
         site.require_float()
         return [site.apply("reciprocal", site.value(1))]
-    if site.has(1) and _is_root(site, site.value(1)):  # of normalisations, whose one spelling is x · 1/√v
+    if site.has(1) and (_is_root(site, site.value(1)) or _is_number(site.data(1), site.rank(0))):  # x / √v of norms, x / 8 of attention
         site.require_float()
         return [site.apply("mul", site.value(0), site.apply("reciprocal", site.value(1)))]
     return _binary("div")(site)
+
+
+def _is_number(divisor: Data | None, rank: int) -> bool:
+    """Tell whether a divisor is one known number whose reciprocal is as good."""
+    if divisor is None or divisor.size != 1 or divisor.ndim > rank or divisor.dtype.kind != "f":
+        return False
+    number = abs(float(divisor.reshape(-1)[0]))
+    least, most = float(np.finfo(divisor.dtype).tiny), float(np.finfo(divisor.dtype).max)
+    return least <= number <= most and least <= 1 / number <= most
 
 
 def _is_root(site: Site, v: Value) -> bool:

@@ -15,7 +15,7 @@ def _matmul(site: Site) -> list[Value]:
     if not rank_a or not rank_b:
         raise ShapeError(f"MatMul needs operands of rank 1 or more, not {site.shape(0)} and {site.shape(1)}")
     if rank_a > 1 and rank_b > 1:
-        return [site.apply("matmul", a, b)]
+        return [_matrices(site, a, b)]
     left = site.reshape(a, (1, *site.shape(0))) if rank_a == 1 else a
     right = site.reshape(b, (*site.shape(1), 1)) if rank_b == 1 else b
     product = site.apply("matmul", left, right)
@@ -25,6 +25,17 @@ def _matmul(site: Site) -> list[Value]:
     if rank_a == 1:
         del shape[-1 if rank_b == 1 else -2]
     return [site.reshape(product, shape)]
+
+
+def _matrices(site: Site, a: Value, b: Value) -> Value:
+    """Return a product of matrices, of known ones without axes that say nothing."""
+    if site.rank(0) == site.rank(1) == 4 and site.data(1) is not None and site.shape(1)[0] == 1:
+        return site.apply("matmul", a, site.reshape(b, site.shape(1)[1:]))
+    if site.rank(0) == 2 and site.rank(1) == 4 and site.data(0) is not None and site.data(1) is None:
+        samples, heads, *matrix = site.shape(1)
+        product = site.apply("matmul", a, site.reshape(b, (samples * heads, *matrix)))
+        return site.reshape(product, (samples, heads, *site.type(product).shape[1:]))
+    return site.apply("matmul", a, b)
 
 
 def _gemm(site: Site) -> list[Value]:
