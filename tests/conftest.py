@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from wheels import installed, sources, wheel
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a loaded one fails no test
 settings.load_profile("any machine")
+GARBAGE = 20_000  # objects made between two looks for garbage: a test makes many, and few of them are cyclic
 FIXTURES = (browser, sources, wheel, installed)  # of every test
 
 
@@ -37,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("COLUMNS", None)  # processes of a run get the width of some terminal
     if SHARED is None and config.getoption("--require-shared"):
         raise pytest.UsageError("--require-shared: neither FLEXMATCH_SHARED nor ../shared holds the shared models and golden vectors")
+
+
+def pytest_collection_finish() -> None:
+    """Take what collection has made out of garbage collection: it stays to the end, and each full collection would walk over it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from command import flexmatch, perceptron, process, samples
+from command import flexmatch, onnx_model, perceptron, process, samples
+from onnx import helper
 
 from rewrite_compiler.compile.document import read_plan
 from rewrite_compiler.cosim.log import Log
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
+from rewrite_compiler.frontend.structure import OPERANDS
 from rewrite_compiler.intake import PARTS, VALUES, Bound, Unreadable, json_of, read_bytes, toml_of
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.textfile import rules_of_file
@@ -132,6 +135,28 @@ def test_a_hostile_model_is_answered_at_once(name: str, tmp_path: Path) -> None:
     assert time.process_time() - begun < 0.5
 
 
+# field of a graph → what it holds; each entry takes two bytes
+COUNTED = {b"\x2a": "initializers", b"\x5a": "inputs", b"\x62": "outputs", b"\x6a": "declared values", b"\x7a": "sparse initializers"}
+
+
+@pytest.mark.parametrize("field", COUNTED, ids=COUNTED.values())
+def test_what_a_model_has_too_many_of_is_counted_first(field: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.frontend.load.check_names", lambda *_: pytest.fail("they were looked at"))
+    (tmp_path / "app.onnx").write_bytes(perceptron((4, 3)).SerializeToString() + b"\x3a\x82\xb5\x18" + (field + b"\x00") * 200_001)
+    with pytest.raises(FlexmatchError, match=f"the model must have at most 200000 {COUNTED[field]}"):
+        load(tmp_path / "app.onnx")
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_node_has_no_more_inputs_than_its_bound(inside: bool) -> None:
+    nodes = [helper.make_node("Sum", ["x"] * (OPERANDS + 1), ["s"], name="wide")]
+    if inside:
+        branches = {b: helper.make_graph(nodes, b, [], [onnx.ValueInfoProto(name="s")]) for b in ("then_branch", "else_branch")}
+        nodes = [helper.make_node("If", ["x"], ["s"], **branches)]
+    with pytest.raises(FlexmatchError, match=f'node "wide": .*: Sum must have at most {OPERANDS} inputs, not {OPERANDS + 1}'):
+        load(onnx_model(nodes, {"x": [1, 4]}, ["s"]))
+
+
 def test_a_rule_file_that_would_take_long_to_parse_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "x.rules").write_text("rule a(x: tensor) { relu(x) = x }\n" * 30_000, "utf-8")
     begun = time.process_time()
@@ -213,8 +238,6 @@ def test_a_hostile_configuration_is_answered_at_once(name: str, tmp_path: Path, 
 
 def test_a_configuration_beyond_all_bounds_does_not_stop_a_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    import onnx
-
     onnx.save(perceptron((4, 3)), "app.onnx")
     for content, said in (
         (HOSTILE_TOML["parts"][:200_000], f"the configuration cannot be read within bounds: it has a key of more than {PARTS} parts"),

@@ -16,6 +16,8 @@ from .signature import check_node
 from .tensors import dtype_name
 from .upgrade import schema_of
 
+OPERANDS = 16_384  # of a node: Sum, Max and their kind are one operator for each
+
 
 @dataclass
 class Check:
@@ -33,10 +35,19 @@ class Check:
 
 
 def check_count(model: Any, place: str, limits: Limits) -> None:
-    """Refuse a model with too many nodes or functions before any of them is looked at."""
-    for what, count in (("nodes", len(model.graph.node)), ("functions", len(model.functions))):
-        if count > limits.nodes:
+    """Refuse a model with too many of anything before it is looked at, and a node that would be as many as it has operands."""
+    graph = model.graph
+    counts = {
+        "nodes": graph.node, "functions": model.functions, "initializers": graph.initializer, "inputs": graph.input,
+        "sparse initializers": graph.sparse_initializer, "outputs": graph.output, "declared values": graph.value_info,
+    }  # fmt: skip
+    for what, those in counts.items():
+        if len(those) > limits.nodes:
             raise InputError("F105", f"the model must have at most {limits.nodes} {what}", place=place, help="raise --limits nodes=")
+    for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
+        if len(node.input) > OPERANDS:
+            said = f"{node.op_type} must have at most {OPERANDS} inputs, not {len(node.input)}"
+            raise InputError("F105", said, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
 
 
 def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
