@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +25,13 @@ PRODUCTS = ("dense", "matmul")
 
 @dataclass(frozen=True)
 class Against:
-    """Why a mapping does not take a node, how far it is from it, and how many values its pattern met."""
+    """Why a mapping does not take a node, how far it is from it, how many values its pattern met, and how many guards failed."""
 
     mapping: str
     distance: int
     sentence: str
     met: int = 0
+    failed: int = 0
 
 
 class HostReasons:
@@ -62,7 +64,7 @@ class HostReasons:
         if not near:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
             return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
-        reasons = sorted((self.against(m, node) for m in near), key=lambda r: (r.distance, -r.met))
+        reasons = sorted((self.against(m, node) for m in near), key=lambda r: (r.distance, -r.met, r.failed))
         names = dict.fromkeys(r.mapping for r in reasons if r.sentence == reasons[0].sentence)
         return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
 
@@ -92,9 +94,9 @@ class HostReasons:
         above = self.above(m.rule.left, anchor, node)
         if above and not self.as_written:
             return Against(name, FORM, above)
-        for condition in m.rule.where:
-            if self.decidable(condition, found) and not holds(condition, found.binding()):
-                return Against(name, GUARD, self.failed(condition, found))
+        failing = [c for c in m.rule.where if self.decidable(c, found) and not holds(c, found.binding())]
+        if failing:
+            return Against(name, GUARD, self.failed(failing[0], found), failed=len(failing))
         refused = self.refusal(m, found)
         if refused is not None:
             return Against(name, CAPACITY, str(refused.limit))
@@ -127,14 +129,18 @@ class HostReasons:
         if isinstance(condition, IsConstant):
             return f"{condition.tensor.name} must be known at compile time"
         if isinstance(condition, HasType):
-            return f"{condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {found.binding().dtype(condition.tensor)}"
+            given = found.binding().dtype(condition.tensor)
+            return f"its operand {condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {given}"
         if isinstance(condition, Same):
-            left, right = (list_of(side, found.binding()) for side in (condition.left, condition.right))
-            return f"{left} must equal {right}"
+            return _unequal(condition, found)
         if isinstance(condition, RealIs):
             values = ", ".join(f"{v.name} {found.attributes[v.name]}" for v in condition.variables)
             return f"{condition_text(condition)} fails with {values}"
         assert isinstance(condition, Truth)
+        rank = re.fullmatch(r"(\w+)\.rank == (\d+)", condition_text(condition))
+        if rank:
+            axes = len(found.binding().shape(_variables(condition)[0]))
+            return f"its operand {rank[1]} must have {rank[2]} axes, not {axes}"
         shapes = [f"{x.name} {self.program.types[found.values[id(x)]].shape}" for x in _variables(condition) if id(x) in found.values]
         return f"{condition_text(condition)} fails{' with ' if shapes else ''}{', '.join(dict.fromkeys(shapes))}"
 
@@ -145,6 +151,15 @@ class HostReasons:
             if known and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in known.items()):
                 return fit
         return None
+
+
+def _unequal(condition: Same, found: Loose) -> str:
+    """Return that two lists differ, of shapes whose they are."""
+    left, right = (list_of(side, found.binding()) for side in (condition.left, condition.right))
+    owners = [s.tensor for s in (condition.left, condition.right) if isinstance(s, ShapeOf) and isinstance(s.tensor, Variable)]
+    if len(owners) == 2:
+        return f"its operands {owners[0].name} and {owners[1].name} must have one shape, not {left} and {right}"
+    return f"{condition_text(condition)} fails with {left} and {right}"
 
 
 def _variables(condition: Truth) -> list[Variable]:

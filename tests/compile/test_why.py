@@ -51,6 +51,19 @@ def test_a_guard_that_fails_is_told_as_it_is_written_and_the_nearest_mapping_fir
     assert re.fullmatch(r"vta\.relu_4 \(vta/alu\.py:\d+\): the chosen program is no dearer with relu on the host", reason)
 
 
+@pytest.mark.parametrize("shape", [(8, 12), (2, 3, 8, 12)])
+def test_shapes_that_must_be_one_are_told_of_the_mapping_of_as_many_axes(model: Path, shape: tuple[int, ...]) -> None:
+    """The mapping of another rank is further from taking the node: two of its guards fail."""
+    written(model, [node("Mul", "x c", "y")], shape, ["y"], c=np.float32(0.25))
+    said = rf"vta\.mul_{len(shape)} \(vta/alu\.py:\d+\): its operands x and z must have one shape, not {re.escape(str(shape))} and \(\)"
+    assert re.fullmatch(said, reasons_of(model, "vta")["Mul"])
+
+
+def test_the_number_of_axes_that_a_mapping_takes_is_told(model: Path) -> None:
+    written(model, [node("Add", "x x", "y")], (2, 3, 4), ["y"])
+    assert re.search(r"\): its operand x must have [24] axes, not 3$", reasons_of(model, "vta")["Add"])
+
+
 def test_what_stands_where_a_pattern_has_another_operator_is_told(model: Path) -> None:
     written(model, [node("Tanh", "x", "h"), node("Softmax", "h", "y")], (2, 3), ["y"])
     assert "the operand x of softmax must be a result of matmul, not of tanh" in reasons_of(model, "flexasr")["Softmax"]
