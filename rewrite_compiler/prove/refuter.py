@@ -5,6 +5,7 @@ It never proves. Small instances come first; how many are drawn is bounded by th
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ INSTANCES, WORK = 60, 300_000  # of one rule: instances, and about how many micr
 DRAW, CANDIDATE, HELD = 300, 20, 12  # microseconds of a draw, of a candidate that is typed, and of one that is held against the guard
 RUN, RECURRENT, DATA = 300, 5_000, 3  # microseconds of an operator, of a recurrent one, and how often each side is run
 ELEMENTS, LARGEST = 600, 12_000  # of one operand, and of all patterns of a left side
+BEYOND, BEYOND_DRAWS, BEYOND_SIZE = 2, 6, 700  # instances whose elements are compared as terms: of so many draws, and their elements
 EACH = 8  # values that are drawn for one attribute
 TRIES = 120  # to make operands of a difference plain
 LISTED = 24  # elements of an operand that are all shown
@@ -136,6 +138,18 @@ def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexamp
         if found is not None:
             return found
     return None
+
+
+def beyond(rule: Rule) -> tuple[Instance, ...]:
+    """Return a few instances with extents, windows and strides beyond those that are judged first, small enough to be written as terms."""
+    source, found = random.Random(1), list[Instance]()
+    for _ in range(BEYOND_DRAWS):
+        search = _Wide(rule, source, 0.5)
+        with suppress(TooMany, FlexmatchError):
+            found += [i for i in itertools.islice(search.instances(), 1) if i.size <= BEYOND_SIZE]
+        if len(found) == BEYOND:
+            break
+    return tuple(found)
 
 
 def _work(rule: Rule, instance: Instance) -> int:

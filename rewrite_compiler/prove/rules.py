@@ -25,11 +25,12 @@ from .grades import broken_grade
 from .instances import Instances, instances_of, smallest
 from .measure import measured
 from .numeric import difference
-from .refuter import witness
+from .refuter import beyond, witness
 from .shapes import Instance
 from .sides import Side, leaves_of, right_shape, symbolic_elements
 from .suggest import suggested_guard
-from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof, Stop
+from .verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof, Stop, Theorem
+from .words import are_integers, decided_in_words, is_polynomial, types_of
 
 BELOW_A_PROOF = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
 NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
@@ -111,12 +112,14 @@ def _judged(rule: Rule, count: int | None) -> Proof:
     found = instances_of(rule, count)
     if not found.chosen:
         raise fail(UNPROVED, "R103", "no operands satisfy its left side and guard")
+    if are_integers(rule):
+        return _judged_on_integers(rule, found, fail)
     theorem = theorem_of(rule)
     if isinstance(theorem, Stop):
         for some in (smallest(rule), found):
             _checked(rule, some, fail)
         raise fail(UNPROVED, "R103", str(theorem))
-    evidence = _checked(rule, found, fail)
+    evidence = _checked(rule, replace(found, chosen=(*found.chosen, *beyond(rule))), fail)
     _check_marks(rule, found, evidence, fail)
     if not (evidence.literal or rule.marks & INTEGER_MARKS or are_real(rule)):
         raise fail(UNPROVED, "R103", f"{theorem.engine}: it reads as real numbers what a guard says are integers")
@@ -129,6 +132,35 @@ def _judged(rule: Rule, count: int | None) -> Proof:
     _check_bits(rule, evidence.open, fail)
     strength, said = str(theorem), evidence.sentence(theorem.engine)
     return Proof(rule.name, rule.place, PROVED, strength, said, rule.grade, ranks=theorem.ranks, measured=tuple(figures))
+
+
+def _judged_on_integers(rule: Rule, found: Instances, fail: Any) -> Proof:
+    """Judge a rule whose operands are integers: data of real numbers are no instances of it, and nothing is rounded."""
+    for instance in (*found.chosen, *found.empty):
+        _check_types(rule, instance, fail)
+    answer = decided_in_words(rule)
+    if isinstance(answer, Counterexample):
+        raise fail(REFUTED, "R102", "the sides differ on integers that wrap around", answer)
+    said = f"both sides are equal on {', '.join(types_of(rule))} that wrap around"
+    if isinstance(answer, Stop):
+        answer, said = _on_any_ring(rule, found, answer, fail)
+    _check_marks(rule, found, _Evidence(), fail)
+    return Proof(rule.name, rule.place, PROVED, str(answer), said, rule.grade, ranks=answer.ranks)
+
+
+def _on_any_ring(rule: Rule, found: Instances, stop: Stop, fail: Any) -> tuple[Theorem, str]:
+    """Return the theorem on real numbers where it holds of integers, too: of polynomials, and of elements that are the same."""
+    theorem = theorem_of(rule)
+    if isinstance(theorem, Stop):
+        raise fail(UNPROVED, "R103", f"{stop}; {theorem}")
+    if is_polynomial(rule):
+        return theorem, "both sides are one polynomial with integer coefficients"
+    evidence = _Evidence(searches=SEARCHES)  # on which there are none: data are drawn as real numbers
+    for instance in (*found.chosen, *beyond(rule)):
+        _check_meaning(rule, instance, evidence, fail)
+    if not evidence.literal:
+        raise fail(UNPROVED, "R103", f"{stop}; {theorem.engine}: it reads as real numbers what a guard says are integers")
+    return theorem, evidence.sentence(theorem.engine)
 
 
 def are_real(rule: Rule) -> bool:

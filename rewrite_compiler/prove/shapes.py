@@ -181,7 +181,11 @@ class Search:
         """Yield the instances in the order of the candidates."""
         for state in self.terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
             made = self.made(state)
-            if all(holds(c, made.binding()) for c in self.rule.where):
+            try:
+                is_instance = all(holds(c, made.binding()) for c in self.rule.where)
+            except KeyError:  # all that the left side has is typed
+                raise SpecError("R101", "the guard uses a result that the left side does not have") from None
+            if is_instance:
                 yield made
 
     def made(self, state: State) -> Instance:

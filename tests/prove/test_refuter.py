@@ -9,6 +9,7 @@ import pytest
 from known_wrong import gallery
 
 from rewrite_compiler.prove import refuter
+from rewrite_compiler.prove.instances import WIDE
 from rewrite_compiler.prove.refuter import witness
 from rewrite_compiler.prove.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
@@ -76,3 +77,9 @@ def test_a_large_operand_is_told_by_what_is_not_zero() -> None:
     x = np.zeros((5, 6))
     x[2, 3] = 0.5
     assert refuter._text(x) == "zeros[5, 6] but 1/2 at [2, 3]"
+
+
+def test_terms_are_compared_beyond_the_extents_that_are_judged_first() -> None:
+    found = [i for r in every_rule()[::12] for i in refuter.beyond(r)]
+    assert found
+    assert max(n for i in found for shape in i.operands.values() for n in shape) > WIDE

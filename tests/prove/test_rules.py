@@ -15,6 +15,7 @@ from rewrite_compiler.prove.instances import instances_of
 from rewrite_compiler.prove.rules import prove_rule, prove_rules
 from rewrite_compiler.prove.shapes import Search, drawn
 from rewrite_compiler.rewrite import Int, Ints
+from rewrite_compiler.rewrite.textfile import rules_of_text
 
 
 @rule(grade="F")
@@ -169,3 +170,11 @@ def test_drawn_instances_satisfy_the_guard() -> None:
 def test_every_factoring_is_tried() -> None:
     found = [s for r in range(1, 4) for s in itertools.product(range(1, 7), repeat=r) if math.prod(s) == 6]
     assert sorted(shapes.factorings(6, 3)) == sorted(found)
+
+
+def test_a_guard_on_a_result_that_the_left_side_lacks_is_no_crash() -> None:
+    text = "rule law(x: tensor) grade E { relu(relu(x)) = relu(x) where reshape(x, shape=[4]).shape[0] == 4 }"
+    (law,) = rules_of_text(text, "law.rules")
+    proof = prove_rule(law)
+    assert proof.verdict == "unproved"
+    assert "a result that the left side does not have" in proof.evidence

@@ -1,0 +1,100 @@
+"""Integers of a type as z3 bit-vectors: every operator computes exactly and wraps its result around."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+Word = Any  # z3.BitVecRef
+Integers = Mapping[str, int]
+NAME = re.compile(r"(u?)int(8|16|32|64)")
+
+
+class Undecided(Exception):
+    """What z3 does not decide, or what is not read, as a sentence."""
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """The integers of a type by their width and sign."""
+
+    width: int
+    signed: bool
+
+    def symbol(self, name: str) -> Word:
+        """Return any integer of the type."""
+        return z3.BitVec(name, self.width)
+
+    def number(self, x: float) -> Word:
+        """Return a number; Undecided where the type does not hold it."""
+        low = -(1 << self.width - 1) if self.signed else 0
+        if x != int(x) or not low <= x < low + (1 << self.width):
+            raise Undecided(f"{x:g} is no number of the type")
+        return z3.BitVecVal(int(x), self.width)
+
+    def applied(self, name: str, *operands: Word) -> Word:
+        """Return the result of an operator; Undecided for one that is not read."""
+        if name not in OPERATIONS:
+            raise Undecided(f"it does not read {name} on integers")
+        return OPERATIONS[name](self, *operands)
+
+    def less(self, a: Word, b: Word) -> z3.BoolRef:
+        """Return whether one integer is less than another."""
+        return a < b if self.signed else z3.ULT(a, b)
+
+    def value(self, model: z3.ModelRef, x: Word) -> int:
+        """Return an integer in a model."""
+        found = model.eval(x, model_completion=True)
+        return int(found.as_signed_long() if self.signed else found.as_long())
+
+
+def wrapped(dtype: str) -> Wrapped | None:
+    """Return the integers of an element type, None of another type."""
+    read = NAME.fullmatch(dtype)
+    return None if read is None else Wrapped(int(read[2]), not read[1])
+
+
+def difference(kind: Wrapped, left: Word, right: Word, symbols: Mapping[str, Word], work: int) -> tuple[Integers, int, int] | None:
+    """Return integers at which two terms differ with both values, None where there are none; Undecided within `work`."""
+    solver = z3.Solver()
+    solver.set("rlimit", work)
+    solver.add(left != right)
+    answer = solver.check()
+    if answer == z3.unsat:
+        return None
+    if answer == z3.unknown:
+        raise Undecided(f"z3 gives up at {kind.width} bits")
+    model = solver.model()
+    return {name: kind.value(model, x) for name, x in symbols.items()}, kind.value(model, left), kind.value(model, right)
+
+
+def _absolute(kind: Wrapped, x: Word) -> Word:
+    return z3.If(x < 0, -x, x) if kind.signed else x
+
+
+def _floor(kind: Wrapped, x: Word, y: Word) -> Word:
+    """Return ⌊x / y⌋ for a number y that is not 0."""
+    by = z3.simplify(y)
+    if not z3.is_bv_value(by) or by.as_long() == 0:
+        raise Undecided("it divides integers by numbers only")
+    if not kind.signed:
+        return z3.UDiv(x, y)
+    quotient, rest = x / y, z3.SRem(x, y)
+    return z3.If(z3.And(rest != 0, (rest < 0) != (y < 0)), quotient - 1, quotient)
+
+
+OPERATIONS: dict[str, Callable[..., Word]] = {
+    "add": lambda _, x, y: x + y,
+    "sub": lambda _, x, y: x - y,
+    "mul": lambda _, x, y: x * y,
+    "neg": lambda _, x: -x,
+    "relu": lambda kind, x: z3.If(x < 0, z3.BitVecVal(0, kind.width), x) if kind.signed else x,
+    "abs": _absolute,
+    "max": lambda kind, x, y: z3.If(kind.less(x, y), y, x),
+    "min": lambda kind, x, y: z3.If(kind.less(y, x), y, x),
+    "div": _floor,
+}

@@ -1,0 +1,105 @@
+"""Laws on integers that wrap around: true over the reals and false in a type of integers, and the other way round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.words import are_integers, types_of
+from rewrite_compiler.rewrite.rule import Rule
+from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+
+FALSE = Path(__file__).parents[1] / "known_wrong" / "integers.rules"
+TRUE = """
+rule abs-of-neg(x: tensor) grade E {
+    abs(neg(x)) = abs(x)
+    where type(x, "int8")
+}
+rule assoc(x: tensor, y: tensor, z: tensor) grade A {
+    add(add(x, y), z) = add(x, add(y, z))
+    where type(x, "int32"), type(y, "int32"), type(z, "int32")
+}
+rule distribute(x: tensor, y: tensor, z: tensor) grade A {
+    mul(add(x, y), z) = add(mul(x, z), mul(y, z))
+    where type(x, "int8"), type(y, "int8"), type(z, "int8")
+}
+rule reduce-neg(x: tensor, a: ints) grade E {
+    neg(reduce_sum(x, axes=a, keepdims=1)) = reduce_sum(neg(x), axes=a, keepdims=1)
+    where type(x, "int8")
+}
+rule sub-neg(x: tensor, y: tensor) grade A {
+    sub(x, y) = add(x, neg(y))
+    where type(x, "uint8"), type(y, "uint8")
+}
+rule relu-uint(x: tensor) grade E {
+    relu(x) = x
+    where type(x, "uint8")
+}
+rule relu-transpose(x: tensor, p: ints) grade E {
+    relu(transpose(x, perm=p)) = transpose(relu(x), perm=p)
+    where type(x, "int8", "int32")
+}
+rule div-floor(x: tensor) grade E {
+    div(div(x, full(shape=[], value=2.0)), full(shape=[], value=2.0)) = div(x, full(shape=[], value=4.0))
+    where type(x, "int8", "uint8", "int32")
+}
+rule large(x: tensor) grade A {
+    sub(mul(x, full(shape=[], value=3.0)), x) = add(x, x)
+    where type(x, "int64")
+}
+"""
+# reductions are no functions of elements, 200 is no number of int8, an operand may have any type, a mean divides
+OPEN = """
+rule reduce(x: tensor, z: tensor, a: ints) grade A {
+    reduce_max(add(x, z), axes=a, keepdims=1) = add(reduce_max(x, axes=a, keepdims=1), z)
+    where type(x, "int8"), type(z, "int8"), z.rank == 0
+}
+rule range(x: tensor) grade E {
+    min(x, full(shape=[], value=200.0)) = x
+    where type(x, "int8")
+}
+rule partly(x: tensor, y: tensor) grade A {
+    add(relu(sub(x, y)), y) = max(x, y)
+    where type(x, "uint8")
+}
+rule mean(x: tensor, y: tensor, a: ints) grade A {
+    reduce_mean(add(x, y), axes=a, keepdims=1) = add(reduce_mean(x, axes=a, keepdims=1), reduce_mean(y, axes=a, keepdims=1))
+    where type(x, "int32"), type(y, "int32"), x.shape == y.shape
+}
+"""
+
+
+def laws(text: str) -> list[Rule]:
+    return list(rules_of_text(text, "integers.rules"))
+
+
+@pytest.mark.parametrize("law", rules_of_file(FALSE), ids=str)
+def test_a_law_that_is_false_of_integers_is_refuted_with_them(law: Rule) -> None:
+    proof = prove_rule(law)
+    assert (proof.verdict, proof.evidence) == ("refuted", "the sides differ on integers that wrap around")
+    assert proof.counterexample is not None
+    kind = types_of(law)[0]
+    assert all(x.endswith(f"({kind})") for x in proof.counterexample.operands.values())
+    assert proof.counterexample.left != proof.counterexample.right
+
+
+@pytest.mark.parametrize("law", laws(TRUE), ids=str)
+def test_a_law_that_is_true_of_integers_is_proved(law: Rule) -> None:
+    proof = prove_rule(law)
+    assert proof.is_proved, proof
+    assert are_integers(law)
+
+
+@pytest.mark.parametrize("law", laws(OPEN), ids=str)
+def test_what_is_not_read_on_integers_is_unproved(law: Rule) -> None:
+    assert prove_rule(law).verdict == "unproved"
+
+
+def test_the_counterexample_is_one_in_the_arithmetic_of_the_type() -> None:
+    (law,) = laws('rule halved(x: tensor) grade E { div(add(x, x), full(shape=[], value=2.0)) = x where type(x, "int8") }')
+    example = prove_rule(law).counterexample
+    assert example is not None
+    x = int(str(example.operands["x"]).split()[0])
+    assert int(example.left) == ((2 * x + 128) % 256 - 128) // 2 != x == int(example.right)
