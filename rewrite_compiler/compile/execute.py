@@ -19,6 +19,8 @@ from .coded import Coded, Ended, Ends, Operand, hull_of, looked_at
 from .moves import Moved
 from .plan import Offload
 
+MOST_CODES = 1 << 16  # of a format whose largest are looked for
+
 
 @dataclass
 class Statistics:
@@ -103,7 +105,7 @@ class Prepared:
                     totals[name] = self._room(name, samples, y, is_split=is_split)
                 place = totals[name][(slice(None), *(slices[d] for d in axes.of[name]))]
                 part, (low, high) = _added(place, o.formats[name], y, is_split)
-                seen.saturated += at_ends(part, o.formats[name], max(high, -low))
+                seen.saturated += at_ends(part, o.formats[name], max(high, -low), y)
                 seen.values += part.size
                 seen.range_out = hull_of([seen.range_out, (low, high)])
         if is_split:
@@ -176,12 +178,22 @@ def saturated(part: Data, f: Format) -> int:
     return at_ends(part, f, max(high, -low))
 
 
-def at_ends(part: Data, f: Format, size: float) -> int:
-    """Return how many values are at an end of the range, where the largest one has this size."""
+def at_ends(part: Data, f: Format, size: float, codes: Data | None = None) -> int:
+    """Return how many values are at an end of the range, where the largest one has this size; `codes` are theirs, which are smaller."""
     largest = largest_of(f)
     if isinstance(f, Int) or size < largest:
         return 0
+    low, high = f.codes
+    if codes is not None and low is not None and high is not None and high - low < MOST_CODES:
+        return sum(int(np.count_nonzero(codes == c)) for c in full(f))
     return int(np.count_nonzero(part >= largest)) + int(np.count_nonzero(part <= -largest))
+
+
+@lru_cache(maxsize=256)
+def full(f: Format) -> tuple[int, ...]:
+    """Return the codes of values of the largest size."""
+    codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
+    return tuple(codes[np.abs(f.values_of(codes)) >= largest_of(f)].tolist())
 
 
 def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:

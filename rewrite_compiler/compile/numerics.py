@@ -24,7 +24,7 @@ from ..prove.operations import judged_operation
 from ..target import Device, Stay, StreamedDevice, Target, simulated_device
 from ..target import Mapping as Operation
 from .coded import Coded, Ended, Ends, Operand, hull_of, is_coded
-from .execute import Prepared, Statistics, ends_of, largest_of, operand_codes
+from .execute import Prepared, Statistics, ends_of, full, largest_of, operand_codes
 from .moves import Moved
 from .plan import Offload
 from .windows import Windowed
@@ -101,13 +101,6 @@ def unfolded_terms(
     except NotLowered:
         return None
     return None if code.notes else (terms, unfolded, code)
-
-
-@lru_cache(maxsize=KEPT_TERMS)
-def full(f: Format) -> tuple[int, ...]:
-    """Return the codes of values of the largest size."""
-    codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
-    return tuple(codes[np.abs(f.values_of(codes)) >= largest_of(f)].tolist())
 
 
 @dataclass
