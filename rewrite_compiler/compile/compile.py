@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..data import Samples, single_samples
+from ..data import Samples, samples_for, single_samples
 from ..egraph import Saturation, prepare
 from ..egraph.explain import Explainer, Maker
 from ..egraph.rules import rule_text
@@ -29,12 +29,13 @@ from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .accounting import account
-from .calibrate import calibrated_from
+from .calibrate import calibrated
 from .certified import Certified
 from .court import admitted, judged_in_use
 from .lowered import lowered_in
 from .match import Matched, case_of, match, offloads_as_written, spelling_rules
 from .objective import OFFLOADS, Objective, objective_for, priced
+from .operating import within_range
 from .pins import HOST, Pins, pins_of, require_pins, unmet
 from .plan import Offload, Plan, Reason
 from .recurrences import written_out
@@ -71,10 +72,27 @@ def compile_model(
 
     An accelerator is a name, `name:key=value,…`, the path of a Python file, or a Target. `calibrate` are samples, or the file of
     samples, that fix the number formats; without it the plan has none yet. Operations that the plan uses and that have no
-    certificate are judged first, and their names told to `progress`; one that is refuted is refused (AnswerNo I105).
+    certificate are judged first, and their names told to `progress`; one that is refuted is refused (AnswerNo I105). With
+    samples, offloads whose results would be further off than zeros stay on the host.
     """
-    started = time.perf_counter()
     targets = chosen_targets(accel, options.limits)
+    plan = _compiled(model, targets, options, calibrate, progress)
+    if calibrate is None:
+        return plan
+    samples = samples_for(plan.source, calibrate, options.limits)
+    name, seconds = Path(samples.place).name, options.limits.host_seconds
+
+    def compiled(on: tuple[str, ...]) -> Plan:
+        found = plan if on == options.on else _compiled(model, targets, replace(options, on=on), calibrate, progress)
+        return calibrated(found, samples.inputs, name, samples.sha256, method=calibration_method, limits=options.limits)
+
+    usable, notes = within_range(compiled, samples.inputs, options.on, seconds)
+    return replace(usable, notes=(*usable.notes, *notes))
+
+
+def _compiled(model: Model, targets: Sequence[Target], options: Options, calibrate: Samples | None, progress: Progress) -> Plan:
+    """Return the plan without formats; samples say only how many there are at once."""
+    started = time.perf_counter()
     prepare(2)  # one for the plan, one for the exact counts
     imported = load(model, options.shapes, options.limits)
     shapes = {} if options.shapes else single_samples(imported.program, calibrate, options.limits)
@@ -102,8 +120,7 @@ def compile_model(
     seconds = {"load": loaded - started, "match": done - loaded - (judged - found), "judge": judged - found}
     run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": matched.saturation.is_kept}
     run["rule_seconds"] = rule_seconds(matched.saturation, used, mappings)
-    plan = replace(plan, run=run, notes=(*plan.notes, *space.notes, *inside.notes))
-    return plan if calibrate is None else calibrated_from(plan, calibrate, method=calibration_method, limits=options.limits)
+    return replace(plan, run=run, notes=(*plan.notes, *space.notes, *inside.notes))
 
 
 def _in_steps(

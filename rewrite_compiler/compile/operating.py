@@ -1,0 +1,82 @@
+"""Operating range: how far the result of an offload is from what it means at the magnitudes of calibration samples.
+
+An operation whose numerics saturate, or lose all digits, at such magnitudes returns numbers all the same. So every offload runs
+by its numerics on the first calibration samples: one that is further away than zeros would be is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingOf
+
+import numpy as np
+
+from ..ir.program import Data, Program, Value
+from ..limits import DEFAULT
+from .calibrate import MOST_BYTES, TRIED_SAMPLES, float_program, isolated_error
+from .coded import looked_at
+from .pins import HOST
+from .plan import Offload, Plan, tensors_of
+from .unlowered import FloatRun
+
+FAR = 0.25  # relative error of results from which on an offload is named
+USELESS = 1.0  # from which on it is not used: zeros would be nearer
+NAMED = 3  # offloads of a note
+Compile = Callable[[tuple[str, ...]], Plan]  # from PLACE=NODE texts to a plan with formats
+
+
+def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[str, float]:
+    """Return the relative error of each offload's first result on the first samples, computed by its numerics."""
+    p, offloads = float_program(plan), [o for o in plan.offloads if o.mapping.codes is not None]
+    moving = sorted({v for o in offloads for v in tensors_of(o).values()} - p.constants.keys() - set(p.inputs))
+    if not moving:
+        return {}
+    size = sum(p.types[v].nbytes for v in moving)
+    count = max(1, min(TRIED_SAMPLES, MOST_BYTES // max(1, size)))
+    values = {v: inputs[p.names[v]][:count] for v in p.inputs}
+    run = FloatRun(plan.source, p, moving, len(plan.program.types), values, seconds)
+    known: dict[Value, Data] = {**values, **{v: looked_at(x) for v, x in run.run(values).items()}}
+    return {o.id: isolated_error(plan.program, o, known, None) ** 0.5 for o in offloads if _has_a_scale(plan.program, o, known)}
+
+
+def _has_a_scale(p: Program, o: Offload, known: MappingOf[Value, Data]) -> bool:
+    """Tell whether the result depends on samples, and is not all zeros, of which nothing can be so many per cent off."""
+    return any(v in known for v in o.node.inputs) and bool(np.any(known[o.node.outputs[0]]))
+
+
+def within_range(compiled: Compile, inputs: MappingOf[str, Data], on: Sequence[str], seconds: int) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan without offloads that are further off than zeros, but for nodes that the user wants there, and what to say of it."""
+    pins, notes = tuple(on), list[str]()
+    while True:
+        plan = compiled(pins)
+        errors = relative_errors(plan, inputs, seconds)
+        useless = [o for o in plan.offloads if errors.get(o.id, 0.0) > USELESS and not _is_wanted(o, on)]
+        if not useless:
+            break
+        notes += [_refusal(o, errors[o.id]) for o in useless]
+        pins += tuple(f"{HOST}={name}" for o in useless for name in o.nodes if f"{HOST}={name}" not in pins)
+    return plan, (*notes, *_far(errors))
+
+
+def _is_wanted(o: Offload, on: Iterable[str]) -> bool:
+    """Tell whether the user says that one of its nodes must be there."""
+    return bool({f"{o.target.name}={name}" for name in o.nodes} & set(on))
+
+
+def _refusal(o: Offload, error: float) -> str:
+    first, *others = o.nodes
+    nodes = f"{first} and {len(others)} more" if others else first
+    return (
+        f"{o.mapping.name} is not used for {nodes}: its result would be {100 * error:.3g}% off on calibration samples; "
+        f"--on {o.target.name}={first} uses it even so"
+    )
+
+
+def _far(errors: MappingOf[str, float]) -> list[str]:
+    """Return the note on offloads that are used and far off, worst first."""
+    far = sorted((key for key, error in errors.items() if error > FAR), key=lambda key: -errors[key])
+    if not far:
+        return []
+    more = f" and {len(far) - NAMED} more" if len(far) > NAMED else ""
+    named = ", ".join(f"{key} {100 * errors[key]:.3g}%" for key in far[:NAMED])
+    return [f"more than {FAR:.0%} off on calibration samples: {named}{more}"]
