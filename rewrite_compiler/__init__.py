@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .cosim.cosimulate import cosimulate
     from .fit.traffic import traffic
     from .ila.registry import ila
+    from .ops.op import Tensor
     from .ops.static import IsConstant
-    from .ops.term import Tensor
     from .prove.document import prove
     from .rewrite.rule import Law, Rule, Where, rule
     from .study.check import check
@@ -23,7 +23,7 @@ _NAMES = {
     "IsConstant": "ops.static",
     "Law": "rewrite.rule",
     "Rule": "rewrite.rule",
-    "Tensor": "ops.term",
+    "Tensor": "ops.op",
     "Where": "rewrite.rule",
     "check": "study.check",
     "cosimulate": "cosim.cosimulate",

@@ -22,7 +22,7 @@ from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, brief
-from ..ops.term import Apply, subterms
+from ..ops.op import Apply, subterms
 from ..prove.operations import Progress
 from ..prove.shipped import Certificate, in_short
 from ..rewrite.rule import Rule, short_place

@@ -9,9 +9,8 @@ from typing import Any
 
 from ..ir.program import Node, Program, Value
 from ..lang.expr import Expr
-from ..ops.op import AttributeValue
+from ..ops.op import Apply, AttributeTerm, AttributeValue, Tensor
 from ..ops.static import Binding, Ints, list_of, value_of
-from ..ops.term import Apply, AttributeTerm, Tensor
 from ..prove.shapes import free_attribute
 
 # attributes that have some numbers for each spatial axis

@@ -11,8 +11,7 @@ from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
 
 from ..ir.program import Node, Program
-from ..ops.op import COMPUTE
-from ..ops.term import Apply, subterms
+from ..ops.op import COMPUTE, Apply, subterms
 from ..target import Mapping
 
 PRODUCTS = ("dense", "matmul")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..limits import Limits
+from ..ops.op import Apply
 from ..ops.static import holds
-from ..ops.term import Apply
 from .court import rules_of
 from .loose import Loose, differs
 from .plan import Plan

@@ -10,7 +10,7 @@ from ..fit import Tiling
 from ..fit.cost import Price, accesses, cost_document
 from ..ir.program import Node, Program, Value, uncounted
 from ..lang.formats import Format
-from ..ops.term import Apply, subterms
+from ..ops.op import Apply, subterms
 from ..prove.shipped import weakest
 from ..target import Mapping, Target
 from .stays import Resident, residency_document, resident_document

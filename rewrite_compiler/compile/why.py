@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 from ..fit import Refusal
 from ..ir.program import OPAQUE, Node, Program
-from ..ops.op import ELEMENTWISE, LAYOUT
+from ..ops.op import ELEMENTWISE, LAYOUT, Apply, Tensor, Variable, subterms
 from ..ops.static import Condition, HasType, IsConstant, RealIs, Same, ShapeOf, Truth, holds, list_of
-from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import short_place
 from ..rewrite.text import condition_text
 from ..target import Mapping

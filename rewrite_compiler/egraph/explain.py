@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..lang.expr import Expr
-from ..ops.op import AttributeValue
+from ..ops.op import Apply, AttributeValue, Tensor, Variable, subterms
 from ..ops.static import ELEMENTS, Binding, Ints, Named, list_of, value_of
-from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Float, Rule
 from .graph import ClassId, EGraph, ENode
 from .schema import op_constructor

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import SpecError
 from ..lang.expr import Expr, lift
-from ..ops.op import FLOAT, INTS, STRING
+from ..ops.op import FLOAT, INTS, STRING, Apply, Tensor, Variable, subterms
 from ..ops.static import (
     ELEMENTS,
     Condition,
@@ -31,7 +31,6 @@ from ..ops.static import (
     ShapeOf,
     Truth,
 )
-from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Float, Rule, name_of
 from .numbers import NUMBER
 from .schema import Constructor, literal, op_constructor

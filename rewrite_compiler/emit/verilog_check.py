@@ -9,8 +9,8 @@ from functools import partial
 from ..errors import FlexmatchError, InputError
 from ..ila import Ila
 from ..lang.binders import static_shape
-from ..lang.smt import Verdict
 from ..lang.smt_module import Comparison, parts_of
+from ..lang.smt_solver import Verdict
 from ..lang.verilog_read import Module, Statement, Term, Word, read_verilog
 from .verilog import FULL_RESET, SHOWN
 from .verilog_design import Design, Part, decode_step, design, found_leaf, input_bits, inside, result_bits, size

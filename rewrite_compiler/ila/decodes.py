@@ -20,8 +20,9 @@ from ..lang.binders import Array, Leaf, scalar_array, static_shape
 from ..lang.expr import Expr, lift
 from ..lang.intervals import Interval
 from ..lang.python import evaluate
-from ..lang.smt import Verdict, refute, truth
+from ..lang.smt import refute, truth
 from ..lang.smt_bits import reading_for
+from ..lang.smt_solver import Verdict
 from ..lang.text import show
 from ..lang.traversal import loads_of
 from .model import Ila, Instruction

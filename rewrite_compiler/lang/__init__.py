@@ -23,6 +23,7 @@ from .convert import lay
 from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
 from .formats import BFLOAT16, FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format, Int, adaptivfloat_bias
 from .step import NOTHING, Step, assign, cases, let, loop, require, seq, together, update, updates, when
+from .text import show
 
 __all__ = [
     "BFLOAT16",
@@ -79,6 +80,7 @@ __all__ = [
     "seq",
     "shift",
     "shift_right",
+    "show",
     "signed",
     "switch",
     "together",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -24,22 +23,13 @@ from .expr import INTEGER, Expr, fold_constant, lift
 from .named import Data
 from .python import diagnostic, table_entries
 from .smt_bounds import Bounds
+from .smt_products import refute_by_ranges
+from .smt_solver import Verdict, solved
 from .smt_words import aligned
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
 Value = Any  # int, Fraction, z3.ArithRef or z3.BoolRef
 UNROLLED_SHIFTS = 256
-WORK = 3_000_000  # steps that z3 counts in a second of an idle processor: its limit is work, so that a busy machine proves as much
-PATIENCE = 20  # times the seconds, by the clock, after which a question is given up all the same
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a proof attempt found: proved, refuted (with a model) or unknown (with the solver's reason)."""
-
-    outcome: str
-    model: Mapping[str, Fraction | int] = field(default_factory=dict)
-    reason: str = ""
 
 
 class Symbolic:
@@ -327,32 +317,10 @@ def refute(constraints: Sequence[z3.BoolRef], seconds: float = 5.0) -> Verdict:
 
     Where z3 finds neither, a second engine tries it: products as a function of which only the ranges are known.
     """
-    from .smt_products import refute_by_ranges
-
     asked = [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints]
     first = solved(asked, seconds)
     second = refute_by_ranges(asked, seconds) if first.outcome == "unknown" else first
     return first if second.outcome == "unknown" else second
-
-
-def solved(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
-    """Return z3's own answer to whether the constraints have a solution."""
-    solver = limited(constraints, seconds)
-    answer = solver.check()
-    if answer == z3.unsat:
-        return Verdict("proved")
-    if answer == z3.sat:
-        return Verdict("refuted", numbers_of(solver.model()))
-    return Verdict("unknown", reason=solver.reason_unknown())
-
-
-def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
-    """Return a solver of the constraints that gives up after so many seconds of an idle processor."""
-    solver = z3.Solver()
-    solver.set("rlimit", max(int(seconds * WORK), 1))
-    solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
-    solver.add(*constraints)
-    return solver
 
 
 def uninterpreted(name: str, operands: Sequence[Value], *, integer: bool = False) -> Value:
@@ -373,23 +341,6 @@ def truth(x: Value) -> Any:
 def number_of(x: Value) -> Value:
     """Return a truth value as 0 or 1, any other value as it is."""
     return z3.If(x, z3.IntVal(1), z3.IntVal(0)) if isinstance(x, z3.BoolRef) else int(x) if isinstance(x, bool | np.integer) else x
-
-
-def numbers_of(model: z3.ModelRef) -> dict[str, Fraction | int]:
-    """Return the numbers that a model gives its variables."""
-    found: dict[str, Fraction | int] = {}
-    for d in model.decls():
-        value = model[d]
-        if d.arity() == 0 and z3.is_int_value(value):
-            found[d.name()] = value.as_long()
-        elif d.arity() == 0 and z3.is_bv_value(value):
-            found[d.name()] = value.as_signed_long()
-        elif d.arity() == 0 and z3.is_rational_value(value):
-            found[d.name()] = Fraction(value.numerator_as_long(), value.denominator_as_long())
-        elif d.arity() == 0 and z3.is_algebraic_value(value):
-            rounded = value.approx(20)
-            found[d.name()] = Fraction(rounded.numerator_as_long(), rounded.denominator_as_long())
-    return found
 
 
 def _plainly_equal(a: Value, b: Value) -> bool:

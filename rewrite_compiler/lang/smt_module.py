@@ -11,7 +11,8 @@ import numpy as np
 import z3
 
 from .binders import Leaf, static_shape
-from .smt import Verdict, refute
+from .smt import refute
+from .smt_solver import Verdict
 from .smt_state import State, size_of
 from .smt_verilog import INDEX_BITS, Machine
 from .smt_words import resized, width_of

@@ -15,8 +15,8 @@ import z3
 
 from . import intervals as iv
 from .intervals import Interval
-from .smt import Verdict, limited, numbers_of, solved
 from .smt_bounds import Bounds
+from .smt_solver import Verdict, limited, numbers_of, solved
 from .smt_terms import Term, parts_of
 
 NAME, ROUNDS = "product", 8

@@ -12,8 +12,9 @@ import numpy as np
 import z3
 
 from .intervals import Interval
-from .smt import Value, Verdict, prove_equal, refute, within
+from .smt import Value, prove_equal, refute, within
 from .smt_bounds import Bounds
+from .smt_solver import Verdict
 from .smt_terms import parts_of
 
 Pair = tuple[Value, Value]

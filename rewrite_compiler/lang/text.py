@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .binders import Array, Comprehension, FoldResult, Leaf, Table
-from .expr import Expr
+from .expr import PRINTERS, Expr
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
 INFIX = {
@@ -109,3 +109,6 @@ def _call(e: Expr) -> str:
     if e.op == "clz":
         return f"clz({operands}, {e.data})"
     return f"{e.op}({operands})"
+
+
+PRINTERS[:] = [show]

@@ -5,12 +5,11 @@ from .elementwise import abs_, add, clip, div, erf, exp, log, max_, min_, mul, n
 from .layout import concat, expand, gather, pad, reshape, reverse, slice_, transpose
 from .linear import bias_add, dense, full, matmul, scale
 from .norm import batch_norm, layer_norm, log_softmax, softmax
-from .op import OPS, Attribute, Op, ShapeError, op
+from .op import OPS, Apply, Attribute, Op, ShapeError, Tensor, Variable, op
 from .quantised import dequantize, integer_conv, integer_dense, quantize, quantized_add, requantize
 from .recurrent import gate_sum, gru, lstm, rnn
 from .reduction import average_pool, max_pool, reduce_max_, reduce_mean_, reduce_sum_
 from .static import Condition, HasType, Ints, Inverse, IsConstant
-from .term import Apply, Tensor, Variable
 
 __all__ = [
     "OPS",

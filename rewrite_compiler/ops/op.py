@@ -1,16 +1,19 @@
-"""Op: an operator, described once: its operands and attributes, its shape rule, and its meaning as a term."""
+"""Op: an operator, described once: its operands and attributes, its shape rule, and its meaning as a term; patterns of operators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, SpecError
 from ..lang.binders import Array
+from ..lang.expr import Expr
+from .static import Ints, ShapeOf, as_ints
 
 Shape = tuple[int, ...]
 AttributeValue = int | float | str | tuple[int, ...]
+AttributeTerm = int | float | str | Expr | Ints
 # kinds of operator: what a host pays for, what only moves data, what is one function of each element, what rules pass through
 # on the way to a larger form and no program is made of
 COMPUTE, ELEMENTWISE, LAYOUT, STAGE = "compute", "elementwise", "layout", "stage"
@@ -56,8 +59,6 @@ class Op:
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         """Build the application of this operator to patterns."""
-        from .term import apply
-
         return apply(self, operands, attributes)
 
     def shapes(self, operands: Sequence[Shape], attributes: Mapping[str, AttributeValue]) -> tuple[Shape, ...]:
@@ -129,3 +130,79 @@ def complete(operator: Op, given: Mapping[str, AttributeValue]) -> dict[str, Att
             raise ShapeError(f'{operator.name} needs the attribute "{a.name}"')
         full[a.name] = value
     return full
+
+
+# -- patterns
+
+
+class Tensor:
+    """A pattern that stands for a tensor."""
+
+    __hash__ = object.__hash__
+
+    @property
+    def shape(self) -> Ints:
+        """The shape, known when the pattern has matched."""
+        return ShapeOf(self)
+
+    @property
+    def rank(self) -> Expr:
+        """The number of axes."""
+        return self.shape.length
+
+    @property
+    def size(self) -> Expr:
+        """The number of elements."""
+        return self.shape.product
+
+
+@dataclass(frozen=True, eq=False)
+class Variable(Tensor):
+    """Any tensor; the same variable matches the same tensor everywhere."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Tensor):
+    """Output `output` of an operator on patterns."""
+
+    op: Op
+    operands: tuple[Tensor, ...]
+    attributes: Mapping[str, AttributeTerm]
+    output: int = 0
+
+
+def apply(operator: Op, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """Return the application of an operator (a tuple of applications when it has several outputs)."""
+    positional = list(operands)
+    count = len(operator.operands)
+    tensors = positional[:count] if not operator.variadic else [x for x in positional if isinstance(x, Tensor)]
+    extra = positional[len(tensors) :]
+    given = dict(attributes)
+    free = [a.name for a in operator.attributes if a.name not in given]
+    given.update(zip(free, extra, strict=False))
+    if len(extra) > len(free) or any(not isinstance(x, Tensor) for x in tensors) or len(tensors) < count:
+        names = ", ".join((*operator.operands, *(a.name for a in operator.attributes)))
+        raise SpecError("R101", f"{operator.name} takes {names}; the pattern gives {len(positional)} values")
+    terms: dict[str, AttributeTerm] = {}
+    for name, value in complete(operator, given).items():
+        terms[name] = as_ints(value) if isinstance(value, tuple | list) else value
+    made = tuple(Apply(operator, tuple(tensors), terms, n) for n in range(operator.outputs))
+    return made[0] if operator.outputs == 1 else made
+
+
+def subterms(t: Tensor) -> Iterator[Tensor]:
+    """Yield every pattern below `t`, operands first, each once."""
+    seen: set[int] = set()
+
+    def walk(x: Tensor) -> Iterator[Tensor]:
+        if id(x) in seen:
+            return
+        seen.add(id(x))
+        if isinstance(x, Apply):
+            for operand in x.operands:
+                yield from walk(operand)
+        yield x
+
+    yield from walk(t)

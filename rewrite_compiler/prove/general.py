@@ -15,7 +15,8 @@ from fractions import Fraction
 from typing import Any
 
 from ..lang.expr import Expr
-from ..ops.op import ELEMENTWISE
+from ..ops.op import ELEMENTWISE, Apply, Variable, subterms
+from ..ops.op import Tensor as Pattern
 from ..ops.order import order_of
 from ..ops.static import (
     ELEMENTS,
@@ -34,8 +35,6 @@ from ..ops.static import (
     ShapeOf,
     Truth,
 )
-from ..ops.term import Apply, Variable, subterms
-from ..ops.term import Tensor as Pattern
 from ..rewrite.domain import TAKEN
 from ..rewrite.rule import Float, Rule, Str, condition_atoms
 from .integers import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Data
-from ..ops.term import Apply, subterms
+from ..ops.op import Apply, subterms
 from ..rewrite.rule import Rule
 from .numeric import float32_difference
 from .shapes import Instance

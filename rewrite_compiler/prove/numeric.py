@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Data
-from ..ops.term import Tensor
+from ..ops.op import Tensor
 from .shapes import Instance
 from .sides import nested, operands_from, results, same_values, show
 from .verdict import Counterexample

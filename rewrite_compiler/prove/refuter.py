@@ -17,9 +17,8 @@ import numpy as np
 
 from ..errors import FlexmatchError
 from ..ir.program import Data
-from ..ops.op import Shape, ShapeError
+from ..ops.op import Apply, Shape, ShapeError, subterms
 from ..ops.recurrent import GATES
-from ..ops.term import Apply, subterms
 from ..rewrite.rule import Rule
 from .shapes import FLOATS, Instance, Search, State, TooMany, candidates_for, in_random_order, numbers_of
 from .sides import Side, nested, right_shape, show

@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any
 
 from ..errors import SpecError
-from ..ops.op import ShapeError
+from ..ops.op import Apply, ShapeError, Variable, subterms
 from ..ops.static import HasType
-from ..ops.term import Apply, Variable, subterms
 from ..rewrite.rule import Rule
 from . import nodes
 from .elements import Unreadable

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 from ..errors import SpecError
 from ..lang.expr import Expr
-from ..ops.op import AttributeValue, Op, Shape, ShapeError
+from ..ops.op import Apply, AttributeValue, Op, Shape, ShapeError, Tensor, Variable, subterms
 from ..ops.recurrent import GATES
 from ..ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, RealIs, ShapeOf, Truth, holds, list_of, value_of
-from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
 
 DRAWS = 10  # draws for each instance wanted

@@ -13,9 +13,8 @@ from ..errors import SpecError
 from ..ir.evaluate import run_op
 from ..ir.program import Data
 from ..lang.binders import Array, Leaf
-from ..ops.op import Shape
+from ..ops.op import Apply, Shape, Tensor, Variable
 from ..ops.static import Binding
-from ..ops.term import Apply, Tensor, Variable
 from .elements import Elements, applied, symbols
 from .nodes import forget
 from .shapes import Instance, attributes_of

@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from ..errors import SpecError
 from ..lang.expr import Expr
-from ..ops.op import ShapeError
+from ..ops.op import ShapeError, Variable
 from ..ops.static import Condition, Named, as_condition, holds
-from ..ops.term import Variable
 from ..rewrite.rule import Float, Rule, Str
 from ..rewrite.text import condition_text
 from . import nodes

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..lang.expr import Expr
+from ..ops.op import Apply, Tensor, Variable, subterms
 from ..ops.static import ELEMENTS, Condition, Element, Ints, Named, ShapeOf, Truth
-from ..ops.term import Apply, Tensor, Variable, subterms
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
 # ranks that operators take operands of alone

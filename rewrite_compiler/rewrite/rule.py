@@ -18,6 +18,7 @@ from typing import Any, Literal, overload
 
 from ..errors import SpecError
 from ..lang.expr import Expr, var
+from ..ops.op import Apply, AttributeTerm, Tensor, Variable, subterms
 from ..ops.order import order_of
 from ..ops.static import (
     ELEMENTS,
@@ -39,7 +40,6 @@ from ..ops.static import (
     Truth,
     as_condition,
 )
-from ..ops.term import Apply, AttributeTerm, Tensor, Variable, subterms
 from .domain import EVERYWHERE, Domain
 from .userfile import user_line
 

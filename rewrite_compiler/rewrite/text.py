@@ -13,6 +13,7 @@ import json
 import math
 
 from ..lang.expr import Expr
+from ..ops.op import Apply, AttributeTerm, Tensor, Variable
 from ..ops.static import (
     ELEMENTS,
     Condition,
@@ -32,7 +33,6 @@ from ..ops.static import (
     ShapeOf,
     Truth,
 )
-from ..ops.term import Apply, AttributeTerm, Tensor, Variable
 from .rule import Float, Rule, Str
 
 INFIX = {

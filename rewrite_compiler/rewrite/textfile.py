@@ -16,9 +16,8 @@ from ..errors import FlexmatchError, InputError, SpecError, UsageError, did_you_
 from ..intake import Bound, read_bytes
 from ..lang.arith import maximum, minimum
 from ..lang.expr import Expr, lift, select, var
-from ..ops.op import OPS
+from ..ops.op import OPS, Apply, Tensor, Variable
 from ..ops.static import HasType, Ints, Inverse, IsConstant, Named, as_condition, as_ints
-from ..ops.term import Apply, Tensor, Variable
 from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_rule
 from .text import tensor_text
 

@@ -22,8 +22,8 @@ from ..ir.program import Data
 from ..ir.types import FLOATS, TensorType
 from ..lang.formats import Format, Int
 from ..lang.named import storage_dtype
+from ..ops.op import Variable
 from ..ops.static import HasType, IsConstant
-from ..ops.term import Variable
 from ..target import Mapping, body_of, simulated_device
 
 SEED, GROUPS, INPUTS_IN_GROUP = 20_262, 10, 10

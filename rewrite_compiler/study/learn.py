@@ -28,9 +28,8 @@ from ..frontend.load import load
 from ..ir.program import Data, Program
 from ..lang.expr import var
 from ..limits import Limits
-from ..ops.op import FLOAT, INT, INTS, ShapeError
+from ..ops.op import FLOAT, INT, INTS, Apply, ShapeError, Tensor, Variable, subterms
 from ..ops.static import Condition, IsConstant, Named, as_condition, holds
-from ..ops.term import Apply, Tensor, Variable, subterms
 from ..prove.rules import prove_rule
 from ..prove.shapes import Instance, drawn
 from ..prove.sides import binding_of, operands_from, results, right_shape, same_values

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..lang.expr import Expr, lift
-from ..ops.op import INT, INTS, OPS, Op
+from ..ops.op import INT, INTS, OPS, Apply, Op, Tensor, Variable
 from ..ops.static import Ints, Named, as_ints
-from ..ops.term import Apply, Tensor, Variable
 
 Variables = Mapping[str, object]
 RANK = 3  # ranks up to which every permutation is tried

@@ -9,9 +9,8 @@ from typing import Any
 from ..ir.program import OPAQUE, Builder, Node, Program, Value
 from ..ir.types import TensorType
 from ..lang.expr import Expr
-from ..ops.op import AttributeValue
+from ..ops.op import Apply, AttributeValue, Tensor
 from ..ops.static import Binding, Ints, list_of, value_of
-from ..ops.term import Apply, Tensor
 from ..rewrite.rule import Float
 from .mapping import Mapping
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from known_wrong.gallery import FALSE, gallery
 from rewrite_compiler.lang.expr import Expr
-from rewrite_compiler.ops.op import ShapeError
+from rewrite_compiler.ops.op import ShapeError, Variable, subterms
 from rewrite_compiler.ops.static import holds
-from rewrite_compiler.ops.term import Variable, subterms
 from rewrite_compiler.prove.shapes import Instance
 from rewrite_compiler.prove.sides import binding_of, results, right_shape, show
 from rewrite_compiler.prove.verdict import Counterexample

@@ -8,8 +8,8 @@ import pytest
 
 from rewrite_compiler import ops as o
 from rewrite_compiler.errors import SpecError
+from rewrite_compiler.ops.op import subterms
 from rewrite_compiler.ops.static import Binding, Named, as_condition, as_ints, holds, list_of, value_of
-from rewrite_compiler.ops.term import subterms
 
 
 def binding(**lists: tuple[int, ...]) -> Binding:

@@ -13,7 +13,7 @@ import pytest
 
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang.named import Data
-from rewrite_compiler.lang.smt import Verdict
+from rewrite_compiler.lang.smt_solver import Verdict
 from rewrite_compiler.prove.mappings import code_difference, first_sizes, prove_mapping
 from rewrite_compiler.prove.miniatures import prove_mappings
 from rewrite_compiler.target import Device, Limit, find_target

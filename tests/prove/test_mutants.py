@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rewrite_compiler.ops.op import INT, INTS
+from rewrite_compiler.ops.op import INT, INTS, Apply, Tensor
 from rewrite_compiler.ops.static import IsConstant, Listed
-from rewrite_compiler.ops.term import Apply, Tensor
 from rewrite_compiler.prove.rules import prove_rule
 from rewrite_compiler.prove.verdict import Proof
 from rewrite_compiler.rewrite.rule import Rule

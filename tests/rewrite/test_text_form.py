@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.egraph import rules as compiled
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
-from rewrite_compiler.ops.term import subterms
+from rewrite_compiler.ops.op import subterms
 from rewrite_compiler.rewrite import textfile
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import rules_at, shipped_rules

@@ -1,0 +1,58 @@
+"""Questions to z3: what is asked of it, how long, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import z3
+
+WORK = 3_000_000  # steps that z3 counts in a second of an idle processor: its limit is work, so that a busy machine proves as much
+PATIENCE = 20  # times the seconds, by the clock, after which a question is given up all the same
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a proof attempt found: proved, refuted (with a model) or unknown (with the solver's reason)."""
+
+    outcome: str
+    model: Mapping[str, Fraction | int] = field(default_factory=dict)
+    reason: str = ""
+
+
+def solved(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
+    """Return z3's own answer to whether the constraints have a solution."""
+    solver = limited(constraints, seconds)
+    answer = solver.check()
+    if answer == z3.unsat:
+        return Verdict("proved")
+    if answer == z3.sat:
+        return Verdict("refuted", numbers_of(solver.model()))
+    return Verdict("unknown", reason=solver.reason_unknown())
+
+
+def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
+    """Return a solver of the constraints that gives up after so many seconds of an idle processor."""
+    solver = z3.Solver()
+    solver.set("rlimit", max(int(seconds * WORK), 1))
+    solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
+    solver.add(*constraints)
+    return solver
+
+
+def numbers_of(model: z3.ModelRef) -> dict[str, Fraction | int]:
+    """Return the numbers that a model gives its variables."""
+    found: dict[str, Fraction | int] = {}
+    for d in model.decls():
+        value = model[d]
+        if d.arity() == 0 and z3.is_int_value(value):
+            found[d.name()] = value.as_long()
+        elif d.arity() == 0 and z3.is_bv_value(value):
+            found[d.name()] = value.as_signed_long()
+        elif d.arity() == 0 and z3.is_rational_value(value):
+            found[d.name()] = Fraction(value.numerator_as_long(), value.denominator_as_long())
+        elif d.arity() == 0 and z3.is_algebraic_value(value):
+            rounded = value.approx(20)
+            found[d.name()] = Fraction(rounded.numerator_as_long(), rounded.denominator_as_long())
+    return found
