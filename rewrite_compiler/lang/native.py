@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from .native_copy import copy
 from .native_jit import compiled, kept_code, key_of
 from .native_lanes import every, is_vector
 from .native_ops import declared
+from .native_protocol import ArrayInMemory
 from .python import diagnostic
 from .runs import ends_early, with_runs
 from .step import Step
@@ -179,17 +180,6 @@ def native_function(step: Step, strict: bool) -> NativeFunction | str:
         return refusal.problem.sentence
 
 
-@dataclass(frozen=True)
-class _Array:
-    """Where an array's elements are, how they are stored, and how many there are."""
-
-    base: ir.Value
-    kind: Any
-    size: ir.Value
-    static: int | None
-    is_apart: bool = False
-
-
 class Printer:
     """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
 
@@ -215,7 +205,7 @@ class Printer:
         self.start = ir.IRBuilder(self.entry)
         self.names: dict[str, ir.Value] = {}
         self.slots: dict[str, ir.Value] = {}
-        self.arrays: dict[str, _Array] = {}
+        self.arrays: dict[str, ArrayInMemory] = {}
         self.raises: list[Raise] = []
         self.allocated: list[list[ir.Value]] = [[]]
         self.malloc = declared(self.module, "malloc", ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]))
@@ -248,11 +238,11 @@ class Printer:
         at = ir.Constant(WORD, n)
         raw = self.start.load(self.start.gep(places, [at]))
         size = self.start.load(self.start.gep(lengths, [at])) if static is None else ir.Constant(WORD, static)
-        self.arrays[name] = _Array(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
+        self.arrays[name] = ArrayInMemory(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
 
     def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
         """Know an array of `count` elements at a place of the function."""
-        self.arrays[name] = _Array(base, kind, ir.Constant(WORD, count), count)
+        self.arrays[name] = ArrayInMemory(base, kind, ir.Constant(WORD, count), count)
 
     # -- statements
 
@@ -285,12 +275,12 @@ class Printer:
         size = self.value(s.size)
         if s.size.op == "const" and int(s.size.data) <= ON_STACK:
             base = self.start.alloca(element(kind), max(1, int(s.size.data)))
-            self.arrays[s.name] = _Array(base, kind, size, int(s.size.data))
+            self.arrays[s.name] = ArrayInMemory(base, kind, size, int(s.size.data))
             return
         raw = self.b.call(self.malloc, [self.b.add(self.b.mul(size, ir.Constant(WORD, kind.itemsize)), ir.Constant(WORD, 1))])
         self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), MEMORY)
         self.allocated[-1].append(raw)
-        self.arrays[s.name] = _Array(self.b.bitcast(raw, element(kind).as_pointer()), kind, size, None)
+        self.arrays[s.name] = ArrayInMemory(self.b.bitcast(raw, element(kind).as_pointer()), kind, size, None)
 
     def store(self, s: Store) -> None:
         """Print a store of an element."""
@@ -299,7 +289,7 @@ class Printer:
         place = self.place(a, s.index)
         self.told(a, self.b.store(value if element(a.kind) == value.type else self.b.trunc(value, element(a.kind)), place))
 
-    def told(self, a: _Array, access: ir.Instruction) -> Any:
+    def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
         """Note of a load or store which memories it cannot touch."""
         if self.scope is not None:
             access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
@@ -325,7 +315,7 @@ class Printer:
             return words
         return self.b.zext(words, kind) if a.kind.kind == "u" else self.b.sext(words, kind)
 
-    def kind_of(self, a: _Array) -> ir.Type:
+    def kind_of(self, a: ArrayInMemory) -> ir.Type:
         """Return the type of an array's elements."""
         return element(a.kind)
 
@@ -409,7 +399,7 @@ class Printer:
             return word
         return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
 
-    def place(self, a: _Array, index: Tree) -> ir.Value:
+    def place(self, a: ArrayInMemory, index: Tree) -> ir.Value:
         """Return the place of an element, checked where its interval does not prove that it is inside."""
         at = self.value(index)
         if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):

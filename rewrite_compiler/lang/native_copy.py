@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import sys
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
 from . import intervals as iv
 from .code import Copy
 from .native_ops import spread
-
-if TYPE_CHECKING:
-    from .native import Printer
+from .native_protocol import RoutinePrinter
 
 WORD = ir.IntType(64)
 
 
-def copy(p: Printer, s: Copy) -> None:
+def copy(p: RoutinePrinter, s: Copy) -> None:
     """Print a copy; one by one where it is one array, the kinds differ, or an index is outside.
 
     Of an array whose size is not known here, the places are compared with it once for all elements.
@@ -40,7 +38,7 @@ def copy(p: Printer, s: Copy) -> None:
             p.loop(s.loop)
 
 
-def _starts(p: Printer, size: ir.Value, count: int) -> Any:
+def _starts(p: RoutinePrinter, size: ir.Value, count: int) -> Any:
     """Return at how many places of an array so many elements start; computed once where the size is known from the start."""
     b = p.start if isinstance(size, ir.Instruction) and size.parent is p.entry else p.b
     places = b.sub(size, ir.Constant(WORD, count - 1))
@@ -58,7 +56,7 @@ def _is_alike(s: Copy, to: Any, source: Any) -> bool:
     return bool(is_integer and to.itemsize <= source.itemsize and s.stride == 1) if is_cut else bool(to == source)
 
 
-def _vector(p: Printer, s: Copy) -> None:
+def _vector(p: RoutinePrinter, s: Copy) -> None:
     to, source = p.arrays[s.array], p.arrays[s.source]
     into = ir.VectorType(p.kind_of(to), s.stride * s.count)
     read = ir.VectorType(p.kind_of(to if s.width > 1 else source), s.count)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
 from . import intervals as iv
 from .code import Every, Tree
+from .native_protocol import RoutinePrinter
 from .runs import first_of, step_of
-
-if TYPE_CHECKING:
-    from .native import Printer
 
 WORD = ir.IntType(64)
 PLAIN: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -47,7 +45,7 @@ def is_vector(s: Every, static: Callable[[str], int | None]) -> bool:
     return known(s.value)
 
 
-def every(p: Printer, s: Every) -> None:
+def every(p: RoutinePrinter, s: Every) -> None:
     """Print a conjunction as one vector."""
     kind = ir.VectorType(WORD, s.count)
     vector = _Vectors(p, s.loop.name, kind).value(s.value)
@@ -64,7 +62,7 @@ def number(kind: ir.VectorType, n: int) -> ir.Constant:
 class _Vectors:
     """Prints trees as vectors: a lane an iteration."""
 
-    def __init__(self, p: Printer, counter: str, kind: ir.VectorType) -> None:
+    def __init__(self, p: RoutinePrinter, counter: str, kind: ir.VectorType) -> None:
         self.p, self.counter, self.kind = p, counter, kind
 
     def value(self, t: Tree) -> Any:
