@@ -14,6 +14,7 @@ from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import BFLOAT16, AdaptivFloat, Array, Expr, Fixed, Leaf, array, clz, fold, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arrays import evaluate
+from rewrite_compiler.lang.codes import codes_of
 from rewrite_compiler.lang.named import storage_dtype
 from rewrite_compiler.lang.native import NativeFunction
 from rewrite_compiler.lang.python import StepFunction
@@ -93,7 +94,7 @@ def codes() -> list[Case]:
     """Encoders of whole arrays."""
     values = np.random.default_rng(SEED).standard_normal(1 << 20).astype(np.float32)
     formats = (AdaptivFloat(bias=6), BFLOAT16, Fixed(16, 7), Fixed(8, 6, "floor"))
-    return [Case(f"encode {f}", "element", values.size, lambda f=f: f.codes_of(values)) for f in formats]
+    return [Case(f"encode {f}", "element", values.size, lambda f=f: codes_of(f, values)) for f in formats]
 
 
 def proofs() -> list[Case]:

@@ -18,9 +18,9 @@ from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila_models import hlscnn as model
 from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
-from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lay, lift, select, switch
+from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, lay
 
 from ._hlscnn import conv2d_cost, conv2d_levels, resources
 

@@ -19,6 +19,7 @@ from ..data import Samples, samples_for
 from ..errors import InputError, Problem, UsageError
 from ..ila import Ila
 from ..ir.program import Data, Node, Program, Value
+from ..lang.codes import codes_of, values_of
 from ..lang.formats import Format
 from ..limits import DEFAULT, Limits
 from ..target import FormatFor, body_of, inlined, simulated_device
@@ -107,7 +108,7 @@ def _out_of_scale(choose: FormatFor, f: Format, size: float) -> str:
     """Return what the largest magnitude of a tensor must be instead; nothing where the format has it."""
     if _is_beyond(choose, f, size):
         return f"at most {float(f.largest):g}, the largest value of its format"
-    if size > 0 and not f.values_of(f.codes_of(np.array([size]))).any():
+    if size > 0 and not values_of(f, codes_of(f, np.array([size]))).any():
         return "large enough for its format, which makes zero of it"
     return ""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..lang.codes import encoded_into, put_values
+from ..lang.codes import codes_of, encoded_into, put_values, values_of
 from ..lang.formats import Format, Int
 from ..lang.named import Data, storage_dtype
 from ..lang.recycled import laid_out
@@ -193,7 +193,7 @@ def at_ends(part: Data, f: Format, size: float, codes: Data | None = None) -> in
 def full(f: Format) -> tuple[int, ...]:
     """Return the codes of values of the largest size."""
     codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
-    return tuple(codes[np.abs(f.values_of(codes)) >= largest_of(f)].tolist())
+    return tuple(codes[np.abs(values_of(f, codes)) >= largest_of(f)].tolist())
 
 
 def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:
@@ -215,7 +215,7 @@ def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
         found = laid_out(x.shape, x.strides, storage_dtype(f.codes))
         if encoded_into(f, x, found, range_of([x]) if ends is None else ends):
             return found
-    return f.codes_of(x).astype(storage_dtype(f.codes), copy=False)
+    return codes_of(f, x).astype(storage_dtype(f.codes), copy=False)
 
 
 def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..ir.program import Data
+from ..lang.codes import codes_of, values_of
 from ..lang.formats import Format
 
 METHODS = ("max", "percentile", "mse", "entropy")
@@ -71,14 +72,14 @@ def magnitude(method: str, largest: float, values: Data, choose: FormatFor) -> f
 
 
 def _squared_error(sizes: Data, f: Format) -> float:
-    return float(np.sum((f.values_of(f.codes_of(sizes)) - sizes) ** 2))
+    return float(np.sum((values_of(f, codes_of(f, sizes)) - sizes) ** 2))
 
 
 def _divergence(sizes: Data, f: Format) -> float:
     """Return KL(P ‖ Q): P the histogram of magnitudes, Q the same after each code's share is spread over its bins."""
     top = max(float(sizes.max()), 1e-30)
     counts, edges = np.histogram(sizes, BINS, (0.0, top))
-    codes = f.codes_of((edges[:-1] + edges[1:]) / 2)
+    codes = codes_of(f, (edges[:-1] + edges[1:]) / 2)
     limit = min(float(f.largest), top)
     inside = (edges[:-1] + edges[1:]) / 2 <= limit
     kept = counts.astype(np.float64) * inside

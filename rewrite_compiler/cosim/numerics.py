@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.program import Data
+from ..lang.codes import codes_of, values_of
 from ..lang.formats import Format
 
 LEAST_EXPONENT, MOST_EXPONENT = -40, 40  # of the histogram; what lies outside is counted in its ends
@@ -70,7 +71,7 @@ class OffloadNumerics:
 
     def see(self, name: str, x: Data, f: Format) -> None:
         """Count an operand as its format holds it."""
-        self.tensors.setdefault(name, TensorNumerics()).see(x, f.values_of(f.codes_of(x)), float(f.largest))
+        self.tensors.setdefault(name, TensorNumerics()).see(x, values_of(f, codes_of(f, x)), float(f.largest))
 
     def see_result(self, name: str, meant: Data, found: Data, f: Format) -> None:
         """Count what a result should be and what the device gives."""

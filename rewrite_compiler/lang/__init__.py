@@ -19,7 +19,6 @@ from .arith import (
     trunc_mod,
 )
 from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, reduce, reduce_max, reduce_sum
-from .convert import lay
 from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
 from .formats import BFLOAT16, FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format, Int, adaptivfloat_bias
 from .step import NOTHING, Step, assign, cases, let, loop, require, seq, together, update, updates, when
@@ -61,7 +60,6 @@ __all__ = [
     "floor",
     "fold",
     "fold_arrays",
-    "lay",
     "leaf",
     "let",
     "lift",

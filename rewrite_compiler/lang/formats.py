@@ -9,16 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from ..errors import SpecError
 from . import intervals as iv
 from .arith import ROUNDINGS, maximum, minimum, rounded
 from .expr import Expr, Operand, as_real, clamp, lift, sat, select
 from .intervals import Interval
-
-if TYPE_CHECKING:
-    from .named import Data
 
 
 @dataclass(frozen=True)
@@ -54,18 +50,6 @@ class Format:
     def decode(self, code: Operand) -> Expr:
         """Return the real value of a code."""
         raise NotImplementedError
-
-    def codes_of(self, values: Data) -> Data:
-        """Return the codes of an array of floats; SpecError where a value has none."""
-        from .codes import codes_of
-
-        return codes_of(self, values)
-
-    def values_of(self, codes: Data) -> Data:
-        """Return the values of an array of codes, as 64-bit floats."""
-        from .codes import values_of
-
-        return values_of(self, codes)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..compile.document import format_from
+from ..lang.codes import codes_of, values_of
 from ..lang.formats import Format
 from .charts import histogram, network
 from .markup import Cell, figure, note, section, table, text
@@ -101,7 +102,7 @@ def _held(key: str, document: Mapping[str, Any]) -> tuple[float, float]:
 def _ends(f: Format) -> tuple[float, float]:
     top = float(f.largest)
     steps = math.log2(top) - np.arange(0, 320, 0.25) if top > 0 else np.zeros(1)
-    held = np.abs(np.asarray(f.values_of(f.codes_of(np.exp2(steps))), float))
+    held = np.abs(np.asarray(values_of(f, codes_of(f, np.exp2(steps))), float))
     least = float(held[held > 0].min()) if (held > 0).any() else 1.0
     return math.log2(least), math.log2(top) if top > 0 else 0.0
 

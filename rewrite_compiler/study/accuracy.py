@@ -20,6 +20,7 @@ from ..ila import Ila
 from ..ir.evaluate import run
 from ..ir.program import Data
 from ..ir.types import FLOATS, TensorType
+from ..lang.codes import codes_of, values_of
 from ..lang.formats import Format, Int
 from ..lang.named import storage_dtype
 from ..ops.op import Variable
@@ -213,7 +214,7 @@ def _group(
     found = _on_device(m, ila, codes, formats, attributes)
     exact = _meanings(m, {n: _held(formats[n], c, operands[n]) for n, c in codes.items()}, constants, attributes)
     result = formats[m.axes.result]
-    rounded = np.asarray(result.values_of(result.codes_of(exact[0])))
+    rounded = np.asarray(values_of(result, codes_of(result, exact[0])))
     return list(zip(_errors(found, expected[0]), _errors(found, exact[0]), _errors(found, rounded), strict=True))
 
 
@@ -232,7 +233,7 @@ def _meanings(m: Mapping, operands: MappingOf[str, Data], constants: set[str], a
 
 def _held(f: Format, codes: Data, drawn: Data) -> Data:
     """Return the values of codes; a model's own integers are their codes."""
-    return f.values_of(codes) if drawn.dtype.kind == "f" else codes
+    return values_of(f, codes) if drawn.dtype.kind == "f" else codes
 
 
 def _dtype(x: Data) -> str:
@@ -274,7 +275,7 @@ def _on_device(m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: Mappi
     device = simulated_device(ila, samples=INPUTS_IN_GROUP)
     results = m.run_driver(device, codes, formats, attributes)
     first = results[0] if isinstance(results, tuple) else results
-    return np.asarray(formats[m.axes.result].values_of(np.asarray(first)))
+    return np.asarray(values_of(formats[m.axes.result], np.asarray(first)))
 
 
 def _errors(found: Data, expected: Data) -> list[float]:

@@ -18,6 +18,7 @@ from ..errors import FlexmatchError
 from ..ila import Ila
 from ..ir.program import Data, Value
 from ..lang.arith import ROUNDINGS
+from ..lang.codes import codes_of, values_of
 from ..lang.formats import Fixed, Format
 from ..target import Target
 
@@ -138,7 +139,7 @@ class Bench:
 def _held(f: Format, x: Data) -> float:
     """Return the squared error of a tensor in a format; infinite where the format cannot hold it."""
     try:
-        return float(np.sum((f.values_of(f.codes_of(x)) - x) ** 2))
+        return float(np.sum((values_of(f, codes_of(f, x)) - x) ** 2))
     except (FlexmatchError, ValueError, OverflowError):
         return float("inf")
 

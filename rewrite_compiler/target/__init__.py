@@ -1,5 +1,7 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
+from ..lang.codes import values_of
+from ..lang.convert import lay
 from .cost import Cost, Levels
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
@@ -34,9 +36,11 @@ __all__ = [
     "body_of",
     "find_target",
     "inlined",
+    "lay",
     "load_target",
     "resource_document",
     "simulated_device",
     "state_memory",
     "target_names",
+    "values_of",
 ]

@@ -12,7 +12,7 @@ from rewrite_compiler.ila_models.flexasr.attention import LOWEST, MASKED
 from rewrite_compiler.ila_models.flexasr.buffers import SMALL
 from rewrite_compiler.ila_models.flexasr.numerics import decoded, encoded, exponential, quotient
 from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, lift, maximum, reduce_max, reduce_sum, select, shift, signed
-from rewrite_compiler.target import Device, Limit
+from rewrite_compiler.target import Device, Limit, values_of
 
 from .base import (
     BLOCK,
@@ -122,5 +122,5 @@ def _answer(device: Device, query: Codes, count: int) -> Codes:
 
 def is_usable(q: Codes, e: Codes, f: Formats) -> Codes:
     """Tell of every query whether the exponentials add up to less than 4: the engine divides modulo 4 (specification, 6.7)."""
-    scores = np.asarray(f["q"].values_of(q)) @ np.swapaxes(np.asarray(f["e"].values_of(e)), -1, -2)
+    scores = np.asarray(values_of(f["q"], q)) @ np.swapaxes(np.asarray(values_of(f["e"], e)), -1, -2)
     return np.asarray(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1) < 4)

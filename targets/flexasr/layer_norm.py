@@ -11,7 +11,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import INVSQRT, encode, fixed
 from rewrite_compiler.lang import Array, Expr, array, lift, reduce_sum, signed, trunc_div
 from rewrite_compiler.rewrite import Float
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, values_of
 
 from .base import (
     LANES,
@@ -115,7 +115,7 @@ def is_usable(x: Codes, f: Formats) -> Codes:
 
     Of other rows the device returns what the numerics say, which has nothing to do with a layer norm (specification, 6.5).
     """
-    words = np.asarray(f["x"].values_of(x) * (1 << 14)).astype(np.int64)
+    words = np.asarray(values_of(f["x"], x) * (1 << 14)).astype(np.int64)
     squares = ((words * words) >> 14).reshape(*x.shape[:-1], -1, LANES).sum(-1)  # of a vector; they bound its sum too
     total, square = words.sum(-1), squares.sum(-1)
     mean = total // x.shape[-1]

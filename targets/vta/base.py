@@ -13,8 +13,8 @@ import numpy as np
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import vta as model
 from rewrite_compiler.ila_models.vta.config import BEHAVIOURS, ENCODINGS, ITERATION_BITS, Config
-from rewrite_compiler.lang import Fixed, lay
-from rewrite_compiler.target import Limit, Target
+from rewrite_compiler.lang import Fixed
+from rewrite_compiler.target import Limit, Target, lay
 
 from .resources import resources
 

@@ -19,6 +19,7 @@ from rewrite_compiler.compile.numerics import full
 from rewrite_compiler.compile.plain import PlainProgram
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format, Int
 from rewrite_compiler.lang.kernels import without_machine_code
 
@@ -40,7 +41,7 @@ def coded(f: Fixed, seed: int = 0) -> Coded:
     codes = np.random.default_rng(seed).integers(low or 0, high or 0, SHAPE, endpoint=True)
     codes = np.moveaxis(np.ascontiguousarray(np.moveaxis(codes, 1, -1)), -1, 1)
     kind = f"{'i' if f.signed else 'u'}{f.width // 8}"
-    ends = f.values_of(np.array([codes.min(), codes.max()]))
+    ends = values_of(f, np.array([codes.min(), codes.max()]))
     return Coded(codes.astype(kind), f, (float(ends[0]), float(ends[1])))
 
 
@@ -54,13 +55,13 @@ def limited(values: np.ndarray, limits: list[Limit]) -> np.ndarray:
 def test_values_and_codes_behind_limits_are_those_of_floats(f: Fixed, other: Fixed, limits: list[Limit]) -> None:
     limits = [(kind, float(np.float32(n))) for kind, n in limits]
     x = coded(f)
-    floats = limited(f.values_of(x.codes).astype(np.float32), limits)
+    floats = limited(values_of(f, x.codes).astype(np.float32), limits)
     found = x.limited(*limits)
     np.testing.assert_array_equal(found.data, floats)
     assert found.ends == (floats.min(), floats.max()) == ends_of(found)
     target = np.zeros((4, *SHAPE[1:]), f"{'i' if other.signed else 'u'}{other.width // 8}")
     assert found.encoded(other, lambda codes: codes[1:5], target, None)
-    np.testing.assert_array_equal(target, other.codes_of(floats[1:5]))
+    np.testing.assert_array_equal(target, codes_of(other, floats[1:5]))
 
 
 @pytest.mark.parametrize(
@@ -156,4 +157,4 @@ def test_codes_of_values_of_the_largest_size_are_the_saturated_ones(f: Fixed) ->
     assert low is not None
     assert high is not None
     codes = np.array([low, low + 1, low + 2, 0, high - 1, high])
-    assert sum(int(np.count_nonzero(codes == c)) for c in full(f)) == saturated(f.values_of(codes), f) == 3
+    assert sum(int(np.count_nonzero(codes == c)) for c in full(f)) == saturated(values_of(f, codes), f) == 3

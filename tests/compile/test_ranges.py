@@ -14,6 +14,7 @@ from command import flexmatch, perceptron, samples
 from rewrite_compiler.compile import compile_model, read_plan
 from rewrite_compiler.compile.ranges import magnitude, method_of
 from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.formats import Fixed, Format
 
 
@@ -44,7 +45,7 @@ def test_mse_takes_the_candidate_with_the_least_error() -> None:
 
     def error(size: float) -> float:
         f = int8(size)
-        return float(((f.values_of(f.codes_of(x)) - x) ** 2).sum())
+        return float(((values_of(f, codes_of(f, x)) - x) ** 2).sum())
 
     found = magnitude("mse", largest, x, int8)
     assert error(found) == min(error(largest * 2.0**-k) for k in range(8))
@@ -55,7 +56,7 @@ def test_nothing_to_clip(method: str) -> None:
     assert magnitude(method, 0.0, np.zeros(5), int8) == 0.0
     even = np.tile([0.5, -0.5], 50)
     f = int8(magnitude(method, 0.5, even, int8))
-    assert f.values_of(f.codes_of(even)).tolist() == even.tolist()
+    assert values_of(f, codes_of(f, even)).tolist() == even.tolist()
 
 
 def test_methods_are_read_and_named() -> None:

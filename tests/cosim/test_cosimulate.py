@@ -18,6 +18,7 @@ from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim import Engine, Outcome, Settings, cosimulate
 from rewrite_compiler.cosim.segments import segments
 from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.formats import AdaptivFloat
 
 Array = np.ndarray
@@ -35,7 +36,7 @@ def normal(*shape: int, seed: int = 3, scale: float = 1.0) -> Array:
 
 
 def quantised(x: Array, f: Any) -> Array:
-    return np.asarray(f.values_of(f.codes_of(x)), np.float64)
+    return np.asarray(values_of(f, codes_of(f, x)), np.float64)
 
 
 def encoded(word: Array, f: Any) -> Array:

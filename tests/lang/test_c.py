@@ -37,6 +37,7 @@ from rewrite_compiler.lang import (
 from rewrite_compiler.lang.binders import fold, static_shape
 from rewrite_compiler.lang.c import NoC, Printed, Style, Tables, print_c
 from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
+from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.loops import lower_array, lower_step
 from rewrite_compiler.lang.named import Data, storage_dtype
 
@@ -151,14 +152,14 @@ def test_formats_encode_and_decode_as_the_tables_do(tmp_path: Path) -> None:
     x = Leaf((len(values),), REAL, True, "x")
     encoders = [array(lambda i, f=f: f.encode(x[i]), len(values)) for f in formats]
     for f, codes in zip(formats, evaluated(encoders, tmp_path, {x: values}), strict=True):
-        assert np.array_equal(codes, f.codes_of(values)), f
+        assert np.array_equal(codes, codes_of(f, values)), f
     for n, f in enumerate(formats):
         folder = tmp_path / str(n)  # a library is loaded once a path
         folder.mkdir()
-        codes = f.codes_of(values[np.abs(values) <= float(f.largest)]).astype(np.int64)  # terms have no infinity
+        codes = codes_of(f, values[np.abs(values) <= float(f.largest)]).astype(np.int64)  # terms have no infinity
         c = Leaf((len(codes),), f.codes, False, "c")
         (back,) = evaluated([array(lambda i, f=f, c=c: f.decode(c[i]), len(codes))], folder, {c: codes.astype(storage_dtype(f.codes))})
-        assert np.array_equal(back, f.values_of(codes)), f
+        assert np.array_equal(back, values_of(f, codes)), f
 
 
 @needs_gcc

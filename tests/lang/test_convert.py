@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, convert, lay
+from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, convert
 from rewrite_compiler.lang import codes as conversions
+from rewrite_compiler.lang.codes import codes_of, values_of
+from rewrite_compiler.lang.convert import lay
 from rewrite_compiler.lang.formats import FLOAT16, Format
 from rewrite_compiler.lang.kernels import without_machine_code
 
@@ -37,26 +39,26 @@ def values(kind: type) -> np.ndarray:
 @pytest.mark.parametrize("f", FORMATS, ids=lambda f: f.name)
 def test_codes_and_values_are_those_of_the_terms(f: Format, kind: type) -> None:
     x = values(kind)
-    codes = f.codes_of(x)
-    small = np.concatenate([f.codes_of(part) for part in x.reshape(-1, 1024)]).reshape(x.shape)  # too small for machine code
+    codes = codes_of(f, x)
+    small = np.concatenate([codes_of(f, part) for part in x.reshape(-1, 1024)]).reshape(x.shape)  # too small for machine code
     np.testing.assert_array_equal(codes, small)
     for given in (codes, np.moveaxis(codes, 1, -1)):
         found = np.empty(given.shape, np.float32)
         conversions.put_values(f, given, found)
-        np.testing.assert_array_equal(found, f.values_of(given).astype(np.float32))
+        np.testing.assert_array_equal(found, values_of(f, given).astype(np.float32))
 
 
 def test_what_is_no_number_has_no_code() -> None:
     x = values(np.float32)
     x[1, 2, 3, 4] = np.nan
     with pytest.raises(SpecError, match="has no code for a value that is not a number"):
-        Fixed(16, 7).codes_of(x)
+        codes_of(Fixed(16, 7), x)
 
 
 def test_infinities_saturate() -> None:
     x = values(np.float32)
     x[0, 0, 0, :2] = np.inf, -np.inf
-    assert Fixed(16, 7).codes_of(x)[0, 0, 0, :2].tolist() == [32767, -32768]
+    assert codes_of(Fixed(16, 7), x)[0, 0, 0, :2].tolist() == [32767, -32768]
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int32, np.int64])

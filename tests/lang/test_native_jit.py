@@ -10,6 +10,7 @@ import pytest
 
 from rewrite_compiler.lang import Fixed, kernels, native_jit
 from rewrite_compiler.lang.arith import ROUNDINGS
+from rewrite_compiler.lang.codes import codes_of
 
 
 def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +50,6 @@ def test_codes_of_floats(rounding: str) -> None:
     native_jit.host()
     values = np.concatenate([np.arange(-70_000, 70_000) / 256, [1e30, -1e30, -0.0]])
     f = Fixed(16, 7, rounding)
-    whole = f.codes_of(values)
-    assert [int(f.codes_of(values[n : n + 1])[0]) for n in range(0, len(values), 997)] == whole[::997].tolist()
+    whole = codes_of(f, values)
+    assert [int(codes_of(f, values[n : n + 1])[0]) for n in range(0, len(values), 997)] == whole[::997].tolist()
     assert (whole[-3], whole[-2]) == (f.codes[1], f.codes[0])

@@ -20,6 +20,7 @@ from rewrite_compiler.cosim import Engine
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.prove.mappings import prove_mapping
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import SimulatedDevice, body_of, find_target
@@ -124,13 +125,13 @@ def errors_of(m: Operation, drawn: Mapping[str, Array], statics: Mapping[str, An
     """Run samples on the device and as their meaning; formats from the largest magnitudes of operands and results."""
     results = dict(zip(m.axes.results, meanings(m, drawn, statics), strict=True))
     formats = m.formats_for({n: float(np.abs(x).max()) for n, x in {**drawn, **results}.items()})
-    codes = {n: formats[n].codes_of(x).astype(np.int64) for n, x in drawn.items()}
-    rounded = {n: np.asarray(formats[n].values_of(c), np.float64) for n, c in codes.items()}
+    codes = {n: codes_of(formats[n], x).astype(np.int64) for n, x in drawn.items()}
+    rounded = {n: np.asarray(values_of(formats[n], c), np.float64) for n, c in codes.items()}
     expected = meanings(m, rounded, statics)[0]
     device = SimulatedDevice(model().simulator(strict=True, samples=len(expected)))
     found = m.run_driver(device, codes, formats, statics)
     first = found[0] if isinstance(found, tuple) else found
-    value = np.asarray(formats[m.axes.result].values_of(first), np.float64)
+    value = np.asarray(values_of(formats[m.axes.result], first), np.float64)
     axes = tuple(range(1, value.ndim))
     return np.asarray(np.sqrt(((value - expected) ** 2).sum(axes) / np.maximum((expected**2).sum(axes), 1e-30)))
 
@@ -151,7 +152,7 @@ def row_error(x: Array) -> tuple[bool, float]:
     drawn, statics = {"x": x[None, None], "g": np.ones(n), "b": np.zeros(n)}, {"epsilon": 1e-12}
     (y,) = meanings(m, drawn, statics)
     f = m.formats_for({n: float(np.abs(a).max()) for n, a in {**drawn, "y": y}.items()})
-    return bool(is_usable(f["x"].codes_of(x[None]), f)[0]), float(errors_of(m, drawn, statics)[0])
+    return bool(is_usable(codes_of(f["x"], x[None]), f)[0]), float(errors_of(m, drawn, statics)[0])
 
 
 def spread(n: int, scale: float, seed: int = 0) -> Array:

@@ -22,6 +22,7 @@ from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila_models.hlscnn import REVISIONS
 from rewrite_compiler.lang import leaf
 from rewrite_compiler.lang.arrays import evaluate
+from rewrite_compiler.lang.codes import codes_of
 from rewrite_compiler.prove.mappings import code_difference
 from rewrite_compiler.target import SimulatedDevice
 from rewrite_compiler.targets.hlscnn import (
@@ -150,8 +151,8 @@ def test_golden_result_in_two_passes(revision: str) -> None:
 @pytest.mark.parametrize("name", ["ext8__layer_c16_f16_14x14_float", "ext16__layer_c16_f16_14x14_float"])
 def test_host_conversion(name: str) -> None:
     f = formats(REVISIONS[TRACES[name]["design"]])
-    assert np.array_equal(f["x"].codes_of(RESULTS[f"{name}.act_float"]), RESULTS[f"{name}.act"])
-    assert np.array_equal(f["w"].codes_of(RESULTS[f"{name}.wgt_float"]), RESULTS[f"{name}.wgt"])
+    assert np.array_equal(codes_of(f["x"], RESULTS[f"{name}.act_float"]), RESULTS[f"{name}.act"])
+    assert np.array_equal(codes_of(f["w"], RESULTS[f"{name}.wgt_float"]), RESULTS[f"{name}.wgt"])
 
 
 # -- the stream as the published driver writes it

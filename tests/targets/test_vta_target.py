@@ -26,6 +26,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.lang.codes import values_of
 from rewrite_compiler.prove.mappings import prove_mapping
 from rewrite_compiler.target import Limit, StreamedDevice, find_target, simulated_device
 from rewrite_compiler.target import Mapping as Operation
@@ -175,8 +176,8 @@ def test_formats_of_nothing_and_of_sums() -> None:
 def test_the_result_format_holds_sums_exactly(seed: int, x: float, w: float) -> None:
     f = DENSE.formats_for({"x": x, "w": w})
     codes = random_codes(seed, 3, 30, 4)
-    values = {n: f[n].values_of(c) for n, c in codes.items()}
-    assert np.array_equal(f["y"].values_of(product(codes)), product(values))
+    values = {n: values_of(f[n], c) for n, c in codes.items()}
+    assert np.array_equal(values_of(f["y"], product(codes)), product(values))
 
 
 # -- capacities
