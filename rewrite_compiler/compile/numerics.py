@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import FlexmatchError, SpecError
 from ..lang.binders import Array, Leaf
+from ..lang.codes import values_of
 from ..lang.formats import Fixed, Format, Int
 from ..lang.kernels import without_machine_code
 from ..lang.named import Data
@@ -133,7 +134,7 @@ class Specified(Prepared):
         codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
         y = self.call(cast(Device, None), codes, slices)[name]
         extremes = np.array([y.min(), y.max()]) if y.size else np.zeros(0, y.dtype)
-        low, high = f.values_of(extremes).tolist() if y.size else (np.inf, -np.inf)
+        low, high = values_of(f, extremes).tolist() if y.size else (np.inf, -np.inf)
         ends_of_codes = full(f) if max(high, -low) >= largest_of(f) else ()
         held = Coded(y, cast(Fixed, f), (low, high))
         return (held,), Statistics(y.size, sum(int(np.count_nonzero(y == c)) for c in ends_of_codes), hull_of(ends.values()), (low, high))

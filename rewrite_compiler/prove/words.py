@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 
+from ..ops.op import Apply, Tensor, Variable, subterms
 from ..ops.static import HasType
-from ..ops.term import Apply, Tensor, Variable, subterms
 from ..rewrite.rule import Rule
 from .general import is_pointwise
 from .verdict import Counterexample, Stop, Theorem

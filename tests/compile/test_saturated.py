@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.compile import execute
+from rewrite_compiler.lang.codes import values_of
 from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format
 
 FORMATS = [AdaptivFloat(8, 3, 2), AdaptivFloat(8, 3, 9), Fixed(8, 5), Fixed(16, 7), Fixed(8, 3, signed=False)]
@@ -17,7 +18,7 @@ def test_codes_say_how_many_values_are_at_an_end(f: Format) -> None:
     assert low is not None
     assert high is not None
     codes = np.concatenate([np.arange(low, high + 1), [low, high, high]]).astype(np.int32)
-    values = f.values_of(codes).astype(np.float32)
+    values = values_of(f, codes).astype(np.float32)
     for part in (np.arange(len(codes)), np.flatnonzero(np.abs(values) < execute.largest_of(f))):
         size = float(np.abs(values[part]).max())
         expected = execute.at_ends(values[part], f, size)
