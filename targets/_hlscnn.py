@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import hlscnn as model
@@ -12,10 +13,27 @@ from rewrite_compiler.target import Clock, Cost, Levels, Link, Resources, Unit, 
 LANES, VECTOR, BANKS = 8, 16, 4
 REGISTERS, FILL, TRIGGER = 7, 3, 1  # commands of one convolution (specification, section 9)
 
+SIZES = ("spad_bytes", "soc_bytes")  # parameters that replace those of the revision
+
+
+def build(revision: str, **sizes: str) -> Ila:
+    """Return the model for parameter values as they are written."""
+    return model.build(revision=revision, **{name: int(n) for name, n in sizes.items()})
+
+
+def revision_of(p: Mapping[str, str]) -> model.Revision:
+    """Return the design that the target's parameters say."""
+    return _revision(p["revision"], tuple((name, int(p[name])) for name in SIZES if name in p))
+
+
+@lru_cache(maxsize=64)
+def _revision(name: str, sizes: tuple[tuple[str, int], ...]) -> model.Revision:
+    return replace(model.REVISIONS[name], **dict(sizes))
+
 
 def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
     """Return the architecture graph: SoC memory, two scratchpads of four banks, one unit of eight lanes."""
-    revision = model.REVISIONS[parameters["revision"]]
+    revision = revision_of(parameters)
     weights = revision.weight_bits
     shared = LANES if revision.grouped_output else VECTOR // weights  # filters in a vector of results, or of weights
     return Resources(
@@ -68,7 +86,7 @@ def conv2d_cost(
 
     `split` gives the channels of each pass. Weights of a single pass stay from image to image.
     """
-    revision = model.REVISIONS[p["revision"]]
+    revision = revision_of(p)
     rows, cols = i + pads[0] + pads[2], j + pads[1] + pads[3]
     region = u * v if revision.grouped_output else rows * cols
     outputs = -(-n // LANES) * u * v if revision.grouped_output else n * rows * cols
@@ -98,7 +116,7 @@ def conv2d_levels(
     p: Mapping[str, str],
 ) -> Levels:  # fmt: skip
     """The convolutions of a batch: every step reads a vector of activations and one of weights; results are written once."""
-    revision = model.REVISIONS[p["revision"]]
+    revision = revision_of(p)
     rows, cols, blocks = i + pads[0] + pads[2], j + pads[1] + pads[3], -(-c // LANES)
     region = u * v if revision.grouped_output else rows * cols
     steps, kernel = b * n * region * blocks * r * s, LANES * revision.weight_bits // 8

@@ -20,9 +20,9 @@ from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, lay
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Small, Stay, Target, lay
 
-from ._hlscnn import conv2d_cost, conv2d_levels, resources
+from ._hlscnn import build, conv2d_cost, conv2d_levels, resources, revision_of
 
 LANES, VECTOR = 8, 16  # 16-bit words and bytes of a vector
 STAGED, ACTS = "staged", "acts"  # what lies in SoC memory on its way to the scratchpads
@@ -32,8 +32,13 @@ Codes = np.ndarray[Any, Any]
 Command = tuple[str, Mapping[str, Any]]
 
 target = Target(
-    "hlscnn", model.build, {"revision": (model.DEFAULT, *(r for r in model.REVISIONS if r != model.DEFAULT))}, __doc__ or "",
+    "hlscnn", build, {"revision": (model.DEFAULT, *(r for r in model.REVISIONS if r != model.DEFAULT))}, __doc__ or "",
     (Path(__file__), Path(__file__).parent / "_hlscnn.py", *sorted(Path(model.__file__).parent.glob("*.py"))), describe=resources,
+    small=(
+        Small({"revision": "ext8", "spad_bytes": "128", "soc_bytes": "4096"}, {"c": 1}),
+        Small({"revision": "uni16", "spad_bytes": "768", "soc_bytes": "4096"}, {"c": LANES}),
+        Small({"revision": "orig", "spad_bytes": "1024", "soc_bytes": "4096"}, {"c": LANES}),
+    ),
 )  # fmt: skip
 
 
@@ -376,7 +381,7 @@ def _choices(*names: str) -> Callable[[Mapping[str, str]], dict[str, Any]]:
     """Return how formats are chosen: a revision has one format for each role, whatever the values; outputs start at a bias."""
 
     def choose(p: Mapping[str, str]) -> dict[str, Any]:
-        found = formats(model.REVISIONS[p["revision"]])
+        found = formats(revision_of(p))
         return {n: lambda _, f=f: f for n, f in ({**found, "b": found["y"]}).items() if n in names}
 
     return choose
@@ -443,7 +448,7 @@ def conv2d_limits(
 ) -> Iterator[Limit]:
     """Capacities of one image (specification, section 7), its channels in as many passes as it takes."""
     g = _geometry((c, i, j), n, (r, s), strides, pads)
-    return limits(replace(g, channels=min(c, LANES)), model.REVISIONS[p["revision"]], starts=starts)
+    return limits(replace(g, channels=min(c, LANES)), revision_of(p), starts=starts)
 
 
 def conv2d_result(
@@ -461,7 +466,7 @@ def conv2d_result(
             inside = (row >= 0) & (row < shape[1]) & (col >= 0) & (col < shape[2])
             return select(inside, x[k, c, row, col], 0)
 
-        return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, model.REVISIONS[p["revision"]], before)
+        return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, revision_of(p), before)
 
     images = [image(k) for k in range(batch)]
     return array(lambda k, n, i, j: switch(k, *(codes[n, i, j] for codes in images)), (batch, filters, *g.out))
@@ -480,7 +485,7 @@ def drive_images(
     stay: Stay = USUAL,
 ) -> Codes:
     """Emit the convolutions of a batch: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
-    revision = model.REVISIONS[p["revision"]]
+    revision = revision_of(p)
     g = _geometry(x.shape[-3:], len(w), (w.shape[2], w.shape[3]), strides, pads)
     parts = passes(g, revision, starts=b is not None)
     if not parts:
@@ -508,7 +513,7 @@ def conv2d_rooms(
     Unified designs read activations from SPAD1, where results lie in the same order, and take base addresses. The others read
     them from SoC memory, which results reach over the host only, and weights from the start of SPAD0: one layer's at a time.
     """
-    revision, g = model.REVISIONS[p["revision"]], _geometry((c, i, j), n, (r, s), strides, pads)
+    revision, g = revision_of(p), _geometry((c, i, j), n, (r, s), strides, pads)
     parts, unified = passes(g, revision, starts=starts), _is_unified(revision)
     step, outputs = replace(g, channels=parts[0].stop), _output_vectors(g, revision)
     weights, is_whole = _weight_room(step, revision) // VECTOR, len(parts) == 1
@@ -527,7 +532,7 @@ def _channels(
     c: int, i: int, j: int, n: int, r: int, s: int, strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str], starts: bool
 ) -> list[int]:
     """Return the channels of each pass of an image."""
-    parts = passes(_geometry((c, i, j), n, (r, s), strides, pads), model.REVISIONS[p["revision"]], starts=starts)
+    parts = passes(_geometry((c, i, j), n, (r, s), strides, pads), revision_of(p), starts=starts)
     return [part.stop - part.start for part in parts]
 
 

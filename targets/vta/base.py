@@ -14,7 +14,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import vta as model
 from rewrite_compiler.ila_models.vta.config import BEHAVIOURS, ENCODINGS, ITERATION_BITS, Config
 from rewrite_compiler.lang import Fixed
-from rewrite_compiler.target import Limit, Target, lay
+from rewrite_compiler.target import Limit, Small, Target, lay
 
 from .resources import resources
 
@@ -57,6 +57,12 @@ def _config(given: tuple[tuple[str, Any], ...]) -> Config:
     return Config(**dict(given))
 
 
+def _small(*, block: int, uop: int, inp: int, wgt: int, acc: int, batch: int = 0) -> Small:
+    """Return a small design from the logarithms of its batch, its block and its buffers' bytes."""
+    buffers = {f"log_{sort}_buffer": str(n) for sort, n in (("uop", uop), ("inp", inp), ("wgt", wgt), ("acc", acc))}
+    return Small({"log_batch": str(batch), "log_block": str(block), **buffers})
+
+
 target = Target(
     "vta",
     build,
@@ -64,6 +70,12 @@ target = Target(
     "VTA, an int8 tensor accelerator: blocks of a matrix product, accumulated in 32 bits.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
+    small=(
+        _small(block=1, uop=7, inp=6, wgt=6, acc=7),
+        _small(block=1, uop=7, inp=4, wgt=6, acc=7),
+        _small(block=0, uop=6, inp=5, wgt=5, acc=5),
+        _small(batch=1, block=1, uop=8, inp=7, wgt=7, acc=9),
+    ),
 )
 
 
@@ -116,7 +128,7 @@ def to_bytes(codes: Codes, count: int = 1) -> Codes:
 
 
 # a term has no floor division, but divides exactly
-_SHIFTED = np.frompyfunc(lambda x: x // 256 if isinstance(x, int) else (x - x % 256) / 256, 1, 1)
+_SHIFTED = np.frompyfunc(lambda x: int(x) // 256 if isinstance(x, int | np.integer) else (x - x % 256) / 256, 1, 1)
 
 
 def from_bytes(planes: Codes) -> Codes:
