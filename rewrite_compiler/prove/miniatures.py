@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as MappingOf
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..rewrite.userfile import user_line
 from ..target import Mapping, Target
 from .classes import Call, Classes, classes
 from .draws import drawn
+from .edges import tight
 from .mappings import SEED, code_difference, execute, is_one, prove_mapping, symbolic_verdict
 from .verdict import REFUTED, UNPROVED, Proof
 
@@ -36,8 +38,33 @@ def prove_operation(target: Target, m: Mapping) -> Proof:
     started = time.perf_counter()
     proof = prove_mapping(m, target.ila())
     if proof.is_proved:
+        proof = _at_edges(proof, target, m)
+    if proof.is_proved:
         proof = _on_all(proof, target, m)
     return replace(proof, seconds=time.perf_counter() - started)
+
+
+def edge_failure(target: Target, m: Mapping, sizes: Iterable[MappingOf[str, Any]]) -> dict[str, Any] | None:
+    """Try random codes where capacities are used up; return what refutes the operation: codes that differ, or a device that refuses."""
+    for at in sizes:
+        place = ", ".join(f"{d}={n}" for d, n in at.items())
+        try:
+            example = code_difference(m, target.ila(), at)
+        except FlexmatchError as error:
+            sentence = f"its limits admit {place}, which the device refuses: {error.problem.sentence}"
+            return {"verdict": REFUTED, "evidence": sentence, "code": "I106"}
+        if example is not None:
+            evidence = f"driver and numerics differ where a capacity is used up, at {place}"
+            return {"verdict": REFUTED, "evidence": evidence, "counterexample": example, "code": "I105"}
+    return None
+
+
+def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
+    sizes = [*tight(m)]
+    failed = edge_failure(target, m, sizes)
+    if failed is not None:
+        return replace(proof, strength="", **failed)
+    return proof if not sizes else replace(proof, strength=f"{proof.strength}; {len(sizes)} sizes at the edge of its limits")
 
 
 def _on_all(proof: Proof, target: Target, m: Mapping) -> Proof:

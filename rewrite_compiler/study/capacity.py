@@ -6,8 +6,6 @@ fit the model, or a diagnostic, means that the limits contradict the model.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingOf
 from typing import Any
@@ -16,11 +14,9 @@ import numpy as np
 
 from ..errors import FlexmatchError, Problem
 from ..ila import Ila
-from ..prove.mappings import numeric_sizes, refused_at
+from ..prove.edges import corners
+from ..prove.mappings import numeric_sizes
 from ..target import Limit, Mapping, simulated_device
-
-MOST_CODES = 1 << 17  # of all operands of a size that is tried
-ORDERS, STEPS = 6, 16
 
 
 def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
@@ -51,40 +47,6 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
     for sizes, why in refused:
         sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {why.sentence}"
         yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
-
-
-def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
-    """Yield sizes that the limits admit, with no dimension that could be larger: each order of dimensions leads to one."""
-    if m.statics:
-        return  # its sizes go together: its own trials say which
-    units = {d: m.units.get(d, 1) for d in dict.fromkeys(d for dims in m.axes.of.values() for d in dims)}
-    found: list[dict[str, int]] = []
-    for order in itertools.islice(itertools.permutations(units), ORDERS):
-        sizes = dict(units)
-        for d in order:
-            sizes[d] = _largest(m, sizes, d)
-        if sizes not in found and sum(math.prod(sizes[d] for d in m.axes.of[v.name]) for v in m.operands) <= MOST_CODES:
-            found.append(sizes)
-    yield from filter(None, (_admitted(m, sizes) for sizes in found))
-
-
-def _admitted(m: Mapping, sizes: dict[str, int]) -> dict[str, int] | None:
-    """Return the sizes, or with one of them a little smaller, as the guard admits them."""
-    smaller = ({**sizes, d: n - step} for d, n in sizes.items() for step in range(min(n, STEPS)))
-    return next((at for at in smaller if not refused_at(m, at)), None)
-
-
-def _largest(m: Mapping, sizes: MappingOf[str, int], d: str) -> int:
-    """Return the largest multiple of a dimension's unit that the limits admit beside the other sizes."""
-    unit = m.units.get(d, 1)
-    low, high = 1, 1
-    while high < MOST_CODES and m.violated({**sizes, d: 2 * high * unit}, {}) is None:
-        low = high = 2 * high
-    high = 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if m.violated({**sizes, d: middle * unit}, {}) is None else (low, middle)
-    return low * unit
 
 
 def is_admitted(m: Mapping, sizes: MappingOf[str, Any]) -> bool:

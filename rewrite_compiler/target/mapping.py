@@ -7,7 +7,7 @@ returns; the driver emits the instructions that make it do so; `prove` shows tha
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -281,17 +281,19 @@ class Mapping:
 
     def violated(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Limit | None:
         """Return the first capacity that a tile exceeds; `attributes` are the static variables of its pattern."""
+        return next((limit for limit in self.limits_at(sizes, attributes) if not limit.holds), None)
+
+    def limits_at(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Iterator[Limit]:
+        """Yield the capacities of a tile: what it needs of each, and how much there is."""
         if self.capacities is None:
-            return None
+            return
         given = accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
         role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})")
         with told(role, self.capacities, given):
             for limit in self.capacities(**given):
                 if not isinstance(limit, Limit):
                     raise wrong(role, self.capacities, f"not {shown(limit)} among them")
-                if not limit.holds:
-                    return limit
-        return None
+                yield limit
 
 
 def _moved(tensors: Any) -> Iterable[Any]:
