@@ -64,7 +64,8 @@ def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
     failed = edge_failure(target, m, sizes)
     if failed is not None:
         return replace(proof, strength="", **failed)
-    return proof if not sizes else replace(proof, strength=f"{proof.strength}; {len(sizes)} sizes at the edge of its limits")
+    listed = "; ".join(", ".join(f"{d}={n}" for d, n in at.items()) for at in sizes)
+    return proof if not sizes else replace(proof, evidence=f"{proof.evidence}; codes where a capacity is used up: {listed}")
 
 
 def _on_all(proof: Proof, target: Target, m: Mapping) -> Proof:
