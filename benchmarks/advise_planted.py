@@ -12,7 +12,7 @@ import numpy as np
 from record import Row, finish, options
 
 from rewrite_compiler.compile import Options
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.ir.program import Builder
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.study.advise import Advice, advise

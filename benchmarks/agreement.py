@@ -26,16 +26,16 @@ from record import Row, commit, finish, options
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila, Instruction
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 from rewrite_compiler.lang import Expr, Leaf, lift
-from rewrite_compiler.lang.arrays import table_data
 from rewrite_compiler.lang.binders import Table, static_shape
-from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.lang.printer import show as shown
+from rewrite_compiler.lang.printer import show_array, show_step
 from rewrite_compiler.lang.step import Let, Step, Update, When, children, reads_of, updates_of
-from rewrite_compiler.lang.text import show as shown
-from rewrite_compiler.lang.text import show_array, show_step
 from rewrite_compiler.lang.traversal import terms_of
+from rewrite_compiler.readings.arrays.evaluator import table_data
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
 
 Data = np.ndarray[Any, Any]
 State = dict[Leaf, Data]

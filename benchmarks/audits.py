@@ -14,7 +14,7 @@ from record import Row, finish, options, recorded
 from table4 import SHARED, planned
 
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
-from rewrite_compiler.cosim.run import Engine
+from rewrite_compiler.cosim.engine import Engine
 
 SAMPLES = 32
 

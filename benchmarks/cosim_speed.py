@@ -28,11 +28,11 @@ from record import Row, finish, fresh_answers, options, peak_bytes, recorded, sp
 from table4 import FLEXASR, HLSCNN, MOBILENET, RESNET, SHARED, VTA, WLM, WLM_DESIGNS, Application, Design, planned
 
 from rewrite_compiler.compile import Plan
-from rewrite_compiler.compile.host import HostProgram
-from rewrite_compiler.cosim.ahead import in_order
+from rewrite_compiler.compile.host.host_program import HostProgram
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate, dataset_for, with_formats
-from rewrite_compiler.cosim.reference import TOLERANCE, Reference
-from rewrite_compiler.cosim.run import Engine
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.cosim.metrics.float_reference import TOLERANCE, Reference
+from rewrite_compiler.cosim.prefetch import in_order
 
 BATCH = 32
 FIRST = 2  # batches that compile and record

@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "emit")]
 from board import Board, compiled, flexasr_differs, hlscnn_differs, vta_differs  # noqa: E402
 from vectors import arrays, traces  # noqa: E402
 
-from rewrite_compiler.emit.device import device_files  # noqa: E402
+from rewrite_compiler.emit.c.device_model import device_files  # noqa: E402
 from rewrite_compiler.ila import ila  # noqa: E402
 
 

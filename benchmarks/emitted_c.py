@@ -13,9 +13,9 @@ from record import Row, finish, options
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, calibrated, compile_model
-from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.emit.c_program import program_files
-from rewrite_compiler.emit.device import device_files
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.emit.c.device_model import device_files
+from rewrite_compiler.emit.c.program import program_files
 
 CASES = (("digits_cnn", "flexasr"), ("digits_cnn", "hlscnn"), ("digits_cnn", "vta"), ("digits_mlp", "flexasr"), ("digits_mlp", "vta"))
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c")

@@ -19,9 +19,9 @@ from record import ROOT, Row, commit, finish, options, recorded
 
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
-from rewrite_compiler.emit.c_program import program_files
-from rewrite_compiler.emit.device import device_files
-from rewrite_compiler.emit.inference import Inference
+from rewrite_compiler.emit.c.device_model import device_files
+from rewrite_compiler.emit.c.program import program_files
+from rewrite_compiler.emit.mmio.inference import Inference
 from rewrite_compiler.hostrun import exact
 from rewrite_compiler.target import simulated_device
 

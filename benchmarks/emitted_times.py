@@ -20,9 +20,9 @@ from record import ROOT, Row, finish, options
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
-from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.emit.trace import traces_of
-from rewrite_compiler.ila.trace_write import to_binary, to_json_lines
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.emit.mmio.trace import traces_of
+from rewrite_compiler.ila.traces.writer import to_binary, to_json_lines
 
 TARGETS = ("hlscnn", "vta", "flexasr")
 BATCH = 500  # images that the native tier takes at once, which is its fast way: what a run costs is spread over all of them

@@ -26,9 +26,9 @@ from record import Row, finish, options, peak_bytes, recorded, spread
 from table4 import planned
 
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate, dataset_for, with_formats
-from rewrite_compiler.cosim.reference import Reference
-from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.lang.native_jit import counts
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.cosim.metrics.float_reference import Reference
+from rewrite_compiler.readings.native.jit import counts
 
 NATIVE = {c.name: c for c in CASES if c.tier == "native"}
 FEW, MANY = 64, 600

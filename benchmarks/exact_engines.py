@@ -25,19 +25,19 @@ from kernels import COMMANDS, INT8, INT16, SEED, Case, alone, measure
 from onnx import TensorProto, helper
 from record import Row, in_groups, spread
 
-from rewrite_compiler.ila import play as playing
-from rewrite_compiler.ila.simulate import Simulator
-from rewrite_compiler.ila.trace import block_of
+from rewrite_compiler.ila.simulation import batch_decoder as playing
+from rewrite_compiler.ila.simulation.simulator import Simulator
+from rewrite_compiler.ila.traces.trace import block_of
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sat, shift_right, wrap
-from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.lang.c import Tables, print_c
-from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
-from rewrite_compiler.lang.loops import lower_array
-from rewrite_compiler.lang.named import storage_dtype
-from rewrite_compiler.lang.native import NativeFunction
 from rewrite_compiler.lang.step import update
+from rewrite_compiler.lowering.lower import lower_array
+from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
+from rewrite_compiler.readings.c.printer import Tables, print_c
+from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME, SCRATCH
+from rewrite_compiler.readings.native.printer import NativeFunction
 
 SHAPES = ((2048, 288, 32), (512, 576, 64))
 Work = Callable[[Leaf, Leaf], Array]

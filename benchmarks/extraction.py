@@ -14,14 +14,14 @@ from time import process_time
 from record import ROOT, Row, finish, options
 
 from rewrite_compiler.egraph import EGraph, extract
-from rewrite_compiler.egraph.eliminate import eliminated
-from rewrite_compiler.egraph.prune import candidates
+from rewrite_compiler.egraph.extraction.bucket_elimination import eliminated
+from rewrite_compiler.egraph.extraction.prune import candidates
 from rewrite_compiler.errors import BudgetError
 
 sys.path.insert(0, str(ROOT / "tests" / "egraph"))
 from small_graphs import cheapest, cost_of, random_graph, total  # noqa: E402
 
-EXTRACT = importlib.import_module("rewrite_compiler.egraph.extract")
+EXTRACT = importlib.import_module("rewrite_compiler.egraph.extraction.extract")
 LEVELS = 3
 EVERY = 10  # of the e-graphs also go to the integer program
 

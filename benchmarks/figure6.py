@@ -19,9 +19,9 @@ from pathlib import Path
 from record import ROOT, Row, finish, options
 
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.plan import Offload
+from rewrite_compiler.compile.plan.plan import Offload
 from rewrite_compiler.fit.host import CLOCK
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.hostrun.clock import drawn, session_seconds
 from rewrite_compiler.target import body_of
 

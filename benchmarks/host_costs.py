@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from record import Row, finish, options, spread
 
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.program import Builder, total_macs
 from rewrite_compiler.ir.types import TensorType

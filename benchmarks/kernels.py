@@ -25,19 +25,21 @@ from onnx import TensorProto, helper, numpy_helper
 from record import Row, in_groups, spread
 
 import flexmatch
-from rewrite_compiler.emit.trace import Emitted, traces_of
-from rewrite_compiler.ila import Ila, ila, words
-from rewrite_compiler.ila import play as playing
+from rewrite_compiler.emit.mmio.trace import Emitted, traces_of
+from rewrite_compiler.ila import Ila, ila
 from rewrite_compiler.ila.mmio import assemble, split_lanes
-from rewrite_compiler.ila.simulate import Simulator
-from rewrite_compiler.ila.stream import PATIENCE
-from rewrite_compiler.ila.trace import Commands, block_of
+from rewrite_compiler.ila.simulation import batch_decoder as playing
+from rewrite_compiler.ila.simulation import word_stream_loop as words
+from rewrite_compiler.ila.simulation.simulator import Simulator
+from rewrite_compiler.ila.simulation.stream_device import PATIENCE
+from rewrite_compiler.ila.traces.trace import Commands, block_of
 from rewrite_compiler.ila_models import flexasr
-from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, native_jit, reduce_sum, sat, shift_right, wrap
+from rewrite_compiler.kernels import Constants, Lowered
+from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.lowering import Constants, Lowered
+from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.native import jit as native_jit
 
 INT8, INT16, SEED = iv.of_width(8, True), iv.of_width(16, True), 7
 COMMANDS, STREAM = 1 << 16, 1 << 17

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from record import Row, finish, options, spread
 
-from rewrite_compiler.ila.check import check
+from rewrite_compiler.ila.verification.check import check
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import BFLOAT16, AdaptivFloat, Array, Expr, Fixed, Leaf, array, clz, fold, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arrays import evaluate
-from rewrite_compiler.lang.codes import codes_of
-from rewrite_compiler.lang.named import storage_dtype
-from rewrite_compiler.lang.native import NativeFunction
-from rewrite_compiler.lang.python import StepFunction
-from rewrite_compiler.lang.smt import prove_equal
-from rewrite_compiler.lang.smt_bits import reading_for
 from rewrite_compiler.lang.step import update
+from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
+from rewrite_compiler.readings.kernels.format_conversion import codes_of
+from rewrite_compiler.readings.native.printer import NativeFunction
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.smt.bitvector_evaluator import reading_for
+from rewrite_compiler.readings.smt.evaluator import prove_equal
 
 BYTE, SEED, BUDGET = iv.of_width(8, True), 7, 10.0
 ROWS, LENGTH, COLUMNS = 64, 256, 32

@@ -25,14 +25,14 @@ import numpy as np
 from record import Row, finish, options
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.program import Builder, Program, Value
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import Limits
 from rewrite_compiler.ops.op import Apply, Tensor, Variable
 from rewrite_compiler.ops.static import IsConstant
-from rewrite_compiler.prove.shapes import Instance, attributes_of, drawn
+from rewrite_compiler.prove.instances.instance_search import Instance, attributes_of, drawn
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import rules_in, shipped_rules
 from rewrite_compiler.rewrite.text import rule_text

@@ -25,9 +25,9 @@ from record import Row, finish, options
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import Format
-from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.prove.mappings import prove_mapping
+from rewrite_compiler.prove.mappings.mappings import prove_mapping
+from rewrite_compiler.readings.arrays.evaluator import evaluate
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import find_target, simulated_device
 

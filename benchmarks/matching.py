@@ -28,8 +28,8 @@ from onnx import helper, numpy_helper
 from record import ROOT, Row, finish, fresh_answers, options, peak_bytes, recorded, spread
 from transformer import encoder
 
-from rewrite_compiler.compile.court import proved
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
+from rewrite_compiler.compile.plan.user_rules import proved
 from rewrite_compiler.egraph import prepare
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.limits import DEFAULT

@@ -20,7 +20,7 @@ from record import Row, finish, options
 
 from rewrite_compiler.ops.op import FLOAT, INT, INTS, OPS, Apply, Tensor
 from rewrite_compiler.ops.static import IsConstant, Listed
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import REFUTED, Proof
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules

@@ -15,7 +15,7 @@ from record import Row, finish, options
 import flexmatch
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan
-from rewrite_compiler.cosim.metrics import metric_of
+from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import samples_for
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.study.attribution import attribute

@@ -22,7 +22,7 @@ from typing import Any
 
 from record import Row, finish, options
 
-from rewrite_compiler.prove.court import Case, model_case, rare_collection, rule_case, target_cases
+from rewrite_compiler.prove.certificates.judge import Case, model_case, rare_collection, rule_case, target_cases
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 

@@ -21,8 +21,8 @@ from record import Row, finish, options, peak_bytes, recorded
 from table4 import AS_DESIGNED, EXT8, EXT16, MOBILENET, NEAREST_8, RESNET, SHARED, Application, Design, planned, to_nearest
 
 from rewrite_compiler.compile import Options, Plan
-from rewrite_compiler.cosim.band import band_of
-from rewrite_compiler.cosim.metrics import metric_of
+from rewrite_compiler.cosim.metrics.loss_bound import band_of
+from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.study.repair import repair

@@ -23,11 +23,11 @@ from onnx import TensorProto, helper, numpy_helper
 from record import ROOT, Row, commit, finish, options, recorded
 
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.calibrate import calibrated
-from rewrite_compiler.compile.plan import Offload, tensors_of
-from rewrite_compiler.compile.residency import aliases, renames
-from rewrite_compiler.cosim.resident import inferences
-from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.compile.formats.calibrate import calibrated
+from rewrite_compiler.compile.plan.plan import Offload, tensors_of
+from rewrite_compiler.compile.plan.residency import aliases, renames
+from rewrite_compiler.cosim.resident_run import inferences
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
 from rewrite_compiler.target import Cost
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))

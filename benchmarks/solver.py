@@ -24,12 +24,12 @@ from record import Row, finish, options, spread
 from rewrite_compiler.lang import Array, Expr, Leaf, Step, array, fold, loop, reduce_sum, sat, seq, shift_right, update, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.lang.smt import Symbolic, prove_equal, symbols, within
-from rewrite_compiler.lang.smt_bits import Bits, reading_for, words
-from rewrite_compiler.lang.smt_products import refute_by_ranges
-from rewrite_compiler.lang.smt_state import INDEX_BITS, State
-from rewrite_compiler.lang.smt_words import aligned, width_of
 from rewrite_compiler.lang.step import reads_of, updates_of
+from rewrite_compiler.readings.smt.bitvector_evaluator import Bits, reading_for, words
+from rewrite_compiler.readings.smt.bitvector_operators import aligned, width_of
+from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, symbols, within
+from rewrite_compiler.readings.smt.symbolic_state import INDEX_BITS, State
+from rewrite_compiler.readings.smt.uninterpreted_products import refute_by_ranges
 
 SIZES = ((1, 1, 1), (1, 2, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4), (6, 6, 6), (8, 8, 8), (2, 64, 2), (1, 256, 1))
 WORDS_UP_TO = 2  # multiplications an element: more are beyond BUDGET on words

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from record import ROOT, Row, finish, options, recorded
 
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.program import Program
 from rewrite_compiler.limits import DEFAULT

@@ -18,7 +18,7 @@ from record import ROOT, Row, finish, options
 
 import flexmatch
 from rewrite_compiler.compile import Options, Plan
-from rewrite_compiler.compile.pins import HOST
+from rewrite_compiler.compile.matching.pins import HOST
 from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
 from rewrite_compiler.errors import FlexmatchError

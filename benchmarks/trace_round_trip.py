@@ -8,7 +8,7 @@ import time
 from record import Row, finish, options
 
 from rewrite_compiler.ila import Ila, assemble, ila
-from rewrite_compiler.ila.assembly import disassemble, parse_named
+from rewrite_compiler.ila.traces.assembly import disassemble, parse_named
 from rewrite_compiler.lang.binders import static_shape
 
 MODELS = ("flexasr", "hlscnn", "vta")

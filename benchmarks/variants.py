@@ -20,8 +20,8 @@ from pathlib import Path
 from record import Row, finish, options
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.prove.refuter import witness
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.rules.refuter import witness
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import PROVED
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.text import rule_text

@@ -24,8 +24,8 @@ from test_emit_verilog import commands_of, compared  # noqa: E402
 from test_vta import BASE, random_program  # noqa: E402
 from vectors import arrays, traces  # noqa: E402
 
-from rewrite_compiler.emit.verilog import verilog_device  # noqa: E402
-from rewrite_compiler.emit.verilog_check import check_verilog  # noqa: E402
+from rewrite_compiler.emit.rtl.emit import verilog_device  # noqa: E402
+from rewrite_compiler.emit.rtl.readback_check import check_verilog  # noqa: E402
 from rewrite_compiler.errors import FlexmatchError  # noqa: E402
 from rewrite_compiler.ila import Ila, ila  # noqa: E402
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .ila.registry import ila
     from .ops.op import Tensor
     from .ops.static import IsConstant
-    from .prove.document import prove
+    from .prove.certificates.document import prove
     from .rewrite.rule import Law, Rule, Where, rule
     from .study.check import check
 

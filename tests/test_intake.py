@@ -18,12 +18,12 @@ import pytest
 from command import flexmatch, onnx_model, perceptron, process, samples
 from onnx import helper
 
-from rewrite_compiler.compile.document import read_plan
-from rewrite_compiler.cosim.log import Log
+from rewrite_compiler.compile.plan.document import read_plan
+from rewrite_compiler.cosim.journal import Log
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.frontend.graph.structure import OPERANDS
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.frontend.structure import OPERANDS
 from rewrite_compiler.intake import PARTS, VALUES, Bound, Unreadable, json_of, read_bytes, toml_of
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.textfile import rules_of_file

@@ -14,8 +14,8 @@ from command import flexmatch
 from pages import ROOT
 
 from rewrite_compiler.apps import named
-from rewrite_compiler.cli.codes import CODES
-from rewrite_compiler.cli.verbs import VERBS
+from rewrite_compiler.cli.error_codes import CODES
+from rewrite_compiler.cli.verb_table import VERBS
 from rewrite_compiler.errors import BUDGET, DONE, INTERNAL, INTERRUPTED, NO, REFUSED, TERMINATED, USAGE
 from rewrite_compiler.limits import Limits
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from shared import SHARED
 
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 

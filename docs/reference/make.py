@@ -14,7 +14,7 @@ import flexmatch
 from rewrite_compiler.compile.compile import compile_model
 from rewrite_compiler.ila import ila
 from rewrite_compiler.ops import Op
-from rewrite_compiler.prove.document import prove
+from rewrite_compiler.prove.certificates.document import prove
 
 PAGE = Path(__file__).resolve().parent / "python.md"
 NAMESPACES = ("target", "ila", "lang", "ops", "rewrite", "compile", "cosim", "prove", "errors")

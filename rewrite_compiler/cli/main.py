@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import BUDGET, FlexmatchError, Problem, UsageError, did_you_mean, printable
-from .codes import CODES
+from .error_codes import CODES
 from .output import complain, show
 from .signals import INTERRUPTED, watch
-from .verbs import VERBS, overview
+from .verb_table import VERBS, overview
 
 INTERNAL = 5
 
@@ -90,7 +90,7 @@ def _run(given: list[str]) -> int:
 
 def verb_module(verb: str) -> ModuleType:
     """Return the module that runs a verb."""
-    return importlib.import_module(f".{VERBS[verb].module}", __package__)
+    return importlib.import_module(f".verbs.{VERBS[verb].module}", __package__)
 
 
 def _check_verb(given: Sequence[str]) -> None:

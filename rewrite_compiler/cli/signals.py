@@ -50,7 +50,7 @@ def end(code: int, what: str) -> None:
 
 def stop_children() -> None:
     """End the saturation processes that this process started; where the system lists children, also one just being started."""
-    module = sys.modules.get("rewrite_compiler.egraph.saturate")
+    module = sys.modules.get("rewrite_compiler.egraph.saturation.saturate")
     known = {child.pid for child in module.CHILDREN} if module is not None else set()
     for pid in known | _listed_children():
         with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
 """Compile: from a model to a plan."""
 
 from ..callable_module import make_callable
-from .accounting import Account, account
-from .calibrate import calibrated, calibrated_from, float_program
 from .compile import Options, chosen_targets, compile_model
-from .document import PlanFiles, is_plan, plan_digest, plan_files, plan_of_document, plan_onnx, read_plan
-from .plan import Absorbed, Calibration, HostNode, Offload, Plan, Reason, to_json
+from .formats.calibrate import calibrated, calibrated_from, float_program
+from .plan.accounting import Account, account
+from .plan.document import PlanFiles, is_plan, plan_digest, plan_files, plan_of_document, plan_onnx, read_plan
+from .plan.plan import Absorbed, Calibration, HostNode, Offload, Plan, Reason, to_json
 
 __all__ = [
     "Absorbed", "Account", "Calibration", "HostNode", "Offload", "Options", "Plan", "PlanFiles", "Reason", "account", "calibrated",

@@ -13,8 +13,8 @@ from typing import Any
 
 from ..data import Samples, samples_for, single_samples
 from ..egraph import Saturation, prepare
-from ..egraph.explain import Explainer, Maker
-from ..egraph.rules import rule_text
+from ..egraph.saturation.explanation import Explainer, Maker
+from ..egraph.saturation.rule_text import rule_text
 from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
 from ..fit.cost import price
@@ -23,25 +23,25 @@ from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, brief
 from ..ops.op import Apply, subterms
-from ..prove.operations import Progress
-from ..prove.shipped import Certificate, in_short
+from ..prove.certificates.shipped import Certificate, in_short
+from ..prove.mappings.operations import Progress
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
-from .accounting import account
-from .calibrate import calibrated
-from .certified import Certified
-from .court import admitted, judged_in_use
-from .lowered import lowered_in
-from .match import Matched, case_of, match, offloads_as_written, spelling_rules
-from .objective import OFFLOADS, Objective, objective_for, priced
+from .explanation.egraph_statistics import egraph_document, held_back, rule_seconds
+from .explanation.host_reasons import HostReasons
+from .formats.calibrate import calibrated
+from .matching.match import Matched, case_of, match, offloads_as_written, spelling_rules
+from .matching.objective import OFFLOADS, Objective, objective_for, priced
+from .matching.pins import HOST, Pins, pins_of, require_pins, unmet
+from .matching.recurrences import written_out
 from .operating import within_range
-from .pins import HOST, Pins, pins_of, require_pins, unmet
-from .plan import Offload, Plan, Reason
-from .recurrences import written_out
-from .residency import residencies
-from .statistics import egraph_document, held_back, rule_seconds
-from .why import HostReasons
+from .plan.accounting import account
+from .plan.lowered_counts import lowered_in
+from .plan.plan import Offload, Plan, Reason
+from .plan.residency import residencies
+from .plan.step_certificates import Certified
+from .plan.user_rules import admitted, judged_in_use
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import numpy as np
 
 from ..ir.program import Data, Program, Value
 from ..limits import DEFAULT
-from .calibrate import MOST_BYTES, TRIED_SAMPLES, float_program, isolated_error
-from .coded import looked_at
-from .pins import HOST
-from .plan import Offload, Plan, tensors_of
-from .unlowered import FloatRun
+from .formats.calibrate import MOST_BYTES, TRIED_SAMPLES, float_program, isolated_error
+from .formats.unlowered import FloatRun
+from .host.lazy_codes import looked_at
+from .matching.pins import HOST
+from .plan.plan import Offload, Plan, tensors_of
 
 FAR = 0.25  # relative error of results from which on an offload is named
 USELESS = 1.0  # from which on it is not used: zeros would be nearer

@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import AnswerNo, BudgetError, FlexmatchError, InputError
-from ..frontend.emit import to_onnx
-from ..frontend.read import read_model
-from ..frontend.structure import drop_absent_ends
+from ..frontend.file.read import read_model
+from ..frontend.graph.emit import to_onnx
+from ..frontend.graph.structure import drop_absent_ends
 from ..hostrun import Session, coded_operators, reference, saturates
 from ..ir.evaluate import random_tensor
 from ..ir.program import Data
 from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
-from .edges import edge_inputs
-from .plan import Plan
-from .suspect import suspect
+from .formats.edge_data import edge_inputs
+from .plan.plan import Plan
+from .plan.suspect_laws import suspect
 
 TOLERANCE = 1e-5  # of the largest output: what float32 rounding in another order may do
 MOVE = 2.0**-21  # of an input: what reordered sums of a few dozen float32 terms may lose before the model's first cancellation

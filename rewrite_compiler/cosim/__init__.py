@@ -2,6 +2,6 @@
 
 from ..data import Dataset, load_data
 from .cosimulate import Report, Settings, cosimulate
-from .run import Engine, Outcome
+from .engine import Engine, Outcome
 
 __all__ = ["Dataset", "Engine", "Outcome", "Report", "Settings", "cosimulate", "load_data"]

@@ -15,29 +15,29 @@ from typing import Any
 import numpy as np
 
 from ..compile import Plan, calibrated, calibrated_from, plan_digest
-from ..compile.calibrate import scale_warnings
-from ..compile.exact import HOSTS
-from ..compile.execute import Statistics
-from ..compile.numerics import is_certified
-from ..compile.plan import Offload
+from ..compile.formats.calibrate import scale_warnings
+from ..compile.host.exact_host import HOSTS
+from ..compile.offload.execute import Statistics
+from ..compile.offload.specified import is_certified
+from ..compile.plan.plan import Offload
 from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, brief
-from .ahead import in_order, most_ahead
-from .audit import EVERY
-from .cluster import connected
-from .hosts import OTHER, beside, hosts_document, hosts_text
-from .log import Log
-from .metrics import Metric, metric_of, paired, predicted_classes
-from .numerics import OffloadNumerics, first_diverging, tensor_document
-from .record import Finished
-from .reference import KeptReference
-from .remote import RemoteEngine
-from .run import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
-from .scores import Scores, joined
-from .scoring import scored, scored_output
+from .distribution.cluster import connected
+from .distribution.remote import RemoteEngine
+from .engine import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
+from .format_errors import OffloadNumerics, first_diverging, tensor_document
+from .journal import Log
+from .journal_records import Finished
+from .metrics.float_reference import KeptReference
+from .metrics.host_comparison import OTHER, beside, hosts_document, hosts_text
+from .metrics.metrics import Metric, metric_of, paired, predicted_classes
+from .metrics.scores import Scores, joined
+from .metrics.scoring import scored, scored_output
+from .prefetch import in_order, most_ahead
 from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chosen_tier
+from .validation.audit import EVERY
 
 SCHEMA = "flexmatch.cosim/1"
 BATCH = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..lang.kernels import without_machine_code
+from ..readings.kernels.selection import without_machine_code
 
 AUTO = "auto"
 TIERS = (AUTO, "native", "arrays", "oracle")

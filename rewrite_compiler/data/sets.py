@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError
-from ..frontend.testdata import read_tensor
+from ..frontend.file.test_data import read_tensor
 from ..ir.program import Data
 from ..ir.types import TensorType
 from ..limits import Limits

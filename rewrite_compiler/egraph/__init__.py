@@ -1,13 +1,13 @@
 """E-graphs: saturation in a child process, exact extraction."""
 
-from .decode import DeviceName, classes_of, extracted_program
-from .extract import Extraction, extract
-from .graph import EClass, EGraph, ENode
-from .plain import plain_graph
-from .rules import mapping_text
-from .saturate import DeviceRule, Unsaturated, prepare, saturate, saturate_regions
-from .saturation import Saturation
-from .schema import Constructor
+from .extraction.decode import DeviceName, classes_of, extracted_program
+from .extraction.extract import Extraction, extract
+from .graph.graph import EClass, EGraph, ENode
+from .graph.schema import Constructor
+from .graph.unsaturated import plain_graph
+from .saturation.outcome import Saturation
+from .saturation.rule_text import mapping_text
+from .saturation.saturate import DeviceRule, Unsaturated, prepare, saturate, saturate_regions
 
 __all__ = [
     "Constructor",

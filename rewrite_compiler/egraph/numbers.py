@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from .bulk import Item
+from .graph.table_load import Item
 
 NUMBER = "number"
 DECLARED = f"(function {NUMBER} (String) f64 :no-merge)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..frontend.emit import to_onnx
+from ..frontend.graph.emit import to_onnx
 from ..hostrun.clock import drawn, session_seconds
 from ..ir.program import Builder, Program, total_macs
 from ..ir.types import TensorType

@@ -14,18 +14,18 @@ from ..errors import FlexmatchError, InputError, UsageError
 from ..ir.program import Builder, Program, Source, Value
 from ..ir.unbatch import with_samples
 from ..limits import DEFAULT, Limits
-from .bind import Bound, bind, check_declared, check_samples, contradicts
-from .context import UNUSED, Context
-from .header import check_header, imports_of, own_domain
-from .importer import Importer
-from .integers import integer_form
-from .names import check_names
-from .payload import NO_PAYLOADS, Payloads
-from .read import read_apart, read_memory
-from .scope import Body, Scope
-from .shapes import declared_type
-from .structure import check_count, check_structure, drop_absent_ends, function_key
-from .upgrade import BASE
+from .file.payload import NO_PAYLOADS, Payloads
+from .file.read import read_apart, read_memory
+from .graph.header import check_header, imports_of, own_domain
+from .graph.names import check_names
+from .graph.opset_upgrade import BASE
+from .graph.scope import Body, Scope
+from .graph.structure import check_count, check_structure, drop_absent_ends, function_key
+from .importer.declared_types import declared_type
+from .importer.importer import Importer
+from .importer.qdq import integer_form
+from .importer.shape_binding import Bound, bind, check_declared, check_samples, contradicts
+from .site.context import UNUSED, Context
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -15,14 +15,14 @@ import numpy as np
 
 from ..errors import InputError, SpecError
 from ..ir.program import Data, Node, Program, Value
-from ..lang.arrays import table_data
 from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf
 from ..lang.expr import Expr
-from ..lang.functions import DEFINED, definition
+from ..lang.libm.functions import DEFINED, definition
 from ..ops.op import LAYOUT, Op
+from ..readings.arrays.evaluator import table_data
 
 if TYPE_CHECKING:
-    from ..lang.native_single import NativeArray
+    from ..readings.native.single_precision import NativeArray
 
 REAL = (None, None)
 INDICES = (-(1 << 40), 1 << 40)  # int64 in every reading; an index beyond is outside of every tensor
@@ -88,7 +88,7 @@ def _meaning(operator: Op, attributes: tuple[tuple[str, Any], ...], kinds: Kinds
 def _compiled(arrays: tuple[Array, ...]) -> tuple[NativeArray, ...] | None:
     """Return arrays as machine code; None where there is none."""
     try:
-        from ..lang.native_single import NativeArray
+        from ..readings.native.single_precision import NativeArray
     except ImportError:
         return None
     try:

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ..callable_module import make_callable
-from .bits import Bits, Fields, bit_fields, joined, layout, pack
-from .design import check_design, choice, demand, designed, one_of, within
-from .external import External, ExternalWords
+from .bit_fields import Bits, Fields, bit_fields, joined, layout, pack
+from .byte_region import Region
+from .external_memory import External, ExternalWords
 from .mmio import Bus, assemble, mmio
 from .model import (
     CONTROL,
@@ -23,10 +23,10 @@ from .model import (
     Word,
     lanes_of,
 )
-from .region import Region
+from .parameters import check_design, choice, demand, designed, one_of, within
 from .registry import ila
-from .simulate import DeviceHang, Simulator
-from .stream import Stream
+from .simulation.simulator import DeviceHang, Simulator
+from .simulation.stream_device import Stream
 
 __all__ = [
     "CONTROL",
@@ -66,14 +66,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .check import check
+    from .verification.check import check
 else:
 
     def __getattr__(name: str) -> object:
         """Return `check`, whose solver is imported when it is first used."""
         if name != "check":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .check import check  # the import binds the module here; it is called by its own name
+        from .verification.check import check  # the import binds the module here; it is called by its own name
 
         return check
 

@@ -11,7 +11,7 @@ from ..errors import SpecError
 from ..lang import intervals as iv
 from ..lang.binders import Leaf, static_shape
 from ..lang.expr import Expr, clamp
-from .bits import Bits
+from .bit_fields import Bits
 from .model import Ila, Instruction, Match, Operand
 
 Command = Mapping[str, int]  # input name → value; the input "data" is one little-endian word of all lanes

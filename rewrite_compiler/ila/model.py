@@ -14,13 +14,13 @@ from typing import Any
 
 from ..errors import SpecError
 from ..lang import intervals as iv
-from ..lang.arith import all_of, switch
+from ..lang.arithmetic import all_of, switch
 from ..lang.binders import Array, Comprehension, Leaf, array
 from ..lang.expr import Expr, clamp, extract, lift, wrap
 from ..lang.step import NOTHING, Step, Update, assign, together
-from ..lang.witness import with_example
-from .bits import Bits, Fields, pack
-from .external import External
+from ..readings.oracle.counterexample import with_example
+from .bit_fields import Bits, Fields, pack
+from .external_memory import External
 
 CONTROL, DATA = "control", "data"
 ADDRESS_BITS = 48  # of what lies outside of the device

@@ -1,6 +1,6 @@
 """The expression language: terms (`Expr`), arrays, folds and tables, and changes of state (`Step`)."""
 
-from .arith import (
+from .arithmetic import (
     absolute,
     all_of,
     any_of,
@@ -21,8 +21,8 @@ from .arith import (
 from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, reduce, reduce_max, reduce_sum
 from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
 from .formats import BFLOAT16, FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format, Int, adaptivfloat_bias
+from .printer import show
 from .step import NOTHING, Step, assign, cases, let, loop, require, seq, together, update, updates, when
-from .text import show
 
 __all__ = [
     "BFLOAT16",

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from ..errors import SpecError
 from . import intervals as iv
-from .arith import ROUNDINGS, maximum, minimum, rounded
+from .arithmetic import ROUNDINGS, maximum, minimum, rounded
 from .expr import Expr, Operand, as_real, clamp, lift, sat, select
 from .intervals import Interval
 

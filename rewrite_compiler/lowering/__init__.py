@@ -1,7 +1,1 @@
-"""Lowering: arrays of terms as machine code of vectors, split in stages that each fill one array."""
-
-from .run import Constants, Lowered
-from .schedule import Schedule
-from .vectors import NotLowered
-
-__all__ = ["Constants", "Lowered", "NotLowered", "Schedule"]
+"""Loop code: terms and steps as structured code over scalars, and its passes."""

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from ..lang.arith import absolute, maximum, minimum
+from ..lang.arithmetic import absolute, maximum, minimum
 from ..lang.binders import Array, array
 from ..lang.expr import Expr, call, const, lift, select
 from .op import ELEMENTWISE, Op, Shape, ShapeError, op

@@ -10,7 +10,7 @@ import math
 from functools import partial
 from typing import Any
 
-from ..lang.arith import maximum, minimum, rounded, shift_right
+from ..lang.arithmetic import maximum, minimum, rounded, shift_right
 from ..lang.binders import Array, Table, array
 from ..lang.expr import Expr, as_real, lift, select
 from ..lang.intervals import of_width

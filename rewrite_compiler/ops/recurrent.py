@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..lang.arith import maximum
+from ..lang.arithmetic import maximum
 from ..lang.binders import Array, FoldResult, array, as_shape, fold_arrays, reduce_sum
 from ..lang.expr import Expr, as_real, call, lift
 from .op import STAGE, Shape, ShapeError, op

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..lang.arith import maximum, minimum
+from ..lang.arithmetic import maximum, minimum
 from ..lang.binders import Array, array, reduce_max, reduce_sum
 from ..lang.expr import Expr, as_real, lift, select
 from .conv import WINDOW, window_extents

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.document import format_from
-from ..lang.codes import codes_of, values_of
+from ..compile.plan.document import format_from
 from ..lang.formats import Format
+from ..readings.kernels.format_conversion import codes_of, values_of
 from .charts import histogram, network
 from .markup import Cell, figure, note, section, table, text
 from .terminal import change, counted, number

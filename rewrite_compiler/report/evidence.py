@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Plan
-from ..prove.cache import Cache, court_cache
-from ..prove.court import model_case, rule_case, target_cases
-from ..prove.shipped import OPEN, Certificate, certificate_of_model, certificate_of_operation, certificate_of_record, certificate_of_rule
+from ..prove.certificates.cache import Cache, court_cache
+from ..prove.certificates.judge import model_case, rule_case, target_cases
+from ..prove.certificates.shipped import (
+    OPEN,
+    Certificate,
+    certificate_of_model,
+    certificate_of_operation,
+    certificate_of_record,
+    certificate_of_rule,
+)
 from ..rewrite.ruleset import every_rule, rules_at
 from .charts import growth
 from .markup import Cell, figure, note, section, table, text

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Plan, to_json
-from ..prove.shipped import Certificate
+from ..prove.certificates.shipped import Certificate
 from .accuracy import accuracy, attribution, percent, values
 from .again import reproduction
 from .evidence import certificates, certificates_of, search

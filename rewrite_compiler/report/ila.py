@@ -8,9 +8,9 @@ from typing import Any
 
 from ..ila import Ila
 from ..ila.model import Instruction, Operand, State
+from ..lang.listing import Writer, diagnoses, written
+from ..lang.printer import show
 from ..lang.step import updates_of
-from ..lang.text import show
-from ..lang.written import Writer, diagnoses, written
 from .blocks import Block, Heading, Lines, Paragraph, Rows
 
 SCHEMA = "flexmatch.ila/1"

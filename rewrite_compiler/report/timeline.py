@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..compile import Plan
-from ..compile.execute import Prepared
-from ..compile.plan import Offload, tensors_of
-from ..emit.listing import ENDS, Row, rows
-from ..emit.record import Recorder, StreamRecorder, recorder
+from ..compile.offload.execute import Prepared
+from ..compile.plan.plan import Offload, tensors_of
+from ..emit.mmio.listing import ENDS, Row, rows
+from ..emit.mmio.recorder import Recorder, StreamRecorder, recorder
 from ..ila import Ila
-from ..ila.assembly import disassemble
-from ..ila.trace import Commands, Fetch, Header, Place, Section, Trace, Wait
+from ..ila.traces.assembly import disassemble
+from ..ila.traces.trace import Commands, Fetch, Header, Place, Section, Trace, Wait
 from .charts import lanes
 from .markup import figure, note, section, table, text
 from .terminal import counted

@@ -14,7 +14,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from ..errors import FlexmatchError, InputError, SpecError, UsageError, did_you_mean
 from ..intake import Bound, read_bytes
-from ..lang.arith import maximum, minimum
+from ..lang.arithmetic import maximum, minimum
 from ..lang.expr import Expr, lift, select, var
 from ..ops.op import OPS, Apply, Tensor, Variable
 from ..ops.static import HasType, Ints, Inverse, IsConstant, Named, as_condition, as_ints

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import FlexmatchError, InputError, UsageError
-from ..lang.witness import with_example
 from ..limits import DEFAULT, Limits
+from ..readings.oracle.counterexample import with_example
 from .rehearsal import rehearse
 
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.execute import operand_codes
+from ..compile.offload.execute import operand_codes
 from ..ila import Ila
 from ..ir.evaluate import run
 from ..ir.program import Data
 from ..ir.types import FLOATS, TensorType
-from ..lang.codes import codes_of, values_of
 from ..lang.formats import Format, Int
-from ..lang.named import storage_dtype
 from ..ops.op import Variable
 from ..ops.static import HasType, IsConstant
+from ..readings.arrays.labelled_array import storage_dtype
+from ..readings.kernels.format_conversion import codes_of, values_of
 from ..target import Mapping, body_of, simulated_device
 
 SEED, GROUPS, INPUTS_IN_GROUP = 20_262, 10, 10

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Options, chosen_targets
-from ..compile.court import proved
-from ..compile.match import Matched, case_of, chosen, saturated
-from ..compile.objective import OBJECTIVES, Objective, objective_for, priced
+from ..compile.matching.match import Matched, case_of, chosen, saturated
+from ..compile.matching.objective import OBJECTIVES, Objective, objective_for, priced
+from ..compile.plan.user_rules import proved
 from ..egraph import Saturation
 from ..errors import UsageError
 from ..fit import Tiling

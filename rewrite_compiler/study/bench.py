@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from ..compile import Options, Plan, chosen_targets, compile_model
 from ..compile.compile import searched
-from ..compile.match import chosen, saturated
-from ..compile.statistics import rule_seconds
+from ..compile.explanation.egraph_statistics import rule_seconds
+from ..compile.matching.match import chosen, saturated
 from ..cosim import Settings, cosimulate
 from ..cosim.cosimulate import dataset_for, with_formats
 from ..egraph import prepare
-from ..egraph.answers import nothing_kept
+from ..egraph.saturation.answer_cache import nothing_kept
 from ..errors import InputError
 from ..frontend.load import load
 

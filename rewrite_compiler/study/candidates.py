@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from ..compile import Offload, Plan, float_program
-from ..compile.calibrate import isolated_error
-from ..compile.host import HostProgram
-from ..compile.numerics import is_certified, refused
-from ..compile.plan import tensors_of
+from ..compile.formats.calibrate import isolated_error
+from ..compile.host.host_program import HostProgram
+from ..compile.offload.specified import is_certified, refused
+from ..compile.plan.plan import tensors_of
 from ..data import Dataset
 from ..errors import FlexmatchError
 from ..ila import Ila
 from ..ir.program import Data, Value
-from ..lang.arith import ROUNDINGS
-from ..lang.codes import codes_of, values_of
+from ..lang.arithmetic import ROUNDINGS
 from ..lang.formats import Fixed, Format
+from ..readings.kernels.format_conversion import codes_of, values_of
 from ..target import Target
 
 KEPT_SAMPLES = 4

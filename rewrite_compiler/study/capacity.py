@@ -14,8 +14,8 @@ import numpy as np
 
 from ..errors import FlexmatchError, Problem
 from ..ila import Ila
-from ..prove.edges import corners
-from ..prove.mappings import numeric_sizes
+from ..prove.mappings.limit_edges import corners
+from ..prove.mappings.mappings import numeric_sizes
 from ..target import Limit, Mapping, simulated_device
 
 

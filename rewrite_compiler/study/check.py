@@ -12,11 +12,11 @@ from typing import Any
 
 from ..errors import FlexmatchError, Problem, UsageError
 from ..ila import Ila
-from ..ila.check import Check
-from ..ila.check import check as check_ila
+from ..ila.verification.check import Check
+from ..ila.verification.check import check as check_ila
 from ..limits import DEFAULT, Limits
-from ..prove.mappings import code_difference
-from ..prove.rules import prove_rule
+from ..prove.mappings.mappings import code_difference
+from ..prove.rules.rules import prove_rule
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import rules_in
 from ..rewrite.userfile import module_at, user_line

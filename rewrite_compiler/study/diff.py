@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Options, Plan, compile_model
-from ..compile.plan import Offload
+from ..compile.plan.plan import Offload
 from ..cosim import cosimulate
-from ..cosim.metrics import metric_of, paired
+from ..cosim.metrics.metrics import metric_of, paired
 from ..fit.host import table_from
 from . import specification
 from .totals import Run, Totals, totals

@@ -26,7 +26,7 @@ import numpy as np
 
 from ..errors import FlexmatchError, InputError
 from ..ila import Ila
-from ..ila.simulate import Simulator
+from ..ila.simulation.simulator import Simulator
 from ..ir.program import Data
 from ..target import Target
 

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ..compile import Options, chosen_targets
-from ..compile.match import Matched, match
-from ..compile.objective import LEVELS
+from ..compile.matching.match import Matched, match
+from ..compile.matching.objective import LEVELS
 from ..egraph import EGraph, ENode
-from ..egraph.encode import operator_named
+from ..egraph.graph.encode import operator_named
 from ..errors import FlexmatchError, UsageError
 from ..frontend.load import load
 from ..ir.program import Data, Program
@@ -30,10 +30,10 @@ from ..lang.expr import var
 from ..limits import Limits
 from ..ops.op import FLOAT, INT, INTS, Apply, ShapeError, Tensor, Variable, subterms
 from ..ops.static import Condition, IsConstant, Named, as_condition, holds
-from ..prove.rules import prove_rule
-from ..prove.shapes import Instance, drawn
-from ..prove.sides import binding_of, operands_from, results, right_shape, same_values
-from ..prove.suggest import vocabulary as conditions
+from ..prove.instances.instance_search import Instance, drawn
+from ..prove.instances.sides import binding_of, operands_from, results, right_shape, same_values
+from ..prove.rules.guard_synthesis import vocabulary as conditions
+from ..prove.rules.rules import prove_rule
 from ..prove.verdict import Proof
 from ..rewrite.rule import Float, Rule, check_bound
 from ..rewrite.ruleset import shipped_rules

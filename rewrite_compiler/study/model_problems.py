@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FlexmatchError, Problem
+from ..frontend.file.read import read_model
 from ..frontend.load import import_model
-from ..frontend.read import read_model
 from ..limits import DEFAULT, Limits
 
 MOST = 100

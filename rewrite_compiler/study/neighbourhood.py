@@ -8,11 +8,11 @@ from typing import Any
 
 from ..compile import Options, chosen_targets
 from ..compile.compile import searched
-from ..compile.match import chosen, constructor_of, saturated
+from ..compile.matching.match import chosen, constructor_of, saturated
 from ..egraph import EGraph, ENode
-from ..egraph.around import around
-from ..egraph.encode import operator_named
-from ..egraph.graph import PROGRAM, ClassId
+from ..egraph.graph.encode import operator_named
+from ..egraph.graph.graph import PROGRAM, ClassId
+from ..egraph.graph.neighbourhood import around
 from ..errors import UsageError, did_you_mean
 from ..frontend.load import load
 from ..ir.program import Program

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ..compile.court import proved
-from ..compile.match import match
+from ..compile.matching.match import match
+from ..compile.plan.user_rules import proved
+from ..frontend.file.read import read_model
 from ..frontend.load import load
-from ..frontend.perturb import PERTURBATIONS, perturbed
-from ..frontend.read import read_model
+from ..frontend.perturb.perturb import PERTURBATIONS, perturbed
 from ..ir.evaluate import run
 from ..ir.program import Node, Program, Value
 from ..limits import DEFAULT, Limits

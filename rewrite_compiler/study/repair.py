@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..compile import Options, Plan, calibrated, compile_model
-from ..cosim.band import Band
-from ..cosim.metrics import Metric
+from ..cosim.metrics.loss_bound import Band
+from ..cosim.metrics.metrics import Metric
 from ..data import CALIBRATION_SAMPLES, Dataset
 from ..errors import FlexmatchError, UsageError
 from ..lang.formats import Format

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ila import Ila, Instruction, State
-from ..lang.text import show
-from ..lang.written import Writer, written
+from ..lang.listing import Writer, written
+from ..lang.printer import show
 
 Sentences = dict[str, list[str]]  # by "state NAME" and "instruction NAME"
 

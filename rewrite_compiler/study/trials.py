@@ -10,12 +10,12 @@ import numpy as np
 
 from ..compile import Plan, float_program
 from ..cosim.cosimulate import BATCH
-from ..cosim.metrics import Metric, Paired, paired
-from ..cosim.reference import Reference
-from ..cosim.scores import Scores
-from ..cosim.scoring import scored, scored_output
+from ..cosim.metrics.float_reference import Reference
+from ..cosim.metrics.metrics import Metric, Paired, paired
+from ..cosim.metrics.scores import Scores
+from ..cosim.metrics.scoring import scored, scored_output
+from ..cosim.plan_variants import Variants
 from ..cosim.tier import LEAST_BATCHES, chosen_tier
-from ..cosim.variants import Variants
 from ..data import Dataset
 from ..ir.program import Data
 from ..lang.formats import Format

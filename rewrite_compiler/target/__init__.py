@@ -1,7 +1,7 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
-from ..lang.codes import values_of
-from ..lang.convert import lay
+from ..readings.kernels.format_conversion import values_of
+from ..readings.kernels.layout_conversion import lay
 from .cost import Cost, Levels
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names

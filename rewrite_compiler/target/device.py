@@ -12,9 +12,9 @@ from ..errors import SpecError
 from ..ila import Ila
 from ..ila.mmio import assemble, check_names, check_operand
 from ..ila.model import Instruction
-from ..ila.simulate import Simulator, instruction_of
-from ..ila.stream import WORD, Stream
-from ..lang.named import Data, storage_dtype
+from ..ila.simulation.simulator import Simulator, instruction_of
+from ..ila.simulation.stream_device import WORD, Stream
+from ..readings.arrays.labelled_array import Data, storage_dtype
 
 
 class Device(Protocol):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import FlexmatchError, SpecError
-from ..lang.witness import with_example
+from ..readings.oracle.counterexample import with_example
 from ..rewrite.userfile import user_line
 
 CODE = "I102"

@@ -18,9 +18,9 @@ import numpy as np
 from ..errors import SpecError
 from ..lang.binders import Array
 from ..lang.formats import Format
-from ..lang.named import storage_dtype
 from ..ops.op import INT, INTS, Apply, Tensor, Variable
 from ..ops.static import Named
+from ..readings.arrays.labelled_array import storage_dtype
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
 from .cost import Cost, Levels
 from .functions import Role, ask, shown, told, wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..lang.named import Data
+from ..readings.arrays.labelled_array import Data
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from test_wheel import DEPENDENCIES
 from wheels import call
 
 from rewrite_compiler.apps import named
-from rewrite_compiler.cli.verbs import VERBS
+from rewrite_compiler.cli.verb_table import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"onnx", "onnxruntime", "egglog", "z3", "numpy", "llvmlite", "highspy"}

@@ -15,7 +15,7 @@ from bad_case import Case
 from catalogue import CASES, ELSEWHERE, ROWS, STATED
 from command import flexmatch
 
-from rewrite_compiler.cli.codes import CODES
+from rewrite_compiler.cli.error_codes import CODES
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.limits import DEFAULT

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command import flexmatch
 
-from rewrite_compiler.cli.codes import CODES
+from rewrite_compiler.cli.error_codes import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("rewrite_compiler", "rules", "ila_models", "targets", "apps")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from command import flexmatch, refused
 
-from rewrite_compiler.cli.completion import parser_of
 from rewrite_compiler.cli.config import KEYS
-from rewrite_compiler.cli.show_config import config_parser
-from rewrite_compiler.cli.verbs import VERBS
+from rewrite_compiler.cli.verb_table import VERBS
+from rewrite_compiler.cli.verbs.completion import parser_of
+from rewrite_compiler.cli.verbs.show_config import config_parser
 
 GIVE = "\n  help: give a value that the sentence allows"
 

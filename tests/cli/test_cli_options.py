@@ -8,7 +8,7 @@ import pytest
 from command import flexmatch, refused
 
 from rewrite_compiler.apps import APPS, GALLERY
-from rewrite_compiler.cli.verbs import VERBS
+from rewrite_compiler.cli.verb_table import VERBS
 
 LISTED = "\n  help: flexmatch compile --help lists the options"
 SHAPE = "--shape must be NAME=1,3,32,32 with positive sizes, not"

@@ -103,7 +103,7 @@ def test_an_internal_error_says_so_without_a_traceback(folder: Path, monkeypatch
     def fails() -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("rewrite_compiler.cli.list.listing", fails)
+    monkeypatch.setattr("rewrite_compiler.cli.verbs.list.listing", fails)
     answer = flexmatch("list")
     remedy = "this is a bug of flexmatch; run again with --debug and report what it prints"
     assert (answer.code, answer.out) == (5, "")
@@ -116,7 +116,7 @@ def test_a_machine_without_memory_is_no_internal_error(folder: Path, monkeypatch
     def fails() -> None:
         raise MemoryError
 
-    monkeypatch.setattr("rewrite_compiler.cli.list.listing", fails)
+    monkeypatch.setattr("rewrite_compiler.cli.verbs.list.listing", fails)
     answer = flexmatch("list")
     remedy = "free memory, raise the limit of the process, or give a smaller --batch"
     assert (answer.code, answer.out) == (4, "")
@@ -124,7 +124,7 @@ def test_a_machine_without_memory_is_no_internal_error(folder: Path, monkeypatch
 
 
 def test_help_is_short_and_names_every_verb() -> None:
-    from rewrite_compiler.cli.verbs import VERBS
+    from rewrite_compiler.cli.verb_table import VERBS
 
     overview = flexmatch("--help")
     assert overview.code == 0

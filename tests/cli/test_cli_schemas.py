@@ -14,7 +14,7 @@ import pytest
 from command import flexmatch, refused
 
 from rewrite_compiler.cli.schemas import ROWS, schema_of
-from rewrite_compiler.cli.verbs import VERBS
+from rewrite_compiler.cli.verb_table import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -132,7 +132,7 @@ def test_an_interrupt_inside_of_a_program_that_calls_main(folder: Path, monkeypa
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rewrite_compiler.cli.list.listing", interrupted)
+    monkeypatch.setattr("rewrite_compiler.cli.verbs.list.listing", interrupted)
     answer = flexmatch("list")
     assert (answer.code, answer.out) == (130, "")
     assert answer.err == "interrupted: no file is half-written; what was written before is complete\n"

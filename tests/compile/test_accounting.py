@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewrite_compiler.compile.accounting import account
-from rewrite_compiler.compile.plan import HostNode
+from rewrite_compiler.compile.plan.accounting import account
+from rewrite_compiler.compile.plan.plan import HostNode
 from rewrite_compiler.ir.program import Builder, Node, Program, Source
 from rewrite_compiler.ir.types import TensorType
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.compile.channelwise import Channelwise, joined
-from rewrite_compiler.compile.coded import Coded, Ended, Limit, Operand, is_coded, looked_at
-from rewrite_compiler.compile.elementwise import elementwise
-from rewrite_compiler.compile.execute import ends_of, saturated
-from rewrite_compiler.compile.moves import Move, Moved
-from rewrite_compiler.compile.numerics import full
-from rewrite_compiler.compile.plain import PlainProgram
+from rewrite_compiler.compile.host.data_movement import Move, Moved
+from rewrite_compiler.compile.host.depthwise import Channelwise, joined
+from rewrite_compiler.compile.host.fused_elementwise import elementwise
+from rewrite_compiler.compile.host.lazy_codes import Coded, Ended, Limit, Operand, is_coded, looked_at
+from rewrite_compiler.compile.host.lazy_host import PlainProgram
+from rewrite_compiler.compile.offload.execute import ends_of, saturated
+from rewrite_compiler.compile.offload.specified import full
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
-from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format, Int
-from rewrite_compiler.lang.kernels import without_machine_code
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
+from rewrite_compiler.readings.kernels.selection import without_machine_code
 
 SHAPE = (6, 16, 12, 8)
 FIXED = st.builds(

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.cli.main import main
-from rewrite_compiler.compile.counterfactual import counterfactuals
+from rewrite_compiler.compile.counterfactuals import counterfactuals
 
 
 @pytest.fixture

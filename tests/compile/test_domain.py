@@ -12,15 +12,15 @@ from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model, plan_onnx
-from rewrite_compiler.compile.court import proved
-from rewrite_compiler.compile.outside import outside
+from rewrite_compiler.compile.formats.operating_range import outside
+from rewrite_compiler.compile.plan.user_rules import proved
 from rewrite_compiler.compile.verify import check_plan
-from rewrite_compiler.egraph.rules import rule_text
-from rewrite_compiler.egraph.saturate import saturate
+from rewrite_compiler.egraph.saturation.rule_text import rule_text
+from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
-from rewrite_compiler.prove import rules as judge
-from rewrite_compiler.prove.shipped import certificate_of_rule
+from rewrite_compiler.prove.certificates.shipped import certificate_of_rule
+from rewrite_compiler.prove.rules import rules as judge
 from rewrite_compiler.rewrite.domain import EVERYWHERE, Domain
 from rewrite_compiler.rewrite.ruleset import every_rule, shipped_rules
 from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
@@ -115,7 +115,7 @@ def test_a_law_of_few_axes_does_not_change_a_model_of_more(model: Path, monkeypa
 
 def test_explain_says_that_a_rule_is_not_proved_for_a_node(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (r,) = rules_of_text(law("g1", 4), "g.rules")
-    monkeypatch.setattr("rewrite_compiler.compile.outside.rules_of", lambda plan, limits: [replace(r, domain=Domain(5))])
+    monkeypatch.setattr("rewrite_compiler.compile.formats.operating_range.rules_of", lambda plan, limits: [replace(r, domain=Domain(5))])
     answer = flexmatch("explain", str(model), "turn", "--accel", "flexasr")
     assert answer.code == 0, answer.err
     assert "  g1 does not match: proved for ranks to 5\n" in answer.out

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.compile import Options, compile_model
-from rewrite_compiler.compile.lowered import lowered_in
+from rewrite_compiler.compile.plan.lowered_counts import lowered_in
 from rewrite_compiler.ir.program import Builder, Node, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.target import find_target

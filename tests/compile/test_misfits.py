@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.plan import to_json
+from rewrite_compiler.compile.plan.plan import to_json
 from rewrite_compiler.target import Clock, Energy, Limit, Memory, Resources, Target, find_target
 
 SHAPES = {"image": (1, 1, 8, 8)}

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rewrite_compiler.compile import moves
-from rewrite_compiler.compile.host import HostProgram
-from rewrite_compiler.compile.moves import MovingProgram, moves_of
+from rewrite_compiler.compile.host import data_movement as moves
+from rewrite_compiler.compile.host.data_movement import MovingProgram, moves_of
+from rewrite_compiler.compile.host.host_program import HostProgram
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 

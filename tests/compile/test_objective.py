@@ -15,8 +15,8 @@ from small_models import SPELLINGS
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.objective import OBJECTIVES, Objective
-from rewrite_compiler.compile.plan import Offload
+from rewrite_compiler.compile.matching.objective import OBJECTIVES, Objective
+from rewrite_compiler.compile.plan.plan import Offload
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.fit.cost import Price, tiles
 from rewrite_compiler.fit.host import host_bytes, host_picoseconds, picoseconds_of

@@ -12,10 +12,10 @@ import pytest
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.dominated import hopeless, without_dominated
-from rewrite_compiler.compile.places import RESULT, Key, Placed, Places
+from rewrite_compiler.compile.matching.dominance import hopeless, without_dominated
+from rewrite_compiler.compile.matching.placement import RESULT, Key, Placed, Places
 from rewrite_compiler.egraph import EClass, EGraph, ENode, extract
-from rewrite_compiler.egraph.prune import CostOf
+from rewrite_compiler.egraph.extraction.prune import CostOf
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.target import find_target
 
@@ -190,5 +190,5 @@ def compiled(objective: str, *, look: bool) -> Plan:
     options = Options(shapes={"image": (1, 1, 8, 8)}, objective=objective)
     with pytest.MonkeyPatch.context() as patch:
         if not look:
-            patch.setattr(importlib.import_module("rewrite_compiler.compile.match"), "hopeless", lambda *_: frozenset())
+            patch.setattr(importlib.import_module("rewrite_compiler.compile.matching.match"), "hopeless", lambda *_: frozenset())
         return compile_model(named("digits_cnn").model, ["flexasr", "hlscnn", "vta"], options)

@@ -16,7 +16,7 @@ import pytest
 from small_models import SPELLINGS, node, written
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model, is_plan, plan_files, read_plan, to_json
-from rewrite_compiler.compile.calibrate import scale_warnings
+from rewrite_compiler.compile.formats.calibrate import scale_warnings
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.target import load_target
 

@@ -12,10 +12,10 @@ import pytest
 from command import flexmatch, perceptron, samples
 
 from rewrite_compiler.compile import compile_model, read_plan
-from rewrite_compiler.compile.ranges import magnitude, method_of
+from rewrite_compiler.compile.formats.range_methods import magnitude, method_of
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.formats import Fixed, Format
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 
 
 def int8(largest: float) -> Format:

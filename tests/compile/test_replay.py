@@ -10,8 +10,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.compile import Plan, compile_model
-from rewrite_compiler.compile.match import match
-from rewrite_compiler.compile.replay import _Check, neighbourhood, replay
+from rewrite_compiler.compile.explanation.derivation_check import _Check, neighbourhood, replay
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rewrite_compiler.compile import execute
-from rewrite_compiler.lang.codes import values_of
+from rewrite_compiler.compile.offload import execute
 from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format
+from rewrite_compiler.readings.kernels.format_conversion import values_of
 
 FORMATS = [AdaptivFloat(8, 3, 2), AdaptivFloat(8, 3, 9), Fixed(8, 5), Fixed(16, 7), Fixed(8, 3, signed=False)]
 

@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model, plan_onnx
-from rewrite_compiler.compile import suspect as module
-from rewrite_compiler.compile.edges import bounds_of, edge_inputs
-from rewrite_compiler.compile.suspect import gap_of
+from rewrite_compiler.compile.formats.edge_data import bounds_of, edge_inputs
+from rewrite_compiler.compile.plan import suspect_laws as module
+from rewrite_compiler.compile.plan.suspect_laws import gap_of
 from rewrite_compiler.compile.verify import PlanDiffers, check_plan
-from rewrite_compiler.egraph.saturate import saturate
+from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.errors import AnswerNo
 from rewrite_compiler.rewrite.textfile import rules_of_text
 

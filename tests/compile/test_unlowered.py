@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from rewrite_compiler.apps.digits import data as digits
-from rewrite_compiler.compile import Plan, calibrated_from, compile_model, unlowered
-from rewrite_compiler.compile.calibrate import is_calibrated_by
-from rewrite_compiler.compile.ranges import method_of
-from rewrite_compiler.compile.unlowered import FloatRun
+from rewrite_compiler.compile import Plan, calibrated_from, compile_model
+from rewrite_compiler.compile.formats import unlowered
+from rewrite_compiler.compile.formats.calibrate import is_calibrated_by
+from rewrite_compiler.compile.formats.range_methods import method_of
+from rewrite_compiler.compile.formats.unlowered import FloatRun
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
 
 FOLDER = Path(digits.__file__).parent

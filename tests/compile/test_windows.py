@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rewrite_compiler.compile.moves import Move
-from rewrite_compiler.compile.windows import windows_of
+from rewrite_compiler.compile.host.data_movement import Move
+from rewrite_compiler.compile.host.windows import windows_of
 from rewrite_compiler.ir.program import Data, Value
+from rewrite_compiler.kernels import Lowered, NotLowered
+from rewrite_compiler.kernels.windows import Digit, Unfolded, Windows
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, reduce_max, reduce_sum, select
-from rewrite_compiler.lowering import Lowered, NotLowered
-from rewrite_compiler.lowering.windows import Digit, Unfolded, Windows
-from rewrite_compiler.prove.lockstep import evaluated_together
+from rewrite_compiler.prove.mappings.lockstep import evaluated_together
 
 RNG = np.random.default_rng(0)
 # channels, height, width, kernel, stride, pads before and after, whether channels are the last axis of the root

@@ -10,7 +10,7 @@ import pytest
 from command import perceptron
 
 from rewrite_compiler.compile import compile_model
-from rewrite_compiler.cosim.ahead import MOST_BYTES, in_order, most_ahead
+from rewrite_compiler.cosim.prefetch import MOST_BYTES, in_order, most_ahead
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -13,19 +13,19 @@ import pytest
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, compile_model
-from rewrite_compiler.compile.execute import Prepared
+from rewrite_compiler.compile.offload.execute import Prepared
 from rewrite_compiler.cosim import Report, Settings, cosimulate
-from rewrite_compiler.cosim.audit import EVERY, _unit, chosen
 from rewrite_compiler.cosim.tier import chosen_engine
+from rewrite_compiler.cosim.validation.audit import EVERY, _unit, chosen
 from rewrite_compiler.errors import AnswerNo, UsageError
 from rewrite_compiler.lang import Array, array, select
-from rewrite_compiler.lang.named import Data
+from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.report.terminal import cosim_lines
 
 SEEN = ("relative_error", "cumulative_error", "max_abs_error", "saturated", "range_in", "range_out", "tensors")
 CNN, MLP = named("digits_cnn"), named("digits_mlp")
 ALL = ["flexasr", "hlscnn", "hlscnn:revision=ext16", "vta"]
-AUDIT = sys.modules["rewrite_compiler.cosim.audit"]
+AUDIT = sys.modules["rewrite_compiler.cosim.validation.audit"]
 
 
 def ran(plan: Plan, engine: str = "auto", **given: Any) -> Report:
@@ -177,7 +177,7 @@ def refused_part(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("engine", ["numerics", "simulator"])
 def test_a_wrong_code_of_last_samples_is_refused_by_the_rate(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rewrite_compiler.compile.numerics import Specified
+    from rewrite_compiler.compile.offload.specified import Specified
 
     plan = compile_model(CNN.model, ["hlscnn"])
     for kind in (Prepared, Specified):
@@ -189,7 +189,7 @@ def test_a_wrong_code_of_last_samples_is_refused_by_the_rate(engine: str, monkey
 
 
 def test_a_wrong_kernel_is_refused_in_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rewrite_compiler.lowering import Lowered
+    from rewrite_compiler.kernels import Lowered
 
     call = Lowered.__call__
 
@@ -237,13 +237,13 @@ def test_an_operation_without_numerics_runs_on_the_simulator_and_is_told() -> No
 
 
 def test_a_term_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rewrite_compiler.compile.numerics import terms_of
-    from rewrite_compiler.lowering import NotLowered
+    from rewrite_compiler.compile.offload.specified import terms_of
+    from rewrite_compiler.kernels import NotLowered
 
     def refuse(*given: Any) -> None:
         raise NotLowered("add", "of wide words")
 
-    monkeypatch.setattr("rewrite_compiler.lowering.Lowered", refuse)
+    monkeypatch.setattr("rewrite_compiler.kernels.Lowered", refuse)
     terms_of.cache_clear()
     found = ran(compile_model(CNN.model, ["vta"]), tier="native", samples=8).document
     terms_of.cache_clear()
@@ -253,7 +253,9 @@ def test_a_term_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_the_simulator_runs_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.ila.simulate.without_machine_code", lambda: "machine code cannot be made here: no LLVM")
+    monkeypatch.setattr(
+        "rewrite_compiler.ila.simulation.simulator.without_machine_code", lambda: "machine code cannot be made here: no LLVM"
+    )
     plan = compile_model(MLP.model, ["flexasr"])
     settings = Settings(samples=4, tier="native", engine="simulator")
     found = cosimulate(plan, MLP.data, calibrate=MLP.calibration, settings=settings).document

@@ -16,10 +16,10 @@ from onnx import helper, numpy_helper
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim import Engine, Outcome, Settings, cosimulate
-from rewrite_compiler.cosim.segments import segments
+from rewrite_compiler.cosim.metrics.segmentation import segments
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.formats import AdaptivFloat
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 
 Array = np.ndarray
 

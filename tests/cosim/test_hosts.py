@@ -12,8 +12,8 @@ from rewrite_compiler.apps import named
 from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.cosim.cosimulate import dataset_for
-from rewrite_compiler.cosim.hosts import beside
-from rewrite_compiler.cosim.scores import Scores
+from rewrite_compiler.cosim.metrics.host_comparison import beside
+from rewrite_compiler.cosim.metrics.scores import Scores
 
 SAMPLES = 6
 

@@ -22,8 +22,8 @@ from command import FLEXMATCH, flexmatch, perceptron, refused, samples
 
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
-from rewrite_compiler.cosim.log import Log
-from rewrite_compiler.cosim.record import Finished
+from rewrite_compiler.cosim.journal import Log
+from rewrite_compiler.cosim.journal_records import Finished
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.kept import user_key
 
@@ -235,7 +235,7 @@ def test_a_full_disk_keeps_what_was_finished(plan: Plan, tmp_path: Path, monkeyp
         return written[-1]
 
     with monkeypatch.context() as m:
-        m.setattr("rewrite_compiler.cosim.log.os.write", full)
+        m.setattr("rewrite_compiler.cosim.journal.os.write", full)
         with pytest.raises(
             FlexmatchError, match=r"error\[F100\]: the log cannot be written: no space left on device\n  help: what was finished"
         ):
@@ -247,8 +247,8 @@ def test_a_full_disk_keeps_what_was_finished(plan: Plan, tmp_path: Path, monkeyp
 
 def test_the_log_is_forced_to_disk_once_a_second_and_at_the_end(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, forced = [0.0], []
-    monkeypatch.setattr("rewrite_compiler.cosim.log.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("rewrite_compiler.cosim.log.os.fsync", lambda file: forced.append(now[0]))
+    monkeypatch.setattr("rewrite_compiler.cosim.journal.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("rewrite_compiler.cosim.journal.os.fsync", lambda file: forced.append(now[0]))
 
     def later(*_: int) -> None:
         now[0] += 0.4
@@ -266,7 +266,7 @@ def test_a_log_that_does_not_reach_the_disk_is_told_at_the_end(plan: Plan, tmp_p
         if len(forced) > 1:
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("rewrite_compiler.cosim.log.os.fsync", lost)
+    monkeypatch.setattr("rewrite_compiler.cosim.journal.os.fsync", lost)
     data, log = samples(tmp_path / "data.npz", 12, 16, classes=4), tmp_path / "run.log"
     with pytest.raises(FlexmatchError, match=r"error\[F100\]: the log cannot be written: input/output error\n  help: what was finished"):
         cosimulate(plan, data, settings=replace(SOME, log=log))

@@ -13,9 +13,9 @@ from onnx import helper
 
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import cosimulate
-from rewrite_compiler.cosim.metrics import METRICS, metric_of, paired, predicted_classes
-from rewrite_compiler.cosim.record import _rows, _scores
-from rewrite_compiler.cosim.scores import joined
+from rewrite_compiler.cosim.journal_records import _rows, _scores
+from rewrite_compiler.cosim.metrics.metrics import METRICS, metric_of, paired, predicted_classes
+from rewrite_compiler.cosim.metrics.scores import joined
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.types import TensorType

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.cosim.metrics import METRICS, NORMAL_95, metric_of, paired, truth_for
-from rewrite_compiler.cosim.paired import difference_of_proportions, exact_difference, mcnemar
-from rewrite_compiler.cosim.scores import Scores, joined
-from rewrite_compiler.cosim.scoring import scored
+from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, metric_of, paired, truth_for
+from rewrite_compiler.cosim.metrics.paired_test import difference_of_proportions, exact_difference, mcnemar
+from rewrite_compiler.cosim.metrics.scores import Scores, joined
+from rewrite_compiler.cosim.metrics.scoring import scored
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load

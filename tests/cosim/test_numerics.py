@@ -12,7 +12,7 @@ from command import flexmatch, perceptron, samples
 
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
-from rewrite_compiler.cosim.numerics import OffloadNumerics, TensorNumerics, first_diverging, tensor_document
+from rewrite_compiler.cosim.format_errors import OffloadNumerics, TensorNumerics, first_diverging, tensor_document
 from rewrite_compiler.lang.formats import Fixed
 
 

@@ -11,11 +11,12 @@ import pytest
 
 import flexmatch
 from rewrite_compiler.compile import Plan
-from rewrite_compiler.cosim import Settings, reference
+from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cosimulate import dataset_for
-from rewrite_compiler.cosim.reference import KeptReference, Reference
+from rewrite_compiler.cosim.metrics import float_reference as reference
+from rewrite_compiler.cosim.metrics.float_reference import KeptReference, Reference
 from rewrite_compiler.errors import InputError
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.kept import Kept, private_folder
 
 DIGITS = Path(__file__).parents[2] / "apps" / "digits"

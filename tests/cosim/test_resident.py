@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.calibrate import calibrated
-from rewrite_compiler.compile.plan import to_json
-from rewrite_compiler.cosim.resident import inferences
+from rewrite_compiler.compile.formats.calibrate import calibrated
+from rewrite_compiler.compile.plan.plan import to_json
+from rewrite_compiler.cosim.resident_run import inferences
 
 RANDOM = np.random.default_rng(5)
 

@@ -60,7 +60,7 @@ def other_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def other_schema(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("rewrite_compiler.cosim.log.SCHEMA", "flexmatch log of samples 99")
+    monkeypatch.setattr("rewrite_compiler.cosim.journal.SCHEMA", "flexmatch log of samples 99")
     return run
 
 

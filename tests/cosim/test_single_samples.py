@@ -10,8 +10,8 @@ import pytest
 from rewrite_compiler.apps.digits import data as digits
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim.cosimulate import dataset_for
-from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.ila.simulate import _Executable
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.ila.simulation.simulator import _Executable
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.target import simulated_device
 

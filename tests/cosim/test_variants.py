@@ -10,11 +10,11 @@ import pytest
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, compile_model
-from rewrite_compiler.compile.execute import Prepared
-from rewrite_compiler.compile.numerics import Specified, is_certified, refused
-from rewrite_compiler.compile.plan import tensors_of
-from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.cosim.variants import Variants
+from rewrite_compiler.compile.offload.execute import Prepared
+from rewrite_compiler.compile.offload.specified import Specified, is_certified, refused
+from rewrite_compiler.compile.plan.plan import tensors_of
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.cosim.plan_variants import Variants
 from rewrite_compiler.data import samples_for
 from rewrite_compiler.study.candidates import bench
 from rewrite_compiler.study.trials import with_float, with_formats_of

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rewrite_compiler import Rule
 from rewrite_compiler.egraph import EGraph, ENode, extract, extracted_program
-from rewrite_compiler.egraph.chains import rule_commands
-from rewrite_compiler.egraph.encode import program_items
-from rewrite_compiler.egraph.engine import Engine
+from rewrite_compiler.egraph.graph.encode import program_items
+from rewrite_compiler.egraph.saturation.engine import Engine
+from rewrite_compiler.egraph.saturation.staged_match import rule_commands
 from rewrite_compiler.ir.program import Program, Value
 
 

@@ -14,7 +14,7 @@ from rewrite_compiler.egraph import saturate_regions
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
-MODULE = importlib.import_module("rewrite_compiler.egraph.saturate")  # the package has a function of that name
+MODULE = importlib.import_module("rewrite_compiler.egraph.saturation.saturate")  # the package has a function of that name
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from in_process import engine_of
 
 from rewrite_compiler import Rule
 from rewrite_compiler.egraph import EGraph
-from rewrite_compiler.egraph.chains import STAGE, rule_commands
-from rewrite_compiler.egraph.encode import program_items
-from rewrite_compiler.egraph.engine import Engine
-from rewrite_compiler.egraph.rules import rule_text
+from rewrite_compiler.egraph.graph.encode import program_items
+from rewrite_compiler.egraph.saturation.engine import Engine
+from rewrite_compiler.egraph.saturation.rule_text import rule_text
+from rewrite_compiler.egraph.saturation.staged_match import STAGE, rule_commands
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.ruleset import shipped_rules

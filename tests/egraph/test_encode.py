@@ -9,8 +9,8 @@ import pytest
 from in_process import engine_of, extracted, saturated
 from programs import CASES, constant, opaque, program_of
 
-from rewrite_compiler.egraph.encode import opaque_key, program_items
-from rewrite_compiler.egraph.graph import PROGRAM, from_json, to_json
+from rewrite_compiler.egraph.graph.encode import opaque_key, program_items
+from rewrite_compiler.egraph.graph.graph import PROGRAM, from_json, to_json
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Program, Source, renumbered
 from rewrite_compiler.ir.types import TensorType

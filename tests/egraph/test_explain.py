@@ -6,7 +6,7 @@ from in_process import saturated
 from programs import constant
 
 from rewrite_compiler.egraph import ENode, extract
-from rewrite_compiler.egraph.explain import Explainer, Maker
+from rewrite_compiler.egraph.saturation.explanation import Explainer, Maker
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.ruleset import shipped_rules

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from small_graphs import acyclic_choices, cheapest, cost_of, random_graph, total
 
-from rewrite_compiler.egraph import EClass, EGraph, ENode, extract, prune
-from rewrite_compiler.egraph.bound import within_bound
-from rewrite_compiler.egraph.eliminate import eliminated
-from rewrite_compiler.egraph.extract import Extraction, _Problem, cheapest_trees
-from rewrite_compiler.egraph.graph import PROGRAM
-from rewrite_compiler.egraph.prune import Candidate, Candidates
-from rewrite_compiler.egraph.settle import key_of
-from rewrite_compiler.egraph.split import Part, needed_classes, parts
+from rewrite_compiler.egraph import EClass, EGraph, ENode, extract
+from rewrite_compiler.egraph.extraction import prune
+from rewrite_compiler.egraph.extraction.bound import within_bound
+from rewrite_compiler.egraph.extraction.bucket_elimination import eliminated
+from rewrite_compiler.egraph.extraction.dominator_split import Part, needed_classes, parts
+from rewrite_compiler.egraph.extraction.extract import Extraction, _Problem, cheapest_trees
+from rewrite_compiler.egraph.extraction.forced_levels import key_of
+from rewrite_compiler.egraph.extraction.prune import Candidate, Candidates
+from rewrite_compiler.egraph.graph.graph import PROGRAM
 from rewrite_compiler.errors import BudgetError
 from rewrite_compiler.ir.types import TensorType
 
@@ -63,7 +64,7 @@ def test_the_optimum_is_that_of_trying_every_choice(first: int) -> None:
 @pytest.fixture
 def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every choice to the integer program."""
-    module = importlib.import_module("rewrite_compiler.egraph.extract")
+    module = importlib.import_module("rewrite_compiler.egraph.extraction.extract")
     monkeypatch.setattr(module, "eliminated", lambda *_: None)
     monkeypatch.setattr(module, "within_bound", unbounded)
 
@@ -151,7 +152,7 @@ def test_elimination_finds_the_optimum_of_levels_that_need_several_words() -> No
 def test_pruning_keeps_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = [random_graph(seed) for seed in range(1000, 1100)]
     pruned = [found(*g) for g in graphs]
-    module = importlib.import_module("rewrite_compiler.egraph.extract")
+    module = importlib.import_module("rewrite_compiler.egraph.extraction.extract")
     monkeypatch.setattr(module, "within_bound", unbounded)
     monkeypatch.setattr(module, "pruned", unpruned)
     monkeypatch.setattr(module, "parts", lambda options, roots: [Part(options, tuple(roots))])

@@ -6,7 +6,7 @@ import re
 
 from rewrite_compiler import IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.egraph.lint import Growth, growth_of, small_program
+from rewrite_compiler.egraph.saturation.explosion_lint import Growth, growth_of, small_program
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 

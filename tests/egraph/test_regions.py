@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rewrite_compiler.compile.match import chosen, saturated
-from rewrite_compiler.compile.match import match as matched
+from rewrite_compiler.compile.matching.match import chosen, saturated
+from rewrite_compiler.compile.matching.match import match as matched
 from rewrite_compiler.egraph import saturate_regions
-from rewrite_compiler.egraph.regions import Known, Shape, form_of, region_of, regions_of
+from rewrite_compiler.egraph.regions.regions import Known, Shape, form_of, region_of, regions_of
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
@@ -111,7 +111,7 @@ def test_regions_lose_nothing_against_the_whole(p: Program, target: str, monkeyp
     rules, mappings = shipped_rules(), list(find_target(target).mappings.values())
     parts = matched(p, rules, mappings, DEFAULT)
     assert parts.saturation.regions > parts.saturation.forms > 1
-    monkeypatch.setattr(importlib.import_module("rewrite_compiler.egraph.saturate"), "regions_of", lambda p: [None])
+    monkeypatch.setattr(importlib.import_module("rewrite_compiler.egraph.saturation.saturate"), "regions_of", lambda p: [None])
     whole = chosen(p, saturated(p, rules, mappings, DEFAULT), rules, mappings, DEFAULT)
     assert whole.saturation.regions == 1
     assert parts.extraction.cost == whole.extraction.cost

@@ -11,7 +11,7 @@ from programs import constant
 
 from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.egraph.rules import rule_text
+from rewrite_compiler.egraph.saturation.rule_text import rule_text
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Program

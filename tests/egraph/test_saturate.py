@@ -222,7 +222,7 @@ def linear_program() -> Program:
 SNAPSHOT = """
 import hashlib, json
 from rewrite_compiler.egraph import saturate
-from rewrite_compiler.egraph.graph import to_json
+from rewrite_compiler.egraph.graph.graph import to_json
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 from test_saturate import linear_program
 graph = saturate(linear_program(), shipped_rules(), []).graph

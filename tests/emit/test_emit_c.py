@@ -18,10 +18,10 @@ from onnx import helper
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, calibrated, compile_model
-from rewrite_compiler.cosim.run import Engine
-from rewrite_compiler.emit.c_program import program_files
-from rewrite_compiler.emit.device import device_files
-from rewrite_compiler.emit.inference import Inference, Onnxruntime
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.emit.c.device_model import device_files
+from rewrite_compiler.emit.c.program import program_files
+from rewrite_compiler.emit.mmio.inference import Inference, Onnxruntime
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.hostrun import exact
 from rewrite_compiler.ir.evaluate import run as by_meaning

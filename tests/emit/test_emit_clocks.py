@@ -12,8 +12,8 @@ import pytest
 from test_emit_verilog import compared
 from vectors import arrays, traces
 
-from rewrite_compiler.emit.verilog import verilog_device
-from rewrite_compiler.emit.verilog_check import check_verilog
+from rewrite_compiler.emit.rtl.emit import verilog_device
+from rewrite_compiler.emit.rtl.readback_check import check_verilog
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.ila import Bits, Ila, Match, Queue, assemble, ila
 from rewrite_compiler.lang import array, assign, loop, require, seq, update, when

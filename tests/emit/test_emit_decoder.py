@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from rewrite_compiler.emit.decoder import decoding
+from rewrite_compiler.emit.c.decoder import decoding
 from rewrite_compiler.ila import ila
 from rewrite_compiler.lang import Expr, Leaf, Step, assign, seq, when
-from rewrite_compiler.lang.python import StepFunction
 from rewrite_compiler.lang.step import When, children
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
 
 ADDRESS = Leaf((), (0, 255), False, "addr")
 FLAG = Leaf((), (0, 1), False, "flag")

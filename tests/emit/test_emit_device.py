@@ -15,7 +15,7 @@ from board import Board, compiled, flexasr_differs, hlscnn_differs, needs_gcc, t
 from command import flexmatch, refused
 from vectors import arrays, traces
 
-from rewrite_compiler.emit.device import device_files
+from rewrite_compiler.emit.c.device_model import device_files
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.ila import Ila, assemble, ila, mmio
 from rewrite_compiler.lang import assign, select

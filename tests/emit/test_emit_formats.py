@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from board import GCC, needs_gcc
 
-from rewrite_compiler.emit.c_formats import MANY, deciding_bits
-from rewrite_compiler.emit.c_offload import Unit
+from rewrite_compiler.emit.c.formats import MANY, deciding_bits
+from rewrite_compiler.emit.c.offload import Unit
 from rewrite_compiler.lang import AdaptivFloat, Fixed
-from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME
-from rewrite_compiler.lang.codes import codes_of, values_of
 from rewrite_compiler.lang.formats import Format
-from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
+from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 
 FORMATS = (AdaptivFloat(bias=3), AdaptivFloat(bias=7, rounding="truncate"), AdaptivFloat(width=6, exponent_bits=2, bias=1), Fixed(8, 5))
 

@@ -13,16 +13,16 @@ from board import compiled, needs_gcc
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import compile_model
-from rewrite_compiler.emit.c_program import program_files
+from rewrite_compiler.emit.c.program import program_files
 from rewrite_compiler.hostrun import exact
 from rewrite_compiler.hostrun.exact import leaf_of
 from rewrite_compiler.lang.binders import array
-from rewrite_compiler.lang.c import Style, Tables, print_c
-from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME
 from rewrite_compiler.lang.expr import call
-from rewrite_compiler.lang.functions import DEFINED
-from rewrite_compiler.lang.loops import lower_array
-from rewrite_compiler.lang.native_single import NativeArray
+from rewrite_compiler.lang.libm.functions import DEFINED
+from rewrite_compiler.lowering.lower import lower_array
+from rewrite_compiler.readings.c.printer import Style, Tables, print_c
+from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME
+from rewrite_compiler.readings.native.single_precision import NativeArray
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, 3.4e38, 88.72, -87.3, -103.9, 0.5], np.float32)
 MEANT = {

@@ -19,12 +19,12 @@ from command import Answer, flexmatch, refused
 from rewrite_compiler.apps import named
 from rewrite_compiler.cli.schemas import schema_of
 from rewrite_compiler.compile import read_plan
-from rewrite_compiler.emit.record import PHASES
-from rewrite_compiler.emit.replay import replay
-from rewrite_compiler.emit.trace import costs, joined, part_of, traces_of
+from rewrite_compiler.emit.mmio.recorder import PHASES
+from rewrite_compiler.emit.mmio.replay import replay
+from rewrite_compiler.emit.mmio.trace import costs, joined, part_of, traces_of
 from rewrite_compiler.ila import Ila, ila
-from rewrite_compiler.ila.trace import Commands, Section, Trace
-from rewrite_compiler.ila.trace_write import to_json_lines
+from rewrite_compiler.ila.traces.trace import Commands, Section, Trace
+from rewrite_compiler.ila.traces.writer import to_json_lines
 
 TARGETS = ("flexasr", "vta")
 APP = named("digits_mlp")

@@ -17,12 +17,12 @@ from vectors import traces
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import calibrated, compile_model
-from rewrite_compiler.emit.trace import traces_of
-from rewrite_compiler.emit.verilog import SHOWN, verilog_device
-from rewrite_compiler.emit.verilog_check import check_verilog
+from rewrite_compiler.emit.mmio.trace import traces_of
+from rewrite_compiler.emit.rtl.emit import SHOWN, verilog_device
+from rewrite_compiler.emit.rtl.readback_check import check_verilog
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.ila import Ila, ila
-from rewrite_compiler.ila.trace import Commands
+from rewrite_compiler.ila.traces.trace import Commands
 from rewrite_compiler.target import load_target
 
 SHIPPED = {"flexasr": 117, "hlscnn": 25, "vta": 13}  # instructions with a register-level form

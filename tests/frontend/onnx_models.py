@@ -13,9 +13,9 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.frontend.file.tensors import CODES
+from rewrite_compiler.frontend.graph.opaque import node_proto
 from rewrite_compiler.frontend.load import LoadedModel, import_model
-from rewrite_compiler.frontend.opaque import node_proto
-from rewrite_compiler.frontend.tensors import CODES
 from rewrite_compiler.hostrun.signs import unsigned
 from rewrite_compiler.ir.evaluate import OpaqueRunner, random_tensor, run
 from rewrite_compiler.ir.program import Data, Node, Program, Value

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from onnx_models import FILE, normal_model
 
 from rewrite_compiler.errors import REFUSED, USAGE, FlexmatchError
-from rewrite_compiler.frontend.disguise import KINDS
+from rewrite_compiler.frontend.file.not_onnx import KINDS
+from rewrite_compiler.frontend.file.read import parse, read_bytes
 from rewrite_compiler.frontend.load import import_model, load
-from rewrite_compiler.frontend.read import parse, read_bytes
 from rewrite_compiler.limits import Limits
 
 BYTES = normal_model().SerializeToString()

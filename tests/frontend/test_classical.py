@@ -12,8 +12,8 @@ import pytest
 from onnx import helper
 from onnx_models import imported, info, model, refusal
 
-from rewrite_compiler.frontend.classical_types import TYPES
-from rewrite_compiler.frontend.emit import to_model, to_onnx
+from rewrite_compiler.frontend.classical.types import TYPES
+from rewrite_compiler.frontend.graph.emit import to_model, to_onnx
 from rewrite_compiler.frontend.load import LoadedModel, load
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.rebatch import Rebatched, naturally_rebatched

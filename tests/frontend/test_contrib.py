@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx_models import agrees, imported, refusal, single
 
-from rewrite_compiler.frontend.shapes import CONTRIB
+from rewrite_compiler.frontend.importer.declared_types import CONTRIB
 
 X = ("uint8", (1, 4, 6, 6))
 SCALE, ZERO = np.asarray(0.1, np.float32), np.asarray(3, np.uint8)

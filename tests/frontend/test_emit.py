@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.emit import About, to_model, to_onnx
+from rewrite_compiler.frontend.graph.emit import About, to_model, to_onnx
+from rewrite_compiler.frontend.graph.opaque import placed
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.frontend.opaque import placed
 from rewrite_compiler.hostrun import Session, reference
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp, Program

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from onnx_models import agrees, imported, model, refusal, single
 
-from rewrite_compiler.frontend.fold import FOLDS
+from rewrite_compiler.frontend.site.constant_folding import FOLDS
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import Limits
 

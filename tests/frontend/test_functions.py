@@ -9,8 +9,8 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx_models import agrees, imported, info, model, refusal, single
 
-from rewrite_compiler.frontend.attributes import subgraphs
-from rewrite_compiler.frontend.opaque import captured, node_proto, operand, result
+from rewrite_compiler.frontend.graph.attributes import subgraphs
+from rewrite_compiler.frontend.graph.opaque import captured, node_proto, operand, result
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import Limits
 

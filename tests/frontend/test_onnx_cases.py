@@ -13,10 +13,10 @@ from onnx import TensorProto, numpy_helper
 from onnx_models import FILE, check_accounts
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.fold import FOLDS
+from rewrite_compiler.frontend.graph.opset_upgrade import NEWEST, OLDEST
 from rewrite_compiler.frontend.load import import_model
 from rewrite_compiler.frontend.normalise import LOWERINGS
-from rewrite_compiler.frontend.upgrade import NEWEST, OLDEST
+from rewrite_compiler.frontend.site.constant_folding import FOLDS
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.program import Program
 from rewrite_compiler.limits import DEFAULT

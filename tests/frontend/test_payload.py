@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend import payload
+from rewrite_compiler.frontend.file import payload
+from rewrite_compiler.frontend.file.payload import LARGE, cut
+from rewrite_compiler.frontend.file.protobuf_scan import varint
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.frontend.payload import LARGE, cut
-from rewrite_compiler.frontend.wire import varint
 
 WIDTH = 160  # weights of 102,400 bytes
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import UsageError
-from rewrite_compiler.frontend.perturb import NODE_REWRITES, PERTURBATIONS, perturbed
+from rewrite_compiler.frontend.perturb.perturb import NODE_REWRITES, PERTURBATIONS, perturbed
 
 SHAPES = {"x": (1, 4, 6, 6), "s": (1, 3, 8), "m": (1, 2, 5), "t": (4, 1, 3), "h": (1, 1, 2), "c": (1, 1, 2)}
 

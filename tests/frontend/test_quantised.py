@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 from onnx_models import imported, model, refusal, session, single
 
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.frontend.load import LoadedModel
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import run

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx_models import check_accounts, close, feeds, host, session
 
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import run

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 from onnx_models import agrees, imported, model
 
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules

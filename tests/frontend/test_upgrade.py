@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 from onnx_models import agrees, imported, model, single
 
-from rewrite_compiler.frontend.upgrade import BASE, NEWEST, OLDEST, Upgrader
+from rewrite_compiler.frontend.graph.opset_upgrade import BASE, NEWEST, OLDEST, Upgrader
 from rewrite_compiler.ir.types import TensorType
 
 R = np.random.default_rng(9)

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 from onnx_models import imported, model, single
 
-from rewrite_compiler.frontend.site import Site
-from rewrite_compiler.frontend.work import COUNTED, FREE, UNKNOWN, work_of
+from rewrite_compiler.frontend.graph.work import COUNTED, FREE, UNKNOWN, work_of
+from rewrite_compiler.frontend.site.site import Site
 from rewrite_compiler.ir.program import total_macs, uncounted
 from rewrite_compiler.ir.types import TensorType
 

@@ -13,9 +13,9 @@ import onnx
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.compile.verify import Run, beyond, check_plan, differences
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
+from rewrite_compiler.frontend.graph.structure import drop_absent_ends
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.frontend.structure import drop_absent_ends
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
 from rewrite_compiler.limits import DEFAULT, Limits
@@ -86,7 +86,7 @@ def compared(
 
 def compiled(path: Path, accel: tuple[str, ...] = ("flexasr",), limits: Limits = DEFAULT) -> str | Finding:
     """Compile a valid model; its plan, as an ordinary model, must compute what the model computes."""
-    from rewrite_compiler.compile.document import plan_onnx
+    from rewrite_compiler.compile.plan.document import plan_onnx
 
     data = path.read_bytes()
     try:

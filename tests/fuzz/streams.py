@@ -14,11 +14,11 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ila import Ila, Instruction
 from rewrite_compiler.ila.mmio import Command, assemble
 from rewrite_compiler.ila.model import CONTROL
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 from rewrite_compiler.lang import Leaf
-from rewrite_compiler.lang.named import storage_dtype
 from rewrite_compiler.lang.step import Loop, Step, children, reads_of
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
 
 READINGS = ("oracle", "arrays", "native")
 SMALL_MEMORIES = {"soc_bytes": 1 << 13, "spad_bytes": 1 << 11}  # of HLSCNN: its own would be 300 MB

@@ -17,15 +17,15 @@ from harness import EQUAL, HOST_REFUSES, Finding, compared
 from onnx import compose, helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.document import plan_onnx
-from rewrite_compiler.egraph.worker import Schedule
+from rewrite_compiler.compile.plan.document import plan_onnx
+from rewrite_compiler.egraph.saturation.worker import Schedule
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
 from rewrite_compiler.kept import Kept
 from rewrite_compiler.limits import DEFAULT, Limits
 
-SATURATION = "rewrite_compiler.egraph.saturate"  # the package has a function of that name
+SATURATION = "rewrite_compiler.egraph.saturation.saturate"  # the package has a function of that name
 ROUNDING = 2.0**-21  # what engines approximate functions of values of size one to
 DISAGREE = "equal, but onnxruntime and the reference evaluator are not"
 NO_NUMBER = "no finite number inside"

@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.emit import to_onnx
+from rewrite_compiler.frontend.graph.emit import to_onnx
+from rewrite_compiler.frontend.graph.opaque import placed
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.frontend.opaque import placed
 from rewrite_compiler.hostrun import Session, reference, session
 from rewrite_compiler.ir.placement import merged, separated
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp

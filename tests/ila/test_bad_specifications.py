@@ -9,7 +9,7 @@ import pytest
 
 from rewrite_compiler.errors import FlexmatchError, Problem
 from rewrite_compiler.ila import DATA, Bits, Bus, Ila, Match, mmio
-from rewrite_compiler.ila.check import check
+from rewrite_compiler.ila.verification.check import check
 from rewrite_compiler.lang import (
     NOTHING,
     Array,

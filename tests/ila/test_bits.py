@@ -7,7 +7,7 @@ import pytest
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Bits, Fields, Ila, bit_fields, joined, lanes_of, mmio
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.lang import assign, lift, update
 
 

@@ -12,9 +12,9 @@ import pytest
 import rewrite_compiler.ila as ila_package
 from rewrite_compiler.errors import AnswerNo, SpecError
 from rewrite_compiler.ila import DATA, Bits, Bus, Ila, Instruction, Match, mmio
-from rewrite_compiler.ila.check import Check, check
-from rewrite_compiler.ila.decodes import find_holes
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
+from rewrite_compiler.ila.verification.check import Check, check
+from rewrite_compiler.ila.verification.decode_disjointness import find_holes
 from rewrite_compiler.lang import NOTHING, Expr, Step, assign, extract, fold, let, loop, reduce_sum, select, seq, update, when
 from rewrite_compiler.lang.binders import Leaf, array, static_shape
 from rewrite_compiler.lang.step import Update

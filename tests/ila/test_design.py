@@ -25,10 +25,10 @@ from rewrite_compiler.ila import (
     pack,
     within,
 )
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.lang import Expr, Leaf, assign, fold, lift, loop, seq
 from rewrite_compiler.lang.binders import scalar_array
-from rewrite_compiler.lang.python import evaluate
+from rewrite_compiler.readings.oracle.emit_python import evaluate
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from vectors import replay, traces
 
 from rewrite_compiler.ila import Ila, mmio
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.ila_models.flexasr import build
 from rewrite_compiler.lang import assign, select
 

@@ -10,14 +10,16 @@ import pytest
 
 from rewrite_compiler.errors import SpecError, UsageError
 from rewrite_compiler.ila import Bits, Bus, Ila, mmio
-from rewrite_compiler.ila import play as playing
-from rewrite_compiler.ila.alike import families, plain_of
 from rewrite_compiler.ila.mmio import assemble
-from rewrite_compiler.ila.play import decoder_of, is_plain
-from rewrite_compiler.ila.simulate import Simulator
-from rewrite_compiler.ila.trace import columns_of
+from rewrite_compiler.ila.simulation import batch_decoder as playing
+from rewrite_compiler.ila.simulation.batch_decoder import decoder_of, is_plain
+from rewrite_compiler.ila.simulation.instruction_families import families, plain_of
+from rewrite_compiler.ila.simulation.simulator import Simulator
+from rewrite_compiler.ila.traces.trace import columns_of
 from rewrite_compiler.ila_models import flexasr, hlscnn
-from rewrite_compiler.lang import Array, Step, assign, native, native_jit, reduce_sum, require, seq, update, wrap
+from rewrite_compiler.lang import Array, Step, assign, reduce_sum, require, seq, update, wrap
+from rewrite_compiler.readings.native import jit as native_jit
+from rewrite_compiler.readings.native import printer as native
 
 
 def small(*, always: bool = False) -> Ila:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.errors import FlexmatchError, SpecError
 from rewrite_compiler.ila import Bits, Ila, Match, Queue, assemble
-from rewrite_compiler.ila.simulate import DeviceHang
-from rewrite_compiler.ila.stream import Stream
+from rewrite_compiler.ila.simulation.simulator import DeviceHang
+from rewrite_compiler.ila.simulation.stream_device import Stream
 from rewrite_compiler.lang import Array, Step, assign, wrap
 
 CELLS = 4

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ila import Bits, External, Ila, Queue, assemble
-from rewrite_compiler.ila import stream as streams
-from rewrite_compiler.ila import words as loops
+from rewrite_compiler.ila.simulation import stream_device as streams
+from rewrite_compiler.ila.simulation import word_stream_loop as loops
 from rewrite_compiler.lang import Expr, Leaf, Step, assign, loop, minimum, reduce_sum, require, sat, seq, update, when, wrap
 from rewrite_compiler.lang import intervals as iv
 

@@ -17,10 +17,10 @@ from vectors import traces
 
 from rewrite_compiler.errors import InputError, SpecError
 from rewrite_compiler.ila import Bits, Ila, Instruction, assemble, ila, mmio
-from rewrite_compiler.ila.assembly import disassemble, parse_named
-from rewrite_compiler.ila.trace import Attach, Commands, Fetch, Header, Item, Place, Section, Trace, Wait, block_of, columns_of
-from rewrite_compiler.ila.trace_read import read_header, read_trace
-from rewrite_compiler.ila.trace_write import CHUNK, COMMANDS, COUNT, END, OTHER, WORDS, to_assembly, to_binary, to_json_lines
+from rewrite_compiler.ila.traces.assembly import disassemble, parse_named
+from rewrite_compiler.ila.traces.reader import read_header, read_trace
+from rewrite_compiler.ila.traces.trace import Attach, Commands, Fetch, Header, Item, Place, Section, Trace, Wait, block_of, columns_of
+from rewrite_compiler.ila.traces.writer import CHUNK, COMMANDS, COUNT, END, OTHER, WORDS, to_assembly, to_binary, to_json_lines
 from rewrite_compiler.lang.binders import static_shape
 
 NAMES = ("flexasr", "hlscnn", "vta")

@@ -8,7 +8,7 @@ import pytest
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila.mmio import assemble
-from rewrite_compiler.ila.simulate import READINGS, Simulator
+from rewrite_compiler.ila.simulation.simulator import READINGS, Simulator
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 
 FLEXASR, HLSCNN = flexasr.build(), hlscnn.build()
@@ -189,7 +189,7 @@ def test_a_fill_from_memory_that_was_never_written() -> None:
 @pytest.mark.parametrize("asked", ["needs_of", "footprint"])
 def test_a_second_run_analyses_nothing_anew(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many configurations as a large application has, one after the other, twice."""
-    from rewrite_compiler.ila import needed
+    from rewrite_compiler.ila.simulation import read_sets as needed
 
     m, counted = vta.build(), list[int]()
     found = getattr(needed, asked)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.ila import stream as streams
-from rewrite_compiler.ila import words as loops
 from rewrite_compiler.ila.mmio import assemble
-from rewrite_compiler.ila.words import words_of
+from rewrite_compiler.ila.simulation import stream_device as streams
+from rewrite_compiler.ila.simulation import word_stream_loop as loops
+from rewrite_compiler.ila.simulation.word_stream_loop import words_of
 from rewrite_compiler.ila_models import vta
-from rewrite_compiler.lang import native_jit
+from rewrite_compiler.readings.native import jit as native_jit
 
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
 MODEL = vta.build(log_inp_buffer=9, log_wgt_buffer=13, log_acc_buffer=11, log_uop_buffer=6)

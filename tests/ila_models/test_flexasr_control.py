@@ -9,7 +9,7 @@ import pytest
 from flexasr_reference import Element, Layer, Machine, Manager
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.ila_models.flexasr import build
 
 MEMORIES = ("large", "small", "weight", "input_buffer", "act_buffer", "act_regs", "cluster_table")

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import READINGS, DeviceHang, Simulator
+from rewrite_compiler.ila.simulation.simulator import READINGS, DeviceHang, Simulator
 from rewrite_compiler.ila_models.flexasr import build
 from rewrite_compiler.report.blocks import markdown
 from rewrite_compiler.report.ila import ila_blocks

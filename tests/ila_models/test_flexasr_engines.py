@@ -10,7 +10,7 @@ import pytest
 from flexasr_reference import encode, fixed, mantissa, wrap
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.ila_models.flexasr import build
 
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,7 @@ import pytest
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import READINGS, Simulator
+from rewrite_compiler.ila.simulation.simulator import READINGS, Simulator
 from rewrite_compiler.ila_models.flexasr import build
 
 ELEMENTS = range(4)

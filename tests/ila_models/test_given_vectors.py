@@ -17,7 +17,7 @@ from shared import SHARED
 from vectors import arrays, replay, traces
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 
 READINGS = ("oracle", "arrays", "native")

@@ -11,7 +11,7 @@ from vectors import arrays, traces
 
 from rewrite_compiler.errors import FlexmatchError, SpecError
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import DeviceHang, Simulator
+from rewrite_compiler.ila.simulation.simulator import DeviceHang, Simulator
 from rewrite_compiler.ila_models.hlscnn import build
 
 TRACES = traces("hlscnn")

@@ -11,7 +11,7 @@ import pytest
 from hlscnn_reference import DESIGNS, Design, Layer, convolve
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.ila.simulate import Simulator
+from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.ila_models.hlscnn import build
 
 READINGS = ("oracle", "arrays")

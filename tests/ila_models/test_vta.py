@@ -13,7 +13,7 @@ from vectors import arrays, traces
 
 from rewrite_compiler.errors import FlexmatchError, SpecError, UsageError
 from rewrite_compiler.ila import assemble
-from rewrite_compiler.ila.simulate import DeviceHang
+from rewrite_compiler.ila.simulation.simulator import DeviceHang
 from rewrite_compiler.ila_models.vta import build as new_model
 from rewrite_compiler.ila_models.vta.config import Config
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewrite_compiler.prove.mappings import prove_mapping
+from rewrite_compiler.prove.mappings.mappings import prove_mapping
 from rewrite_compiler.prove.verdict import Counterexample, Proof
 from rewrite_compiler.target import Target, load_target
 

@@ -17,8 +17,8 @@ from known_wrong.gallery import FALSE, gallery
 from rewrite_compiler.lang.expr import Expr
 from rewrite_compiler.ops.op import ShapeError, Variable, subterms
 from rewrite_compiler.ops.static import holds
-from rewrite_compiler.prove.shapes import Instance
-from rewrite_compiler.prove.sides import binding_of, results, right_shape, show
+from rewrite_compiler.prove.instances.instance_search import Instance
+from rewrite_compiler.prove.instances.sides import binding_of, results, right_shape, show
 from rewrite_compiler.prove.verdict import Counterexample
 from rewrite_compiler.rewrite.rule import Rule
 
@@ -78,7 +78,7 @@ def shape_of(text: str) -> tuple[int, ...]:
 
 def main() -> None:
     """Judge the gallery and store what refutes it."""
-    from rewrite_compiler.prove.rules import prove_rule
+    from rewrite_compiler.prove.rules.rules import prove_rule
 
     found = {}
     for rule in gallery(*FALSE):

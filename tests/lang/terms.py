@@ -35,7 +35,7 @@ from rewrite_compiler.lang import (
     wrap,
 )
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arith import ROUNDINGS
+from rewrite_compiler.lang.arithmetic import ROUNDINGS
 from rewrite_compiler.lang.binders import scalar_array, static_shape
 
 WIDTHS = [(1, False), (3, True), (8, False), (8, True), (16, True), (31, False), (32, True), (62, True)]

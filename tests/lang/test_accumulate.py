@@ -8,32 +8,17 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import (
-    Expr,
-    Leaf,
-    Step,
-    accumulate,
-    array,
-    assign,
-    const,
-    digits,
-    fold,
-    leaf,
-    loop,
-    reduce_sum,
-    seq,
-    update,
-    updates,
-    wrap,
-)
+from rewrite_compiler.lang import Expr, Leaf, Step, array, assign, const, fold, leaf, loop, reduce_sum, seq, update, updates, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.accumulate import accumulation, form_of
-from rewrite_compiler.lang.footprint import footprint
-from rewrite_compiler.lang.machine import Machine
-from rewrite_compiler.lang.memory import Memory
-from rewrite_compiler.lang.python import StepFunction
 from rewrite_compiler.lang.step import Loop
-from rewrite_compiler.lang.substitute import substitute
+from rewrite_compiler.lang.substitution import substitute
+from rewrite_compiler.readings.arrays import delinearisation as digits
+from rewrite_compiler.readings.arrays.batched_memory import Memory
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.state import reduction_recognition as accumulate
+from rewrite_compiler.readings.state.footprint import footprint
+from rewrite_compiler.readings.state.interpreter import Machine
+from rewrite_compiler.readings.state.reduction_recognition import accumulation, form_of
 
 BYTE, WORD = iv.of_width(8, True), iv.of_width(16, True)
 N, LANES = 24, 4

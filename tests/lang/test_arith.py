@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 from rewrite_compiler.lang import array, shift_right
-from rewrite_compiler.lang.arith import ROUNDINGS
-from rewrite_compiler.lang.python import evaluate
+from rewrite_compiler.lang.arithmetic import ROUNDINGS
+from rewrite_compiler.readings.oracle.emit_python import evaluate
 
 HALF = Fraction(1, 2)
 MEANT = {

@@ -11,14 +11,11 @@ from rewrite_compiler.lang import (
     Array,
     Expr,
     Leaf,
-    ahead,
     array,
-    arrays,
     clamp,
     fold,
     fold_arrays,
     leaf,
-    named,
     reduce,
     reduce_sum,
     sat,
@@ -27,9 +24,12 @@ from rewrite_compiler.lang import (
     trunc_div,
     trunc_mod,
 )
-from rewrite_compiler.lang.arrays import Evaluator, evaluate
-from rewrite_compiler.lang.named import Axes, Named, Store, axis_of
-from rewrite_compiler.lang.python import evaluate as oracle
+from rewrite_compiler.readings.arrays import evaluator as arrays
+from rewrite_compiler.readings.arrays import fold_hoisting as ahead
+from rewrite_compiler.readings.arrays import labelled_array as named
+from rewrite_compiler.readings.arrays.evaluator import Evaluator, evaluate
+from rewrite_compiler.readings.arrays.labelled_array import Axes, Named, Store, axis_of
+from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
 
 INT8, INT16 = (-(1 << 7), (1 << 7) - 1), (-(1 << 15), (1 << 15) - 1)
 
@@ -240,7 +240,7 @@ def test_index_forms() -> None:
 
 @pytest.mark.parametrize("monoid", ["sum", "max", "min"])
 def test_a_reduction_that_is_too_large_is_computed_piece_by_piece(monoid: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.lang.arrays.GRID_ELEMENTS", 8)
+    monkeypatch.setattr("rewrite_compiler.readings.arrays.evaluator.GRID_ELEMENTS", 8)
     x, y = (Leaf((3, 5), INT8, False, name) for name in "xy")
     term = array(lambda i: reduce(monoid, lambda j, k: x[i, k] + y[j, k] * (i - 1), (3, 5)), 3)
     data = {v: np.random.default_rng(n).integers(-128, 128, (3, 5)).astype(np.int8) for n, v in enumerate((x, y))}

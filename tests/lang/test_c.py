@@ -35,11 +35,11 @@ from rewrite_compiler.lang import (
     select,
 )
 from rewrite_compiler.lang.binders import fold, static_shape
-from rewrite_compiler.lang.c import NoC, Printed, Style, Tables, print_c
-from rewrite_compiler.lang.c_runtime import PRELUDE, RUNTIME, SCRATCH
-from rewrite_compiler.lang.codes import codes_of, values_of
-from rewrite_compiler.lang.loops import lower_array, lower_step
-from rewrite_compiler.lang.named import Data, storage_dtype
+from rewrite_compiler.lowering.lower import lower_array, lower_step
+from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
+from rewrite_compiler.readings.c.printer import NoC, Printed, Style, Tables, print_c
+from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME, SCRATCH
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 
 GCC = shutil.which("gcc")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc is not installed: printed C is neither compiled nor run")

@@ -13,11 +13,11 @@ from test_steps import Contents, by_oracle
 
 from rewrite_compiler.lang import Leaf, Step, array, assign, let, lift, loop, reduce_sum, sat, select, seq, update, when, wrap
 from rewrite_compiler.lang.binders import fold, static_shape
-from rewrite_compiler.lang.c import Tables, print_c
-from rewrite_compiler.lang.c_moved import moved
-from rewrite_compiler.lang.c_trim import statements_of
-from rewrite_compiler.lang.code import For, If, Statement
-from rewrite_compiler.lang.loops import lower_step
+from rewrite_compiler.lowering.dead_code import statements_of
+from rewrite_compiler.lowering.loop_invariants import moved
+from rewrite_compiler.lowering.loop_ir import For, If, Statement
+from rewrite_compiler.lowering.lower import lower_step
+from rewrite_compiler.readings.c.printer import Tables, print_c
 
 N = Leaf((), (0, 12), False, "n")
 MODE = Leaf((), (0, 1), False, "mode")

@@ -11,10 +11,10 @@ from test_steps import by_oracle
 
 from rewrite_compiler.lang import Leaf, Step, assign, loop, reduce_sum, seq, update
 from rewrite_compiler.lang.binders import Table, static_shape
-from rewrite_compiler.lang.c import Tables, print_c, ready
-from rewrite_compiler.lang.c_mirror import Mirror, mirrors_of
-from rewrite_compiler.lang.loops import lower_step
-from rewrite_compiler.lang.named import storage_dtype
+from rewrite_compiler.lowering.decoded_copies import Mirror, mirrors_of
+from rewrite_compiler.lowering.lower import lower_step
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
+from rewrite_compiler.readings.c.printer import Tables, print_c, ready
 
 CODES = Leaf((6, 16), (0, 255), False, "codes")
 OTHERS = Leaf((6, 16), (0, 255), False, "others")

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import AdaptivFloat, Fixed, Int, convert
-from rewrite_compiler.lang import codes as conversions
-from rewrite_compiler.lang.codes import codes_of, values_of
-from rewrite_compiler.lang.convert import lay
+from rewrite_compiler.lang import AdaptivFloat, Fixed, Int
 from rewrite_compiler.lang.formats import FLOAT16, Format
-from rewrite_compiler.lang.kernels import without_machine_code
+from rewrite_compiler.readings.kernels import format_conversion as conversions
+from rewrite_compiler.readings.kernels import layout_conversion as convert
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
+from rewrite_compiler.readings.kernels.layout_conversion import lay
+from rewrite_compiler.readings.kernels.selection import without_machine_code
 
 FORMATS: tuple[Format, ...] = (
     Fixed(16, 7, "floor"), Fixed(8, 6, "half_even"), Fixed(12, 5, "half_up"), Fixed(32, 20), Fixed(8, 3, "zero", False),

@@ -26,7 +26,7 @@ from rewrite_compiler.lang import (
 )
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import Array, scalar_array
-from rewrite_compiler.lang.digest import Digest, Undigested
+from rewrite_compiler.lang.structural_hash import Digest, Undigested
 
 BYTE = iv.of_width(8, False)
 

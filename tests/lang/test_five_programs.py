@@ -18,15 +18,15 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 from rewrite_compiler.lang import Leaf, Step, Table, absolute, array, clamp, let, loop, reduce_sum, select, seq, update, wrap
 from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.lang.c import Tables, print_c
-from rewrite_compiler.lang.loops import lower_step
-from rewrite_compiler.lang.machine import Machine
-from rewrite_compiler.lang.memory import Memory
-from rewrite_compiler.lang.named import storage_dtype
-from rewrite_compiler.lang.native import NativeFunction
-from rewrite_compiler.lang.python import StepFunction
-from rewrite_compiler.lang.smt import Symbolic
 from rewrite_compiler.lang.step import reads_of, updates_of
+from rewrite_compiler.lowering.lower import lower_step
+from rewrite_compiler.readings.arrays.batched_memory import Memory
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
+from rewrite_compiler.readings.c.printer import Tables, print_c
+from rewrite_compiler.readings.native.printer import NativeFunction
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.smt.evaluator import Symbolic
+from rewrite_compiler.readings.state.interpreter import Machine
 
 Data = np.ndarray[Any, Any]
 Contents = dict[Leaf, Data]

@@ -29,11 +29,11 @@ from rewrite_compiler.lang import (
     leaf,
     rounded,
 )
-from rewrite_compiler.lang.arith import ROUNDINGS
-from rewrite_compiler.lang.arrays import evaluate
-from rewrite_compiler.lang.codes import codes_of, values_of
-from rewrite_compiler.lang.python import evaluate as oracle
-from rewrite_compiler.lang.smt import Symbolic, prove_equal, symbols, within
+from rewrite_compiler.lang.arithmetic import ROUNDINGS
+from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
+from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
+from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, symbols, within
 
 GOLDEN = cache(primitives)
 BIASES = range(8)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from terms import contents_of
 from test_readings import EXAMPLES, flat, problems, stored, walked
 
-from rewrite_compiler.lowering import Lowered, NotLowered
+from rewrite_compiler.kernels import Lowered, NotLowered
 
 # every term is compiled, so that making a failing one smaller would take minutes
 RANDOM = settings(max_examples=max(1, EXAMPLES // 3), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

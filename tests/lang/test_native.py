@@ -14,9 +14,9 @@ from test_steps import ACC, AT_ONCE, IN_ORDER, RANDOM, A, B, C, Contents, Proble
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import Array, Leaf, Step, array, as_real, assign, lift, loop, require, select, update
 from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.lang.named import storage_dtype
-from rewrite_compiler.lang.native import NativeFunction, NotNative, native_function
 from rewrite_compiler.lang.step import make_update
+from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
+from rewrite_compiler.readings.native.printer import NativeFunction, NotNative, native_function
 
 FITS = (-(1 << 63), (1 << 63) - 1)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rewrite_compiler.lang.native_channels import Window, convolution, lanes_of
+from rewrite_compiler.readings.native.gemm.depthwise import Window, convolution, lanes_of
 
 CASES = [
     (8, (5, 6), (3, 3), (1, 1), (1, 1, 1, 1), (0.0, 6.0), (0.0, 6.0), True),

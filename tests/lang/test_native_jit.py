@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rewrite_compiler.lang import Fixed, kernels, native_jit
-from rewrite_compiler.lang.arith import ROUNDINGS
-from rewrite_compiler.lang.codes import codes_of
+from rewrite_compiler.lang import Fixed
+from rewrite_compiler.lang.arithmetic import ROUNDINGS
+from rewrite_compiler.readings.kernels import selection as kernels
+from rewrite_compiler.readings.kernels.format_conversion import codes_of
+from rewrite_compiler.readings.native import jit as native_jit
 
 
 def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from rewrite_compiler.lang import convert, native_grid, native_jit
-from rewrite_compiler.lang.convert import lay
-from rewrite_compiler.lang.kernels import without_machine_code
+from rewrite_compiler.readings.kernels import layout_conversion as convert
+from rewrite_compiler.readings.kernels.layout_conversion import lay
+from rewrite_compiler.readings.kernels.selection import without_machine_code
+from rewrite_compiler.readings.native import elementwise_nest as native_grid
+from rewrite_compiler.readings.native import jit as native_jit
 
 SHAPES = [(rows, 4096) for rows in range(3, 11)]
 

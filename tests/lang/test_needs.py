@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.lang import Step, array, assign, leaf, let, loop, reduce_sum, select, seq, update, updates, when, wrap
-from rewrite_compiler.lang.machine import Machine
-from rewrite_compiler.lang.memory import Memory
-from rewrite_compiler.lang.needs import Needs, needs_of
+from rewrite_compiler.readings.arrays.batched_memory import Memory
+from rewrite_compiler.readings.state.interpreter import Machine
+from rewrite_compiler.readings.state.upward_exposed_reads import Needs, needs_of
 
 ROWS, LANES = 12, 2
 WORD = (-128, 127)

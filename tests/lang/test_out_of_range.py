@@ -10,7 +10,7 @@ from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import assign, fold
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.lang.out_of_range import OutOfRange
-from rewrite_compiler.lang.witness import with_example
+from rewrite_compiler.readings.oracle.counterexample import with_example
 
 STATE = Leaf((), (0, 255), False, "s")
 REMEDY = "wrap() or sat() the value to the width of the state"

@@ -9,9 +9,9 @@ import pytest
 
 from rewrite_compiler.lang import Expr, Leaf, Step, array, leaf, let, loop, reduce_sum, seq, update, updates, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.machine import Machine
-from rewrite_compiler.lang.memory import Memory
-from rewrite_compiler.lang.python import StepFunction
+from rewrite_compiler.readings.arrays.batched_memory import Memory
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.state.interpreter import Machine
 
 N, LANES = 40, 2
 BYTE = iv.of_width(8, True)

@@ -9,11 +9,12 @@ from test_steps import Contents
 from test_text import SQUARE, TERMS, N, X, numbered
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, fold_arrays, parse, sat, wrap
+from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, fold_arrays, sat, wrap
+from rewrite_compiler.lang import parser as parse
 from rewrite_compiler.lang.binders import scalar_array, static_shape
 from rewrite_compiler.lang.expr import lift
-from rewrite_compiler.lang.python import evaluate
-from rewrite_compiler.lang.text import show
+from rewrite_compiler.lang.printer import show
+from rewrite_compiler.readings.oracle.emit_python import evaluate
 
 LEAVES = {"x": X, "n": N}
 NAMES = {"square": SQUARE}

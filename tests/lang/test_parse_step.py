@@ -10,10 +10,10 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import flexasr, hlscnn, vta
 from rewrite_compiler.lang import Leaf, array, assign, fold, let, minimum, require, select, seq, update, when
 from rewrite_compiler.lang.binders import Array
-from rewrite_compiler.lang.parse_step import names_of, parse_step
-from rewrite_compiler.lang.python import StepFunction
+from rewrite_compiler.lang.printer import show_step
 from rewrite_compiler.lang.step import Step
-from rewrite_compiler.lang.text import show_step
+from rewrite_compiler.lang.step_parser import names_of, parse_step
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
 
 M, K = Leaf((8,), (0, 255), False, "m"), Leaf((), (0, 7), False, "k")
 

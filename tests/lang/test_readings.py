@@ -14,13 +14,13 @@ from terms import Terms, contents_of
 from walker import Undefined, Walker
 
 from rewrite_compiler.lang import Array, Expr, Leaf, array, clz, concat, const, select
-from rewrite_compiler.lang.arrays import Evaluator, evaluate
 from rewrite_compiler.lang.binders import index_variable, scalar_array, static_shape
-from rewrite_compiler.lang.named import Axes, Store, axis_of, storage_dtype
-from rewrite_compiler.lang.python import evaluate as oracle
-from rewrite_compiler.lang.smt import Symbolic, prove_equal, truth
-from rewrite_compiler.lang.smt_bits import prefers_bits, reading_for
 from rewrite_compiler.lang.traversal import terms_of
+from rewrite_compiler.readings.arrays.evaluator import Evaluator, evaluate
+from rewrite_compiler.readings.arrays.labelled_array import Axes, Store, axis_of, storage_dtype
+from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
+from rewrite_compiler.readings.smt.bitvector_evaluator import prefers_bits, reading_for
+from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, truth
 
 EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "150"))
 RANDOM = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

@@ -27,10 +27,10 @@ from rewrite_compiler.lang import (
     wrap,
 )
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang import machine as machine_module
-from rewrite_compiler.lang.machine import Machine
-from rewrite_compiler.lang.memory import Memory
-from rewrite_compiler.lang.python import StepFunction
+from rewrite_compiler.readings.arrays.batched_memory import Memory
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.state import interpreter as machine_module
+from rewrite_compiler.readings.state.interpreter import Machine
 
 N, LANES, UNITS = 40, 2, 4
 BYTE = iv.of_width(8, True)

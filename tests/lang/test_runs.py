@@ -9,12 +9,12 @@ from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import joined
 from rewrite_compiler.lang import Expr, Leaf, Step, array, extract, let, loop, reduce, seq, update, when, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.code import Copy, Every
-from rewrite_compiler.lang.loops import lower_step
-from rewrite_compiler.lang.native import NativeFunction
-from rewrite_compiler.lang.python import StepFunction
-from rewrite_compiler.lang.runs import ends_early, with_runs
 from rewrite_compiler.lang.step import assign
+from rewrite_compiler.lowering.loop_ir import Copy, Every
+from rewrite_compiler.lowering.lower import lower_step
+from rewrite_compiler.lowering.vector_idioms import ends_early, with_runs
+from rewrite_compiler.readings.native.printer import NativeFunction
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
 
 BYTE, SIZE = iv.of_width(8, False), 50
 source, target = Leaf((SIZE,), BYTE, False, "source"), Leaf((SIZE,), BYTE, False, "target")

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.lang import convert
-from rewrite_compiler.lang.array_grid import launched
-from rewrite_compiler.lang.convert import Conversion
-from rewrite_compiler.lang.kernels import without_machine_code
-from rewrite_compiler.lang.singles import singles
-from rewrite_compiler.lang.straight import REAL, Code, Op
+from rewrite_compiler.readings.blocks.grid import launched
+from rewrite_compiler.readings.kernels import layout_conversion as convert
+from rewrite_compiler.readings.kernels.layout_conversion import Conversion
+from rewrite_compiler.readings.kernels.selection import without_machine_code
+from rewrite_compiler.readings.straightline.code import REAL, Code, Op
+from rewrite_compiler.readings.straightline.float32_exactness import singles
 
 FLOAT, SHORT = Op("array", (), (0, 0), REAL), Op("array", (), (0, 0), 32)
 SIZE = 4096

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import z3
 
-from rewrite_compiler.lang import smt
-from rewrite_compiler.lang.smt_products import OTHERS, refute_by_ranges
+from rewrite_compiler.readings.smt import evaluator as smt
+from rewrite_compiler.readings.smt.uninterpreted_products import OTHERS, refute_by_ranges
 
 x, y, z, w = VARIABLES = z3.Ints("x y z w")
 LOW, HIGH = -8, 7

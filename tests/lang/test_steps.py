@@ -36,12 +36,12 @@ from rewrite_compiler.lang import (
 )
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import index_variable, scalar_array, static_shape
-from rewrite_compiler.lang.machine import Machine
-from rewrite_compiler.lang.memory import Memory
-from rewrite_compiler.lang.named import axis_of, storage_dtype
-from rewrite_compiler.lang.native import NativeFunction
-from rewrite_compiler.lang.python import StepFunction
-from rewrite_compiler.lang.smt import Symbolic
+from rewrite_compiler.readings.arrays.batched_memory import Memory
+from rewrite_compiler.readings.arrays.labelled_array import axis_of, storage_dtype
+from rewrite_compiler.readings.native.printer import NativeFunction
+from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.smt.evaluator import Symbolic
+from rewrite_compiler.readings.state.interpreter import Machine
 
 EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "150"))
 RANDOM = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rewrite_compiler.lang import Table, array
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.lang.smt_numbered import Numbered, Solved, variables
-from rewrite_compiler.lang.terms import Number, Term, Terms, interval_of
+from rewrite_compiler.readings.smt.normal_form_evaluator import Numbered, Solved, variables
+from rewrite_compiler.readings.smt.polynomial_terms import Number, Term, Terms, interval_of
 
 NAMES = {"x": (-128, 127), "y": (0, 255), "z": (-(1 << 31), (1 << 31) - 1)}
 Tree = tuple[Any, ...]

@@ -36,7 +36,7 @@ from rewrite_compiler.lang import (
 )
 from rewrite_compiler.lang.binders import scalar_array
 from rewrite_compiler.lang.expr import const, var
-from rewrite_compiler.lang.text import show, show_array, show_step
+from rewrite_compiler.lang.printer import show, show_array, show_step
 
 X = Leaf((4, 4), (-128, 127), False, "x")
 N = Leaf((), (0, 9), False, "n")

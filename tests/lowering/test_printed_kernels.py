@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.ila_models.flexasr.numerics import DECODE, TANH
+from rewrite_compiler.kernels import Constants, Lowered
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, fold_arrays, reduce_sum, sat, select, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arith import ROUNDINGS
+from rewrite_compiler.lang.arithmetic import ROUNDINGS
 from rewrite_compiler.lang.binders import scalar_array
-from rewrite_compiler.lang.named import Data, storage_dtype
-from rewrite_compiler.lang.native_jit import host
-from rewrite_compiler.lowering import Constants, Lowered
-from rewrite_compiler.prove.lockstep import evaluated_together
-from rewrite_compiler.prove.mappings import numeric_sizes
+from rewrite_compiler.prove.mappings.lockstep import evaluated_together
+from rewrite_compiler.prove.mappings.mappings import numeric_sizes
+from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
+from rewrite_compiler.readings.native.jit import host
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import Target
 from rewrite_compiler.targets import flexasr, hlscnn, vta
@@ -108,8 +108,8 @@ def test_code_of_another_run_is_found_again(tmp_path: Path, monkeypatch: pytest.
     code = (
         "import numpy as np\n"
         "from rewrite_compiler.lang import Leaf, array, reduce_sum\n"
-        "from rewrite_compiler.lang.native_jit import counts\n"
-        "from rewrite_compiler.lowering import Lowered\n"
+        "from rewrite_compiler.readings.native.jit import counts\n"
+        "from rewrite_compiler.kernels import Lowered\n"
         "x, w = Leaf((6,), (-9, 9), False, 'x'), Leaf((5, 6), (-9, 9), False, 'w')\n"
         "made = Lowered([array(lambda n: reduce_sum(lambda k: x[k] * w[n, k], 6), 5)], [x], 2)\n"
         "made({x: np.ones((2, 6), np.int8), w: np.ones((5, 6), np.int8)})\n"

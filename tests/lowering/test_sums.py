@@ -7,13 +7,13 @@ import pytest
 import z3
 from test_printed_kernels import KNOWN, checked, full_range
 
+from rewrite_compiler.kernels import sums
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sat, wrap
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.expr import var
-from rewrite_compiler.lang.native_jit import host
 from rewrite_compiler.lang.traversal import terms_of
-from rewrite_compiler.lowering import sums
+from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.native.jit import host
 
 AMOUNTS = range(1, sums.HALF)
 

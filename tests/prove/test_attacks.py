@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import UNPROVED, Proof
 from rewrite_compiler.rewrite.textfile import rules_of_text
 

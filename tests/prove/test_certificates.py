@@ -13,11 +13,11 @@ import pytest
 
 from rewrite_compiler import apps
 from rewrite_compiler.compile import compile_model, to_json
-from rewrite_compiler.compile.court import admitted
-from rewrite_compiler.prove import shipped
-from rewrite_compiler.prove.cache import Cache
-from rewrite_compiler.prove.court import judged, rule_case
-from rewrite_compiler.prove.shipped import (
+from rewrite_compiler.compile.plan.user_rules import admitted
+from rewrite_compiler.prove.certificates import shipped
+from rewrite_compiler.prove.certificates.cache import Cache
+from rewrite_compiler.prove.certificates.judge import judged, rule_case
+from rewrite_compiler.prove.certificates.shipped import (
     SYMBOLIC,
     Certificate,
     certificate_of_model,

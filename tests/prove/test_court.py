@@ -13,12 +13,13 @@ import pytest
 from rewrite_compiler import Law, Rule, Tensor, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.errors import AnswerNo
-from rewrite_compiler.prove import cache, court
-from rewrite_compiler.prove.cache import Cache, court_cache, mapping_key, rule_key
-from rewrite_compiler.prove.court import judge_rule, judged, model_case, rule_case, target_cases
-from rewrite_compiler.prove.document import prove, to_json
-from rewrite_compiler.prove.record import proof_of, proof_record
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.certificates import cache
+from rewrite_compiler.prove.certificates import judge as court
+from rewrite_compiler.prove.certificates.cache import Cache, court_cache, mapping_key, rule_key
+from rewrite_compiler.prove.certificates.document import prove, to_json
+from rewrite_compiler.prove.certificates.json_record import proof_of, proof_record
+from rewrite_compiler.prove.certificates.judge import judge_rule, judged, model_case, rule_case, target_cases
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.target import find_target
 
 
@@ -156,7 +157,7 @@ def test_a_target_is_judged_by_name() -> None:
 
 
 def test_rule_files_use_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rewrite_compiler.compile.court import admitted
+    from rewrite_compiler.compile.plan.user_rules import admitted
 
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "cache"))
     os.makedirs(tmp_path / "cache")

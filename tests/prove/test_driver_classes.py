@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 from known_wrong.drivers import FAULTS, planted
 
-from rewrite_compiler.prove.classes import Call, facts
-from rewrite_compiler.prove.draws import Tried
-from rewrite_compiler.prove.edges import tight
-from rewrite_compiler.prove.miniatures import classes_on, drawn_on, edge_failure, judged_at, prove_operation
+from rewrite_compiler.prove.mappings.control_classes import Call, facts
+from rewrite_compiler.prove.mappings.draws import Tried
+from rewrite_compiler.prove.mappings.limit_edges import tight
+from rewrite_compiler.prove.mappings.small_designs import classes_on, drawn_on, edge_failure, judged_at, prove_operation
 from rewrite_compiler.target import Stay, find_target
 
 # not found on small designs yet

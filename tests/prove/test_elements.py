@@ -13,9 +13,9 @@ import pytest
 from rewrite_compiler import ops as o
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops.op import Op
-from rewrite_compiler.prove import nodes
-from rewrite_compiler.prove.elements import Unreadable, applied, symbols
-from rewrite_compiler.prove.nodes import Node
+from rewrite_compiler.prove.instances import element_terms as nodes
+from rewrite_compiler.prove.instances.element_meaning import Unreadable, applied, symbols
+from rewrite_compiler.prove.instances.element_terms import Node
 
 WINDOW = {"strides": (1, 2), "pads": (1, 0, 0, 1), "dilations": (2, 1)}
 CASES: list[tuple[Op, list[tuple[int, ...]], dict[str, Any]]] = [

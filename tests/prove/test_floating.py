@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from known_wrong import gallery
 
-from rewrite_compiler.prove import floating
-from rewrite_compiler.prove.floating import Open
-from rewrite_compiler.prove.nodes import BINARY, UNARY, Node, call, constant, leaf
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.instances.element_terms import BINARY, UNARY, Node, call, constant, leaf
+from rewrite_compiler.prove.rules import floating_point as floating
+from rewrite_compiler.prove.rules.floating_point import Open
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import Stop
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text

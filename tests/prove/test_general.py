@@ -18,12 +18,12 @@ from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
-from rewrite_compiler.prove.general import theorem_of
-from rewrite_compiler.prove.integers import Contradiction, Facts, Poly, as_poly, atom, atom_number, key_of
-from rewrite_compiler.prove.keys import height_of
-from rewrite_compiler.prove.readers import READERS, read
-from rewrite_compiler.prove.reals import Reals
-from rewrite_compiler.prove.tensors import Typing, variable
+from rewrite_compiler.prove.rules.all_shapes import theorem_of
+from rewrite_compiler.prove.shapes_calculus.atom_keys import height_of
+from rewrite_compiler.prove.shapes_calculus.operator_readers import READERS, read
+from rewrite_compiler.prove.shapes_calculus.polynomials import Contradiction, Facts, Poly, as_poly, atom, atom_number, key_of
+from rewrite_compiler.prove.shapes_calculus.real_elements import Reals
+from rewrite_compiler.prove.shapes_calculus.symbolic_tensors import Typing, variable
 from rewrite_compiler.prove.verdict import Stop, Theorem
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.ruleset import every_rule

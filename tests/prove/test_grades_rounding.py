@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from known_wrong import gallery
 
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
 

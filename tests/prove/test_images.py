@@ -10,7 +10,7 @@ import pytest
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.ops.static import Ints as Bound
-from rewrite_compiler.prove.general import theorem_of
+from rewrite_compiler.prove.rules.all_shapes import theorem_of
 from rewrite_compiler.prove.verdict import Stop
 from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.rewrite.ruleset import every_rule

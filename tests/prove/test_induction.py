@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from prove.test_mappings import LINEAR, WRONG, model, tampered
 
-from rewrite_compiler.lang.named import Data
-from rewrite_compiler.lang.smt_numbered import variables
-from rewrite_compiler.lang.terms import Number, Terms
-from rewrite_compiler.prove.induction import Steps, differs
-from rewrite_compiler.prove.mappings import first_sizes, inductions, prove_mapping
+from rewrite_compiler.prove.mappings.induction import Steps, differs
+from rewrite_compiler.prove.mappings.mappings import first_sizes, inductions, prove_mapping
+from rewrite_compiler.readings.arrays.labelled_array import Data
+from rewrite_compiler.readings.smt.normal_form_evaluator import variables
+from rewrite_compiler.readings.smt.polynomial_terms import Number, Terms
 from rewrite_compiler.target import find_target
 
 Made = Callable[[Terms, Data, int], Number]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rewrite_compiler.prove.rules import prove_rule
-from rewrite_compiler.prove.words import are_integers, types_of
+from rewrite_compiler.prove.rules.rules import prove_rule
+from rewrite_compiler.prove.rules.wrapped_words import are_integers, types_of
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
 

@@ -17,17 +17,17 @@ import rewrite_compiler
 from rewrite_compiler import Law, Rule, Tensor, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.cli.main import main
-from rewrite_compiler.prove import cache, shipped, sources
-from rewrite_compiler.prove.cache import DATE, Cache, court_cache, rule_key
-from rewrite_compiler.prove.court import judge_rule, judged, rule_case
-from rewrite_compiler.prove.rules import prove_rule
-from rewrite_compiler.prove.shipped import courts
-from rewrite_compiler.prove.sources import BESIDE
+from rewrite_compiler.prove.certificates import cache, shipped, sources
+from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
+from rewrite_compiler.prove.certificates.judge import judge_rule, judged, rule_case
+from rewrite_compiler.prove.certificates.shipped import courts
+from rewrite_compiler.prove.certificates.sources import BESIDE
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 
 PACKAGE = Path(rewrite_compiler.__file__).parent
 COUNTED = """
-from rewrite_compiler.prove.shipped import certificate_of_model, certificate_of_operation, certificate_of_rule
+from rewrite_compiler.prove.certificates.shipped import certificate_of_model, certificate_of_operation, certificate_of_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 targets = [find_target(name) for name in target_names()]
@@ -75,14 +75,14 @@ def test_the_key_holds_every_file_that_judging_runs(name: str) -> None:
 def test_the_key_holds_the_court_and_what_is_below_it() -> None:
     rules, targets = (set(courts()[kind].files) for kind in ("rule", "target"))
     assert {
-        "lang/arith.py",
+        "lang/arithmetic.py",
         "ops/elementwise.py",
-        "prove/rules.py",
-        "prove/measure.py",
+        "prove/rules/rules.py",
+        "prove/rules/rounding_error.py",
         "rewrite/grammar.lark",
-        "lang/smt_floating.py",
+        "readings/smt/floating_point.py",
     } <= rules
-    assert rules | {"prove/mappings.py", "ila/model.py", "lang/native.py", "target/mapping.py"} <= targets
+    assert rules | {"prove/mappings/mappings.py", "ila/model.py", "readings/native/printer.py", "target/mapping.py"} <= targets
     assert not any(f.startswith(("ila/", "cosim/", "cli/")) for f in rules)
 
 

@@ -10,7 +10,7 @@ import pytest
 from known_wrong.gallery import FALSE, gallery
 from known_wrong.stored import refutes, stored
 
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 
 KEPT = stored()

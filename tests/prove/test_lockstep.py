@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.lang import array, reduce_sum
-from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.lang.named import Data
-from rewrite_compiler.prove.lockstep import Apart, evaluated_together, run_together
-from rewrite_compiler.prove.mappings import code_difference
+from rewrite_compiler.prove.mappings.lockstep import Apart, evaluated_together, run_together
+from rewrite_compiler.prove.mappings.mappings import code_difference
+from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.target import Mapping, Target, find_target, simulated_device
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.lang.named import Data
-from rewrite_compiler.lang.smt_solver import Verdict
-from rewrite_compiler.prove.mappings import code_difference, first_sizes, prove_mapping
-from rewrite_compiler.prove.miniatures import prove_mappings
+from rewrite_compiler.prove.mappings.mappings import code_difference, first_sizes, prove_mapping
+from rewrite_compiler.prove.mappings.small_designs import prove_mappings
+from rewrite_compiler.readings.arrays.labelled_array import Data
+from rewrite_compiler.readings.smt.solver import Verdict
 from rewrite_compiler.target import Device, Limit, find_target
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target.mapping import accepted
@@ -189,21 +189,21 @@ def test_a_driver_that_never_starts_the_device_is_not_proved() -> None:
 
 
 def test_what_only_the_solver_sees_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.prove.mappings.code_difference", lambda *_: None)
+    monkeypatch.setattr("rewrite_compiler.prove.mappings.mappings.code_difference", lambda *_: None)
     proof = prove_mapping(tampered(WRONG["one timestep too few"]), model(), seconds=2)
     assert (proof.verdict, proof.code) == ("unproved", "R103")
     assert proof.evidence == "z3 separates driver and numerics at t=1, k=16, n=64, but no codes were found that do"
 
 
 def test_a_solver_without_an_answer_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.prove.mappings.symbolic_verdict", lambda *_: (Verdict("unknown", reason="canceled"), 92))
+    monkeypatch.setattr("rewrite_compiler.prove.mappings.mappings.symbolic_verdict", lambda *_: (Verdict("unknown", reason="canceled"), 92))
     proof = prove_mapping(replace(LINEAR, trials=SMALL[:1]), model())
     assert (proof.verdict, proof.code, proof.evidence) == ("unproved", "R103", "the solver gave up at t=1, k=16, n=64: canceled")
 
 
 def test_every_operation_of_a_target_gets_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    monkeypatch.setattr("rewrite_compiler.prove.miniatures.prove_operation", lambda target, m: seen.append(m.name))
+    monkeypatch.setattr("rewrite_compiler.prove.mappings.small_designs.prove_operation", lambda target, m: seen.append(m.name))
     assert len(list(prove_mappings(TARGET))) == len(TARGET.mappings)
     assert seen == [m.name for m in TARGET.mappings.values()]
 

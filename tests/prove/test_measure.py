@@ -10,11 +10,11 @@ import pytest
 
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.prove import measure
-from rewrite_compiler.prove.instances import instances_of
-from rewrite_compiler.prove.measure import measured
-from rewrite_compiler.prove.rules import prove_rule
-from rewrite_compiler.prove.sides import symbolic_elements
+from rewrite_compiler.prove.instances.covering_sets import instances_of
+from rewrite_compiler.prove.instances.sides import symbolic_elements
+from rewrite_compiler.prove.rules import rounding_error as measure
+from rewrite_compiler.prove.rules.rounding_error import measured
+from rewrite_compiler.prove.rules.rules import prove_rule
 
 
 @rule(marks=("ring",))
@@ -128,7 +128,7 @@ def test_a_quotient_by_what_may_be_zero_is_without_a_bound() -> None:
 
 
 def test_figures_are_in_the_document() -> None:
-    from rewrite_compiler.prove.document import prove, to_json
+    from rewrite_compiler.prove.certificates.document import prove, to_json
 
     (document,) = to_json(prove([relu_of_transpose]))["rules"]
     assert [(m["dtype"], m["ulp"], m["share_of_rounding"]) for m in document["measured"]] == [

@@ -9,7 +9,7 @@ import pytest
 
 from rewrite_compiler.ops.op import INT, INTS, Apply, Tensor
 from rewrite_compiler.ops.static import IsConstant, Listed
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import Proof
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from known_wrong import gallery
 
-from rewrite_compiler.prove import refuter
-from rewrite_compiler.prove.instances import WIDE
-from rewrite_compiler.prove.refuter import witness
-from rewrite_compiler.prove.rules import prove_rule
+from rewrite_compiler.prove.instances.covering_sets import WIDE
+from rewrite_compiler.prove.rules import refuter
+from rewrite_compiler.prove.rules.refuter import witness
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text

@@ -10,10 +10,11 @@ import pytest
 
 from rewrite_compiler import IsConstant, Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.prove import instances, shapes
-from rewrite_compiler.prove.instances import instances_of
-from rewrite_compiler.prove.rules import prove_rule, prove_rules
-from rewrite_compiler.prove.shapes import Search, drawn
+from rewrite_compiler.prove.instances import covering_sets as instances
+from rewrite_compiler.prove.instances import instance_search as shapes
+from rewrite_compiler.prove.instances.covering_sets import instances_of
+from rewrite_compiler.prove.instances.instance_search import Search, drawn
+from rewrite_compiler.prove.rules.rules import prove_rule, prove_rules
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.textfile import rules_of_text
 

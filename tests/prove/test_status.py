@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rewrite_compiler.prove.cache import court_cache, mapping_key
-from rewrite_compiler.prove.status import NOT_JUDGED, in_short, known_verdicts
+from rewrite_compiler.prove.certificates.cache import court_cache, mapping_key
+from rewrite_compiler.prove.certificates.status import NOT_JUDGED, in_short, known_verdicts
 from rewrite_compiler.target import find_target
 
 

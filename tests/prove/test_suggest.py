@@ -7,9 +7,9 @@ from known_wrong import layout
 
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.prove import court
-from rewrite_compiler.prove.cache import Cache
-from rewrite_compiler.prove.rules import prove_rule, with_suggestion
+from rewrite_compiler.prove.certificates import judge as court
+from rewrite_compiler.prove.certificates.cache import Cache
+from rewrite_compiler.prove.rules.rules import prove_rule, with_suggestion
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.textfile import rules_of_text
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from known_wrong.devices import WRONG, Change, judged, record, record_of, stored, target_of
 
-from rewrite_compiler.prove.mappings import SEED, code_difference, difference_on
+from rewrite_compiler.prove.mappings.mappings import SEED, code_difference, difference_on
 
 KEPT = stored()
 

@@ -13,7 +13,7 @@ from pages import ROOT
 
 from rewrite_compiler.ila import Bits, Ila, mmio
 from rewrite_compiler.lang import array, assign, let, loop, reduce_sum, require, select, seq, update, when
-from rewrite_compiler.lang.written import diagnoses, written
+from rewrite_compiler.lang.listing import diagnoses, written
 from rewrite_compiler.report.blocks import markdown, text_lines
 from rewrite_compiler.report.ila import ila_blocks
 from rewrite_compiler.target import find_target

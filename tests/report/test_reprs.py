@@ -57,7 +57,7 @@ def test_names_of_a_model_are_text(nouns: dict[str, Any]) -> None:
 
 def replace_host(plan: Any) -> Any:
     """Return a host node whose every word is markup."""
-    from rewrite_compiler.compile.plan import HostNode
+    from rewrite_compiler.compile.plan.plan import HostNode
 
     return HostNode(ATTACK, ATTACK, ATTACK)
 

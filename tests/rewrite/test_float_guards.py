@@ -10,14 +10,14 @@ import pytest
 
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.egraph.saturate import saturate
+from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ops.order import Order, order_of
 from rewrite_compiler.ops.static import Binding, RealIs, holds
-from rewrite_compiler.prove.general import theorem_of
-from rewrite_compiler.prove.rules import prove_rule, with_suggestion
+from rewrite_compiler.prove.rules.all_shapes import theorem_of
+from rewrite_compiler.prove.rules.rules import prove_rule, with_suggestion
 from rewrite_compiler.prove.verdict import Stop, Theorem
 from rewrite_compiler.rewrite import Float, Ints
 from rewrite_compiler.rewrite.ruleset import rules_at

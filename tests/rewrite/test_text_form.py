@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.egraph import rules as compiled
+from rewrite_compiler.egraph.saturation import rule_text as compiled
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
 from rewrite_compiler.ops.op import subterms
 from rewrite_compiler.rewrite import textfile

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import unrolled as u
 
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.program import Program, Value

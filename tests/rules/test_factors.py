@@ -11,7 +11,7 @@ import unrolled as u
 from offloaded import agree, matched, offloads
 
 from rewrite_compiler.compile import Options, compile_model
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import rules_at, shipped_rules

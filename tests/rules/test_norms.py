@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.frontend.load import import_model
 from rewrite_compiler.ir.program import Program
 from rewrite_compiler.limits import DEFAULT

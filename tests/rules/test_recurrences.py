@@ -9,9 +9,9 @@ import pytest
 import unrolled as u
 from offloaded import MAPPINGS, RULES, agree, matched, offloads
 
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.frontend.perturb import perturbed
+from rewrite_compiler.frontend.perturb.perturb import perturbed
 from rewrite_compiler.limits import DEFAULT
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.egraph.rules import rule_text
-from rewrite_compiler.prove.rules import prove_rule
-from rewrite_compiler.prove.shapes import drawn
-from rewrite_compiler.prove.sides import operands_from, results, right_shape
+from rewrite_compiler.egraph.saturation.rule_text import rule_text
+from rewrite_compiler.prove.instances.instance_search import drawn
+from rewrite_compiler.prove.instances.sides import operands_from, results, right_shape
+from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rewrite_compiler.compile.match import match
+from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.egraph import saturate
 from rewrite_compiler.ir.program import Builder, Program, Value
 from rewrite_compiler.ir.types import TensorType

@@ -14,9 +14,9 @@ from command import flexmatch, perceptron, refused, samples
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, compile_model
-from rewrite_compiler.cosim.band import band_of
-from rewrite_compiler.cosim.metrics import metric_of
-from rewrite_compiler.cosim.run import Engine
+from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.cosim.metrics.loss_bound import band_of
+from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import samples_for
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.report.html import page

@@ -18,9 +18,9 @@ from onnx import helper
 from pages import ROOT
 
 from rewrite_compiler.apps import named
-from rewrite_compiler.cli.check import lines
-from rewrite_compiler.ila.simulate import Simulator
-from rewrite_compiler.prove.mappings import code_difference
+from rewrite_compiler.cli.verbs.check import lines
+from rewrite_compiler.ila.simulation.simulator import Simulator
+from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.study.accuracy import accuracy, accuracy_sizes, operand_distributions
 from rewrite_compiler.study.capacity import is_admitted
 from rewrite_compiler.study.check import check

@@ -11,7 +11,7 @@ import pytest
 from command import flexmatch
 
 from rewrite_compiler.apps import named
-from rewrite_compiler.cli.diff import lines
+from rewrite_compiler.cli.verbs.diff import lines
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.ila import Ila, bit_fields, mmio
 from rewrite_compiler.lang import assign, wrap

@@ -20,8 +20,8 @@ from rewrite_compiler.cosim import Engine
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.types import TensorType
-from rewrite_compiler.lang.codes import codes_of, values_of
-from rewrite_compiler.prove.mappings import prove_mapping
+from rewrite_compiler.prove.mappings.mappings import prove_mapping
+from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import SimulatedDevice, body_of, find_target
 from rewrite_compiler.targets.flexasr.layer_norm import is_usable

@@ -14,8 +14,8 @@ import z3
 from rewrite_compiler.ila_models.hlscnn import REVISIONS, build
 from rewrite_compiler.ila_models.hlscnn.revisions import choose
 from rewrite_compiler.lang import array, leaf, signed
-from rewrite_compiler.lang.smt import Symbolic, prove_equal, symbols, within
-from rewrite_compiler.prove.device import SymbolicDevice
+from rewrite_compiler.prove.mappings.symbolic_device import SymbolicDevice
+from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, symbols, within
 from rewrite_compiler.targets.hlscnn import Geometry, act_vectors, conv2d_codes, drive_conv2d, operands_of, results
 
 SMALL = {"soc_bytes": 1024, "spad_bytes": 512}

@@ -6,7 +6,7 @@ import pytest
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, compile_model
-from rewrite_compiler.compile.plan import to_json
+from rewrite_compiler.compile.plan.plan import to_json
 from rewrite_compiler.fit import Tiling
 from rewrite_compiler.fit.cost import accesses
 from rewrite_compiler.target import find_target

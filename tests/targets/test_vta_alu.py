@@ -13,7 +13,7 @@ from onnx import helper
 
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.prove.mappings import code_difference, prove_mapping
+from rewrite_compiler.prove.mappings.mappings import code_difference, prove_mapping
 from rewrite_compiler.target import Target, find_target, simulated_device
 from rewrite_compiler.targets.vta.alu import Sweep
 from rewrite_compiler.targets.vta.base import config

@@ -17,7 +17,7 @@ from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import conv
-from rewrite_compiler.prove.mappings import code_difference
+from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.target import Target, find_target, simulated_device
 from rewrite_compiler.targets.vta.conv2d import Layer, layer
 

@@ -13,7 +13,7 @@ import flexmatch
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops import OPS
 from rewrite_compiler.ops.quantised import multiplier_of
-from rewrite_compiler.prove.mappings import prove_mapping
+from rewrite_compiler.prove.mappings.mappings import prove_mapping
 from rewrite_compiler.target import Target, find_target, simulated_device
 
 NAMES = [

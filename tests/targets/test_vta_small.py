@@ -9,7 +9,7 @@ import pytest
 from rewrite_compiler.fit import Refusal, tile
 from rewrite_compiler.fit.cost import tiles
 from rewrite_compiler.ila import Ila
-from rewrite_compiler.prove.mappings import code_difference
+from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.target import Target, find_target
 
 # few inputs: an ALU's source has an input's index; 16 elements of each; 8 of inputs and accumulators

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from rewrite_compiler import apps
 from rewrite_compiler.compile import Plan, calibrated, compile_model, plan_files, read_plan
-from rewrite_compiler.cosim.run import Engine
+from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.errors import FlexmatchError, SpecError
 from rewrite_compiler.fit import Refusal, Tiling, tile
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import Fixed
-from rewrite_compiler.lang.arrays import evaluate
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.lang.codes import values_of
-from rewrite_compiler.prove.mappings import prove_mapping
+from rewrite_compiler.prove.mappings.mappings import prove_mapping
+from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.format_conversion import values_of
 from rewrite_compiler.target import Limit, StreamedDevice, find_target, simulated_device
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.targets.vta.base import accumulator, from_bytes, from_elements, int8, to_bytes, to_elements
@@ -312,7 +312,7 @@ def test_a_driver_that_stores_what_nothing_has_written_is_refuted_where_that_can
 @pytest.mark.parametrize("name", ["a shift by seven", "a shift to the left", "all bytes in one plane"])
 def test_the_solver_alone_separates_them_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its codes are run on the model: they refute as drawn ones do."""
-    monkeypatch.setattr("rewrite_compiler.prove.mappings.code_difference", lambda *_: None)
+    monkeypatch.setattr("rewrite_compiler.prove.mappings.mappings.code_difference", lambda *_: None)
     proof = prove_mapping(tampered(WRONG[name]), MODEL)
     assert (proof.verdict, proof.code) == ("refuted", "I105"), proof
     assert proof.evidence == "driver and numerics differ at t=1, k=16, n=16"

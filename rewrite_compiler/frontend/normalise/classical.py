@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir.program import Value
-from ..context import Unsupported
-from ..site import Site
+from ..site.context import Unsupported
+from ..site.site import Site
 from .table import Lowering
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...ir.program import Value
 from ...ops.op import ShapeError
-from ..context import Unsupported
-from ..site import Site
+from ..site.context import Unsupported
+from ..site.site import Site
 from .conv import TABLE as CONVOLUTIONS
 from .elementwise import TABLE as ELEMENTWISE
 from .elementwise import binary, gelu_of

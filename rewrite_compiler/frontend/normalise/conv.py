@@ -10,8 +10,8 @@ from ...ir.program import Value
 from ...ir.types import TensorType
 from ...ops.conv import window_extents
 from ...ops.op import ShapeError
-from ..context import Unsupported
-from ..site import Site
+from ..site.context import Unsupported
+from ..site.site import Site
 from .table import Lowering
 
 

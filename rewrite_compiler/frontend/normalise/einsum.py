@@ -9,8 +9,8 @@ from itertools import chain
 
 from ...ir.program import Value
 from ...ops.op import ShapeError
-from ..context import Unsupported
-from ..site import Site
+from ..site.context import Unsupported
+from ..site.site import Site
 from .table import Lowering
 
 FIRST_OTHER = 0x100  # the axes of an ellipsis are these characters on: no letters of an equation

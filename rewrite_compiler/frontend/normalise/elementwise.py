@@ -9,9 +9,9 @@ import numpy as np
 
 from ...ir.program import Data, Value
 from ...ops.op import ShapeError
-from ..context import Unsupported
-from ..fold import check_quotient
-from ..site import Site
+from ..site.constant_folding import check_quotient
+from ..site.context import Unsupported
+from ..site.site import Site
 from .table import Lowering
 
 RECENT = 8  # nodes looked at

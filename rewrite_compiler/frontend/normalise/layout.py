@@ -11,10 +11,10 @@ from ...ir.program import Value
 from ...ops import OPS
 from ...ops.elementwise import broadcast
 from ...ops.op import ShapeError
-from ..context import Unsupported
-from ..fold import out_of_range
-from ..site import Site
-from ..tensors import DTYPES
+from ..file.tensors import DTYPES
+from ..site.constant_folding import out_of_range
+from ..site.context import Unsupported
+from ..site.site import Site
 from .table import Lowering
 
 

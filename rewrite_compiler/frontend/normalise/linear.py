@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.program import Value
 from ...ops.op import ShapeError
-from ..site import Site
+from ..site.site import Site
 from .table import Lowering
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ...ops.quantised import CODES, code_range, multiplier_of
-from ..centre import Centred, centred, sums
-from ..context import Scaled, Unsupported
-from ..site import Site
+from ..site.context import Scaled, Unsupported
+from ..site.site import Site
+from ..site.zero_point import Centred, centred, sums
 from .conv import window
 from .table import Lowering
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ...ir.program import Value
 from ...ops.op import ShapeError
-from ..context import Unsupported
-from ..site import Site
+from ..site.context import Unsupported
+from ..site.site import Site
 from .table import Lowering
 
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ir.program import Value
-from ..site import Site
+from ..site.site import Site
 
 Lowering = Callable[[Site], Sequence[Value | None]]

@@ -17,8 +17,8 @@ import numpy as np
 
 from ...ir.program import Data, Value
 from ...ops.op import ShapeError
-from ..context import Unsupported
-from ..site import Site
+from ..site.context import Unsupported
+from ..site.site import Site
 from .table import Lowering
 
 

@@ -1,0 +1,60 @@
+"""flexmatch advise: which single change of an accelerator helps most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError
+from ..options import accelerators, compile_options, emit_json, options, parser, steering, whole_number
+from ..output import say
+
+SHOWN = 10
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("advise", "Rank single changes of an accelerator by what they save on whole models.")
+    made.add_argument("models", metavar="MODEL.onnx", nargs="+")
+    steering(made)
+    made.add_argument("--top", type=whole_number(1), default=SHOWN, metavar="N", help=f"show the best N changes (default: {SHOWN})")
+    given = options(made, arguments)
+    named = accelerators(given)
+    if len(named) != 1:
+        raise UsageError("F201", f"Accelerators must be exactly one, not {len(named)}", help="give one --accel NAME")
+    from ...study.advise import advice_document, advise
+
+    document = advice_document(advise([Path(m) for m in given.models], named[0], compile_options(given)))
+    emit_json(document, given.json)
+    say(given, lines(document, given.top))
+    return 0
+
+
+def lines(document: Mapping[str, Any], top: int) -> list[str]:
+    """Return the best changes for people: what each saves at the first level where it does, and in time and bytes."""
+    from ...report.tables import grid
+    from ...report.terminal import counted, table
+
+    target, base = document["target"], document["base"]["totals"]
+    useful = [c for c in document["changes"] if _gain(c) or c["saved_nanoseconds"] > 0]
+    rows = [
+        ("models", ", ".join(document["models"])),
+        ("now", f"{counted(base['offloads'], 'offload')} · {base['nanoseconds'] / 1000:,.1f} µs · {base['bytes']:,} bytes"),
+        ("tried", f"{counted(len(document['changes']), 'change')}, {len(useful)} of them save something"),
+    ]
+    heads = ("", "change", "from", "to", "saves", "µs saved", "bytes saved")
+    best = grid(heads, [_row(c) for c in useful[:top]], ("", "µs saved", "bytes saved"))
+    return [f"{target['name']}  objective {document['objective']}", *table(rows), *(best or ["no single change saves anything"])]
+
+
+def _gain(change: Mapping[str, Any]) -> str:
+    """Return what a change saves at the first level that differs, nothing when it costs there."""
+    level, saved = next(((level, n) for level, n in change["saved"].items() if n), ("", 0))
+    return f"{saved:,} {level.replace('_', ' ')}" if saved > 0 else ""
+
+
+def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
+    time, moved = change["saved_nanoseconds"] / 1000, change["saved_bytes"]
+    what = f"{change['kind']} {change['name']}"
+    return f"{change['rank']}.", what, str(change["from"]), str(change["to"]), _gain(change) or "time only", f"{time:+,.1f}", f"{moved:+,}"

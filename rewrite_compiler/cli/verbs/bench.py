@@ -1,0 +1,139 @@
+"""flexmatch bench: what the phases of a compilation and the simulators take."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import AnswerNo, InputError
+from ...intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, read_bytes
+from ..options import accelerators, compile_options, emit_json, options, parser, steering, whole_number
+from ..output import is_live, say
+from .cosim import calibration_options, settings, simulation_options
+
+RUNS, SLOWDOWN = 5, "1.5"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("bench", "Time reading, saturation, extraction and planning of a model, and with data its simulators, several times.")
+    made.add_argument("model", metavar="MODEL.onnx")
+    steering(made)
+    made.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help=f"measure N times (default: {RUNS})")
+    made.add_argument("--data", metavar="FILE", help="samples: time the simulators, too")
+    calibration_options(made)
+    simulation_options(made)
+    made.add_argument("--against", metavar="FILE", help="compare with an earlier document of this verb")
+    made.add_argument(
+        "--max-slowdown",
+        type=factor,
+        default=factor(SLOWDOWN),
+        metavar="X",
+        help=f"answer no (exit 1) beyond X times it (default: {SLOWDOWN})",
+    )
+    given = options(made, arguments, "model", "data", "calibrate", "against")
+    before = None if given.against is None else earlier(Path(given.against))
+    from ...study.bench import bench, slower
+
+    document = bench(
+        given.model, accelerators(given), compile_options(given), runs=given.runs, data=given.data, calibrate=given.calibrate,
+        settings=settings(given), progress=progress(given),
+    )  # fmt: skip
+    worse = [] if before is None else slower(document, before, given.max_slowdown)
+    emit_json(document, given.json)
+    say(given, lines(document, before, verbose=given.verbose))
+    if worse:
+        found = ", ".join(f"{row['name']} {row['factor']:g}" for row in worse)
+        raise AnswerNo("F217", f"processor seconds may grow at most {given.max_slowdown:g} times, not: {found}", place=given.against)
+    return 0
+
+
+def factor(text: str) -> float:
+    """Read a factor from 1 on."""
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII) or float(text) < 1:
+        raise argparse.ArgumentTypeError(f'must be a number from 1 on, not "{text}"')
+    return float(text)
+
+
+def earlier(path: Path) -> Mapping[str, Any]:
+    """Return an earlier document; InputError F101 or F103 where there is none."""
+    try:
+        found = json_of(read_bytes(path, Bound("a document", DOCUMENT_BYTES)))
+    except Unreadable:
+        found = None
+    if not _is_timed(found):
+        raise InputError("F103", "the file must be a document of flexmatch bench, not something else", place=str(path))
+    return dict(found)
+
+
+def _is_timed(found: Any) -> bool:
+    """Tell whether a document has what is compared."""
+    run = found.get("run") if isinstance(found, dict) else None
+    rows = [row for part in ("phases", "simulators") for row in run.get(part, [None])] if isinstance(run, dict) else [None]
+    return isinstance(found, dict) and isinstance(found.get("model"), dict) and all(map(_is_row, rows))
+
+
+def _is_row(row: Any) -> bool:
+    seconds = row.get("cpu_seconds") if isinstance(row, dict) else None
+    return isinstance(seconds, dict) and isinstance(row.get("name"), str) and isinstance(seconds.get("median"), int | float)
+
+
+def progress(given: argparse.Namespace) -> Callable[[str, int], None]:
+    """Return a live line for terminals."""
+
+    def show(phase: str, n: int) -> None:
+        if is_live(given):
+            print(f"\r\x1b[K{phase} {n + 1}/{given.runs}\r", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def lines(document: Mapping[str, Any], before: Mapping[str, Any] | None, *, verbose: bool = False) -> list[str]:
+    """Return the figures for people: medians, between the least and the largest."""
+    from ...report.tables import grid
+    from ...report.terminal import counted
+    from ...study.bench import medians
+
+    then = {} if before is None else medians(before)
+    names = ", ".join(t["name"] for t in document["targets"])
+    found = [f"{Path(document['model']['path']).name} on {names}  {counted(document['runs'], 'run')}, seconds of the processor"]
+    heads = ("phase", "median", "least", "largest", "wall", *(("before", "times") if then else ()))
+    rows = [_row(row, then) for row in document["run"]["phases"]]
+    found += grid(heads, rows, heads[1:])
+    if document["run"]["simulators"]:
+        samples = document["run"]["simulators"][0]["samples"]
+        found += ["", f"one sample, mean of {samples}, in milliseconds of the processor; beside it onnxruntime in float32"]
+        rows = [(*_row(row, then, 1000), *_beside(row)) for row in document["run"]["simulators"]]
+        heads = ("simulator", *heads[1:], "host", "times host")
+        found += grid(heads, rows, heads[1:])
+    if verbose:
+        heads = ("rule", "matches", "new e-nodes", "offloads", "milliseconds", "at")
+        seconds = {r["name"]: r["seconds"]["median"] for r in document["run"]["rules"]}
+        rules = sorted(document["rules"], key=lambda r: -seconds.get(r["rule"], 0))
+        found += ["", *grid(heads, [_rule(r, seconds.get(r["rule"])) for r in rules], heads[1:5])]
+    return found
+
+
+def _rule(row: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
+    taken = "–" if seconds is None else f"{1000 * seconds:.2f}"
+    return row["rule"], *(f"{row[key]:,}" for key in ("matches", "new_nodes", "offloads")), taken, row["at"]
+
+
+def _row(row: Mapping[str, Any], before: Mapping[str, float], scale: int = 1) -> tuple[str, ...]:
+    """Return the cells of a phase; beside an earlier document what it took then, and how many times that it takes now."""
+    cpu, wall = row["cpu_seconds"], row["wall_seconds"]["median"]
+    cells = [f"{scale * x:.3f}" for x in (cpu["median"], cpu["low"], cpu["high"], wall)]
+    if not before:
+        return row["name"], *cells
+    then = before.get(row["name"])
+    return row["name"], *cells, *((f"{scale * then:.3f}", f"{cpu['median'] / then:.2f}") if then else ("–", "–"))
+
+
+def _beside(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the host takes for the same samples, and how many times that the simulator takes."""
+    host = (row["reference_cpu_seconds"] or {}).get("median")
+    return (f"{1000 * host:.3f}", f"{row['cpu_seconds']['median'] / host:.2f}") if host else ("–", "–")

@@ -1,0 +1,104 @@
+"""flexmatch check: everything that is wrong with a target, a model, a rule file or an accelerator model, in one go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..options import emit_json, options, parser, shapes_of, whole_number
+from ..output import is_live, say
+
+FAR = 0.25  # mean relative error from which on a magnitude is outside of an operation's range
+KINDS = ("drawn", "held", "rounded")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
+    made.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), or a .py or .onnx file")
+    made.add_argument(
+        "--groups", type=whole_number(1), default=0, metavar="N", help="groups of ten random inputs an operation (default 10)"
+    )
+    made.add_argument("--seed", type=whole_number(0), default=-1, metavar="N", help="where the random inputs start (default 20262)")
+    made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of a model's input")
+    made.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit on models")
+    given = options(made, arguments, "subject")
+    from ...limits import DEFAULT
+    from ...study.accuracy import GROUPS, SEED
+    from ...study.check import check, to_json
+
+    found = check(
+        given.subject, groups=given.groups or GROUPS, seed=SEED if given.seed < 0 else given.seed, shapes=shapes_of(given),
+        limits=DEFAULT.with_overrides(given.limits), progress=_progress if is_live(given) else lambda _: None,
+    )  # fmt: skip
+    document = to_json(found)
+    emit_json(document, given.json)
+    say(given, lines(document, verbose=given.verbose))
+    for p in found.problems:
+        print(p, file=sys.stderr)
+    return 0 if found.is_good else 1
+
+
+def _progress(name: str) -> None:
+    print(f"\r\x1b[K{name}", end="", file=sys.stderr, flush=True)
+
+
+def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
+    """Return what was checked for people: model, golden vectors, errors of every operation, how many problems."""
+    found = []
+    if document["ila"] is not None:
+        c = document["ila"]
+        found.append(f"model     {c['instructions']} instructions, decodes {'disjoint' if c['decodes_disjoint'] else 'overlap'}")
+    if document["kind"] == "target":
+        found.append(f"golden    {_golden(document['golden'])}")
+        found += _accuracies(document["mappings"], verbose=verbose)
+    if document["kind"] == "rules":
+        found.append(f"rules     {len(document['rules'])} judged")
+    count = len(document["problems"])
+    return [*found, f"problems  {count or 'none'}"]
+
+
+def _golden(g: Mapping[str, Any] | None) -> str:
+    if g is None:
+        return "no vectors beside the target"
+    others = f"; {g['of_other_designs']} are of other designs" if g["of_other_designs"] else ""
+    return f"{g['equal']} of {g['run']} vectors equal{others}"
+
+
+def _accuracies(mappings: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
+    """Return the table of relative errors: operands as drawn, as the formats hold them, and the reference rounded, too."""
+    if not mappings:
+        return []
+    from ...report.tables import grid
+
+    heads = ("operation", "as drawn", "operands held", "result rounded", *(("sizes", "operands") if verbose else ()))
+    rows = [(m["name"], *(_percent(m["relative_error"][kind]) for kind in KINDS), *(_drawn(m) if verbose else ())) for m in mappings]
+    about = f"accuracy  relative error (Frobenius) in %, mean ± deviation over {mappings[0]['inputs']} inputs"
+    return [about, *grid(heads, rows, heads[1:4], indent=10 if not verbose else 2), *_ranges(mappings)]
+
+
+def _ranges(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the worst of each operation where its moving operands are larger or smaller by powers of 2."""
+    swept = {m["name"]: m["binades"] for m in mappings if m["binades"]}
+    if not swept:
+        return []
+    least, most = (f(int(k) for binades in swept.values() for k in binades) for f in (min, max))
+    worst = {name: max(binades.items(), key=lambda b: b[1]) for name, binades in swept.items()}
+    far = sorted((name for name in worst if worst[name][1] > FAR), key=lambda name: -worst[name][1])
+    about = f"range     operands of 2^{least} … 2^{most} times the magnitudes drawn: "
+    if not far:
+        return [f"{about}no operation is more than {FAR:.0%} off"]
+    return [
+        f"{about}more than {FAR:.0%} off are",
+        *(f"          {name}: {100 * worst[name][1]:.3g}% at 2^{worst[name][0]}" for name in far),
+    ]
+
+
+def _drawn(m: Mapping[str, Any]) -> tuple[str, str]:
+    """Return at which sizes an operation was measured, and what its operands were drawn from."""
+    return ", ".join(f"{d}={n}" for d, n in m["sizes"].items()), ", ".join(f"{n} ~ {d}" for n, d in m["operands"].items())
+
+
+def _percent(e: Mapping[str, float]) -> str:
+    return f"{100 * e['mean']:.2f} ± {100 * e['deviation']:.2f}"

@@ -1,0 +1,126 @@
+"""flexmatch compile: a model to a plan, its JSON and its ONNX."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AnswerNo, printable
+from ..files import check_outputs, page_file, write_whole
+from ..options import accelerators, compile_options, json_files, options, page_option, parser, steering, whole_number
+from ..output import document_bytes, print_json, say
+from ..progress import phase
+from .cosim import method_option
+
+if TYPE_CHECKING:
+    from ...compile import Plan
+    from ...target import Target
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("compile", "Find every offload of a model and write the plan.")
+    made.add_argument("model", metavar="MODEL.onnx")
+    steering(made)
+    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
+    method_option(made)
+    made.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
+    page_option(made)
+    made.add_argument(
+        "--alternatives",
+        type=whole_number(0),
+        default=0,
+        metavar="K",
+        help="write the K next cheapest plans that differ in one choice, too",
+    )
+    made.add_argument("--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found")
+    given = options(made, arguments, "model", "calibrate")
+    from ...compile import chosen_targets
+
+    targets = chosen_targets(accelerators(given))
+    stem = stem_of(given, targets)
+    with phase(given, f"matching  {printable(Path(given.model).name)}") as show:
+        plan = compiled(given, targets, lambda name: show(f"judging   {name}, which has no certificate yet"))
+    with phase(given, "checking  the plan against the model"):
+        document, written = write_plan(plan, stem, given)
+    if given.html is not None:
+        from ...report.html import report_page
+
+        write_whole(page_file(given.html, report_page(plan, None, document)))
+        written.append(given.html)
+    from ...report.terminal import plan_lines
+
+    following = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""
+    say(given, plan_lines(document, written, following, verbose=given.verbose))
+    if given.alternatives:
+        say(given, _alternatives(given, targets, stem, document))
+    if len(plan.offloads) < given.require_offload:
+        raise AnswerNo("F213", f"Offloads must be at least {given.require_offload}, not {len(plan.offloads)}", place=given.model)
+    return 0
+
+
+def _alternatives(given: argparse.Namespace, targets: Sequence[Target], stem: Path, best: Mapping[str, Any]) -> list[str]:
+    """Write the next cheapest plans beside the cheapest; return a line for each: its file, its option, what it costs more."""
+    from ...compile.explanation.alternatives import alternatives
+
+    quiet = argparse.Namespace(**{**vars(given), "json": None})
+    cost = best["extraction"]["cost"]
+    lines = []
+    wanted = compile_options(given)
+    found = alternatives(given.model, targets, given.alternatives, wanted)
+    unseen = [text] if (text := found.unseen(wanted.limits.alternatives_seconds)) else []
+    for n, a in enumerate(found.plans, 1):
+        place = stem.with_name(f"{stem.name}.alternative{n}")
+        check_outputs(plan_names(place))
+        write_plan(replace(a.plan, notes=(*a.plan.notes, *unseen)), place, quiet)
+        more = ", ".join(f"{v - cost[k]:+,} {k}" for k, v in a.plan.extraction["cost"].items() if v != cost[k])
+        lines.append(f"{place}.json  {a.option}  {more or 'at the same cost'}")
+    return [*(lines or ["no other plan differs in one choice"]), *unseen]
+
+
+def stem_of(given: argparse.Namespace, targets: Sequence[Target]) -> Path:
+    """Return the plan's files without their endings; refused before any work when they cannot be written."""
+    text = Path(given.model).stem + "." + "-".join(t.name for t in targets) if given.output is None else given.output
+    stem = Path(text)
+    if given.output is not None:
+        check_outputs([stem])  # a folder, or no name at all
+        stem = stem.with_suffix("") if stem.suffix in (".json", ".onnx") else stem
+    check_outputs(plan_names(stem), [Path(p) for p in (given.model, given.calibrate) if p is not None])
+    return stem
+
+
+def plan_names(stem: Path) -> tuple[Path, Path]:
+    """Return the names of a plan's two files."""
+    return Path(f"{stem}.onnx"), Path(f"{stem}.json")
+
+
+def compiled(given: argparse.Namespace, targets: Sequence[Target], progress: Callable[[str], None] = lambda _: None) -> Plan:
+    """Return the plan that the arguments describe, calibrated when they say with what."""
+    from ...compile import compile_model
+
+    chosen = compile_options(given)
+    method = given.calibration_method
+    return compile_model(given.model, targets, chosen, calibrate=given.calibrate, calibration_method=method, progress=progress)
+
+
+def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
+    """Check the plan against its model, write its files whole, and return the document and their names."""
+    from ...compile import plan_files
+    from ...compile.verify import check_plan
+
+    started = time.perf_counter()
+    path = os.path.relpath(plan.model["path"], stem.parent)
+    plan = replace(plan, model={**plan.model, "path": path})
+    files = plan_files(plan)
+    checked = check_plan(plan, files.onnx, Path(given.model), compile_options(given).limits)
+    files.document["run"].update({"check": vars(checked), "check_seconds": round(time.perf_counter() - started, 3)})
+    onnx, document = plan_names(stem)
+    write_whole({onnx: files.onnx, document: document_bytes(files.document), **json_files(files.document, given.json)})
+    if given.json == "-":
+        print_json(files.document)
+    return files.document, [str(onnx), str(document)]

@@ -1,0 +1,173 @@
+"""flexmatch cosim: a plan, or a model with --accel, over data."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AnswerNo
+from ..files import check_outputs, page_file, write_whole
+from ..options import Parser, emit_json, input_files, one_of, options, page_option, parser, plan_of, steering, whole_number
+from ..output import is_live, say
+
+ATTRIBUTED_SAMPLES = 128
+
+if TYPE_CHECKING:
+    from ...compile import Plan
+    from ...cosim import Report, Settings
+    from ...cosim.metrics.loss_bound import Band
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("cosim", "Run a plan, or a model compiled now, over data: host parts in float32, offloads bit-exactly.")
+    made.add_argument("plan", metavar="PLAN|MODEL")
+    steering(made)
+    made.add_argument("--data", required=True, metavar="FILE", help="samples: .npz, a folder of them, or a .toml that describes them")
+    calibration_options(made)
+    simulation_options(made)
+    made.add_argument("--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)")
+    made.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
+    made.add_argument("--attribute", action="store_true", help="tell which offloads and fields of formats the loss comes from")
+    page_option(made)
+    given = options(made, arguments, "plan", "data", "calibrate", "log")
+    from ...cosim import cosimulate
+    from ...cosim.metrics.loss_bound import band_of
+    from ...report.terminal import cosim_lines
+
+    band = None if given.within is None else band_of(given.within)
+    chosen = replace(settings(given), **log_of(given), keep_outputs=False, calibration_method=given.calibration_method)
+    plan = plan_of(given, Path(given.plan))
+    report = cosimulate(plan, given.data, calibrate=given.calibrate, settings=chosen, progress=progress(given))
+    if given.attribute:
+        report = replace(report, document={**report.document, "attribution": attribution_of(given, report, plan)})
+    emit_json(report.document, given.json)
+    write_page(given.html, report)
+    if chosen.log is not None and given.log is None:
+        chosen.log.unlink(missing_ok=True)
+    say(given, [*cosim_lines(report.document, verbose=given.verbose), *([f"wrote      {given.html}"] if given.html else [])])
+    refuse_loss(report.document, band)
+    return 0
+
+
+def write_page(where: str | None, report: Report) -> None:
+    """Write a co-simulation with its plan as one page, if that is asked for."""
+    if where is not None:
+        from ...report.html import report_page
+
+        assert report.plan is not None
+        write_whole(page_file(where, report_page(report.plan, report.document)))
+
+
+def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
+    """Return where the loss of a co-simulation comes from, on at most so many of its samples."""
+    from ...cosim.cosimulate import dataset_for, with_formats
+    from ...cosim.metrics.metrics import metric_of
+    from ...study.attribution import attribute
+    from ...study.trials import Trials
+
+    _, data = with_formats(plan, dataset_for(plan, given.data), given.calibrate, given.calibration_method)
+    data = data.evenly(min(ATTRIBUTED_SAMPLES, given.samples or data.count, data.count))
+    assert report.plan is not None
+    trials = Trials(report.plan, data, metric_of(given.metric, data.task), batch=given.batch, threads=given.threads or 1, tier=given.tier)
+    return attribute(report.plan, trials)
+
+
+def log_of(given: argparse.Namespace) -> dict[str, Any]:
+    """Return where finished samples are kept: the file of --log, or one beside the report until that is written."""
+    if given.log is not None:
+        check_outputs([Path(given.log)], input_files(given, ("plan", "data", "calibrate", "json")))
+        return {"log": Path(given.log)}
+    return {} if given.json in (None, "-") else {"log": Path(f"{given.json}.log")}
+
+
+def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
+    """Raise AnswerNo C105 when the metric loses more than is allowed; judged on the value, told with its interval."""
+    from ...report.figures import interval_text
+
+    if band is None:
+        return
+    reference, accelerated = (document[side]["value"] for side in ("reference", "accelerated"))
+    loss = (accelerated - reference) * (1 if document["lower_is_better"] else -1)
+    if not band.holds(loss, reference):
+        ends = document["paired"]["interval"]
+        shown = "" if ends is None else f" (95% interval of the difference {interval_text(ends)})"
+        raise AnswerNo("C105", f"{document['metric']} may lose at most {band.text}, not {loss:.4g}{shown}")
+
+
+def calibration_options(made: Parser) -> None:
+    """Add the options that choose number formats."""
+    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats (default: the first 32 of --data)")
+    method_option(made)
+
+
+def method_option(made: Parser) -> None:
+    """Add the option that chooses how magnitudes become formats."""
+    made.add_argument(
+        "--calibration-method", default="", metavar="METHOD", help="max (default), percentile, mse, entropy; OFFLOAD.TENSOR=METHOD for one"
+    )
+
+
+def simulation_options(made: Parser) -> None:
+    """Add the options of a co-simulation."""
+    count = whole_number(1)
+    made.setting(
+        "--metric",
+        default="",
+        metavar="NAME",
+        help="top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error or MODULE:FUNCTION (default: by the data)",
+    )
+    made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
+    made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
+    made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    again = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
+    made.setting("--audit", type=whole_number(0), default=8, metavar="N", help=again)
+    tiers = one_of("auto", "native", "arrays", "oracle")
+    how = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
+    made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=how)
+    engines = one_of("auto", "numerics", "simulator")
+    what = "what computes offloads: what operations are specified to return (numerics, the default where there are some), or simulators"
+    made.setting("--engine", type=engines, default="auto", metavar="auto|numerics|simulator", help=what)
+    hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
+    made.setting(
+        "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
+    )
+    where = "send the work to a dask.distributed scheduler, tcp://HOST:PORT (extra scale)"
+    # on the command line only: who answers at the address runs code here
+    made.further.append(made.add_argument("--scheduler", default="", metavar="ADDRESS", help=where))
+
+
+def settings(given: argparse.Namespace) -> Settings:
+    """Return the settings that the arguments describe."""
+    from ...cosim import Settings
+    from ...limits import DEFAULT
+
+    seconds = DEFAULT.with_overrides(vars(given).get("limits", [])).host_seconds
+    return Settings(
+        given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host, scheduler=given.scheduler,
+        host_seconds=seconds, engine=given.engine,
+    )  # fmt: skip
+
+
+def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:
+    """Return a live counter for terminals, None otherwise."""
+    if not is_live(given):
+        return None
+
+    started = time.monotonic()
+    first: list[int] = []
+
+    def show(done: int, total: int) -> None:
+        first.append(done) if not first else None
+        seconds = time.monotonic() - started
+        rate = (done - first[0]) / seconds if done > first[0] and seconds else 0.0
+        left = f" · {rate:.1f}/s · {(total - done) / rate:.0f} s left" if rate else ""
+        text = f"\r\x1b[Kcosim     {done}/{total} samples{left}"
+        print(text, end="" if done < total else "\r\x1b[K", file=sys.stderr, flush=True)
+
+    return show

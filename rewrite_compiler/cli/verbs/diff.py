@@ -1,0 +1,114 @@
+"""flexmatch diff: one model on two targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import AnswerNo, UsageError
+from ..config import FLAG
+from ..options import compile_options, emit_json, options, parser, steering, whole_number
+from ..output import say
+
+SUBJECTS, DIFFERENCES = 8, 4  # states and instructions that are listed, and differences of each
+TOTALS = ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("diff", "Compile a model for two targets and tell what differs: offloads, cycles, bytes, with data the accuracy.")
+    made.add_argument("old", metavar="OLD")
+    made.add_argument("new", metavar="NEW")
+    made.add_argument("model", metavar="MODEL.onnx")
+    steering(made)
+    made.add_argument("--data", metavar="FILE", help="samples, to compare the accuracy of both, too")
+    made.add_argument("--metric", default="", metavar="NAME", help="the metric of the accuracy (default: by the data)")
+    made.add_argument("--samples", type=whole_number(0), default=0, metavar="N", help="use N evenly spaced samples (default: all)")
+    made.add_argument("--fail-on-change", action="store_true", help="answer no (exit 1) when anything differs")
+    given = options(made, arguments, "model", "data")
+    if given.accel and given.origins["accel"] == FLAG:
+        raise UsageError(
+            "F203", "--accel has no place here: diff takes its two targets as OLD and NEW", help="flexmatch diff OLD NEW MODEL.onnx"
+        )
+    from ...study.diff import compared, diff_document, is_changed
+
+    document = diff_document(
+        compared(given.old, given.new, given.model, compile_options(given)),
+        None if given.data is None else Path(given.data),
+        metric=given.metric,
+        samples=given.samples,
+    )
+    emit_json(document, given.json)
+    say(given, lines(document))
+    if given.fail_on_change and is_changed(document):
+        raise AnswerNo("F213", f"Plans of {given.old} and {given.new} must be equal, not different", place=given.model)
+    return 0
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """Return a comparison for people."""
+    from ...report.tables import grid
+    from ...report.terminal import change, counted, number, table
+
+    old, new = document["targets"]["old"], document["targets"]["new"]
+    rows = [
+        ("old", _named(old)),
+        ("new", _named(new)),
+        *_specification(document),
+        *(_row("appeared", o) for o in document["appeared"]),
+        *(_row("vanished", o) for o in document["vanished"]),
+        *(("changed", _changed(pair["old"], pair["new"])) for pair in document["changed"]),
+        ("same", counted(document["same"], "offload")),
+    ]  # fmt: skip
+    found = document["accuracy"]
+    if found is not None:
+        values = " → ".join(number(found[side]) for side in ("old", "new"))
+        rows.append((found["metric"], f"{values}{change(found)} on {counted(found['samples'], 'sample')}; host {number(found['host'])}"))
+        if found["better"] or found["worse"]:
+            rows.append(("", f"{counted(found['better'], 'sample')} better, {counted(found['worse'], 'sample')} worse"))
+    totals = grid(("in all", "old", "new", "change"), [_sum(document["totals"], key) for key in TOTALS], ("old", "new", "change"))
+    return [*table(rows), *totals]
+
+
+def _named(target: Mapping[str, Any]) -> str:
+    parameters = ", ".join(f"{key}={value}" for key, value in target["parameters"].items())
+    file = target["given"].partition(":")[0] if target["given"].partition(":")[0] != target["name"] else ""
+    return " · ".join(filter(None, (f"{target['name']}  {parameters}".strip(), file, f"files {target['sha256'][:12]}")))
+
+
+def _specification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the states and instructions that differ, in words; that only other files do where nothing of the model differs."""
+    from ...report.terminal import counted
+    from ...study.specification import words
+
+    changes = document["specification"]
+    if not changes:
+        same = document["targets"]["old"]["sha256"] == document["targets"]["new"]["sha256"]
+        return [("model", "the same states and instructions" + ("" if same else "; other costs, drivers, numerics or limits"))]
+    rows: list[tuple[str, str]] = []
+    for c in changes[:SUBJECTS]:
+        every = words(c["old"], c["new"])
+        listed = ", ".join(every[:DIFFERENCES]) + (" …" if len(every) > DIFFERENCES else "")
+        rows.append(("" if rows else "model", f"{c['subject']}: {listed}"))
+    more = len(changes) - len(rows)
+    return [*rows, *([("", f"{counted(more, 'other')} in --json FILE")] if more else [])]
+
+
+def _row(label: str, o: Mapping[str, Any]) -> tuple[str, str]:
+    return label, f"{o['operation']} of {', '.join(o['nodes'])}: {_paid(o)}"
+
+
+def _paid(o: Mapping[str, Any]) -> str:
+    calls = f"{o['device_calls']:,} call{'' if o['device_calls'] == 1 else 's'}"
+    return calls if o["cost"] is None else f"{calls}, {o['cost']['cycles']:,} cycles, {o['cost']['bytes']:,} bytes"
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    return f"{new['operation']} of {', '.join(new['nodes'])}: {_paid(old)} → {_paid(new)}"
+
+
+def _sum(sides: Mapping[str, Mapping[str, int]], key: str) -> tuple[str, str, str, str]:
+    old, new = sides["old"][key], sides["new"][key]
+    change = "" if old == new else f"{100 * (new - old) / old:+.1f}%" if old else "–"
+    return key.replace("_", " "), f"{old:,}", f"{new:,}", change

@@ -1,0 +1,217 @@
+"""flexmatch emit: what leaves the tool for a board: traces of commands, C of a plan, C of a device."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import AnswerNo, UsageError
+from ...intake import DOCUMENT_BYTES, Bound, read_bytes
+from ..files import check_outputs, write_whole
+from ..options import Parser, accelerators, emit_json, one_of, options, parser, plan_of, steering, whole_number
+from ..output import say
+from .emit_verilog import check_text, emit_verilog
+
+if TYPE_CHECKING:
+    from ...compile import Plan
+    from ...emit.mmio.trace import Emitted
+    from ...ila import Ila
+    from ...ila.traces.trace import Header, Trace
+    from ...ir.program import Data
+
+SCHEMA = "flexmatch.emit/1"
+FORMS = {"json": "jsonl", "binary": "bin", "assembly": "asm"}
+PARTS = {"whole": None, "constant": True, "inference": False}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("emit", "Write what leaves the tool: the commands of an inference; or check a trace on the simulator.")
+    made.add_argument("what", metavar="|".join(EMITTERS), type=one_of(*EMITTERS))
+    made.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET")
+    steering(made)
+    trace_options(made)
+    made.add_argument("-o", "--output", metavar="NAME", help="where to write (default: beside the model)")
+    given = options(made, arguments)
+    files, document, lines = EMITTERS[given.what](given)
+    check_outputs(files, map(Path, given.subject))
+    write_whole(files)
+    written = [{"path": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for path, data in files.items()]
+    emit_json({"schema": SCHEMA, "what": given.what, "files": written, **document}, given.json)
+    say(given, [*lines, *(f"wrote     {path}" for path in files)])
+    return 0
+
+
+def trace_options(made: Parser) -> None:
+    """Add the options of a trace."""
+    made.add_argument("--data", metavar="FILE", help="samples; without, the inputs of a trace are zeros")
+    made.add_argument("--sample", type=whole_number(0), default=0, metavar="N", help="the sample of --data (default 0)")
+    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of a MODEL")
+    made.add_argument(
+        "--form", type=one_of(*FORMS), default="json", metavar="|".join(FORMS), help="how a trace is written (default json: JSON lines)"
+    )
+    parts = "commands that do not depend on the inputs, those that do, or all (default)"
+    made.add_argument("--part", type=one_of(*PARTS), default="whole", metavar="|".join(PARTS), help=parts)
+    made.add_argument("--comments", action="store_true", help="name the instruction and fields of every command of JSON lines")
+
+
+Answer = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
+
+
+def emit_trace(given: argparse.Namespace) -> Answer:
+    """Return the trace files of a plan, one for each accelerator."""
+    from ...emit.mmio.trace import costs, cycles_of, part_of, traces_of
+    from ...ila.traces.writer import to_assembly, to_binary, to_json_lines
+
+    if given.comments and given.form != "json":
+        raise UsageError("F203", f"--comments is for --form json, not {given.form}", help="assembly names instructions and fields already")
+    plan, inputs, about = plan_and_inputs(given)
+    files: dict[Path, bytes] = {}
+    documents, lines = [], []
+    for name, emitted in traces_of(plan, inputs, about=about).items():
+        trace = emitted.trace if given.part == "whole" else part_of(emitted.trace, constant=given.part == "constant")
+        write: Callable[[Trace, Ila], bytes] = {
+            "json": lambda t, m: to_json_lines(t, m, comments=given.comments), "binary": to_binary, "assembly": to_assembly,
+        }[given.form]  # fmt: skip
+        files[_trace_path(given, name)] = write(trace, emitted.ila)
+        found = costs(trace)
+        cycles = cycles_of(found, plan)
+        phases = [{**vars(c), "cycles": n} for c, n in zip(found, cycles, strict=True)]
+        documents.append({"target": name, "commands": trace.commands, "phases": phases})
+        lines += [*cost_lines(name, emitted, trace), *cycle_lines(phases)]
+    return files, {"traces": documents}, lines
+
+
+def plan_and_inputs(given: argparse.Namespace) -> tuple[Plan, Mapping[str, Data] | None, str]:
+    """Return the plan with formats, one sample of its inputs when there are data, and where that comes from."""
+    from ...cosim.cosimulate import dataset_for, with_formats
+
+    plan = plan_of(given, _only(given))
+    if given.data is None:
+        if given.calibrate is not None and not plan.calibrated:
+            plan, _ = with_formats(plan, dataset_for(plan, given.calibrate), given.calibrate)
+        return plan, None, ""
+    plan, data = with_formats(plan, dataset_for(plan, given.data), given.calibrate)
+    if given.sample >= data.count:
+        raise UsageError("F203", f"--sample must be below {data.count}, the samples there are, not {given.sample}", place=given.data)
+    return plan, {name: x[given.sample] for name, x in data.inputs.items()}, f"sample {given.sample} of {Path(data.place).name}"
+
+
+def _only(given: argparse.Namespace) -> Path:
+    if len(given.subject) > 1:
+        raise UsageError("F203", f'"{given.subject[1]}" is one argument too many', help=f"flexmatch emit {given.what} takes one file")
+    return Path(given.subject[0])
+
+
+def _trace_path(given: argparse.Namespace, target: str) -> Path:
+    stem = given.output or str(Path(given.subject[0]).with_suffix("")).removesuffix(f".{target}")
+    part = "" if given.part == "whole" else f".{given.part}"
+    return Path(f"{stem}.{target}{part}.{FORMS[given.form]}")
+
+
+def cost_lines(name: str, emitted: Emitted, trace: Trace) -> list[str]:
+    """Return commands and bytes of each offload for people, constant and moving ones apart."""
+    from ...emit.mmio.trace import costs
+
+    found = costs(trace)
+    lines = [f"trace     {name}: {trace.commands:,} commands, {sum(c.bytes for c in found):,} bytes an inference"]
+    for offload in dict.fromkeys(c.offload for c in found):
+        mine = [c for c in found if c.offload == offload]
+        lines.append(f"          {offload}: " + ", ".join(f"{c.phase} {c.commands:,} ({c.bytes:,} bytes)" for c in mine))
+    constant = sum(c.bytes for c in found if c.constant)
+    return [*lines, f"constant  {constant:,} bytes do not depend on the inputs"]
+
+
+def cycle_lines(phases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the estimated cycles of an inference by phase; nothing where the target gives no costs."""
+    if not phases or any(row["cycles"] is None for row in phases):
+        return []
+    by_phase: dict[str, int] = {}
+    for row in phases:
+        by_phase[row["phase"]] = by_phase.get(row["phase"], 0) + row["cycles"]
+    shown = ", ".join(f"{phase} {n:,}" for phase, n in by_phase.items())
+    return [f"cycles    {sum(by_phase.values()):,} an inference, estimated: {shown}"]
+
+
+def emit_check(given: argparse.Namespace) -> Answer:
+    """Replay traces (parts of one are joined) on the simulator, or prove a Verilog text."""
+    if given.subject[0].endswith(".v"):
+        return check_text(given, _bytes)
+    from ...emit.mmio.replay import replay
+    from ...emit.mmio.trace import joined
+    from ...ila.traces.reader import read_trace
+
+    ilas: dict[str, Ila] = {}
+    changed: list[str] = []
+
+    def ila_of(header: Header) -> Ila:
+        target = target_of(given, header)
+        if target.sha256 != header.sha256:
+            changed.append(header.target)
+        return ilas.setdefault(header.target, target.ila())
+
+    traces = [read_trace(_bytes(path), ila_of, path) for path in given.subject]
+    first = traces[0].header
+    for path, t in zip(given.subject, traces, strict=True):
+        same = ("model_sha256", "inputs")
+        if t.header.target != first.target or any(t.header.about.get(key) != first.about.get(key) for key in same):
+            raise UsageError("F203", f"{path} must be a part of the same trace as {given.subject[0]}", help="check one trace at a time")
+    done = replay(joined(traces), ilas[first.target])
+    document = {"replay": {"target": first.target, "target_changed": bool(changed), **done.document}}
+    if done.different:
+        d = done.first[0]
+        raise AnswerNo(
+            "I111", f"{done.different} of {done.compared} reads differ, first {d.command}: {d.found}, recorded {d.recorded}",
+            place=f"{d.section}, command {d.number}" if d.section else f"command {d.number}",
+        )  # fmt: skip
+    lines = [f"replayed  {done.commands:,} commands on {first.target}, {done.compared:,} reads equal"]
+    return {}, document, [*lines, *(["note      the target changed since the trace"] if changed else [])]
+
+
+def target_of(given: argparse.Namespace, header: Header) -> Any:
+    """Return the target that a trace is for: the one given, or a shipped one of its name."""
+    from ...target import find_target
+
+    wanted = [find_target(text) for text in accelerators(given)]
+    if not wanted:
+        parameters = ",".join(f"{key}={value}" for key, value in header.parameters.items())
+        return find_target(f"{header.target}:{parameters}" if parameters else header.target)
+    found = next((t for t in wanted if t.name == header.target), None)
+    if found is None:
+        raise UsageError("F203", f"--accel must be {header.target}, the target of the trace, not {wanted[0].name}")
+    return found.configured(dict(header.parameters))
+
+
+def _bytes(path: str) -> bytes:
+    return read_bytes(Path(path), Bound("a trace", DOCUMENT_BYTES, "emit the trace in parts: --part"))
+
+
+def emit_device(given: argparse.Namespace) -> Answer:
+    """Return the C source and header of an accelerator."""
+    from ...emit.c.device_model import device_files
+    from ...target import find_target
+
+    target = find_target(str(_only(given)))
+    files = device_files(target.ila(), target.name)
+    folder = Path(given.output or ".")
+    return {folder / name: data for name, data in files.items()}, {"target": target.name}, [f"device    {target.name}"]
+
+
+def emit_c(given: argparse.Namespace) -> Answer:
+    """Return the C source and header of a plan's host program."""
+    from ...emit.c.program import program_files
+
+    plan, _, _ = plan_and_inputs(given)
+    files = program_files(plan)
+    folder = Path(given.output or ".")
+    host = sum(n.operator is not None for n in plan.program.nodes)
+    size = f"{len(plan.offloads)} offloads, {host} host operators"
+    return {folder / name: data for name, data in files.items()}, {}, [f"program   {size}"]
+
+
+EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+    "trace": emit_trace, "check": emit_check, "c": emit_c, "device": emit_device, "verilog": emit_verilog,
+}  # fmt: skip

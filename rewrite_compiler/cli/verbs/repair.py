@@ -1,0 +1,98 @@
+"""flexmatch repair: the smallest change of number formats or parameters that keeps an application's accuracy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import AnswerNo
+from ..files import check_outputs, write_whole
+from ..options import compile_options, emit_json, input_files, one_of, options, parser, plan_of, steering, whole_number
+from ..output import document_bytes, say
+from .compile import plan_names
+from .cosim import calibration_options
+
+INPUTS = ("plan", "data", "calibrate")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("repair", "Search the smallest change of number formats, or of the accelerator, that keeps an application's accuracy.")
+    made.add_argument("plan", metavar="PLAN|MODEL")
+    steering(made)
+    made.add_argument("--data", required=True, metavar="FILE", help="samples; one half is searched on, the other judges")
+    made.add_argument("--within", required=True, metavar="LOSS", help="what the metric may lose: 1pt, 5%%, 0.02")
+    calibration_options(made)
+    count = whole_number(1)
+    made.setting("--metric", default="", metavar="NAME", help="as for cosim")
+    made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
+    made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
+    made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    tiers = one_of("auto", "native", "arrays", "oracle")
+    made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help="as for cosim; the answers are the same")
+    made.add_argument("-o", "--output", metavar="STEM", help="write the plan of the repair to STEM.json and STEM.onnx")
+    given = options(made, arguments, *INPUTS)
+    stem = None if given.output is None else Path(given.output)
+    if stem is not None:
+        check_outputs(plan_names(stem), input_files(given, INPUTS))
+    from ...compile import plan_files
+    from ...cosim.cosimulate import dataset_for, with_formats
+    from ...cosim.metrics.loss_bound import band_of
+    from ...cosim.metrics.metrics import metric_of
+    from ...study.repair import repair
+
+    band = band_of(given.within)
+    plan = plan_of(given, Path(given.plan))
+    data = dataset_for(plan, given.data)
+    metric = metric_of(given.metric, data.task)
+    plan, data = with_formats(plan, data, given.calibrate, given.calibration_method)
+    data = data.evenly(given.samples) if given.samples else data
+    threads = given.threads or os.cpu_count() or 1
+    found = repair(plan, data, metric, band, options=compile_options(given), batch=given.batch, threads=threads, tier=given.tier)
+    emit_json(found.document, given.json)
+    written: list[str] = []
+    if stem is not None and found.plan is not None:
+        path = os.path.relpath(found.plan.model["path"], stem.parent)
+        files = plan_files(replace(found.plan, model={**found.plan.model, "path": path}))
+        onnx, document = plan_names(stem)
+        write_whole({onnx: files.onnx, document: document_bytes(files.document)})
+        written = [str(onnx), str(document)]
+    say(given, lines(found.document, written))
+    if not found.document["holds_already"] and found.plan is None:
+        raise AnswerNo("C105", f"No change that was tried keeps the loss of {metric.name} within {band.text}", place=str(given.plan))
+    return 0
+
+
+def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]:
+    """Return a repair for people: the culprit, the proposals by their price, and the one that was chosen."""
+    from ...report.tables import grid
+    from ...report.terminal import number, table
+
+    metric, before, culprit = document["metric"], document["before"], document["culprit"]
+    samples = document["samples"]
+    changes = [
+        (p["what"], f"+{p['added_bits']}", number(p["search"]["value"]), _verified(p))
+        for p in document["proposals"]
+        if p["search"]["within"] or p["what"] in document["front"]
+    ]
+    named = "none" if culprit is None else f"{culprit['field']} of {culprit['tensor']} of {culprit['offload']}: {culprit['before']}"
+    held = "nothing: the loss is within the band already" if document["holds_already"] else document["chosen"] or "nothing that was tried"
+    rows = [
+        ("host", f"{metric} {number(document['reference']['search'])} / {number(document['reference']['verify'])}  (searched / held back)"),
+        ("now", f"{number(before['search']['value'])} / {number(before['verify']['value'])}"),
+        ("samples", f"{samples['search']} to search on, {samples['verify']} held back · within {document['within']}"),
+        ("culprit", named),
+        ("repair", held),
+        ("wrote", ", ".join(written)),
+    ]
+    return [*table(rows), *grid(("change", "bits", "searched", "held back"), changes, ("bits", "searched"))]
+
+
+def _verified(proposal: Mapping[str, Any]) -> str:
+    from ...report.terminal import number
+
+    found = proposal["verify"]
+    return "–" if found is None else f"{number(found['value'])}{'' if found['within'] else ' (not within)'}"

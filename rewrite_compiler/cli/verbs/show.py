@@ -1,0 +1,130 @@
+"""flexmatch show: a plan, with its accuracy when it was co-simulated, as text or one HTML page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError, UsageError
+from ...intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, read_bytes
+from ..files import check_outputs, page_file, write_whole
+from ..options import emit_json, input_files, options, parser, plan_of, steering
+from ..output import say
+
+if TYPE_CHECKING:
+    from ...compile import Plan
+
+COSIM = "flexmatch.cosim/1"
+INPUTS = ("plan", "cosim")
+Verb = Callable[[Sequence[str]], int]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    if arguments and arguments[0] in PARTS:
+        return PARTS[arguments[0]]()(arguments[1:])
+    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or another part of what is known.")
+    made.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|egraph MODEL|target NAME|ila NAME|config")
+    steering(made)
+    made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
+    made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
+    made.add_argument("--svg", metavar="FILE", help="write the graph as a drawing, too")
+    made.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz, too")
+    made.add_argument("--open", action="store_true", help="write the page (default: NAME.html here) and open it in a browser")
+    given = options(made, arguments, *INPUTS)
+    if given.open and given.html is None:
+        given.html = f"{Path(given.plan).stem}.html"
+    check_outputs([Path(f) for f in (given.html, given.svg, given.dot) if f is not None], input_files(given, INPUTS))
+    from ...compile import to_json
+    from ...report.html import report_page
+    from ...report.terminal import cosim_lines, plan_lines
+
+    made_plan = plan_of(given, Path(given.plan))
+    plan = to_json(made_plan)
+    cosim = None if given.cosim is None else read_cosim(Path(given.cosim), plan)
+    emit_json(plan, given.json)
+    _draw(given, made_plan, plan)
+    if given.html is not None:
+        write_whole(page_file(given.html, report_page(made_plan, cosim, plan)))
+        say(given, [f"wrote     {given.html}"])
+        return _opened(Path(given.html)) if given.open else 0
+    say(given, [*plan_lines(plan, verbose=given.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
+    return 0
+
+
+def _config() -> Verb:
+    from .show_config import run
+
+    return run
+
+
+def _egraph() -> Verb:
+    from .show_egraph import run
+
+    return run
+
+
+def _ila() -> Verb:
+    from .show_ila import run
+
+    return run
+
+
+def _offload() -> Verb:
+    from .show_offload import run
+
+    return run
+
+
+def _target() -> Verb:
+    from .show_target import run
+
+    return run
+
+
+PARTS: Mapping[str, Callable[[], Verb]] = {
+    "config": _config, "egraph": _egraph, "ila": _ila, "offload": _offload, "target": _target,
+}  # fmt: skip
+
+
+def _draw(given: argparse.Namespace, plan: Plan, document: Mapping[str, Any]) -> None:
+    """Write the graph as files of its own, where that is asked for."""
+    if given.svg is None and given.dot is None:
+        return
+    from ...report.drawing import graph_dot, graph_svg
+    from ...report.graph import graph_of
+
+    graph, targets = graph_of(plan, document), [t.name for t in plan.targets]
+    name = Path(plan.model["path"]).name
+    write_whole({**page_file(given.svg, graph_svg(graph, targets)), **page_file(given.dot, graph_dot(name, graph, targets))})
+    say(given, [f"wrote     {f}" for f in (given.svg, given.dot) if f is not None])
+
+
+def _opened(path: Path) -> int:
+    """Open a page in the browser of this machine; UsageError when there is none."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise UsageError("F100", f"{path} was written, and no browser could be started", help="open the file yourself")
+    return 0
+
+
+def read_cosim(path: Path, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the document of a co-simulation of the plan's model; refused when it is something else."""
+    again = "run flexmatch cosim again"
+    try:
+        document = json_of(read_bytes(path, Bound("a report", DOCUMENT_BYTES, again)))
+    except Unreadable as error:
+        raise InputError("F103", f"the file is not JSON: {error}", place=str(path), help=again) from None
+    if not isinstance(document, dict) or document.get("schema") != COSIM:
+        raise InputError("C100", f'Schema of a report must be "{COSIM}"', place=str(path), help=again)
+    from ...compile.plan.schema_check import REPORT, misfit
+
+    wrong = misfit(document, REPORT, "report")
+    if wrong:
+        raise InputError("C100", wrong, place=str(path), help=again)
+    if document["model"]["sha256"] != plan["model"]["sha256"]:
+        raise InputError("C100", "the report is about another model", place=str(path), help=again)
+    return document

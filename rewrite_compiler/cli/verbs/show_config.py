@@ -1,0 +1,42 @@
+"""flexmatch show config: every setting, its value, and where that came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..config import PREFIX, read_configuration
+from ..options import Parser, emit_json, options, parser, steering
+from ..output import say
+from .cosim import simulation_options
+
+SCHEMA = "flexmatch.config/1"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `show config`."""
+    made = config_parser()
+    given = options(made, arguments)
+    settings = [{"key": key, "value": vars(given)[key], "origin": given.origins[key]} for key in sorted(made.settings)]
+    file = read_configuration(Path.cwd()).name or None
+    emit_json({"schema": SCHEMA, "file": file, "settings": settings}, given.json)
+    from ...report.tables import grid
+
+    rows = [(row["key"], _text(row["value"]), row["origin"]) for row in settings]
+    say(given, [f"file: {file or 'none'}; environment: {PREFIX}KEY", *grid(("setting", "value", "from"), rows)])
+    return 0
+
+
+def config_parser() -> Parser:
+    """Return a parser with every option that configuration may set."""
+    made = parser("show config", "Show every setting and where its value came from: flag, environment, file or default.")
+    steering(made)
+    simulation_options(made)
+    return made
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,72 @@
+"""flexmatch sweep: the accuracy of an application over parameters of its accelerators and calibration methods."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..options import accelerators, compile_options, emit_json, options, parser, steering
+from ..output import is_live, say
+from .cosim import calibration_options, settings, simulation_options
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the verb."""
+    made = parser("sweep", "Co-simulate a model at every value of its accelerators' parameters.")
+    made.add_argument("model", metavar="MODEL.onnx")
+    steering(made)
+    made.add_argument("--data", required=True, metavar="FILE", help="samples, in any form that cosim takes")
+    made.add_argument(
+        "--over", action="append", default=[], metavar="NAME[=VALUE,…]",
+        help="vary TARGET.PARAMETER, calibration-method, or accel (sets: A,B,A+B); repeat it (default: every parameter)",
+    )  # fmt: skip
+    calibration_options(made)
+    simulation_options(made)
+    given = options(made, arguments, "model", "data", "calibrate")
+    from ...compile import chosen_targets
+    from ...study.sweep import axes_of, sweep
+
+    targets = chosen_targets(accelerators(given))
+    axes = axes_of(given.over, targets)
+    chosen = replace(settings(given), calibration_method=given.calibration_method)
+    calibrate = None if given.calibrate is None else Path(given.calibrate)
+    document = sweep(
+        Path(given.model), targets, Path(given.data), axes, calibrate=calibrate, options=compile_options(given), settings=chosen,
+        progress=_progress(given),
+    )  # fmt: skip
+    emit_json(document, given.json)
+    say(given, lines(document))
+    return 0
+
+
+def lines(document: Mapping[str, Any]) -> list[str]:
+    """Return a sweep for people: what the host gives, and a table with a row a point."""
+    from ...report.tables import grid
+    from ...report.terminal import counted, number
+
+    axes = [*document["points"][0]["at"]] if document["points"] else []
+    metric = document["metric"]
+    heads = (*axes, metric, "difference", "95% interval", "calls")
+    host = f"host      {metric} {number(document['reference']['value'])}  ({counted(document['samples'], 'sample')})"
+    return [host, *grid(heads, [_point(p) for p in document["points"]], heads[len(axes) :])]
+
+
+def _point(p: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return one point as a row."""
+    from ...report.figures import difference_text, interval_text, number
+
+    calls = sum(n for counts in p["device_calls"].values() for n in counts.values())
+    interval = "–" if p["interval"] is None else interval_text(p["interval"])
+    difference = number(p["difference"]) if p["difference"] is None else difference_text(p["difference"], p["interval"])
+    return (*map(str, p["at"].values()), number(p["value"]), difference, interval, f"{calls:,}")
+
+
+def _progress(given: Any) -> Callable[[int, int], None] | None:
+    if not is_live(given):
+        return None
+    return lambda done, total: print(
+        f"\r\x1b[Ksweep     {done}/{total}", end="" if done < total else "\r\x1b[K", file=sys.stderr, flush=True
+    )

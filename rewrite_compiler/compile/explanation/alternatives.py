@@ -1,0 +1,92 @@
+"""Alternatives: the next cheapest plans, each of which differs from the cheapest in one choice that an option can make again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+from ...errors import AnswerNo, BudgetError
+from ...target import Target
+from ..compile import Options, chosen_targets, compile_model
+from ..matching.pins import HOST
+from ..plan.plan import Offload, Plan
+
+Chosen = frozenset[tuple[str, tuple[str, ...]]]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A plan that one more option gives: what it is on the command line, and what the plan costs."""
+
+    option: str
+    options: Options
+    plan: Plan
+
+    @property
+    def cost(self) -> tuple[int, ...]:
+        """The cost by the levels of the objective."""
+        return tuple(self.plan.extraction["cost"].values())
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """The cheapest alternatives, and at how many of all choices there was time to look."""
+
+    plans: tuple[Alternative, ...]
+    choices: int
+    looked_at: int
+
+    def unseen(self, seconds: int) -> str:
+        """Return what was not looked at in a limit of so many seconds, as a sentence; nothing when all was."""
+        left = self.choices - self.looked_at
+        return f"{left} of {self.choices} choices were not looked at within alternatives_seconds={seconds}" if left else ""
+
+
+def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, options: Options | None = None) -> Alternatives:
+    """Return the `count` cheapest plans that differ from the cheapest in one choice, the cheapest first.
+
+    A choice is the place of a layer, a rule whose sides need not agree bit for bit on a device, or an operation's variant,
+    looked at in that order; of layers of one form the first that no option pins is moved. After `alternatives_seconds` no
+    further one is begun.
+    """
+    given = options or Options()
+    targets = chosen_targets(accel, given.limits)
+    best = compile_model(path, targets, given)
+    seen = {_chosen(best)}
+    found: list[Alternative] = []
+    choices, looked_at = list(_choices(best, targets, given)), 0
+    end = monotonic() + given.limits.alternatives_seconds
+    for option, changed in choices:
+        if monotonic() >= end:
+            break
+        looked_at += 1
+        try:
+            plan = compile_model(path, targets, changed)
+        except (AnswerNo, BudgetError):  # there is no such plan
+            continue
+        if _chosen(plan) not in seen:
+            seen.add(_chosen(plan))
+            found.append(Alternative(option, changed, plan))
+    return Alternatives(tuple(sorted(found, key=lambda a: a.cost)[:count]), len(choices), looked_at)
+
+
+def _chosen(p: Plan) -> Chosen:
+    """Return what a plan offloads: operations with the nodes they stand for, and the rules that made them so."""
+    return frozenset((o.mapping.name, (*sorted(o.nodes), "by", *sorted(r.rule for r in o.because if r.grade != "E"))) for o in p.offloads)
+
+
+def _choices(best: Plan, targets: Sequence[Target], given: Options) -> Iterator[tuple[str, Options]]:
+    pinned = {text.partition("=")[2] for text in given.on}
+    for o in _of_each_form([o for o in best.offloads if pinned.isdisjoint(o.nodes)]):
+        for place in (*(t.name for t in targets if t.name != o.target.name), HOST):
+            yield f"--on {place}={o.nodes[0]}", replace(given, on=(*given.on, f"{place}={o.nodes[0]}"))
+    rules = dict.fromkeys(r.rule for o in best.offloads for r in o.because if r.grade != "E" and r.rule != o.mapping.name)
+    variants = dict.fromkeys(o.mapping.variant for o in best.offloads)
+    for name in (*rules, *variants):
+        yield f"--without {name}", replace(given, without=(*given.without, name))
+
+
+def _of_each_form(offloads: Sequence[Offload]) -> list[Offload]:
+    return list({(o.mapping.name, o.shapes): o for o in reversed(offloads) if o.nodes}.values())[::-1]

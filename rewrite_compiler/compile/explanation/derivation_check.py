@@ -1,0 +1,245 @@
+"""Replay: an offload derived again from its source nodes by its rules alone, and every e-node of that checked by the oracle.
+
+Nothing here trusts the e-graph: a class has the value of its first e-node that can be computed, on random operands in float64,
+and every other e-node of the class must give that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ...egraph import ENode
+from ...egraph.graph.encode import operator_named
+from ...egraph.graph.graph import EClass, EGraph
+from ...errors import AnswerNo, BudgetError
+from ...ir.evaluate import random_tensor, run, run_op
+from ...ir.program import OPAQUE, Data, Node, Program, Value
+from ...limits import DEFAULT, Limits
+from ...ops.op import LAYOUT, AttributeValue, Op
+from ...rewrite.rule import Rule
+from ...rewrite.ruleset import every_rule, rules_at
+from ...target import Mapping as Operation
+from ...target import body_of
+from ..matching.match import Matched, constructor_of, match
+from ..plan.plan import Offload, Plan
+
+AGREE = 1e-9  # of the largest value of a class
+SEED = 5
+Found = Data | tuple[Data, ...]
+Ends = tuple[tuple[Value, ...], tuple[Value, ...]]  # what a node reads and defines, or the other way round
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the replay of an offload showed: the rules that are needed, none of which can be left out, and how far values agree.
+
+    `rules` is None where the offload's source nodes alone do not lead to it.
+    """
+
+    rules: tuple[str, ...] | None
+    e_nodes: int = 0
+    compared: int = 0
+    difference: float = 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Tell whether the offload was derived again and no e-node differs from its class."""
+        return self.rules is not None and self.difference <= AGREE
+
+    def __str__(self) -> str:
+        if self.rules is None:
+            return "not replayed: its source nodes alone do not lead to it"
+        verdict = (
+            f"{self.e_nodes} e-nodes computed, {self.compared} of them a class's second or later, apart by at most {self.difference:.1e}"
+        )
+        return f"replayed by {', '.join(self.rules) or 'the mapping alone'}; {verdict}"
+
+
+def replay(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> Replay:
+    """Derive an offload again from its source nodes and check every step on random operands."""
+    p = neighbourhood(plan.source, offload.node.origins)
+    known = {r.name: r for r in (*every_rule(), *(r for f in plan.settings["rules"] for r in rules_at(Path(f))))}
+    chain = [known[r.rule] for r in offload.because if r.rule in known]
+    found = _derived(p, chain, offload.mapping, limits)
+    if found is None:  # the explanation left a rule out
+        used = [r for r in known.values() if r.name not in plan.settings["without"]]
+        found = _derived(p, used, offload.mapping, limits)
+        chain = [r for r in used if found is not None and found.saturation.matches.get(r.name)]
+    if found is None:
+        return Replay(None)
+    needed, found = _minimal(p, chain, offload.mapping, limits, found)
+    e_nodes, compared, difference = _Check(p, found.saturation.graph, offload.mapping).result()
+    return Replay(tuple(r.name for r in needed), e_nodes, compared, difference)
+
+
+def _derived(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits) -> Matched | None:
+    """Return what the rules make of a program where that has the operation."""
+    try:
+        found = match(p, rules, [m], limits)
+    except (AnswerNo, BudgetError):
+        return None
+    return found if any(n.op == m.name for n in found.program.nodes) else None
+
+
+def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, found: Matched) -> tuple[list[Rule], Matched]:
+    """Leave out one rule after the other, as long as the operation is still derived and the program costs no more."""
+    needed, cost = list(rules), found.extraction.cost
+    for r in rules:
+        fewer = [x for x in needed if x is not r]
+        again = _derived(p, fewer, m, limits)
+        if again is not None and again.extraction.cost <= cost:
+            needed, found = fewer, again
+    return needed, found
+
+
+# -- the part of a program that an offload stands for
+
+
+def neighbourhood(p: Program, origins: frozenset[int]) -> Program:
+    """Return the nodes of some source nodes as a program: with what moves data around them, and with their constants."""
+    chosen = {id(n) for n in p.nodes if n.origins & origins and n.op != OPAQUE}
+    chosen |= _between(p, chosen)
+    chosen |= _moves(p, chosen)
+    chosen |= _makers(p, chosen)
+    nodes = tuple(n for n in p.nodes if id(n) in chosen)
+    made = {v for n in nodes for v in n.outputs}
+    read = dict.fromkeys(v for n in nodes for v in n.inputs)
+    outside = {v for n in p.nodes if id(n) not in chosen for v in n.inputs} | set(p.outputs)
+    outputs = tuple(v for n in nodes for v in n.outputs if v in outside)
+    inputs = tuple(v for v in read if v not in made and v not in p.constants)
+    return replace(p, inputs=inputs, outputs=outputs, nodes=nodes, constants={v: p.constants[v] for v in read if v in p.constants})
+
+
+def _between(p: Program, chosen: set[int]) -> set[int]:
+    """Return the nodes on a way from one chosen node to another."""
+    below = _reached(p.nodes, chosen, _forwards)
+    above = _reached(reversed(p.nodes), chosen, _backwards)
+    return {id(n) for n in p.nodes if id(n) in below & above and n.op != OPAQUE}
+
+
+def _forwards(n: Node) -> Ends:
+    return n.inputs, n.outputs
+
+
+def _backwards(n: Node) -> Ends:
+    return n.outputs, n.inputs
+
+
+def _reached(nodes: Iterable[Node], chosen: set[int], ends: Callable[[Node], Ends]) -> set[int]:
+    """Return the nodes that read, directly or not, what a chosen node defines; `ends` gives what a node reads and defines."""
+    values: set[Value] = set()
+    found: set[int] = set()
+    for n in nodes:
+        reads, defines = ends(n)
+        if id(n) in chosen or values.intersection(reads):
+            values.update(defines)
+            found.add(id(n))
+    return found
+
+
+def _moves(p: Program, chosen: set[int]) -> set[int]:
+    """Return what only moves data right before or after chosen nodes."""
+    found: set[int] = set()
+    for nodes, ends in ((p.nodes, _forwards), (p.nodes[::-1], _backwards)):
+        values = {v for n in p.nodes if id(n) in chosen for v in ends(n)[1]}
+        for n in nodes:
+            reads, defines = ends(n)
+            if n.operator is not None and n.operator.kind == LAYOUT and values.intersection(reads):
+                values.update(defines)
+                found.add(id(n))
+    return found
+
+
+def _makers(p: Program, chosen: set[int]) -> set[int]:
+    """Return the nodes that make, from constants alone, what chosen nodes read."""
+    fixed, producer = set(p.constants), p.producer()
+    for n in p.nodes:
+        if n.operator is not None and all(v in fixed for v in n.inputs):
+            fixed.update(n.outputs)
+    work = [v for n in p.nodes if id(n) in chosen for v in n.inputs]
+    found: set[int] = set()
+    while work:
+        maker = producer.get(v := work.pop())
+        if maker is not None and v in fixed and id(maker) not in found:
+            found.add(id(maker))
+            work.extend(maker.inputs)
+    return found
+
+
+# -- the check
+
+
+class _Check:
+    """The values of the classes of an e-graph, and how far their e-nodes are from them."""
+
+    def __init__(self, p: Program, graph: EGraph, m: Operation) -> None:
+        self.p, self.graph, self.m, self.device = p, graph, m, constructor_of(m).name
+        self.random = np.random.default_rng(SEED)
+        self.values: dict[int, Found] = {}
+
+    def result(self) -> tuple[int, int, float]:
+        """Return the number of e-nodes, how many were compared with their class, and the largest relative difference."""
+        self.leaves()
+        waiting = [(c, n) for c, found in self.graph.classes.items() for n in found.nodes if n.op != "Input"]
+        count, compared, worst = len(waiting), 0, 0.0
+        while ready := [(c, n) for c, n in waiting if all(d in self.values for d in n.children)]:
+            for c, n in ready:
+                made = self.made(self.graph.classes[c], n)
+                if c in self.values:
+                    compared, worst = compared + 1, max(worst, _apart(self.values[c], made))
+                self.values.setdefault(c, made)
+            done = {(c, id(n)) for c, n in ready}
+            waiting = [(c, n) for c, n in waiting if (c, id(n)) not in done]
+        return count, compared, worst
+
+    def leaves(self) -> None:
+        """Draw the inputs."""
+        for v in self.p.inputs:
+            drawn = random_tensor(self.p.types[v], self.random)
+            self.values[self.graph.values[v]] = drawn.astype(np.float64) if self.p.types[v].is_float else drawn
+
+    def made(self, own: EClass, n: ENode) -> Found:
+        """Return the value of an e-node on the values of its operands."""
+        if n.op == "Constant":
+            data = self.p.constants[int(n.attributes[0])]  # type: ignore[arg-type]
+            return data.astype(np.float64) if np.issubdtype(data.dtype, np.floating) else data
+        operands = [self.values[d] for d in n.children]
+        if n.op == "Result":
+            return operands[0][int(n.attributes[0])]  # type: ignore[arg-type]
+        arrays = [x for x in operands if not isinstance(x, tuple)]
+        op = operator_named(n.op)
+        results = self.device_results(n, arrays) if op is None else run_op(op, arrays, _attributes(op, n), np.float64)
+        return results[0] if own.type is not None else tuple(results)
+
+    def device_results(self, n: ENode, operands: Sequence[Data]) -> list[Data]:
+        """Return what the operation means."""
+        assert n.op == self.device
+        types = [t for d in n.children if (t := self.graph.classes[d].type) is not None]
+        body = body_of(self.m, types, dict(zip((name for name, _ in self.m.statics), n.attributes, strict=True)))
+        found = run(body, dict(zip(body.inputs, operands, strict=True)))
+        return [found[v] for v in body.outputs]
+
+
+def _attributes(op: Op, n: ENode) -> Mapping[str, AttributeValue]:
+    return {a.name: v for a, v in zip(op.attributes, n.attributes, strict=True)}
+
+
+def _apart(expected: Found, found: Found) -> float:
+    return max((_distance(a, b) for a, b in _paired(expected, found)), default=0.0)
+
+
+def _paired(expected: Found, found: Found) -> Iterator[tuple[Data, Data]]:
+    left, right = (x if isinstance(x, tuple) else (x,) for x in (expected, found))
+    yield from zip(left, right, strict=True)
+
+
+def _distance(a: Data, b: Data) -> float:
+    if a.shape != b.shape:
+        return float("inf")
+    both = np.isfinite(a) & np.isfinite(b)
+    scale = max(1.0, float(np.max(np.abs(a[both]), initial=0.0)))
+    return float(np.max(np.abs(a[both] - b[both]), initial=0.0)) / scale

@@ -1,0 +1,40 @@
+"""What a plan says of the e-graph: its size round by round, and of each rule its matches, new e-nodes and seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...egraph import Saturation
+from ...rewrite.rule import Rule, short_place
+from ...target import Mapping
+from ..matching.match import constructor_of
+
+
+def egraph_document(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, Any]:
+    """Return the part `egraph` of a plan; rules and mappings in the order of their births."""
+    return {
+        "regions": s.regions, "forms": s.forms, "rounds": s.rounds,
+        "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
+        "rules": len(rules) + len(mappings),
+        "fired": [
+            {"rule": name, "at": short_place(at), "matches": s.matches[key], "new_nodes": s.grown.get(name, s.made.get(birth, 0))}
+            for birth, (name, key, at) in enumerate(_known(rules, mappings)) if s.matches.get(key)
+        ],
+        "stop": {"reason": s.reason, "detail": s.detail},
+    }  # fmt: skip
+
+
+def rule_seconds(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, float]:
+    """Return how long each rule that matched took, by its name."""
+    return {name: s.rule_seconds[key] for name, key, _ in _known(rules, mappings) if key in s.rule_seconds}
+
+
+def held_back(s: Saturation, rules: Sequence[Rule]) -> list[str]:
+    """Return a sentence for each added rule that was held back."""
+    at = {r.name: short_place(r.place) for r in rules}
+    return [f"rule {name} ({at[name]}) was held back for {n} rounds: it made too many e-nodes at once" for name, n in s.held.items()]
+
+
+def _known(rules: Sequence[Rule], mappings: Sequence[Mapping]) -> list[tuple[str, str, str]]:
+    return [(r.name, r.name, r.place) for r in rules] + [(m.name, constructor_of(m).name, m.rule.place) for m in mappings]

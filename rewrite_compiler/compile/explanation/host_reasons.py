@@ -1,0 +1,185 @@
+"""Why a node stays on the host: the capacity or the guard that refused it, or that nothing accelerates its operator."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...fit import Refusal
+from ...ir.program import OPAQUE, Node, Program
+from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Tensor, Variable, subterms
+from ...ops.static import Condition, HasType, IsConstant, RealIs, Same, ShapeOf, Truth, holds, list_of
+from ...rewrite.rule import short_place
+from ...rewrite.text import condition_text
+from ...target import Mapping
+from ..matching.match import Fitted
+from .pattern_difference import Loose, differs
+
+COST, CAPACITY, GUARD, FORM = range(4)  # how far a mapping is from taking a node: what is told first is nearest
+PRODUCTS = ("dense", "matmul")
+
+
+@dataclass(frozen=True)
+class Against:
+    """Why a mapping does not take a node, how far it is from it, how many values its pattern met, and how many guards failed."""
+
+    mapping: str
+    distance: int
+    sentence: str
+    met: int = 0
+    failed: int = 0
+
+
+class HostReasons:
+    """Explains host nodes of one chosen program."""
+
+    def __init__(
+        self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, unusable: MappingOf[str, str] | None = None,
+        *, as_written: bool = False,
+    ) -> None:  # fmt: skip
+        self.program, self.mappings, self.fitted, self.as_written = program, mappings, fitted, as_written
+        self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in (unusable or {}).items())
+        self.producer, self.users = program.producer(), program.users()
+        self.offered: dict[str, list[Mapping]] = {}
+        for m in mappings:
+            for x in subterms(m.rule.left):
+                if isinstance(x, Apply):
+                    self.offered.setdefault(x.op.name, []).append(m)
+
+    def __call__(self, node: Node) -> str:
+        """Return one sentence."""
+        if node.op == OPAQUE:
+            whole = self.program.opaque_of(node)
+            return f"unsupported operator: {whole.label} ({whole.reason})"
+        if node.operator is not None and node.operator.kind == LAYOUT:
+            return "only moves data"
+        near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
+        moving = self.moving(node, near)
+        if moving:
+            return f"{moving}{self.unusable}"
+        if not near:
+            offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
+            return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
+        reasons = sorted((self.against(m, node) for m in near), key=lambda r: (r.distance, -r.met, r.failed))
+        names = dict.fromkeys(r.mapping for r in reasons if r.sentence == reasons[0].sentence)
+        return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
+
+    def moving(self, node: Node, near: Sequence[Mapping]) -> str:
+        """Return the sentence for a product of two results where every operation that comes near takes known weights, else nothing."""
+        if node.op not in PRODUCTS or any(self.program.is_constant(v) for v in node.inputs[:2]):
+            return ""
+        if any(self.against(m, node).distance != FORM for m in near if not _weights(m)):
+            return ""
+        names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _weights(m)))
+        matrices = math.prod(self.program.types[node.inputs[1]].shape[:-2])
+        said = f"both factors are computed at run time, and {names} takes one matrix of weights that is known at compile time"
+        return names and said + (f", not {matrices}" if matrices > 1 else "")
+
+    def against(self, m: Mapping, node: Node) -> Against:
+        """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""
+        found = Loose(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
+        return replace(self.met(m, node, found), met=len(found.values))
+
+    def met(self, m: Mapping, node: Node, found: Loose) -> Against:
+        """Return why one mapping does not take the node, and bind what its pattern met."""
+        name = f"{m.name} ({short_place(m.rule.place)})"
+        anchor = next(x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op)
+        difference = differs(found, anchor, node, self.producer)
+        if difference:
+            return Against(name, FORM, difference)
+        above = self.above(m.rule.left, anchor, node)
+        if above and not self.as_written:
+            return Against(name, FORM, above)
+        failing = [c for c in m.rule.where if self.decidable(c, found) and not holds(c, found.binding())]
+        if failing:
+            return Against(name, GUARD, self.failed(failing[0], found), failed=len(failing))
+        refused = self.refusal(m, found)
+        if refused is not None:
+            return Against(name, CAPACITY, str(refused.limit))
+        if above:
+            return Against(name, COST, f"as written, {above}")
+        return Against(name, COST, f"the chosen program is no dearer with {node.op} on the host")
+
+    def above(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
+        """Return what reads a node where the pattern has another operator; without rewriting, this is why it does not match."""
+        parent = next((x for x in subterms(pattern) if isinstance(x, Apply) and any(y is anchor for y in x.operands)), None)
+        if parent is None:
+            return ""
+        readers = self.users.get(node.outputs[0], [])
+        fitting = next((r for r in readers if r.op == parent.op.name), None)
+        if fitting is not None:
+            return self.above(pattern, parent, fitting)
+        found = " and ".join(sorted({r.op for r in readers})) or "nothing"
+        return f"{found} reads the result of {node.op}, its pattern has {parent.op.name} there"
+
+    def decidable(self, condition: Condition, found: Loose) -> bool:
+        """Tell whether every tensor and attribute of a condition is bound."""
+        try:
+            holds(condition, found.binding())
+        except KeyError:
+            return False
+        return True
+
+    def failed(self, condition: Condition, found: Loose) -> str:
+        """Return a failed condition with its values."""
+        if isinstance(condition, IsConstant):
+            return f"{condition.tensor.name} must be known at compile time"
+        if isinstance(condition, HasType):
+            given = found.binding().dtype(condition.tensor)
+            return f"its operand {condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {given}"
+        if isinstance(condition, Same):
+            return _unequal(condition, found)
+        if isinstance(condition, RealIs):
+            values = ", ".join(f"{v.name} {found.attributes[v.name]}" for v in condition.variables)
+            return f"{condition_text(condition)} fails with {values}"
+        assert isinstance(condition, Truth)
+        rank = re.fullmatch(r"(\w+)\.rank == (\d+)", condition_text(condition))
+        if rank:
+            axes = len(found.binding().shape(_variables(condition)[0]))
+            return f"its operand {rank[1]} must have {rank[2]} axes, not {axes}"
+        shapes = [f"{x.name} {self.program.types[found.values[id(x)]].shape}" for x in _variables(condition) if id(x) in found.values]
+        return f"{condition_text(condition)} fails{' with ' if shapes else ''}{', '.join(dict.fromkeys(shapes))}"
+
+    def refusal(self, m: Mapping, found: Loose) -> Refusal | None:
+        """Return the capacity that refused the mapping on operands of the bound ones' types."""
+        known = {n: self.program.types[found.values[id(x)]] for n, x in enumerate(m.operands) if id(x) in found.values}
+        for (name, types, _), fit in self.fitted.items():
+            if known and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in known.items()):
+                return fit
+        return None
+
+
+def _unequal(condition: Same, found: Loose) -> str:
+    """Return that two lists differ, of shapes whose they are."""
+    left, right = (list_of(side, found.binding()) for side in (condition.left, condition.right))
+    owners = [s.tensor for s in (condition.left, condition.right) if isinstance(s, ShapeOf) and isinstance(s.tensor, Variable)]
+    if len(owners) == 2:
+        return f"its operands {owners[0].name} and {owners[1].name} must have one shape, not {left} and {right}"
+    return f"{condition_text(condition)} fails with {left} and {right}"
+
+
+def _variables(condition: Truth) -> list[Variable]:
+    from ...ops.static import ELEMENTS
+
+    known = [ELEMENTS[v].base for v in condition.term.free if v in ELEMENTS]
+    return [b.tensor for b in known if isinstance(b, ShapeOf) and isinstance(b.tensor, Variable)]
+
+
+def root_of(m: Mapping) -> str:
+    """Return the operator at the root of a mapping's pattern."""
+    left = m.rule.left
+    return left.op.name if isinstance(left, Apply) else ""
+
+
+def _weights(m: Mapping) -> bool:
+    """Tell whether an operation is a product by weights that must be known."""
+    known = {id(c.tensor) for c in m.rule.where if isinstance(c, IsConstant)}
+    products = [x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == "dense"]
+    return any(id(x.operands[1]) in known for x in products)
+
+
+def _elementwise(m: Mapping) -> set[str]:
+    return {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.kind == ELEMENTWISE}

@@ -1,0 +1,112 @@
+"""A mapping's pattern held against the chosen program at one node: what it binds, or the first place where it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...ir.program import Node, Program, Value
+from ...lang.expr import Expr
+from ...ops.op import Apply, AttributeTerm, AttributeValue, Tensor
+from ...ops.static import Binding, Ints, list_of, value_of
+from ...prove.instances.instance_search import free_attribute
+
+# attributes that have some numbers for each spatial axis
+PER_AXIS = {"strides": 1, "dilations": 1, "kernel": 1, "pads": 2}
+
+
+@dataclass(frozen=True)
+class Loose:
+    """Values of the patterns that were met, by identity, and the attributes that these name."""
+
+    program: Program
+    users: MappingOf[Value, Sequence[Node]] = field(default_factory=dict)
+    roots: MappingOf[str, str] = field(default_factory=dict)  # the operator that each device operation ends with
+    values: dict[int, Value] = field(default_factory=dict)
+    attributes: dict[Any, Any] = field(default_factory=dict)
+
+    def binding(self) -> Binding:
+        """Return what a match gives to guards."""
+        p, at = self.program, self.values
+        return Binding(
+            lambda x: p.types[at[id(x)]].shape, self.attributes, lambda x: p.types[at[id(x)]].dtype, lambda x: p.is_constant(at[id(x)])
+        )
+
+
+def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value, Node]) -> str:
+    """Match a pattern below a node; return what the first difference is, nothing when there is none."""
+    for x, v in zip(pattern.operands, node.inputs, strict=False):
+        found.values[id(x)] = v
+        if not isinstance(x, Apply):
+            continue
+        below = producer.get(v)
+        if below is None or below.op != x.op.name:
+            taken = _taken(found, x, v, node, below)
+            met = _made_by(found.program, v, below)
+            return taken or f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {met}"
+        further = differs(found, x, below, producer)
+        if further:
+            return further
+    wrong = [(name, term) for name, term in pattern.attributes.items() if not _agrees(found, term, dict(node.attributes).get(name))]
+    if not wrong:
+        return ""
+    name, term = wrong[0]
+    given, wanted = dict(node.attributes)[name], _value(term, found)
+    if name in PER_AXIS and isinstance(given, tuple) and isinstance(wanted, tuple) and len(given) != len(wanted):
+        if len(set(wanted)) == 1 and set(given) != set(wanted):
+            return f"{name} of {node.op} must be {wanted[0]} along every axis, not {given}"
+        return f"{node.op} must be over {_counted(len(wanted) // PER_AXIS[name])}, not {_counted(len(given) // PER_AXIS[name])}"
+    return f"{name} of {node.op} must be {wanted}, not {given}"
+
+
+def name_of(pattern: Apply, operand: Tensor) -> str:
+    """Return what an operator calls one of its operands."""
+    names = pattern.op.operands
+    place = next(n for n, x in enumerate(pattern.operands) if x is operand)
+    return names[place] if place < len(names) else str(place)
+
+
+def _counted(axes: int) -> str:
+    return f"{axes} {'axis' if axes == 1 else 'axes'}"
+
+
+def _taken(found: Loose, wanted: Apply, v: Value, node: Node, maker: Node | None) -> str:
+    """Return who else reads a wanted result that a device operation gives alone; nothing when that is not so."""
+    if maker is None or found.roots.get(maker.op) != wanted.op.name:
+        return ""
+    p = found.program
+    others = sorted({p.sources[s].name for n in found.users.get(v, ()) if n is not node for s in n.origins if p.sources})
+    if not others and v not in p.outputs:
+        return f"the chosen program is no dearer with {node.op} on the host"
+    reader = f'another node, "{others[0]}",' if others else "the caller"
+    return f"{reader} reads the result of {maker.op}, too, so that {node.op} cannot become part of it"
+
+
+def _made_by(p: Program, v: Value, maker: Node | None) -> str:
+    if maker is not None:
+        return f"of {maker.op}"
+    return "a constant" if p.is_constant(v) else "an input"
+
+
+def _agrees(found: Loose, term: AttributeTerm, value: AttributeValue | None) -> bool:
+    """Tell whether an attribute may be what a pattern says; what nothing is known of yet is what it is here."""
+    key = free_attribute(term)
+    if key is not None:
+        return bool(found.attributes.setdefault(key, value) == value)
+    wanted = _value(term, found)
+    return wanted is None or wanted == value
+
+
+def _value(term: AttributeTerm, found: Loose) -> AttributeValue | None:
+    """Return what an attribute must be, None where that is not known."""
+    key = free_attribute(term)
+    if key is not None:
+        return found.attributes.get(key)
+    try:
+        if isinstance(term, Ints):
+            return list_of(term, found.binding())
+        return value_of(term, found.binding()) if isinstance(term, Expr) else term
+    except (KeyError, IndexError):
+        return None

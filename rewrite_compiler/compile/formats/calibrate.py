@@ -1,0 +1,253 @@
+"""Calibrate: choose the format of every tensor of every offload from a float run of calibration samples.
+
+Weights take their format from their own values; activations and results from the values that they have in the run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data import Samples, samples_for
+from ...errors import InputError, Problem, UsageError
+from ...ila import Ila
+from ...ir.program import Data, Node, Program, Value
+from ...lang.formats import Format
+from ...limits import DEFAULT, Limits
+from ...readings.kernels.format_conversion import codes_of, values_of
+from ...target import FormatFor, body_of, inlined, simulated_device
+from ..host.data_movement import Moved
+from ..host.lazy_codes import looked_at
+from ..offload.execute import Prepared, check_finite
+from ..offload.specified import Specified, is_certified
+from ..plan.plan import Calibration, Offload, Plan, tensors_of
+from ..plan.residency import handed_over
+from .range_methods import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
+from .unlowered import CHECKED, FloatRun
+
+TRIED_SAMPLES = 4
+NOTHING = np.zeros(0)
+MOST_BYTES = 1 << 26  # of the tensors of samples that run at once
+SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
+METHODS = {
+    "max": "largest magnitude over all samples of a float32 run",
+    "percentile": f"magnitude that {PERCENTILE} % of the values of a float32 run do not exceed",
+    "mse": "magnitude whose format has the least squared error on the values of a float32 run",
+    "entropy": "magnitude whose format changes the distribution of the values of a float32 run least",
+}
+
+
+def calibrated(
+    plan: Plan, inputs: MappingOf[str, Data], source: str, sha256: str = "", *, batch: int = 64, method: str = "", limits: Limits = DEFAULT
+) -> Plan:  # fmt: skip
+    """Return the plan with formats; `inputs` are calibration samples by input name, samples first.
+
+    `method` is max (the default), percentile, mse or entropy, or such a list with OFFLOAD.TENSOR=METHOD for single tensors.
+    """
+    chosen = method_of(method)
+    _check_names(plan, chosen)
+    sha256 = sha256 or _hash(inputs)
+    samples = min((len(x) for x in inputs.values()), default=0)
+    if samples == 0:
+        raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
+    if is_calibrated_by(plan, sha256, samples, chosen):
+        return plan
+    seen = _seen(plan, inputs, samples, batch, chosen, limits.host_seconds)
+    offloads, tensors = [], list[dict[str, Any]]()
+    for o in plan.offloads:
+        ranges = _ranges(plan, o, seen, chosen)
+        formats = o.mapping.formats_for({name: r["magnitude"] for name, r in ranges.items()})
+        offloads.append(_searched(plan.program, replace(o, formats=formats), seen.kept))
+        tensors += [{"offload": o.id, "tensor": name, **r} for name, r in ranges.items()]
+    joined = _joined(plan, offloads)
+    calibration = Calibration(source, sha256, samples, _about(chosen), _digest(joined), tuple(tensors))
+    return replace(plan, offloads=joined, calibration=calibration)
+
+
+def is_calibrated_by(plan: Plan, sha256: str, samples: int, method: Method) -> bool:
+    """Tell whether a plan has the formats that these samples give by this method, and nobody changed one since."""
+    c = plan.calibration
+    return c is not None and (c.sha256, c.samples, c.method, c.formats_sha256) == (sha256, samples, _about(method), _digest(plan.offloads))
+
+
+def _digest(offloads: Sequence[Offload]) -> str:
+    """Return the SHA-256 of the formats of all offloads, by offload and tensor."""
+    formats = {o.id: {name: [f.name, dict(f.parameters)] for name, f in o.formats.items()} for o in offloads}
+    return hashlib.sha256(json.dumps(formats, sort_keys=True).encode()).hexdigest()
+
+
+def _about(method: Method) -> str:
+    """Return how magnitudes and formats are chosen, in words."""
+    single = "".join(f"; {place}: {m}" for place, m in method.single.items())
+    return f"{METHODS[method.usual]}{single}; {SEARCH}"
+
+
+def scale_warnings(plan: Plan) -> list[Problem]:
+    """Return which tensors of a calibrated plan are beyond every scale of their format, so that the device saturates or loses them."""
+    if plan.calibration is None:
+        return []
+    offloads, found = {o.id: o for o in plan.offloads}, []
+    for t in plan.calibration.tensors:
+        o, name, size = offloads[t["offload"]], t["tensor"], t["magnitude"]
+        if name not in o.mapping.format_choices:
+            continue
+        wrong = _out_of_scale(o.mapping.format_choices[name], o.formats[name], size)
+        if wrong:
+            found.append(Problem("C103", f"{name} of {o.id} must be {wrong}, not {size:g}", plan.program.names[tensors_of(o)[name]]))
+    return found
+
+
+def _out_of_scale(choose: FormatFor, f: Format, size: float) -> str:
+    """Return what the largest magnitude of a tensor must be instead; nothing where the format has it."""
+    if _is_beyond(choose, f, size):
+        return f"at most {float(f.largest):g}, the largest value of its format"
+    if size > 0 and not values_of(f, codes_of(f, np.array([size]))).any():
+        return "large enough for its format, which makes zero of it"
+    return ""
+
+
+def _is_beyond(choose: FormatFor, f: Format, size: float) -> bool:
+    """Tell whether a magnitude has no scale: that of half of it is the last one. A format of one scale has none to be outside of."""
+    return size > f.largest and choose(size) == choose(size / 2) != choose(float(f.largest) / 2**40)
+
+
+def _joined(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
+    """Return the offloads where operands that stay on a device have the format in which their result was made."""
+    found = {o.id: o for o in offloads}
+    for maker, result, taker, operand in handed_over(plan.program, plan.offloads, plan.residency):
+        o = found[taker.id]
+        formats = o.mapping.with_format(o.formats, operand, found[maker.id].formats[result])
+        found[taker.id] = replace(o, formats=formats)
+    return tuple(found.values())
+
+
+def calibrated_from(plan: Plan, data: Samples, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
+    """Return the plan with formats chosen from a data set or its file."""
+    samples = samples_for(plan.source, data, limits)
+    return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256, method=method, limits=limits)
+
+
+def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:
+    """Return the plan's program with every offload, or those of some ids, replaced by its meaning."""
+    nodes = {o.node.outputs[0]: o for o in plan.offloads if only is None or o.id in only}
+    types = plan.program.types
+
+    def body(node: Node) -> Program | None:
+        o = nodes.get(node.outputs[0])
+        return None if o is None else body_of(o.mapping, [types[v] for v in o.node.inputs], dict(o.node.attributes))
+
+    return inlined(plan.program, body)
+
+
+@dataclass
+class _Seen:
+    """What a float run shows: largest magnitudes, some values of tensors, and the first samples of tensors that are tried out."""
+
+    largest: dict[Value, float]
+    values: dict[Value, list[Data]] = field(default_factory=dict)
+    kept: dict[Value, Data] = field(default_factory=dict)
+
+
+def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, method: Method, seconds: int) -> _Seen:
+    p = float_program(plan)
+    wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
+    tried = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
+    constants = {v: p.constants[v] for v in wanted if v in p.constants}
+    for o in plan.offloads:
+        for name, v in tensors_of(o).items():
+            check_finite(o, name, constants.get(v, NOTHING))
+    seen = _Seen({v: _magnitude(x) for v, x in constants.items()})
+    if method.needs_values:
+        seen.values = {v: [_some(x, 1)] for v, x in constants.items()}
+    moving = sorted(wanted - p.constants.keys() - set(p.inputs))
+    few = {v: inputs[p.names[v]][:CHECKED] for v in p.inputs}
+    run = FloatRun(plan.source, p, moving, len(plan.program.types), few, seconds)
+    # which values are looked at depends on how many batches there are, and must not on which program is run
+    each = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.held_bytes
+    batch = max(1, min(batch, MOST_BYTES // max(1, each)))
+    batches = -(-samples // batch)
+    for at in range(0, samples, batch):
+        values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
+        results = {**values, **run.run(values)}
+        for v in wanted & results.keys():
+            seen.largest[v] = max(seen.largest.get(v, 0.0), _magnitude(results[v]))
+            if method.needs_values:
+                seen.values.setdefault(v, []).append(_some(results[v], batches))
+        if not at:
+            seen.kept = {v: np.array(looked_at(results[v])[:TRIED_SAMPLES]) for v in tried & results.keys()}
+    return seen
+
+
+def _some(x: Data | Moved, parts: int) -> Data:
+    """Return evenly spaced values of one part of a tensor's values."""
+    size = len(x.root) * x.move.places.size if isinstance(x, Moved) else x.size
+    step = max(1, size * parts // KEPT_VALUES)
+    return x.move.spaced(x.root, step) if isinstance(x, Moved) else np.array(x.reshape(-1)[::step])
+
+
+def _magnitude(x: Data | Moved) -> float:
+    values = x.root if isinstance(x, Moved) and x.move.is_onto else looked_at(x)
+    size = float(np.max(np.abs(values), initial=0))
+    if not np.isfinite(size):
+        raise InputError("C102", "a tensor of the float run is not finite", help="check the calibration samples")
+    return size
+
+
+def _check_names(plan: Plan, method: Method) -> None:
+    known = {f"{o.id}.{name}" for o in plan.offloads for name in tensors_of(o)}
+    for place in method.single:
+        if place not in known:
+            raise UsageError("F203", f'there is no tensor "{place}" to calibrate', help="name it OFFLOAD.TENSOR, as the plan does")
+
+
+def _ranges(plan: Plan, o: Offload, seen: _Seen, method: Method) -> dict[str, dict[str, Any]]:
+    """Return by which method, which magnitude, and the largest one, of every tensor of an offload."""
+    choices, found = o.mapping.format_choices, {}
+    for name, v in tensors_of(o).items():
+        largest = seen.largest[v]
+        chosen = method.of(o.id, name, is_constant=v in plan.program.constants) if name in choices else "max"
+        size = largest if chosen == "max" else magnitude(chosen, largest, np.concatenate(seen.values[v]), choices[name])
+        found[name] = {"method": chosen, "magnitude": size, "largest": largest}
+    return found
+
+
+def _searched(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> Offload:
+    """Return the offload with the candidate formats that give the least error on the first calibration samples.
+
+    Candidates run by their numerics where driver and numerics are proved to agree, else on the simulator.
+    """
+    is_simulated = bool(o.mapping.search) and not is_certified(o.target, o.mapping.variant)
+    ila = o.target.ila() if is_simulated else None
+    for name, candidates in o.mapping.search.items():
+        tried = [replace(o, formats=o.mapping.with_format(o.formats, name, f)) for f in candidates]
+        errors = [isolated_error(p, trial, kept, ila) for trial in tried]
+        o = tried[errors.index(min(errors))]
+    return o
+
+
+def isolated_error(p: Program, o: Offload, kept: MappingOf[Value, Data], ila: Ila | None) -> float:
+    """Return the relative squared error of an offload's first result on kept samples, run on its simulator; without one, by numerics."""
+    tensors = tensors_of(o)
+    moving = {v.name: kept[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in kept}
+    constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}
+    if ila is None:
+        results = Specified(o, constants).results(moving)
+    else:
+        results, _ = Prepared(o, constants).run(simulated_device(ila, samples=len(next(iter(moving.values())))), moving)
+    expected = kept[o.node.outputs[0]].astype(np.float64)
+    return float(np.sum((results[0] - expected) ** 2) / max(float(np.sum(expected**2)), 1e-30))
+
+
+def _hash(inputs: MappingOf[str, Data]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(inputs):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(inputs[name]).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,52 @@
+"""Inputs at the edges of a model: at and around the numbers that it and its plan compare with, and on both sides of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from ...ir.evaluate import random_tensor
+from ...ir.program import Data, Program
+from ...ir.types import TensorType
+from ..plan.plan import Plan
+
+BELOW, BEYOND = 0.25, 8.0  # the smallest and the largest bound, times these, are what standard normal inputs are scaled by
+MOST = 8  # bounds around which inputs are drawn
+
+
+def edge_inputs(plan: Plan, random: np.random.Generator) -> Iterator[dict[str, Data]]:
+    """Yield inputs of a plan by name that cross the bounds of model and plan in both directions; none where these have none but 0."""
+    bounds = sorted({abs(c) for p in (plan.source, plan.program) for c in bounds_of(p) if c and math.isfinite(c)})
+    if not bounds:
+        return
+    for scale in dict.fromkeys((bounds[0] * BELOW, bounds[-1] * BEYOND)):
+        yield _inputs(plan.program, random, partial(_scaled, random, scale))
+    around = [
+        m
+        for c in (*bounds[:MOST], 0.0)
+        for n in (c, -c)
+        for m in (n, *(float(np.nextafter(np.float32(n), np.float32(to))) for to in (-np.inf, np.inf)))
+    ]
+    yield _inputs(plan.program, random, lambda t: random.choice(around, t.shape).astype(t.dtype))
+
+
+def _scaled(random: np.random.Generator, scale: float, t: TensorType) -> Data:
+    return np.asarray(random_tensor(t, random) * np.asarray(scale, t.dtype))
+
+
+def _inputs(p: Program, random: np.random.Generator, draw: Callable[[TensorType], Data]) -> dict[str, Data]:
+    return {p.names[v]: draw(p.types[v]) if p.types[v].is_float else random_tensor(p.types[v], random) for v in p.inputs}
+
+
+def bounds_of(p: Program) -> Iterator[float]:
+    """Yield the numbers that a program limits or compares values with."""
+    for n in p.nodes:
+        given = dict(n.attributes)
+        if n.op == "clip":
+            yield from (float(given[name]) for name in ("low", "high"))  # type: ignore[arg-type]
+        elif n.op in ("min", "max"):
+            data = (p.constants[v] for v in n.inputs if v in p.constants)
+            yield from (float(x.flat[0]) for x in data if x.size and x.dtype.kind == "f" and np.all(x == x.flat[0]))

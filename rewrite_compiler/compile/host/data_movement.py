@@ -1,0 +1,192 @@
+"""Host parts that only move data: a result whose elements are those of another value is one indexing of it.
+
+Windows of a convolution spelled as slices, concatenations and transpositions are copied many times by a host engine. The
+layout operators between a value and such a result are evaluated once on the numbers of elements; samples then follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...ir.evaluate import run
+from ...ir.program import Data, Node, Program, Value
+from ...limits import DEFAULT
+from ...ops.op import LAYOUT
+from .host_program import HostProgram
+from .lazy_codes import Operand, looked_at
+from .windows import windows_of
+
+if TYPE_CHECKING:
+    from ...kernels.windows import Windows
+
+LEAST = 1 << 12  # elements of a result: below, the host engine is as fast
+CHECKED = 2  # samples of the first run whose bits are compared with the host engine's
+
+
+@dataclass(frozen=True)
+class Move:
+    """Where the elements of a result come from: 1 + the number of an element of `root`, or 0 for zero."""
+
+    root: Value
+    places: Data
+    size: int  # elements of the root
+
+    def __call__(self, x: Data, zero: int = 0) -> Data:
+        """Return the result [samples, …] from the root [samples, …]; `zero` stands for zero there."""
+        flat = x.reshape(len(x), -1)
+        if self.has_zeros:
+            flat = np.concatenate([np.full((len(x), 1), zero, x.dtype), flat], axis=1)
+        out = np.empty((len(x), *self.places.shape), x.dtype)
+        return np.take(flat, self.indices, axis=1, out=out, mode="clip")
+
+    def spaced(self, x: Data, step: int) -> Data:
+        """Return every `step`-th element of the result [samples, …], as they lie there."""
+        numbers = np.arange(0, len(x) * self.places.size, step)
+        places = self.places.reshape(-1)[numbers % self.places.size]
+        found: Data = x.reshape(len(x), -1)[numbers // self.places.size, places - 1]
+        found[places == 0] = 0
+        return found
+
+    @cached_property
+    def indices(self) -> Data:
+        """The places in the root, behind a zero where there is one."""
+        return self.places if self.has_zeros else self.places - 1
+
+    @cached_property
+    def has_zeros(self) -> bool:
+        """Whether an element is zero whatever the root is."""
+        return not self.places.all()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Tells moves apart, but for their roots."""
+        return blake2b(f"{self.size}{self.places.shape}".encode() + self.places.tobytes()).digest()
+
+    @cached_property
+    def windows(self) -> Windows | None:
+        """By which digits the result runs over the root; None where it does not do so evenly."""
+        return windows_of(self.places, self.size)
+
+    @cached_property
+    def is_onto(self) -> bool:
+        """Whether every element of the root is somewhere in the result."""
+        found = np.zeros(self.size + 1, bool)
+        found[self.places] = True
+        return bool(found[1:].all())
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A result that nobody has looked at yet: its root [samples, …], and where its elements are there."""
+
+    root: Data
+    move: Move
+
+    @cached_property
+    def data(self) -> Data:
+        """The result [samples, …]."""
+        return self.move(self.root)
+
+
+class MovingProgram(HostProgram):
+    """A host part whose windows are read from their roots; where a bit differs in its first run, all is the host engine's."""
+
+    def __init__(self, program: Program, moves: Mapping[Value, Move], seconds: int = DEFAULT.host_seconds) -> None:
+        """Prepare to run; `moves` are the outputs that are moved."""
+        super().__init__(program, program.inputs, seconds=seconds, is_part=True)
+        self.moves, self.is_checked = dict(moves), False
+        rest = _without(program, moves)
+        self.rest = HostProgram(rest, rest.inputs, seconds=seconds, is_part=True) if rest.outputs else None
+
+    def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
+        """Return the outputs: inputs [samples, …], outputs [samples, …]."""
+        return {v: looked_at(x) for v, x in self.moved(values).items()}
+
+    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+        """Return the outputs, those that are moved as their roots."""
+        return self.moved({v: looked_at(x) for v, x in values.items()})
+
+    def moved(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | Moved]:
+        """Return the outputs, those that are moved as their roots."""
+        if not self.is_checked:
+            self._check(values)
+        return self._moved(values) if self.moves else super().run(values)
+
+    def _moved(self, values: Mapping[Value, Data]) -> dict[Value, Data | Moved]:
+        found: dict[Value, Data] = {}
+        if self.rest is not None:
+            self.rest.batching = self.rest.batching or self.batching
+            found = self.rest.run({v: values[v] for v in self.rest.program.inputs})
+            self.batching = self.rest.batching
+        moved = {v: Moved(found[m.root] if m.root in found else values[m.root], m) for v, m in self.moves.items()}
+        return {v: moved[v] if v in moved else found[v] for v in self.program.outputs}
+
+    def _check(self, values: Mapping[Value, Data]) -> None:
+        few, given = {v: x[:CHECKED] for v, x in values.items()}, self.batching
+        here = self._moved(few)
+        there = self.one_by_one(few, min(len(x) for x in few.values()))
+        if any(looked_at(here[v]).tobytes() != there[v].tobytes() for v in self.moves):
+            self.moves = {}
+        self.batching, self.is_checked = given, True
+        if self.moves:
+            self.sessions.clear()
+        if self.rest is not None:
+            self.rest.batching = None
+
+
+def moves_of(p: Program) -> dict[Value, Move]:
+    """Return the outputs that layout operators make from one value with fewer elements."""
+    roots: dict[Value, Value] = {}
+    for node in p.nodes:
+        found = {roots.get(v, v) for v in node.inputs}
+        if is_movement(p, node) and len(found) == 1:
+            roots[node.outputs[0]] = found.pop()
+    kept = {v: roots[v] for v in p.outputs if v in roots and _is_worth_it(p, roots[v], v)}
+    return {v: move_of(p, root, v) for v, root in kept.items()}
+
+
+def move_of(p: Program, root: Value, v: Value) -> Move:
+    """Return a value that layout operators make from one other as an indexing of it."""
+    return Move(root, _places(p, root, v), math.prod(p.types[root].shape))
+
+
+def is_movement(p: Program, node: Node) -> bool:
+    """Tell whether a node moves floats and fills with zeros only."""
+    is_layout = node.operator is not None and node.operator.kind == LAYOUT and len(node.outputs) == 1
+    are_moved = all(v not in p.constants and p.types[v].dtype == "float32" for v in (*node.inputs, *node.outputs))
+    return is_layout and are_moved and not dict(node.attributes).get("value")
+
+
+def _is_worth_it(p: Program, root: Value, v: Value) -> bool:
+    size, given = (math.prod(p.types[x].shape) for x in (v, root))
+    return size >= LEAST and size > given
+
+
+def _places(p: Program, root: Value, v: Value) -> Data:
+    shape = p.types[root].shape
+    numbers = 1 + np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    between = replace(_needed(replace(p, outputs=(v,)), root), inputs=(root,), constants={})
+    return run(between, {root: numbers}, real=np.float64)[v].astype(np.intp)
+
+
+def _needed(p: Program, root: Value | None = None) -> Program:
+    """Return a program without the nodes that its outputs do not need, where `root` is given."""
+    wanted, kept = set(p.outputs), []
+    for node in reversed(p.nodes):
+        if not wanted.isdisjoint(node.outputs) and root not in node.outputs:
+            kept.append(node)
+            wanted.update(node.inputs)
+    return replace(p, nodes=tuple(reversed(kept)), inputs=tuple(v for v in p.inputs if v in wanted))
+
+
+def _without(p: Program, moves: Mapping[Value, Move]) -> Program:
+    """Return the program that gives the other outputs, and the roots that are not given to it."""
+    roots = [m.root for m in moves.values() if m.root not in p.inputs]
+    return _needed(replace(p, outputs=tuple(dict.fromkeys((*(v for v in p.outputs if v not in moves), *roots)))))

@@ -1,0 +1,141 @@
+"""HostProgram: a part of a program on the host engine, for many samples at once where that gives the same bits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...errors import InputError
+from ...frontend.graph.emit import to_onnx
+from ...hostrun import Session
+from ...ir.placement import Place, merged, separated
+from ...ir.program import Data, Program, Value
+from ...ir.rebatch import NotBatchable, Rebatched, rebatched
+from ...limits import DEFAULT
+from .lazy_codes import Operand, looked_at
+
+MOST_CHOICES = 64  # combinations of batch axes tried for the inputs of one program
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a program runs several samples: at once along `places`, or one by one, and why; without a reason where there are not several."""
+
+    places: Mapping[Value, Place] | None
+    why: str = ""
+
+
+class HostProgram:
+    """A program of core and opaque operators in onnxruntime. Values go in and come out with a leading sample axis."""
+
+    def __init__(
+        self,
+        program: Program,
+        sampled: Sequence[Value],
+        *,
+        threads: int = 1,
+        tolerance: float = 0.0,
+        seconds: int = DEFAULT.host_seconds,
+        is_part: bool = False,
+    ) -> None:
+        """Prepare to run; `sampled` are the inputs that differ between samples.
+
+        A batch of two must give the bits of two runs, or with `tolerance` values that close, relative to the largest.
+        `seconds` limit the run of a sample. Parts of one program use the same memory.
+        """
+        self.program = replace(program, names=tuple(f"v{n}" for n in range(len(program.types))))
+        self.sampled = tuple(v for v in program.inputs if v in set(sampled))
+        self.threads, self.tolerance, self.seconds, self.is_part = threads, tolerance, seconds, is_part
+        self.sessions: dict[int, tuple[Session, Mapping[Value, Place]]] = {}
+        self.batching: Batching | None = None
+
+    def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
+        """Return the outputs: sampled inputs [samples, …], others as they are; outputs [samples, …]."""
+        samples = len(values[self.sampled[0]]) if self.sampled else 1
+        if self.batching is None:
+            self.batching = self.choose(values, samples)
+        if self.batching.places is None or samples == 1:
+            return self.one_by_one(values, samples)
+        return self.together(self.batching.places, values, samples)
+
+    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+        """Return the outputs, perhaps such as nobody has looked at yet, for inputs of any kind."""
+        return self.run({v: looked_at(x) for v, x in values.items()})
+
+    def one_by_one(self, values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
+        """Run the samples one after the other."""
+        session = self.session(1, {})[0]
+        rows = [
+            self._outputs(
+                self._run(session, {self._name(v): values[v][n] if v in self.sampled else values[v] for v in self.program.inputs})
+            )
+            for n in range(samples)
+        ]
+        return {v: np.stack([row[v] for row in rows]) for v in rows[0]} if rows else {}
+
+    def together(self, places: Mapping[Value, Place], values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
+        """Run all samples at once."""
+        session, found = self.session(samples, places)
+        fed = {self._name(v): merged(values[v], places[v]) if v in self.sampled else values[v] for v in self.program.inputs}
+        results = self._outputs(self._run(session, fed, samples))
+        return {v: separated(data, found.get(v), samples) for v, data in results.items()}
+
+    def _run(self, session: Session, fed: Mapping[str, Data], samples: int = 1) -> dict[str, Data]:
+        """Run within `seconds` a sample, which is as long as a model may take anywhere."""
+        return session.run(fed, seconds=self.seconds * samples)
+
+    def choose(self, values: Mapping[Value, Data], samples: int) -> Batching:
+        """Find batch axes for the inputs that give two samples the bits they have one by one."""
+        if not self.sampled or samples < 2:
+            return Batching(None)
+        pair = {v: values[v][:2] if v in self.sampled else values[v] for v in self.program.inputs}
+        expected = self.one_by_one(pair, 2)
+        why = "no batch axis was found"
+        for places in itertools.islice(self._choices(), MOST_CHOICES):
+            made = rebatched(self.program, 2, places)
+            if isinstance(made, NotBatchable):
+                why = made.reason
+                continue
+            found = self.together(places, pair, 2)
+            different = [v for v in expected if not _same(found[v], expected[v], self.tolerance)]
+            if not different:
+                return Batching(places)
+            why = f"value {self.program.names[different[0]]} has other bits in a batch of two"
+            self.sessions.pop(2)  # it carries the samples along these axes
+        return Batching(None, why)
+
+    def _choices(self) -> Iterator[dict[Value, Place]]:
+        """Yield batch axes for the sampled inputs: axes of extent 1 first, then from the front."""
+        axes = []
+        for v in self.sampled:
+            shape = self.program.types[v].shape
+            axes.append(sorted(range(len(shape)), key=lambda a, shape=shape: (shape[a] != 1, a)))  # type: ignore[misc]
+        for chosen in itertools.product(*axes):
+            yield {v: Place(a) for v, a in zip(self.sampled, chosen, strict=True)}
+
+    def session(self, samples: int, places: Mapping[Value, Place]) -> tuple[Session, Mapping[Value, Place]]:
+        """Return the session for a number of samples, made once, and where its values carry them."""
+        if samples not in self.sessions:
+            made = rebatched(self.program, samples, places) if samples > 1 else Rebatched(self.program, {}, 1, 0)
+            if isinstance(made, NotBatchable):
+                raise InputError("F161", made.reason)
+            named = replace(made.program, names=tuple(f"v{n}" for n in range(len(made.program.types))))
+            self.sessions[samples] = Session(to_onnx(named), threads=self.threads, is_part=self.is_part), made.places
+        return self.sessions[samples]
+
+    def _name(self, v: Value) -> str:
+        return self.program.names[v]
+
+    def _outputs(self, results: Mapping[str, Data]) -> dict[Value, Data]:
+        return {v: results[self._name(v)] for v in self.program.outputs}
+
+
+def _same(a: Data, b: Data, tolerance: float) -> bool:
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind != "f" or not tolerance:
+        return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+    return bool(np.allclose(a, b, rtol=0, atol=tolerance * float(np.max(np.abs(b), initial=0)), equal_nan=True))

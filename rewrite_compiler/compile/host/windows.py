@@ -1,0 +1,145 @@
+"""Windows of a move: by which digits of its axes a result runs over the value that it is made of, where it does so evenly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...ir.program import Data
+from ...kernels.windows import Digit, Windows
+
+if TYPE_CHECKING:
+    from .data_movement import Move
+
+PROBED = 1 << 10  # elements by which a guess is refused
+Parts = tuple[tuple[int, int], ...]  # extent and step of each digit of an axis, the fastest last
+MOST_STEPS = 6  # different steps
+
+
+def windows_of(places: Data, size: int) -> Windows | None:
+    """Return the digits of a result whose elements lie at places of a value, from 1 on, or are zero; None where there are none.
+
+    What is guessed from neighbours is compared with every place.
+    """
+    if places.size < 2 or not places.any():
+        return None
+    axes = [_parts(places, axis) for axis in range(places.ndim)]
+    known = [a for a in axes if a is not None]
+    if len(known) < len(axes):
+        return None
+    probed = np.random.default_rng(0).integers(0, places.size, min(PROBED, places.size))
+    for parts in _split(known, has_zeros=not places.all()):
+        for shape in _shapes(parts, size):
+            found = _placed(places, parts, shape)
+            if found is not None and all(_is_right(found, places, size, numbers) for numbers in (probed, np.arange(places.size))):
+                return found
+    return None
+
+
+def _parts(places: Data, axis: int) -> Parts | None:
+    """Return the digits of an axis by how far its neighbours are apart, where both are there."""
+    p = np.moveaxis(places, axis, 0).reshape(places.shape[axis], -1).astype(np.int64)
+    both = (p[1:] > 0) & (p[:-1] > 0)
+    if not both.any(axis=1).all():
+        return None
+    first = both.argmax(axis=1)
+    rows = np.arange(len(first))
+    steps = p[1:][rows, first] - p[:-1][rows, first]
+    places_along = np.concatenate([[0], np.cumsum(steps)])
+    found: list[tuple[int, int]] = []
+    while len(places_along) > 1:
+        apart = np.diff(places_along)
+        other = np.flatnonzero(apart != apart[0])
+        extent = int(other[0]) + 1 if len(other) else len(places_along)
+        if len(places_along) % extent:
+            return None
+        found.insert(0, (extent, int(apart[0])))
+        places_along = places_along[::extent]
+    return tuple(found) or ((1, 0),)
+
+
+def _split(axes: list[Parts], *, has_zeros: bool) -> Iterator[list[Parts]]:
+    """Yield digits as they are, then with one of them as two: where its neighbours are as far apart everywhere, only zeros tell."""
+    yield axes
+    for axis, parts in enumerate(axes if has_zeros else ()):
+        for n, (extent, step) in enumerate(parts):
+            for inner in (k for k in range(2, extent // 2 + 1) if not extent % k):
+                cut = (*parts[:n], (extent // inner, inner * step), (inner, step), *parts[n + 1 :])
+                yield [*axes[:axis], cut, *axes[axis + 1 :]]
+
+
+def _shapes(axes: list[Parts], size: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield what the axes of the smaller array may be: extent and step of each, the fastest last."""
+    steps = sorted({step for parts in axes for _, step in parts if step > 0} | {1})
+    if len(steps) > MOST_STEPS:
+        return
+    others = steps[1:]
+    for count in range(len(others), -1, -1):
+        for some in itertools.combinations(others, count):
+            bases = [1, *some]
+            ends = [*bases[1:], size]
+            if all(not b % a for a, b in zip(bases, ends, strict=True)):
+                yield tuple((b // a, a) for a, b in reversed(list(zip(bases, ends, strict=True))))
+
+
+def _placed(places: Data, axes: list[Parts], shape: tuple[tuple[int, int], ...]) -> Windows | None:
+    """Return windows over an array of this shape; where they begin is read from one element."""
+    digits = []
+    for parts in axes:
+        here = []
+        for extent, step in parts:
+            axis = next((n for n, (_, base) in enumerate(shape) if not step % base), None)
+            if axis is None:
+                return None
+            here.append(Digit(extent, axis, step // shape[axis][1]))
+        digits.append(tuple(here))
+    at = int(np.flatnonzero(places)[0])
+    place = int(places.reshape(-1)[at]) - 1
+    first = [place // base % extent for extent, base in shape]
+    rest = at
+    for d in reversed([d for here in digits for d in here]):
+        first[d.axis] -= rest % d.extent * d.step
+        rest //= d.extent
+    return Windows(tuple(extent for extent, _ in shape), tuple(first), tuple(digits))
+
+
+def _is_right(w: Windows, places: Data, size: int, numbers: Data) -> bool:
+    """Tell whether elements of these numbers are where windows say."""
+    if math.prod(w.shape) != size:
+        return False
+    rest = numbers
+    along = [np.full(len(numbers), n, np.int64) for n in w.first]
+    for d in reversed([d for digits in w.digits for d in digits]):
+        along[d.axis] += rest % d.extent * d.step
+        rest = rest // d.extent
+    is_inside = np.ones(len(numbers), bool)
+    place = np.zeros(len(numbers), np.int64)
+    for x, extent in zip(along, w.shape, strict=True):
+        is_inside &= (x >= 0) & (x < extent)
+        place = place * extent + x
+    return np.array_equal(np.where(is_inside, place + 1, 0), places.reshape(-1)[numbers])
+
+
+class Windowed:
+    """Codes of an operand that is moved: those of its root [samples, …] and its windows, made an array where one asks for elements."""
+
+    def __init__(self, root: Data, move: Move, windows: Windows, zero: int) -> None:
+        """Hold codes of a root; `zero` stands for zero."""
+        self.root, self.move, self.windows, self.zero = root, move, windows, zero
+        self.shape = (len(root), *move.places.shape)
+        self.ndim = len(self.shape)
+
+    @cached_property
+    def data(self) -> Data:
+        """All elements."""
+        return self.move(np.ascontiguousarray(self.root), self.zero)
+
+    def __getitem__(self, place: Any) -> Data:
+        """Return some elements."""
+        found: Data = self.data[place]
+        return found

@@ -1,0 +1,1 @@
+"""What operations match, and which of them are chosen."""

@@ -1,0 +1,1 @@
+"""Offloads as they run."""

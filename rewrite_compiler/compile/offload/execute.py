@@ -1,0 +1,250 @@
+"""One offload on a device: operands to codes, tile by tile through the driver, codes back to values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...lang.formats import Format, Int
+from ...readings.arrays.buffer_pool import laid_out
+from ...readings.arrays.labelled_array import Data, storage_dtype
+from ...readings.kernels.format_conversion import codes_of, encoded_into, put_values, values_of
+from ...target import Device, Stay, StreamedDevice
+from ..host.data_movement import Moved
+from ..host.lazy_codes import Coded, Ended, Ends, Operand, hull_of, looked_at
+from ..plan.plan import Offload
+
+MOST_CODES = 1 << 16  # of a format whose largest are looked for
+
+
+@dataclass
+class Statistics:
+    """What an offload saw over all samples: ranges, saturated results, and its error on the first samples."""
+
+    values: int = 0
+    saturated: int = 0
+    range_in: tuple[float, float] = (np.inf, -np.inf)
+    range_out: tuple[float, float] = (np.inf, -np.inf)
+    squared_error: float = 0.0
+    squared_reference: float = 0.0
+    max_abs_error: float = 0.0
+    compared: int = 0
+    codes: int = 0  # of a quantised model that were compared, and that differ
+    differing_codes: int = 0
+    audited: int = 0  # result codes that the oracle or plain numerics computed again
+    validated: int = 0  # samples that a simulator computed again
+    seconds: float = 0.0  # of the processor, where no machine code of numerics ran
+    slow: tuple[str, ...] = ()  # why it did not
+
+    def merge(self, other: Statistics) -> None:
+        """Add what another run saw."""
+        self.values += other.values
+        self.saturated += other.saturated
+        self.range_in = hull_of([self.range_in, other.range_in])
+        self.range_out = hull_of([self.range_out, other.range_out])
+        self.squared_error += other.squared_error
+        self.squared_reference += other.squared_reference
+        self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
+        self.compared += other.compared
+        self.codes += other.codes
+        self.differing_codes += other.differing_codes
+        self.audited += other.audited
+        self.validated += other.validated
+        self.seconds += other.seconds
+        self.slow = tuple(dict.fromkeys((*self.slow, *other.slow)))
+
+
+Observer = Callable[[Mapping[str, Data], Mapping[str, slice], Mapping[str, Data], Statistics], None]
+
+
+@dataclass
+class Prepared:
+    """An offload ready to run: constant operands as codes."""
+
+    offload: Offload
+    constants: Mapping[str, Data]  # float values by operand name
+    codes: dict[str, Data] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, x in self.constants.items():
+            check_finite(self.offload, name, x)
+        self.codes = {n: operand_codes(self.offload.formats[n], x) for n, x in self.constants.items()}
+
+    def run(
+        self,
+        device: Device | StreamedDevice,
+        operands: Mapping[str, Operand],
+        observe: Observer | None = None,
+        stays: Sequence[Stay] = (),
+    ) -> tuple[tuple[Data, ...], Statistics]:
+        """Return the results [samples, …], float32 or a quantised model's own integers, for moving operands; and what was seen.
+
+        `observe` gets the codes of the operands, the tile and the result codes of every call; `stays` are what is on the
+        device already at each of them.
+        """
+        o = self.offload
+        ends = {n: ends_of(x) for n, x in operands.items()}
+        codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
+        roots = [x.root if isinstance(x, Moved) else looked_at(x) for x in operands.values()]
+        samples = len(roots[0])
+        axes = o.mapping.axes
+        totals: dict[str, Data] = {}
+        seen = Statistics(range_in=hull_of(ends.values()))
+        is_split = any(o.tiling.tile[d] < o.tiling.sizes[d] for d in axes.summed)
+        for n, slices in enumerate(o.tiling.slices()):
+            results = self.call(device, codes, slices, stays[n] if stays else None)
+            if observe is not None:
+                observe(codes, slices, results, seen)
+            for name, y in results.items():
+                if name not in totals:
+                    totals[name] = self._room(name, samples, y, is_split=is_split)
+                place = totals[name][(slice(None), *(slices[d] for d in axes.of[name]))]
+                part, (low, high) = _added(place, o.formats[name], y, is_split)
+                seen.saturated += at_ends(part, o.formats[name], max(high, -low), y)
+                seen.values += part.size
+                seen.range_out = hull_of([seen.range_out, (low, high)])
+        if is_split:
+            seen.range_out = range_of(totals.values())
+        return tuple(totals[n] for n in axes.results), seen
+
+    def moved(self, name: str, x: Operand, ends: Ends) -> Data:
+        """Return the codes of an operand that moves."""
+        return moved_codes(self.offload.formats[name], x, ends)
+
+    def _room(self, name: str, samples: int, y: Data, *, is_split: bool) -> Data:
+        """Return where a result goes, its axes in the order in which those of its first part lie; zeros where parts are added."""
+        o = self.offload
+        shape, kind = (samples, *(o.tiling.sizes[d] for d in o.mapping.axes.of[name])), result_dtype(o.formats[name])
+        found: Data = laid_out(shape, y.strides, kind) if np.ndim(y) == len(shape) else np.empty(shape, kind)
+        if is_split or isinstance(o.formats[name], Int):
+            found.fill(0)
+        return found
+
+    def call(
+        self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice], stay: Stay | None = None
+    ) -> dict[str, Data]:  # fmt: skip
+        """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
+        o = self.offload
+        results = o.mapping.run_driver(device, self.parts(codes, slices), o.formats, dict(o.node.attributes), stay)
+        return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
+
+    def parts(self, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
+        """Return the operands of one tile."""
+        o, parts = self.offload, {}
+        for name in (v.name for v in o.mapping.operands):
+            dims = o.mapping.axes.of[name]
+            lead = (slice(None),) * (codes[name].ndim - len(dims))
+            part = codes[name][(*lead, *(slices[d] for d in dims))]
+            parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
+        return parts
+
+
+def check_finite(o: Offload, name: str, x: Data) -> None:
+    """Refuse weights that no format has: NaN and infinities. InputError C102 names the first."""
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        odd = np.argwhere(~np.isfinite(x))
+        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(odd[0])]} at {odd[0].tolist()} ({len(odd)} of {x.size} values)"
+        raise InputError("C102", sentence, place=", ".join(o.nodes), help="correct the weights of the model")
+
+
+def _added(total: Data, f: Format, codes: Data, is_split: bool) -> tuple[Data, Ends]:
+    """Add values to a part of a result, which is 0 so far unless a sum is split; return the values alone, and their ends."""
+    if isinstance(f, Int):  # sums wrap as the device's do
+        part = np.asarray(codes).astype(total.dtype)
+        total += part
+        return part, range_of([part])
+    if is_split:
+        part = np.empty(total.shape, np.float32)
+        ends = put_values(f, codes, part)
+        total += part
+        return part, ends or range_of([part])
+    return total, put_values(f, codes, total) or range_of([total])
+
+
+@lru_cache(maxsize=1024)
+def largest_of(f: Format) -> float:
+    """Return the largest value of a format as a float of 32 bits."""
+    return float(np.float32(f.largest))
+
+
+def saturated(part: Data, f: Format) -> int:
+    """Return how many values are at an end of the range; a model's own integers end where the model says."""
+    low, high = range_of([part])
+    return at_ends(part, f, max(high, -low))
+
+
+def at_ends(part: Data, f: Format, size: float, codes: Data | None = None) -> int:
+    """Return how many values are at an end of the range, where the largest one has this size; `codes` are theirs, which are smaller."""
+    largest = largest_of(f)
+    if isinstance(f, Int) or size < largest:
+        return 0
+    low, high = f.codes
+    if codes is not None and low is not None and high is not None and high - low < MOST_CODES:
+        return sum(int(np.count_nonzero(codes == c)) for c in full(f))
+    return int(np.count_nonzero(part >= largest)) + int(np.count_nonzero(part <= -largest))
+
+
+@lru_cache(maxsize=256)
+def full(f: Format) -> tuple[int, ...]:
+    """Return the codes of values of the largest size."""
+    codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
+    return tuple(codes[np.abs(values_of(f, codes)) >= largest_of(f)].tolist())
+
+
+def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:
+    """Tell whether an operand is part of a tile: one without the summed dimension is added only once."""
+    split = [d for d in o.mapping.axes.summed if slices[d].start]
+    return not split or bool(set(split) & set(o.mapping.axes.of[name]))
+
+
+def result_dtype(f: Format) -> Any:
+    """Return how the values of a result are kept: a quantised model's own integers as they are."""
+    return storage_dtype(f.codes) if isinstance(f, Int) else np.float32
+
+
+def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
+    """Return the codes of an operand, kept in the narrowest integers that hold every code of the format; values lie between `ends`."""
+    if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
+        return x
+    if x.dtype == np.float32:  # axes stay in the order in which they lie
+        found = laid_out(x.shape, x.strides, storage_dtype(f.codes))
+        if encoded_into(f, x, found, range_of([x]) if ends is None else ends):
+            return found
+    return codes_of(f, x).astype(storage_dtype(f.codes), copy=False)
+
+
+def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:
+    """Return the codes of an operand; those of one that is moved are its root's, moved."""
+    if isinstance(x, Coded):
+        found = laid_out(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
+        if x.encoded(f, lambda codes: codes, found, None):
+            return found
+    if not isinstance(x, Moved) or not x.move.is_onto:
+        return operand_codes(f, looked_at(x), ends)
+    zero = operand_codes(f, np.zeros(1, x.root.dtype))
+    return x.move(np.ascontiguousarray(operand_codes(f, x.root, ends)), int(zero[0]))
+
+
+def ends_of(x: Operand) -> Ends:
+    """Return the least and the largest element of an operand."""
+    if isinstance(x, Coded | Ended):
+        return x.ends
+    if not isinstance(x, Moved) or not x.move.is_onto:
+        return range_of([looked_at(x)])
+    low, high = range_of([x.root])
+    is_wider = x.move.has_zeros and low <= high  # of what is not a number the ends stay what they are: not finite
+    return hull_of([(low, high), (0.0, 0.0)]) if is_wider else (low, high)
+
+
+def range_of(arrays: object) -> tuple[float, float]:
+    """Return the least and the largest element of several arrays."""
+    low, high = np.inf, -np.inf
+    for x in arrays:  # type: ignore[attr-defined]
+        if x.size:
+            low, high = min(low, float(x.min())), max(high, float(x.max()))
+    return low, high

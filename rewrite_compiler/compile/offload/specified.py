@@ -1,0 +1,223 @@
+"""Numerics: an offload by what its operation is specified to return bit by bit, without a device.
+
+It is many times faster than instructions on a simulator, and gives the same where the two are proved to agree. Terms run as
+machine code of vectors; those that have none run on plain arrays, which a note says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ...errors import FlexmatchError, SpecError
+from ...lang.binders import Array, Leaf
+from ...lang.formats import Fixed, Format, Int
+from ...prove.mappings.lockstep import evaluated_together
+from ...prove.mappings.operations import judged_operation
+from ...readings.arrays.labelled_array import Data
+from ...readings.kernels.format_conversion import values_of
+from ...readings.kernels.selection import without_machine_code
+from ...target import Device, Stay, StreamedDevice, Target, simulated_device
+from ...target import Mapping as Operation
+from ..host.data_movement import Moved
+from ..host.lazy_codes import Coded, Ended, Ends, Operand, hull_of, is_coded
+from ..host.windows import Windowed
+from ..plan.plan import Offload
+from .execute import Prepared, Statistics, ends_of, full, largest_of, operand_codes
+
+if TYPE_CHECKING:
+    from ...kernels import Constants, Lowered
+    from ...kernels.windows import Unfolded, Windows
+
+KEPT_TERMS = 256
+Shapes = tuple[tuple[str, tuple[int, ...], bool], ...]  # of each operand: its name, its own axes, whether samples come before
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The numerics of one tile: leaves of the operands, a term for each result, and their code, or why there is none."""
+
+    leaves: Mapping[str, Leaf]
+    results: tuple[Array, ...]
+    code: Lowered | None
+    notes: tuple[str, ...]
+
+    def __call__(self, operands: Mapping[str, Data], constants: Constants | None = None) -> tuple[Data, ...]:
+        """Return the results with the samples as their first axis; `constants` are what was computed of those that do not move."""
+        given = {self.leaves[n]: x for n, x in operands.items()}
+        if self.code is not None:
+            with contextlib.suppress(SpecError):  # plain arrays say better what is wrong
+                return tuple(self.code(given, constants))
+        wide = {leaf: x.astype(np.int64) for leaf, x in given.items()}
+        moving = {leaf: x for leaf, x in wide.items() if x.ndim > leaf.rank}
+        shared = {leaf: x for leaf, x in wide.items() if leaf not in moving}
+        return tuple(evaluated_together(term, moving, shared) for term in self.results)
+
+
+@lru_cache(maxsize=KEPT_TERMS)
+def terms_of(
+    operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int,
+    *, is_native: bool = True,
+) -> Terms:  # fmt: skip
+    """Return the numerics of an operation on operands of these shapes; `is_native`: as machine code where there can be some."""
+    known = dict(formats)
+    leaves = {n: Leaf(shape, known[n].codes, False, n) for n, shape, _ in shapes}
+    found = operation.result_codes(list(leaves.values()), known, dict(attributes))
+    results = found if isinstance(found, tuple) else (found,)
+    if not is_native:
+        return Terms(leaves, results, None, ())
+    if why := without_machine_code():
+        return Terms(leaves, results, None, (why,))
+    from ...kernels import Lowered, NotLowered
+
+    place = f"{operation.name} ({operation.rule.place})"
+    try:
+        code = Lowered(results, [leaves[n] for n, _, moves in shapes if moves], samples)
+    except NotLowered as refusal:
+        return Terms(leaves, results, None, (f"{place} runs on plain arrays: {refusal.problem.sentence}",))
+    return Terms(leaves, results, code, tuple(f"{place} runs in part on plain arrays: {note}" for note in code.notes))
+
+
+@lru_cache(maxsize=KEPT_TERMS)
+def unfolded_terms(
+    operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int,
+    name: str, windows: Windows, zero: int,
+) -> tuple[Terms, Unfolded, Lowered] | None:  # fmt: skip
+    """Return the numerics over an operand with windows, in terms of what they are windows of; None where they have no such code."""
+    terms = terms_of(operation, formats, attributes, shapes, samples, is_native=False)
+    if without_machine_code():
+        return None
+    from ...kernels import Lowered, NotLowered
+    from ...kernels.windows import Unfolded
+
+    try:
+        unfolded = Unfolded(terms.results, terms.leaves[name], windows, zero)
+        moving = [terms.leaves[n] for n, _, moves in shapes if moves and n != name]
+        code = Lowered(unfolded.results, [unfolded.source, *moving], samples)
+    except NotLowered:
+        return None
+    return None if code.notes else (terms, unfolded, code)
+
+
+@dataclass
+class Specified(Prepared):
+    """An offload ready to run by its numerics; `notes` say what of them ran without machine code, and why."""
+
+    is_native: bool = True
+    notes: dict[str, None] = field(default_factory=dict)
+    computed: dict[object, Constants] = field(default_factory=dict)  # of each tile, of operands that do not move
+
+    @cached_property
+    def driven(self) -> Prepared:
+        """The same offload, ready to run by its driver."""
+        return Prepared(self.offload, self.constants)
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """Why not all of it ran as machine code where that was wanted."""
+        return tuple(self.notes)
+
+    def loosely(self, operands: Mapping[str, Operand]) -> tuple[tuple[Operand, ...], Statistics]:
+        """Return the results for readers that take axes in any order: as codes where that is enough, else with their ends."""
+        o = self.offload
+        (name, *others), f = o.mapping.axes.results, o.formats[o.mapping.axes.results[0]]
+        (slices, *more) = o.tiling.slices()
+        if others or more or not is_coded(f):
+            found, seen = self.run(cast(Device, None), operands)
+            return tuple(found) if others or isinstance(f, Int) else (Ended(found[0], seen.range_out),), seen
+        ends = {n: ends_of(x) for n, x in operands.items()}
+        codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
+        y = self.call(cast(Device, None), codes, slices)[name]
+        extremes = np.array([y.min(), y.max()]) if y.size else np.zeros(0, y.dtype)
+        low, high = values_of(f, extremes).tolist() if y.size else (np.inf, -np.inf)
+        ends_of_codes = full(f) if max(high, -low) >= largest_of(f) else ()
+        held = Coded(y, cast(Fixed, f), (low, high))
+        return (held,), Statistics(y.size, sum(int(np.count_nonzero(y == c)) for c in ends_of_codes), hull_of(ends.values()), (low, high))
+
+    def moved(self, name: str, x: Operand, ends: Ends) -> Data:
+        """Return the codes of an operand that moves, of one with windows those of what they are windows of."""
+        whole = self.offload.tiling.tile == self.offload.tiling.sizes
+        if self.is_native and whole and isinstance(x, Moved) and x.move.is_onto and (found := x.move.windows) is not None:
+            f = self.offload.formats[name]
+            zero = int(operand_codes(f, np.zeros(1, x.root.dtype))[0])
+            return cast(Data, Windowed(operand_codes(f, x.root, ends), x.move, found, zero))
+        return super().moved(name, x, ends)
+
+    def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
+        """Return the results [samples, …] for moving operands."""
+        return self.run(cast(Device, None), operands)[0]
+
+    def call(
+        self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice], stay: Stay | None = None
+    ) -> dict[str, Data]:  # fmt: skip
+        """Return the result codes of one tile."""
+        del device, stay
+        unfolded = self._unfolded(codes, slices)
+        if unfolded is not None:
+            return unfolded
+        o, parts = self.offload, self.parts(codes, slices)
+        axes = o.mapping.axes
+        own = {n: x.ndim - len(axes.of[n]) for n, x in parts.items()}
+        shapes = tuple((n, x.shape[own[n] :], own[n] > 0) for n, x in parts.items())
+        samples = max(len(x) for n, x in parts.items() if own[n])
+        terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples, is_native=self.is_native)
+        self.notes.update(dict.fromkeys(terms.notes))
+        return dict(zip(axes.results, terms(parts, self._constants(terms.code, slices)), strict=True))
+
+    def _unfolded(self, codes: Mapping[str, Any], slices: Mapping[str, slice]) -> dict[str, Data] | None:
+        """Return the result codes where one operand has windows that are read where they lie."""
+        o, axes = self.offload, self.offload.mapping.axes
+        names = [n for n, x in codes.items() if isinstance(x, Windowed)]
+        if len(names) != 1:
+            return None
+        (name,), own = names, {v.name: codes[v.name].ndim - len(axes.of[v.name]) for v in o.mapping.operands}
+        shapes = tuple((n, tuple(codes[n].shape[lead:]), lead > 0) for n, lead in own.items())
+        x: Windowed = codes[name]
+        samples, formats = len(x.root), tuple(o.formats.items())
+        made = unfolded_terms(o.mapping, formats, o.node.attributes, shapes, samples, name, x.windows, x.zero)
+        if made is None:
+            return None
+        terms, unfolded, code = made
+        given = unfolded.given({terms.leaves[n]: codes[n] for n in own if n != name}, x.root)
+        try:
+            results = code(given, self._constants(code, slices))
+        except SpecError:  # plain arrays say better what is wrong
+            return None
+        return {n: y.reshape(samples, *a.shape) for n, y, a in zip(axes.results, results, terms.results, strict=True)}
+
+    def _constants(self, code: Lowered | None, slices: Mapping[str, slice]) -> Constants | None:
+        if code is None:
+            return None
+        from ...kernels import Constants
+
+        return self.computed.setdefault((id(code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
+
+
+def plain_results(prepared: Prepared, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
+    """Return the result codes of one part by the numerics on plain arrays, for operands of one sample."""
+    o, parts = prepared.offload, prepared.parts(codes, slices)
+    shapes = tuple((n, x.shape, True) for n, x in parts.items())
+    terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, 1, is_native=False)
+    return {n: y[0] for n, y in zip(o.mapping.axes.results, terms({n: x[None] for n, x in parts.items()}), strict=True)}
+
+
+def is_certified(target: Target, variant: str) -> bool:
+    """Tell whether driver and numerics of an operation are proved to agree, as both are written now and at these parameters."""
+    return judged_operation(target, target.mappings[variant]).is_proved
+
+
+def refused(o: Offload) -> str:
+    """Return why a device does not take an offload's formats, nothing where it does: its smallest tile tells, of zeros."""
+    m = o.mapping
+    sizes = m.unit_sizes(o.tiling.sizes)
+    zeros = {v.name: np.zeros([sizes[d] for d in m.axes.of[v.name]], np.int64) for v in m.operands}
+    try:
+        m.run_driver(simulated_device(o.target.ila()), zeros, o.formats, dict(o.node.attributes))
+    except (FlexmatchError, ValueError, OverflowError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,84 @@
+"""Accounting: every source node is offloaded, on the host, or absorbed; each in exactly one place, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass
+
+from ...ir.program import Node, Program
+from ...ops.op import LAYOUT
+from .plan import Absorbed, HostNode
+
+WhyNot = Callable[[Node], str]
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the source nodes of a program went; `offloads` has the node names of each offload, in the offloads' order."""
+
+    offloads: tuple[tuple[str, ...], ...]
+    host: tuple[HostNode, ...]
+    absorbed: tuple[Absorbed, ...]
+
+
+def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], why_not: WhyNot) -> Account:
+    """Return where each node of `source` is in `chosen`; `offloads` are its device operations by id, in order."""
+    names = [s.name for s in source.sources]
+    owner: dict[int, str] = {}
+    taken: list[tuple[str, ...]] = []
+    left = _multiplied(source.nodes) & _multiplied(chosen.nodes)
+    for key, node in offloads.items():
+        mine = sorted(s for s in node.origins if s not in owner and s not in left)
+        owner.update(dict.fromkeys(mine, key))
+        taken.append(tuple(names[s] for s in mine))
+    devices = {id(n) for n in offloads.values()}
+    host: dict[int, HostNode] = {}
+    mine_first = sorted((n for n in chosen.nodes if id(n) not in devices), key=_only_moves)
+    for node in mine_first:
+        for s in sorted(node.origins):
+            if s not in owner:
+                owner[s] = names[s]
+                host[s] = HostNode(names[s], source.sources[s].op_type, why_not(node))
+    absorbed = [Absorbed(names[s], by) for s, by in _absorbed(source, owner).items()]
+    return Account(tuple(taken), tuple(host[s] for s in sorted(host)), tuple(absorbed))
+
+
+def _multiplied(nodes: Iterable[Node]) -> set[int]:
+    """Return the source nodes whose products these nodes of the host compute, whatever else came of them."""
+    return {s for n in nodes if n.operator is not None and n.operator.macs is not None for s in n.origins}
+
+
+def _only_moves(node: Node) -> bool:
+    """Tell whether a node moves data only: what computes explains a source node better."""
+    return node.operator is not None and node.operator.kind == LAYOUT
+
+
+def _absorbed(source: Program, owner: MappingOf[int, str]) -> dict[int, str]:
+    """Return what took in each remaining node: the importer's reason, or the nearest owner downstream."""
+    users = source.users()
+    nodes_of: dict[int, list[Node]] = {}
+    for n in source.nodes:
+        for s in n.origins:
+            nodes_of.setdefault(s, []).append(n)
+    found = {}
+    for s in range(len(source.sources)):
+        if s in owner:
+            continue
+        found[s] = source.absorbed[s] if s in source.absorbed else _downstream(nodes_of.get(s, []), users, owner)
+    return found
+
+
+def _downstream(start: Sequence[Node], users: MappingOf[int, list[Node]], owner: MappingOf[int, str]) -> str:
+    seen: set[int] = set()
+    work = list(start)
+    while work:
+        node = work.pop(0)
+        owners = sorted(owner[s] for s in node.origins if s in owner)
+        if owners:
+            return owners[0]
+        for v in node.outputs:
+            following = [u for u in users.get(v, ()) if id(u) not in seen]
+            seen.update(map(id, following))
+            work.extend(following)
+    return "nothing reads its result in the chosen program"

@@ -1,0 +1,224 @@
+"""Plan files: the plan as JSON and as an ONNX model with offloads as local functions; reading a plan back.
+
+Each file names the other's hash. Reading a plan runs no file that it names: it compiles its model again with the
+targets and settings it names, which must be shipped, installed or given again, and takes its formats over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import AnswerNo, InputError, UsageError
+from ...fit.host import table_from
+from ...frontend.file.read import MODEL
+from ...frontend.graph.emit import About, to_onnx
+from ...intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, opened, read_bytes
+from ...ir.program import Node, Program
+from ...lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
+from ...limits import DEFAULT, Limits
+from ...target import Target, body_of
+from ..compile import Options, compile_model
+from .plan import SCHEMA, Calibration, Offload, Plan, to_json
+from .schema_check import CALIBRATED, CALIBRATION, PLAN, misfit
+
+FILE = Bound("a plan", DOCUMENT_BYTES, "compile the model again")
+
+FORMATS: dict[str, type[Format]] = {kind.__name__.lower(): kind for kind in (AdaptivFloat, Fixed, Int, IEEE)}
+MOST, MOST_PLACES = {"width": 64, "exponent_bits": 11}, 2048  # of a format in a plan
+
+
+@dataclass(frozen=True)
+class PlanFiles:
+    """The two files of a plan."""
+
+    document: dict[str, Any]
+    onnx: bytes
+
+
+def plan_files(plan: Plan) -> PlanFiles:
+    """Return the JSON document and the ONNX model of a plan; each names the other's sha256."""
+    document = to_json(plan)
+    content = {key: value for key, value in document.items() if key != "run"}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    onnx = plan_onnx(plan, About(doc="Plan of flexmatch: offloads are local functions.", metadata={"flexmatch.plan_sha256": digest}))
+    run = document.pop("run")
+    return PlanFiles({**document, "plan_sha256": digest, "onnx_sha256": hashlib.sha256(onnx).hexdigest(), "run": run}, onnx)
+
+
+def plan_digest(plan: Plan) -> str:
+    """Return the hash of what two plans that compute the same, in the same way, have in common."""
+    content = {k: v for k, v in to_json(plan).items() if k not in ("run", "notes", "limited", "egraph", "extraction")}
+    content["model"] = plan.model["sha256"]
+    content["settings"] = {k: v for k, v in plan.settings.items() if k != "rules"}  # their hash is there, and their paths do not matter
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def plan_onnx(plan: Plan, about: About | None = None) -> bytes:
+    """Return the plan's program as an ordinary ONNX model."""
+    offloads = {o.node.outputs[0]: o for o in plan.offloads}
+    return to_onnx(plan.program, lambda node: _body(plan.program, offloads[node.outputs[0]], node), about=about)
+
+
+def _body(p: Program, o: Offload, node: Node) -> Program:
+    return body_of(o.mapping, [p.types[v] for v in node.inputs], dict(node.attributes))
+
+
+def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits = DEFAULT, *, rules: Sequence[Path] = ()) -> Plan:
+    """Return the plan of a plan JSON file; its model must be where the plan says, relative to the plan or as it is.
+
+    Rule files are code, so those the plan was made with must be given again.
+    """
+    document = _document(path)
+    model = _model_path(path, document["model"])
+    if not model.is_file():
+        raise UsageError("F101", f"there is no file {model}, which the plan was made of", place=str(path), help="put the model back")
+    return plan_of_document(document, model, str(path), targets, limits, rules=rules)
+
+
+def plan_of_document(
+    document: MappingOf[str, Any], model: Path, place: str, targets: Sequence[Target | str] = (), limits: Limits = DEFAULT, *,
+    rules: Sequence[Path] = (),
+) -> Plan:  # fmt: skip
+    """Return the plan that a sound document describes, of a model's file; `place` is where refusals point."""
+    if len(rules) != len(document["settings"]["rules"]):
+        named = ", ".join(document["settings"]["rules"]) or "none"
+        raise UsageError("F220", f"Rule files must be those the plan was made with ({named})", place=place, help="give them with --rules")
+    settings = document["settings"]
+    options = Options(
+        exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
+        without=tuple(settings["without"]), on=tuple(settings["on"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
+        objective=settings["objective"], host=table_from(settings["host_costs"]),
+    )  # fmt: skip
+    plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
+    if plan.model["sha256"] != document["model"]["sha256"]:
+        raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=place, help="compile again")
+    changed = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
+    return _with_formats(replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed))), document, place)
+
+
+def is_plan(path: Path) -> bool:
+    """Tell whether a file is a plan's JSON or has one beside it."""
+    return path.suffix == ".json" or (path.suffix == ".onnx" and _beside(path) is not None)
+
+
+def _beside(path: Path) -> Path | None:
+    """Return the plan JSON beside a plan's ONNX file: the one that names its sha256."""
+    candidate = path.with_suffix(".json")
+    if not path.is_file() or not candidate.is_file():
+        return None
+    try:
+        named = json_of(read_bytes(candidate, FILE)).get("onnx_sha256")
+    except (Unreadable, InputError, AttributeError):
+        return None
+    with opened(path, MODEL) as file:
+        return candidate if named == hashlib.file_digest(file, "sha256").hexdigest() else None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    file = path if path.suffix == ".json" else _beside(path) or path
+    if not file.is_file():
+        raise UsageError("F101" if not file.exists() else "F100", "a plan must be a file", place=str(file), help="give a plan or a model")
+    try:
+        document = json_of(read_bytes(file, FILE))
+    except Unreadable as error:
+        raise InputError("F103", f"the file is not a plan: {error}", place=str(file), help="compile the model again") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        found = f'"{schema}"' if isinstance(schema, str) else "none"
+        raise InputError("F220", f'Schema of a plan must be "{SCHEMA}", not {found}', place=str(file), help="compile the model again")
+    calibration = document.get("calibration")
+    wrong = misfit(document, PLAN) or ("" if calibration is None else _calibration_misfit(calibration))
+    if wrong:
+        raise InputError("F220", wrong, place=str(file), help="compile the model again")
+    return dict(document)
+
+
+def _calibration_misfit(calibration: Any) -> str:
+    wrong = misfit(calibration, CALIBRATION, "plan.calibration")
+    return wrong or misfit(calibration.get("tensors", []), CALIBRATED, "plan.calibration.tensors")
+
+
+def _model_path(plan: Path, model: MappingOf[str, Any]) -> Path:
+    given = Path(model["path"])
+    beside = plan.parent / given
+    return beside if not given.is_absolute() and beside.is_file() else given
+
+
+def _target_text(target: MappingOf[str, Any]) -> str:
+    if not str(target["name"]).isidentifier():
+        raise UsageError(
+            "F201", f'the plan was made for the accelerator in {target["name"]}, and a file is run only when the command names it',
+            help=f"add --accel {target['name']}",
+        )  # fmt: skip
+    parameters = ",".join(f"{k}={v}" for k, v in target["parameters"].items())
+    return f"{target['name']}:{parameters}" if parameters else str(target["name"])
+
+
+def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan:
+    old = {o["id"]: o for o in document["offloads"]}
+    offloads = []
+    for o in plan.offloads:
+        if o.id not in old or old[o.id]["nodes"] != list(o.nodes):
+            raise AnswerNo(
+                "F220",
+                f"the plan's rules or targets have changed: {o.id} is now {', '.join(o.nodes)}",
+                place=place,
+                help="compile again",
+            )
+        try:
+            formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
+        except InputError as error:
+            raise error.at(place) from None
+        if formats and formats.keys() != set(o.mapping.format_names):
+            known = ", ".join(o.mapping.format_names)
+            raise InputError(
+                "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=place, help="compile the model again"
+            )
+        usual = o.mapping.formats_for(dict.fromkeys(o.mapping.format_choices, 1.0)) if formats else {}
+        odd = next((n for n in formats if _wires(formats[n]) != _wires(usual[n])), None)
+        if odd is not None:
+            sentence = f"{odd} of {o.id} must have the format {_wires(usual[odd])} of its target, not {_wires(formats[odd])}"
+            raise InputError("F220", sentence, place=place, help="compile the model again")
+        if formats and not o.mapping.are_derived(formats):
+            sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
+            raise InputError("F220", sentence, place=place, help="compile the model again")
+        offloads.append(replace(o, formats=formats))
+    return replace(plan, offloads=tuple(offloads), calibration=_calibration(document.get("calibration")))
+
+
+def _wires(f: Format) -> str:
+    """Return what of a format is built into a device: all but its scale and rounding."""
+    built = ", ".join(f"{key}={f.parameters[key]}" for key in ("width", "signed", "exponent_bits") if key in f.parameters)
+    return f"{f.name}({built})"
+
+
+def _calibration(document: MappingOf[str, Any] | None) -> Calibration | None:
+    if document is None:
+        return None
+    return Calibration(**{key: document[key] for key in CALIBRATION}, tensors=tuple(document.get("tensors", ())))
+
+
+def format_from(document: MappingOf[str, Any]) -> Format:
+    """Return the format that a plan names; InputError for one that does not exist."""
+    parameters = {k: v for k, v in document.items() if k != "format"}
+    kind = FORMATS.get(str(document.get("format")))
+    if kind is None:
+        raise InputError("F220", f'there is no number format called "{document.get("format")}"', help=f"known: {', '.join(FORMATS)}")
+    try:
+        wanted = {f.name: f.type for f in fields(kind)}
+        if any(type(x).__name__ != wanted.get(name) for name, x in parameters.items()):
+            raise TypeError("a parameter of another type")
+        if any(abs(x) > MOST.get(name, MOST_PLACES) for name, x in parameters.items() if isinstance(x, int)):
+            raise ValueError("a parameter beyond every use")  # checked here: numbers of so many bits fill the memory
+        return kind(**parameters)
+    except (TypeError, ValueError, InputError):
+        shown = json.dumps(parameters)
+        raise InputError(
+            "F220", f"there is no number format {kind.__name__.lower()} with {shown}", help="compile the model again"
+        ) from None

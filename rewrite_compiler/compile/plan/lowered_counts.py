@@ -1,0 +1,44 @@
+"""Lowered offloads: those beyond the closed forms of Table 2, which are counted apart.
+
+A closed form counts convolutions that are not grouped and products with a weight, each as one offload. A grouped convolution in
+blocks, a product of two moving tensors, and a product as a convolution are more than that, in number or in kind; a convolution over
+one axis as one over two is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
+
+from ...ir.program import Node, Program
+from ...ops.op import COMPUTE, Apply, subterms
+from ...target import Mapping
+
+PRODUCTS = ("dense", "matmul")
+
+
+def lowered_in(source: Program, devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> list[bool]:
+    """Tell for each device operation whether its one computing source node makes it a lowered one."""
+    fixed = set(source.constants)
+    for n in source.nodes:
+        if n.operator is not None and all(v in fixed for v in n.inputs):
+            fixed.update(n.outputs)
+    computing: dict[int, list[Node]] = {}
+    for n in source.nodes:
+        if n.operator is not None and n.operator.kind == COMPUTE and n.op != "batch_norm":
+            for s in n.origins:
+                computing.setdefault(s, []).append(n)
+    found = []
+    for device in devices:
+        nodes = list({id(n): n for s in device.origins for n in computing.get(s, ())}.values())
+        found.append(len(nodes) == 1 and _is_lowered(nodes[0], fixed, mappings[device.op]))
+    return found
+
+
+def _is_lowered(n: Node, fixed: set[int], m: Mapping) -> bool:
+    convolves = any(isinstance(x, Apply) and x.op.name == "conv" for x in subterms(m.rule.left))
+    if n.op == "conv":
+        return n.attribute("group") != 1
+    if n.op not in PRODUCTS:
+        return False
+    return convolves or not any(v in fixed for v in n.inputs)

@@ -1,0 +1,208 @@
+"""Plan: the chosen program, which source node went where, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...fit import Tiling
+from ...fit.cost import Price, accesses, cost_document
+from ...ir.program import Node, Program, Value, uncounted
+from ...lang.formats import Format
+from ...ops.op import Apply, subterms
+from ...prove.certificates.shipped import weakest
+from ...target import Mapping, Target
+from .resident_document import Resident, residency_document, resident_document
+
+SCHEMA = "flexmatch.plan/1"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A rule that led to an offload: its name, where it is written, its grade, and what its certificate covers.
+
+    `ulp` and `share_of_rounding` are the largest differences of its sides that were seen in float32, None for operations.
+    """
+
+    rule: str
+    at: str
+    grade: str
+    covers: str
+    ulp: float | None = None
+    share_of_rounding: float | None = None
+
+
+@dataclass(frozen=True)
+class Offload:
+    """One logical offload: a target operation of the plan, however many device calls it takes."""
+
+    id: str
+    target: Target
+    mapping: Mapping
+    node: Node
+    nodes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    macs: int
+    because: tuple[Reason, ...]
+    tiling: Tiling
+    formats: MappingOf[str, Format] = field(default_factory=dict)  # operand or result name of the mapping → format
+    price: Price | None = None  # what it costs, None when the target does not say
+    host_picoseconds: int = 0  # what its meaning takes on the host
+
+    def __repr__(self) -> str:
+        """Name it with its operation and shapes."""
+        shapes = ", ".join("×".join(map(str, s)) for s in self.shapes)
+        return f"Offload({self.id}: {self.mapping.name} of {shapes})"
+
+
+def tensors_of(o: Offload) -> dict[str, Value]:
+    """Return the values of an offload's operands and results by their names in the mapping."""
+    names = (*(v.name for v in o.mapping.operands), *o.mapping.axes.results)
+    return dict(zip(names, (*o.node.inputs, *o.node.outputs), strict=True))
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A source node that stays on the host, and why."""
+
+    node: str
+    op: str
+    why_not: str
+
+
+@dataclass(frozen=True)
+class Absorbed:
+    """A source node that left no operation of its own, and what it went into."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Where format parameters came from."""
+
+    source: str
+    sha256: str
+    samples: int
+    method: str
+    formats_sha256: str = ""  # of the formats that it chose, which tells whether somebody changed them since
+    tensors: tuple[MappingOf[str, Any], ...] = ()  # offload, tensor, method, magnitude that its format must hold, largest magnitude
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled program."""
+
+    model: MappingOf[str, Any]  # path, sha256, ops
+    source: Program  # as imported, before matching
+    program: Program
+    targets: tuple[Target, ...]
+    offloads: tuple[Offload, ...]
+    host: tuple[HostNode, ...]
+    absorbed: tuple[Absorbed, ...]
+    rules_sha256: str
+    counts: MappingOf[str, MappingOf[str, int]]
+    lowered_counts: MappingOf[str, MappingOf[str, int]]
+    exact_counts: MappingOf[str, MappingOf[str, int]]
+    egraph: MappingOf[str, Any]
+    extraction: MappingOf[str, Any]
+    settings: MappingOf[str, Any]
+    limited: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+    notes: tuple[str, ...] = ()
+    run: MappingOf[str, Any] = field(default_factory=dict)
+    residency: MappingOf[str, Resident] = field(default_factory=dict)  # by target
+
+    def __repr__(self) -> str:
+        """Name model, targets and number of offloads."""
+        counted = ", ".join(f"{n} {operation} on {t}" for t, c in self.counts.items() for operation, n in c.items()) or "no offload"
+        return f"Plan({self.model['path'].rsplit('/', 1)[-1]}: {counted}; nodes on the host: {len(self.host)})"
+
+    @property
+    def calibrated(self) -> bool:
+        """Tell whether every offload has its formats."""
+        return all(o.formats for o in self.offloads)
+
+    @property
+    def device_calls(self) -> dict[str, dict[str, int]]:
+        """Return device calls by target and operation."""
+        found: dict[str, dict[str, int]] = {t.name: {} for t in self.targets}
+        for o in self.offloads:
+            calls = found[o.target.name]
+            calls[o.mapping.operation] = calls.get(o.mapping.operation, 0) + o.tiling.calls
+        return found
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan document; everything that may differ between two identical runs is under `run`."""
+    return {
+        "schema": SCHEMA,
+        "model": dict(plan.model),
+        "targets": [{"name": t.name, "parameters": t.values, "sha256": t.sha256} for t in plan.targets],
+        "rules_sha256": plan.rules_sha256,
+        "settings": dict(plan.settings),
+        "calibrated": plan.calibrated,
+        "calibration": None if plan.calibration is None else {**vars(plan.calibration), "tensors": list(plan.calibration.tensors)},
+        "counts": plan.counts,
+        "lowered_counts": plan.lowered_counts,
+        "exact_counts": plan.exact_counts,
+        "device_calls": plan.device_calls,
+        "offloads": [_offload(o, plan.residency) for o in plan.offloads],
+        "host": [vars(h) for h in plan.host],
+        "uncounted": sorted({plan.source.sources[k].name for n in uncounted(plan.program) for k in n.origins}),
+        "absorbed": [vars(a) for a in plan.absorbed],
+        "inserted": _inserted(plan),
+        "formats": [f for o in plan.offloads for f in _formats(plan, o)],
+        "egraph": dict(plan.egraph),
+        "extraction": dict(plan.extraction),
+        "residency": residency_document(plan.residency),
+        "limited": list(plan.limited),
+        "notes": list(plan.notes),
+        "run": dict(plan.run),
+    }
+
+
+def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
+    levels = accesses(o.mapping, o.tiling, dict(o.node.attributes))
+    return {
+        "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": _parts(o), "nodes": list(o.nodes),
+        "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because],
+        "certificate": weakest(r.covers for r in o.because),
+        "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
+        "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
+        "resident": resident_document(o.id, o.target.name, residency),
+        "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds, levels),
+    }  # fmt: skip
+
+
+def _parts(o: Offload) -> list[str]:
+    """Return the operators of the pattern that was taken, operands first."""
+    return [x.op.name for x in subterms(o.mapping.rule.left) if isinstance(x, Apply)]
+
+
+def _inserted(plan: Plan) -> list[dict[str, Any]]:
+    """Return host operations that no source node asked for, with the bytes they write."""
+    readers: dict[int, list[str]] = {}
+    for o in plan.offloads:
+        for v in (*o.node.inputs, *o.node.outputs):
+            readers.setdefault(v, []).append(o.id)
+    found = []
+    for n in plan.program.nodes:
+        if n.origins or n.operator is None:
+            continue
+        near = [i for v in (*n.inputs, *n.outputs) for i in readers.get(v, ())]
+        found.append({"op": n.op, "bytes": sum(plan.program.types[v].nbytes for v in n.outputs), "for": sorted(set(near))})
+    return found
+
+
+def _formats(plan: Plan, o: Offload) -> list[dict[str, Any]]:
+    values, own = tensors_of(o), not o.mapping.format_choices
+    return [
+        {
+            "tensor": plan.program.names[values[name]], "target": o.target.name, "format": f.name, "parameters": f.parameters,
+            "from": "model" if own else "weights" if plan.program.is_constant(values[name]) else "calibration",
+        }
+        for name, f in o.formats.items()
+    ]  # fmt: skip

@@ -1,0 +1,56 @@
+"""Stays: what of every device call stays on its device, and how a plan writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...target import Stay
+
+
+@dataclass(frozen=True)
+class Resident:
+    """What stays on one device: a Stay for every call by offload, and which constants lie there from one inference to the next."""
+
+    stays: Mapping[str, tuple[Stay, ...]]
+    lasting: Mapping[str, tuple[frozenset[str], ...]]
+    moved: int  # bytes of one inference when every call moves all that is its own
+    saved: Mapping[str, int] = field(default_factory=dict)  # bytes by what saves them
+    bound: int = 0
+    operands: int = 0  # operands that are no constants
+    made_here: int = 0  # those that an offload of the same device makes
+    staying: int = 0  # those that never cross the link
+    saved_by: Mapping[str, int] = field(default_factory=dict)  # bytes by offload
+    why_not: Mapping[str, str] = field(default_factory=dict)  # offload.operand → why it comes from the host
+
+    @property
+    def all_saved(self) -> int:
+        """Bytes that do not cross the link in an inference after the first one."""
+        return sum(self.saved.values())
+
+
+def resident_document(offload: str, target: str, found: Mapping[str, Resident]) -> dict[str, Any] | None:
+    """Return what of an offload stays as the plan writes it, None where its target does not say."""
+    mine = found.get(target)
+    if mine is None:
+        return None
+    stays, lasting = mine.stays[offload], mine.lasting[offload]
+    every = [s.present for s in stays]
+    why = {key.partition(".")[2]: reason for key, reason in mine.why_not.items() if key.partition(".")[0] == offload}
+    return {
+        "inputs": sorted(frozenset.intersection(*every)), "outputs": sorted({t for s in stays for t in s.kept}),
+        "constants": {t: sum(t in c for c in lasting) for t in sorted({t for c in lasting for t in c})},
+        "saved_bytes": mine.saved_by[offload], "why_not": why,
+    }  # fmt: skip
+
+
+def residency_document(found: Mapping[str, Resident]) -> dict[str, Any]:
+    """Return the sums by target as the plan writes them."""
+    return {
+        name: {
+            "bytes": r.moved, "saved_bytes": r.all_saved, "saved": dict(r.saved), "bound_bytes": r.bound, "operands": r.operands,
+            "made_on_device": r.made_here, "stay_on_device": r.staying,
+        }
+        for name, r in found.items()
+    }  # fmt: skip

@@ -1,0 +1,138 @@
+"""The law behind a plan that differs from its model: the rules are bisected on the data that showed it.
+
+What rules have made equal is computed on these data, in float64: the shortest list of rules under which two equal terms differ
+ends with a law that does not hold there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...egraph.graph.encode import operator_named
+from ...egraph.graph.graph import ClassId, EGraph, ENode
+from ...egraph.saturation.saturate import shipped
+from ...errors import FlexmatchError
+from ...ir.evaluate import run, run_op
+from ...ir.program import Data, Program
+from ...limits import Limits
+from ...rewrite.rule import Rule
+from ..matching.match import saturated
+from .plan import Plan
+from .user_rules import rules_of
+
+EQUAL = 1e-6  # of the largest value: rounding in float64 is far below
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Two terms that rules have made equal, and are not: where they differ most, and their values there."""
+
+    index: tuple[int, ...]
+    left: float
+    right: float
+
+    def __str__(self) -> str:
+        return f"its sides are {self.left:.6g} and {self.right:.6g} at {list(self.index)}"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A law that does not hold on some data."""
+
+    rule: Rule
+    gap: Gap
+
+    @property
+    def ships(self) -> bool:
+        """Tell whether the rule is one of the library."""
+        return self.rule.name in shipped()
+
+
+def suspect(plan: Plan, values: Mapping[str, Data], limits: Limits) -> Suspect | None:
+    """Return the law that does not hold on inputs, given by name; None where all rules keep every value, or none can be computed."""
+    p = plan.source
+    try:
+        return _bisected(p, rules_of(plan, limits), _computed(p, values), limits)
+    except FlexmatchError:  # a model that cannot be computed here, or whose matching has no end: nothing is known
+        return None
+
+
+def _computed(p: Program, values: Mapping[str, Data]) -> dict[int, Data]:
+    """Return every value of a program."""
+    inputs = {v: values[p.names[v]] for v in p.inputs}
+    exact = {v: x.astype(np.float64) if x.dtype.kind == "f" else x for v, x in inputs.items()}
+    with np.errstate(all="ignore"):
+        made = run(p, exact, keep=[v for n in p.nodes for v in n.outputs])
+    return {**p.constants, **exact, **made}
+
+
+def _bisected(p: Program, rules: Sequence[Rule], known: Mapping[int, Data], limits: Limits) -> Suspect | None:
+    """Return the last rule of the shortest list under which a gap opens."""
+
+    def opened(some: Sequence[Rule]) -> Gap | None:
+        return gap_of(saturated(p, some, [], limits).graph, known)
+
+    first, last = 0, len(rules)
+    found = opened(rules)
+    if found is None:
+        return None
+    while first + 1 < last:
+        middle = (first + last) // 2
+        here = opened(rules[:middle])
+        if here is None:
+            first = middle
+        else:
+            last, found = middle, here
+    culprit = rules[last - 1]
+    return Suspect(culprit, opened([culprit]) or found)
+
+
+def gap_of(graph: EGraph, known: Mapping[int, Data]) -> Gap | None:
+    """Return where two e-nodes of a class differ, given the values of a program; the class that is nearest to what is known."""
+    values: dict[ClassId, Data] = {}
+    for v, c in graph.values.items():
+        if v in known:
+            gap = _gap(values[c], known[v]) if c in values else None
+            if gap is not None:
+                return gap
+            values.setdefault(c, known[v])
+    waiting = [
+        (c, n) for c, e in graph.classes.items() for n in e.nodes if n.op not in ("Input", "Constant", "Opaque", "Result") and e.type
+    ]
+    while ready := [(c, n) for c, n in waiting if all(d in values for d in n.children)]:
+        for c, n in ready:
+            made = _value(n, [values[d] for d in n.children])
+            gap = None if made is None or c not in values else _gap(values[c], made)
+            if gap is not None:
+                return gap
+            if made is not None:
+                values.setdefault(c, made)
+        done = {id(n) for _, n in ready}
+        waiting = [(c, n) for c, n in waiting if id(n) not in done]
+    return None
+
+
+def _value(n: ENode, operands: Sequence[Data]) -> Data | None:
+    """Return what an e-node of a core operator computes, None for others."""
+    op = operator_named(n.op)
+    if op is None or op.outputs > 1:
+        return None
+    attributes = {a.name: v for a, v in zip(op.attributes, n.attributes, strict=True)}
+    with np.errstate(all="ignore"):
+        return run_op(op, operands, attributes, np.float64)[0]
+
+
+def _gap(a: Data, b: Data) -> Gap | None:
+    if a.shape != b.shape or a.dtype.kind not in "fiu" or not a.size:
+        return None
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    both = np.isfinite(x) & np.isfinite(y)
+    apart = np.where(both, np.abs(np.where(both, x, 0) - np.where(both, y, 0)), 0)
+    scale = max(1.0, float(np.max(np.abs(x[both]), initial=0.0)))
+    if float(np.max(apart)) <= EQUAL * scale:
+        return None
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
+    return Gap(at, float(x[at]), float(y[at]))

@@ -1,0 +1,120 @@
+"""Rules from files and operations of targets: each is judged before it is used.
+
+A rule that is not proved is refused, an operation that is refuted, too, unless they are trusted by name; what is used without a
+proof is said by the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from ...egraph.saturation.explosion_lint import growth_of
+from ...errors import AnswerNo, UsageError
+from ...limits import Limits
+from ...prove.certificates.cache import court_cache
+from ...prove.certificates.json_record import proof_record
+from ...prove.certificates.judge import judge_rule
+from ...prove.certificates.shipped import Certificate, certificate_of_record, certificate_of_rule
+from ...prove.mappings.operations import Progress, judged_operation
+from ...prove.verdict import Proof
+from ...rewrite.domain import EVERYWHERE, Domain
+from ...rewrite.rule import Rule
+from ...rewrite.ruleset import collect, every_rule, rules_at, shipped_rules
+from ...target import Mapping as Operation
+from ...target import Target
+from .plan import Plan
+
+LEAST = 4  # axes of operands that a rule without a certificate may match
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The rules that may be used, what the plan says of those used on trust, and the certificates of judged ones by name."""
+
+    rules: tuple[Rule, ...]
+    notes: tuple[str, ...]
+    certificates: Mapping[str, Certificate]
+
+
+def admitted(
+    shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str], limits: Limits | None = None, operations: Collection[str] = ()
+) -> Admitted:  # fmt: skip
+    """Return shipped rules, which have their certificates, with those of files; AnswerNo R102 or R103 for one that is not proved.
+
+    Trust may be in these rules, or in one of the `operations`, which are judged when a program uses them.
+    """
+    added = [r for path in paths for r in rules_at(path, limits)]
+    names = {r.name for r in added}
+    for name in trusted:
+        if name not in names and name not in operations:
+            remedy = f"rules given: {', '.join(sorted(names)) or 'none'}; of an accelerator `flexmatch list` shows the operations"
+            raise UsageError("F203", f'there is no rule or operation called "{name}"', help=remedy)
+    known = collect((*shipped, *added))
+    certified = set(every_rule())
+    foreign = [r for r in added if r not in certified]
+    proofs = {r.name: _judged(r, trusted) for r in foreign}
+    notes = [f"rule {name} is {p.verdict} and used on trust (R108)" for name, p in proofs.items() if not p.is_proved]
+    growth = growth_of(foreign, known[: len(known) - len(added)])
+    notes += [] if growth is None else [f"added rules may not come to an end: {growth}"]
+    within = tuple(replace(r, domain=_domain(r, proofs)) if r.name in proofs else proved(r) for r in known)
+    return Admitted(within, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
+
+
+def _domain(r: Rule, proofs: Mapping[str, Proof]) -> Domain:
+    """Return what a rule of a file is proved for; of one that is used on trust, everything."""
+    proof = proofs[r.name]
+    return Domain(proof.ranks) if proof.is_proved else EVERYWHERE
+
+
+@cache
+def proved(r: Rule) -> Rule:
+    """Return a shipped rule where its certificate holds."""
+    found = certificate_of_rule(r)
+    return replace(r, domain=Domain(LEAST if found is None else found.ranks))
+
+
+def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
+    """Return the rules that a plan was made with."""
+    settings = plan.settings
+    operations = {m.name for t in plan.targets for m in t.mappings.values()}
+    court = admitted(shipped_rules(), [Path(f) for f in settings["rules"]], settings["trusted"], limits, operations)
+    return [r for r in court.rules if r.name not in settings["without"]]
+
+
+def _judged(r: Rule, trusted: Sequence[str]) -> Proof:
+    """Return the proof of a rule, or of one that is used on trust what the court says of it."""
+    proof = judge_rule(r, court_cache())
+    if proof.is_proved or r.name in trusted:
+        return proof
+    problem = proof.problem
+    assert problem is not None
+    raise AnswerNo(problem.code, problem.sentence, place=problem.place, help=f"{problem.help}, or name it with --trust-unproved")
+
+
+@dataclass(frozen=True)
+class Used:
+    """The certificates of the operations that a program uses, by name, and what the plan says of those that are not proved."""
+
+    certificates: Mapping[str, Certificate]
+    notes: tuple[str, ...]
+
+
+def judged_in_use(used: Iterable[Operation], targets: Sequence[Target], trusted: Sequence[str], progress: Progress) -> Used:
+    """Return the certificates of the operations that a program uses; AnswerNo for one that is refuted and not trusted by name."""
+    by_name = {t.name: t for t in targets}
+    judgements = {m.name: judged_operation(by_name[m.target], m, progress) for m in sorted(used, key=lambda m: m.name)}
+    false = {name: j.problem for name, j in judgements.items() if j.problem is not None and j.is_refuted and name not in trusted}
+    if false:
+        (first, problem), *others = false.items()
+        also = f"; refuted, too: {', '.join(name for name, _ in others)}" if others else ""
+        remedy = f"correct driver, numerics or model, leave it out with --without {first}, or use it with --trust-unproved {first}"
+        raise AnswerNo(problem.code, f"{problem.sentence}{also}", place=problem.place, help=remedy)
+    notes = [
+        f"operation {name} is {j.certificate.verdict} and used on trust (R108){'' if j.is_refuted else f': {j.certificate.evidence}'}"
+        for name, j in judgements.items()
+        if j.problem is not None
+    ]
+    return Used({name: j.certificate for name, j in judgements.items()}, tuple(notes))

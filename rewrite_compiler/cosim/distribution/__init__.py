@@ -1,0 +1,1 @@
+"""Batches on workers of a cluster."""

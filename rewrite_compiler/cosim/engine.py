@@ -1,0 +1,258 @@
+"""Co-simulation: a plan over data, host parts in onnxruntime and offloads on the generated simulators."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar, cast
+
+import numpy as np
+
+from ..compile.formats.calibrate import float_program
+from ..compile.host.exact_host import host_program
+from ..compile.host.host_program import HostProgram
+from ..compile.host.lazy_codes import Operand, looked_at
+from ..compile.offload.execute import Prepared, Statistics
+from ..compile.offload.specified import Specified
+from ..compile.plan.plan import Offload, Plan
+from ..errors import UsageError
+from ..ila import Ila
+from ..ir.evaluate import run as evaluate
+from ..ir.program import Data, Value
+from ..limits import DEFAULT
+from ..readings.arrays.labelled_array import Data as Array
+from ..target import Device, SimulatedDevice, SimulatedStream, body_of, simulated_device
+from .format_errors import OffloadNumerics
+from .metrics.segmentation import Segment, segments
+from .prefetch import in_order, most_ahead
+from .schedule import constants_of, flow, loose
+from .tier import NUMERICS
+from .validation.audit import EVERY, Audit, chosen
+
+SHOWN_INSTRUCTIONS = 4
+COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
+Progress = Callable[[int, int], None]
+Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
+Seen = TypeVar("Seen", Statistics, OffloadNumerics)  # what can be added up
+
+
+@dataclass
+class Outcome:
+    """The outputs for some samples, and what each offload saw."""
+
+    outputs: dict[str, Data]
+    statistics: dict[str, Statistics]
+    instructions: int
+    host_batching: tuple[str, ...] = ()
+    numerics: dict[str, OffloadNumerics] = field(default_factory=dict)
+
+
+@dataclass
+class Engine:
+    """A plan ready to co-simulate."""
+
+    plan: Plan
+    reading: str = "arrays"
+    threads: int = 1
+    audit: int = EVERY  # batches, of which a sample is computed again; 0: none
+    steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+    compared: int = COMPARED_SAMPLES
+    built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
+    host: str = "onnxruntime"  # or "exact"
+    host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
+    engine: str = NUMERICS  # what computes offloads: numerics where they have some, or simulators
+    has_begun: bool = field(init=False, default=False)  # whether a batch ran
+    size: int = field(init=False, default=1)  # of the largest batch
+    aside: ThreadPoolExecutor | None = field(init=False, default=None)  # computes what the next step of a batch does not need
+    computed_aside: list[Future[None]] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.plan.calibrated:
+            raise UsageError(
+                "C100",
+                "the plan is not calibrated: its offloads have no formats",
+                help="give --calibrate FILE, or --data with more than 32 samples",
+            )
+        self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
+        for s in segments(self.plan):
+            self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
+        self.loose = loose(self.plan, self.steps)
+        for o in self.plan.offloads:
+            constants, is_specified = constants_of(self.plan.program, o), self.engine == NUMERICS and o.mapping.codes is not None
+            self.prepared[o.id] = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
+
+    def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
+        """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
+        samples = min(len(x) for x in inputs.values())
+        batch = 1 if self.reading == "oracle" else batch
+        parts = [slice(at, min(at + batch, samples)) for at in range(0, samples, batch)]
+        results = []
+        for n, found in enumerate(self.batches(lambda part: {name: x[part] for name, x in inputs.items()}, parts)):
+            results.append(found)
+            if progress is not None and n:
+                progress(parts[n].stop, samples)
+        return together(results)
+
+    def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
+        """Yield what each part of the samples gives, in order; the very first one alone, as it chooses how host parts are batched."""
+        if not parts:
+            return
+        most = max(part.stop - part.start for part in parts)
+        self.size = max(self.size, most)
+        if not self.has_begun:
+            self.has_begun = True
+            with self._aside():
+                found = self.batch(take, parts[0])
+            yield found
+            parts = parts[1:]
+        ahead = most_ahead(self.plan.program, most, self.threads)
+        with closing(in_order(lambda part: self.batch(take, part), parts, self.threads, ahead)) as begun:
+            yield from (one.result() for one in begun)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Have what the next step of a batch does not need computed by another thread, if there is one; all of it, at the end."""
+        if self.threads == 1:
+            yield
+            return
+        try:
+            with ThreadPoolExecutor(1) as self.aside:
+                yield
+            for one in self.computed_aside:
+                one.result()
+        finally:
+            self.aside = None
+            self.computed_aside.clear()
+
+    @property
+    def host_batching(self) -> tuple[str, ...]:
+        """Why host parts run one sample at a time."""
+        why = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
+        return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why) if w)
+
+    def batch(self, take: Take, part: slice) -> Outcome:
+        """Co-simulate one part of the samples."""
+        inputs = take(part)
+        p, samples = self.plan.program, part.stop - part.start
+        devices: dict[str, SimulatedDevice | SimulatedStream] = {}
+        seen: dict[str, Statistics] = {}
+        look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start)
+        reading = "arrays" if self.reading == "oracle" else self.reading
+        audit = Audit(part, chosen(part, self.size, self.audit), self.ilas, reading)
+
+        def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
+            prepared, begun = self.prepared[o.id], time.thread_time()
+            results: Sequence[Operand]
+            if isinstance(prepared, Specified):
+                results, seen[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
+                seen[o.id].slow = prepared.slow
+            else:
+                if o.target.name not in devices:
+                    devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
+                results, seen[o.id] = prepared.run(devices[o.target.name], moving)
+                seen[o.id].slow = (without_numerics(o),) if self.engine == NUMERICS else ()
+            seen[o.id].seconds = time.thread_time() - begun if seen[o.id].slow else 0.0
+            audit.check(prepared, moving, results, seen[o.id])
+            self._looked_at(o, moving, results, seen[o.id], look)
+            return results
+
+        outputs = flow(p, self.steps, inputs, samples, run)
+        notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
+        slow = dict.fromkeys(note for x in seen.values() for note in x.slow)
+        executed = sum(d.sim.executed for d in devices.values()) + audit.instructions
+        return Outcome(outputs, seen, executed, (*notes, *slow), look.numerics)
+
+    def _looked_at(self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics, look: _Look) -> None:
+        """Compare what an offload gives with float values, for the samples of which that is wanted."""
+        if not look.count:
+            return
+        some = {n: looked_at(x)[: look.count] for n, x in moving.items()}
+        work = partial(look.at, o, some, [looked_at(x)[: look.count] for x in results], seen)
+        if self.aside is None:
+            work()
+        else:
+            self.computed_aside.append(self.aside.submit(work))
+
+
+class _Look:
+    """Compares offloads with float values for the samples of a batch that are among the first ones of the run."""
+
+    def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int) -> None:
+        self.engine, self.start = engine, start
+        self.count = max(min(engine.compared - start, samples), 0)
+        self.numerics: dict[str, OffloadNumerics] = {}
+        self.true: Mapping[Value, Data] = {}
+        offloads = engine.plan.offloads
+        if self.count and offloads:
+            p = engine.plan.program
+            wanted = tuple(dict.fromkeys(o.node.outputs[0] for o in offloads))
+            host = HostProgram(replace(float_program(engine.plan), outputs=wanted), p.inputs, seconds=engine.host_seconds)
+            self.true = host.one_by_one({v: x[: self.count] for v, x in inputs.items()}, self.count)
+
+    def at(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], seen: Statistics) -> None:
+        """Compare an offload's first result with its meaning in float64 on the same operands, and with the float32 run."""
+        if not self.count:
+            return
+        p = self.engine.plan.program
+        body = body_of(o.mapping, [p.types[v] for v in o.node.inputs], dict(o.node.attributes))
+        constants = self.engine.prepared[o.id].constants
+        numerics = self.numerics[o.id] = OffloadNumerics()
+        result = o.mapping.axes.result
+        if not self.start:
+            for name, x in constants.items():
+                numerics.see(name, x, o.formats[name])
+        for n in range(self.count):
+            operands = {
+                v: (moving[name][n] if name in moving else constants[name])
+                for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
+            }
+            meant = evaluate(body, operands)[body.outputs[0]]
+            true = meant.astype(np.float64)
+            error = results[0][n].astype(np.float64) - true
+            if meant.dtype.kind in "iu":
+                seen.codes += error.size
+                seen.differing_codes += int(np.count_nonzero(error))
+            seen.squared_error += float(np.vdot(error, error))
+            seen.squared_reference += float(np.vdot(true, true))
+            seen.max_abs_error = max(seen.max_abs_error, float(np.max(np.abs(error), initial=0)))
+            seen.compared += 1
+            for name, x in moving.items():
+                numerics.see(name, x[n], o.formats[name])
+            numerics.see_result(result, true, results[0][n], o.formats[result])
+            numerics.drift(results[0][n], self.true[o.node.outputs[0]][n])
+
+
+def without_numerics(o: Offload) -> str:
+    """Return why an offload runs on a simulator though numerics are wanted."""
+    return f"{o.mapping.name} ({o.mapping.rule.place}) has no numerics: the commands of its driver run on the simulator for every sample"
+
+
+def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator[str]:
+    """Yield which instructions ran without machine code although it was asked for, and why; those of one reason together."""
+    for why in dict.fromkeys(not_native.values()):
+        names = [name for name, reason in not_native.items() if reason == why]
+        shown = ", ".join(names) if len(names) < SHOWN_INSTRUCTIONS else f"{len(names)} instructions"
+        yield f"{shown} of {target} ran without machine code: {why}"
+
+
+def together(results: Sequence[Outcome]) -> Outcome:
+    """Return what several batches gave, as one outcome."""
+    outputs = {name: np.concatenate([found.outputs[name] for found in results]) for name in results[0].outputs}
+    statistics = merged([r.statistics for r in results], Statistics)
+    numerics = merged([r.numerics for r in results], OffloadNumerics)
+    why = tuple(dict.fromkeys(w for r in results for w in r.host_batching))
+    return Outcome(outputs, statistics, sum(r.instructions for r in results), why, numerics)
+
+
+def merged(parts: Sequence[Mapping[str, Seen]], new: Callable[[], Seen]) -> dict[str, Seen]:
+    """Return what several batches saw of each offload, added in order to a `new` one."""
+    found: dict[str, Seen] = {}
+    for part in parts:
+        for key, seen in part.items():
+            found.setdefault(key, new()).merge(seen)
+    return found

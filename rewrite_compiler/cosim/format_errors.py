@@ -1,0 +1,125 @@
+"""Numerics: what formats do to the values of an offload: ranges, magnitudes, saturation, underflow, and errors, on some samples.
+
+The error of an offload is told twice: *isolated*, against its meaning on the operands that it got, and *cumulative*,
+against the value that the float32 run of the application has at this place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..ir.program import Data
+from ..lang.formats import Format
+from ..readings.kernels.format_conversion import codes_of, values_of
+
+LEAST_EXPONENT, MOST_EXPONENT = -40, 40  # of the histogram; what lies outside is counted in its ends
+
+
+def _no_counts() -> list[int]:
+    return [0] * (MOST_EXPONENT - LEAST_EXPONENT + 1)
+
+
+@dataclass
+class TensorNumerics:
+    """One tensor in its format; `counts` are values by their binade, from 2^LEAST_EXPONENT on."""
+
+    values: int = 0
+    zeros: int = 0
+    saturated: int = 0
+    underflowed: int = 0
+    low: float = np.inf
+    high: float = -np.inf
+    squared_error: float = 0.0
+    squared: float = 0.0
+    counts: list[int] = field(default_factory=_no_counts)
+
+    def see(self, x: Data, held: Data, largest: float) -> None:
+        """Count values and what their format holds of them."""
+        if not x.size:
+            return
+        size = np.abs(x)
+        self.values += x.size
+        self.zeros += int(np.count_nonzero(size == 0))
+        self.saturated += int(np.count_nonzero((size > largest) & (held != x)))
+        self.underflowed += int(np.count_nonzero((held == 0) & (size > 0)))
+        self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
+        error = held.astype(np.float64) - x
+        self.squared_error += float(np.vdot(error, error))
+        self.squared += float(np.vdot(size.astype(np.float64), size.astype(np.float64)))
+        exponents = np.clip(np.frexp(size[size > 0])[1] - 1, LEAST_EXPONENT, MOST_EXPONENT) - LEAST_EXPONENT
+        self.counts = [int(n) for n in np.bincount(exponents, minlength=len(self.counts)) + np.array(self.counts)]
+
+    def merge(self, other: TensorNumerics) -> None:
+        """Add what was seen elsewhere."""
+        for name in ("values", "zeros", "saturated", "underflowed", "squared_error", "squared"):
+            vars(self)[name] += vars(other)[name]
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+
+
+@dataclass
+class OffloadNumerics:
+    """The tensors of an offload by name, and the cumulative error of its first result."""
+
+    tensors: dict[str, TensorNumerics] = field(default_factory=dict)
+    squared_error: float = 0.0
+    squared: float = 0.0
+
+    def see(self, name: str, x: Data, f: Format) -> None:
+        """Count an operand as its format holds it."""
+        self.tensors.setdefault(name, TensorNumerics()).see(x, values_of(f, codes_of(f, x)), float(f.largest))
+
+    def see_result(self, name: str, meant: Data, found: Data, f: Format) -> None:
+        """Count what a result should be and what the device gives."""
+        self.tensors.setdefault(name, TensorNumerics()).see(meant, found, float(f.largest))
+
+    def drift(self, found: Data, reference: Data) -> None:
+        """Compare a result with the float32 run of the application."""
+        error = found.astype(np.float64) - reference
+        self.squared_error += float(np.vdot(error, error))
+        self.squared += float(np.vdot(reference.astype(np.float64), reference.astype(np.float64)))
+
+    @property
+    def cumulative(self) -> float | None:
+        """The relative error of the first result against the float32 run."""
+        return (self.squared_error / self.squared) ** 0.5 if self.squared else None
+
+    def merge(self, other: OffloadNumerics) -> None:
+        """Add what was seen elsewhere."""
+        self.squared_error += other.squared_error
+        self.squared += other.squared
+        for name, t in other.tensors.items():
+            self.tensors.setdefault(name, TensorNumerics()).merge(t)
+
+    def record(self) -> dict[str, Any]:
+        """Return what can be written as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> OffloadNumerics:
+        """Return what was recorded."""
+        tensors = {name: TensorNumerics(**t) for name, t in record["tensors"].items()}
+        return cls(tensors, record["squared_error"], record["squared"])
+
+
+def tensor_document(name: str, f: Format, t: TensorNumerics) -> dict[str, Any]:
+    """Return the part of a report about one tensor of an offload; the histogram without empty binades at its ends."""
+    used = [k for k, n in enumerate(t.counts) if n]
+    first, last = (used[0], used[-1]) if used else (0, -1)
+    return {
+        "tensor": name, "format": f.name, "values": t.values, "zeros": t.zeros, "saturated": t.saturated, "underflowed": t.underflowed,
+        "range": [t.low, t.high], "largest": float(f.largest),
+        "relative_error": (t.squared_error / t.squared) ** 0.5 if t.squared else None,
+        "histogram": {"first_exponent": first + LEAST_EXPONENT if used else None, "counts": t.counts[first : last + 1]},
+    }  # fmt: skip
+
+
+def first_diverging(errors: Iterable[tuple[str, float | None]], threshold: float) -> dict[str, Any] | None:
+    """Return the first offload whose cumulative error exceeds a threshold."""
+    return next(
+        ({"offload": key, "relative_error": e, "threshold": threshold} for key, e in errors if e is not None and e > threshold), None
+    )

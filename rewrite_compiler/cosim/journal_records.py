@@ -1,0 +1,99 @@
+"""Record: what a batch of finished samples gave, as lines that can be written down and read back bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..compile.offload.execute import Statistics
+from ..ir.program import Data
+from .format_errors import OffloadNumerics
+from .metrics.host_comparison import Beside
+from .metrics.scores import Scores
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A batch of finished samples, the first of which is number `first` of the run; `same` tells equal predictions.
+
+    `beside` is what another host gave, when the report compares two.
+    """
+
+    first: int
+    reference: Scores
+    accelerated: Scores
+    statistics: Mapping[str, Statistics]
+    numerics: Mapping[str, OffloadNumerics]
+    instructions: int
+    host_batching: tuple[str, ...] = ()
+    same: Data | None = None
+    beside: Beside | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many samples."""
+        return len(self.reference.values)
+
+    def lines(self) -> list[Line]:
+        """Return one line a sample, then one that closes the batch."""
+        same = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
+        both = zip(_rows(self.reference), _rows(self.accelerated), same, strict=True)
+        closing = {
+            "batch": self.first, "samples": self.samples, "instructions": self.instructions, "host_batching": list(self.host_batching),
+            "ends": [self.reference.ends, self.accelerated.ends],
+            "statistics": {key: asdict(s) for key, s in self.statistics.items()},
+            "numerics": {key: n.record() for key, n in self.numerics.items()},
+            "beside": None if self.beside is None else _beside_record(self.beside),
+        }  # fmt: skip
+        return [*({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(both)), closing]
+
+
+def _rows(scores: Scores) -> list[list[float]]:
+    """Return score and weight of every sample, and what more the metric keeps of it."""
+    details = [[]] * len(scores.values) if scores.details is None else scores.details.tolist()
+    return [[float(v), float(w), *d] for v, w, d in zip(scores.values, scores.weights, details, strict=True)]
+
+
+def finished(lines: Sequence[Line]) -> Finished:
+    """Return the batch that lines record, the last of which closes it."""
+    *samples, closing = lines
+    ends = closing["ends"]
+    same = [line["same"] for line in samples]
+    return Finished(
+        closing["batch"],
+        _scores([line["reference"] for line in samples], ends[0]),
+        _scores([line["accelerated"] for line in samples], ends[1]),
+        {key: _statistics(s) for key, s in closing["statistics"].items()},
+        {key: OffloadNumerics.of(n) for key, n in closing["numerics"].items()},
+        closing["instructions"],
+        tuple(closing["host_batching"]),
+        None if None in same else np.array(same, bool),
+        None if closing.get("beside") is None else _beside(closing["beside"]),
+    )
+
+
+def _beside_record(b: Beside) -> Line:
+    return {**vars(b), "scores": _rows(b.scores), "ends": b.scores.ends}
+
+
+def _beside(record: Mapping[str, Any]) -> Beside:
+    counts = (record[key] for key in ("values", "differing", "differing_samples", "largest"))
+    return Beside(_scores(record["scores"], record["ends"]), *counts)
+
+
+def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:
+    details = np.array([row[2:] for row in rows], np.float64) if len(rows[0]) > 2 else None
+    values, weights = (np.array([row[k] for row in rows], np.float64) for k in (0, 1))
+    return Scores(values, weights, (ends[0], ends[1]), details)
+
+
+def _statistics(record: Mapping[str, Any]) -> Statistics:
+    found = Statistics(**record)
+    found.range_in, found.range_out = (record["range_in"][0], record["range_in"][1]), (record["range_out"][0], record["range_out"][1])
+    found.slow = tuple(record["slow"])
+    return found

@@ -1,0 +1,1 @@
+"""Scores of a co-simulation beside the host's."""

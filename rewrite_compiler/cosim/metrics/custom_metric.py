@@ -1,0 +1,73 @@
+"""A metric of the user's own: MODULE:FUNCTION, Python code that is trusted like a script; what it raises is told in one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import FlexmatchError, InputError, UsageError
+from ...ir.program import Data
+from ...rewrite.userfile import module_at
+
+Score = Callable[[Data, Data], Data]
+
+
+def own_scores(name: str) -> tuple[Score, bool, str]:
+    """Return a function (outputs, truth) → one score a sample, whether lower is better, and the hash of its file.
+
+    MODULE is a Python file or the name of a module. Higher is better unless the function has an attribute `lower_is_better`.
+    """
+    module, _, function = name.rpartition(":")
+    path, names = _module(module)
+    found = names.get(function)
+    if not callable(found):
+        raise UsageError("F203", f'{path} has no function "{function}"', help="give the metric as MODULE:FUNCTION")
+
+    def score(outputs: Data, truth: Data) -> Data:
+        try:
+            scores = np.array(found(outputs.copy(), truth.copy()), np.float64)  # the function may write into what it gets
+        except FlexmatchError:
+            raise
+        except (Exception, SystemExit) as error:
+            line = next(
+                (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if Path(f.filename) == path.absolute()), None
+            )
+            said = f"metric {function} failed: {type(error).__name__}: {error}"
+            raise InputError("C108", said, place=str(path) if line is None else f"{path}:{line}") from None
+        if scores.shape != (len(outputs),):
+            shape = ", ".join(map(str, scores.shape))
+            said = f"metric {function} must return one number a sample, shape [{len(outputs)}], not [{shape}]"
+            raise InputError("C108", said, place=str(path))
+        if np.isnan(scores).any():
+            raise InputError("C108", f"metric {function} must return numbers, not NaN", place=str(path))
+        return scores
+
+    return score, bool(getattr(found, "lower_is_better", False)), hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+
+
+def _module(module: str) -> tuple[Path, Mapping[str, Any]]:
+    """Return the file of a module and what it defines: a path, or what Python finds under a dotted name, first of all in this folder."""
+    here = Path(module) if module.endswith(".py") or "/" in module else Path(*module.split(".")).with_suffix(".py")
+    if here.is_file() or here == Path(module):
+        return here, vars(module_at(here, "metric", "F203"))
+    try:
+        spec = find_spec(module)
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin), vars(import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise _not_imported(module, error) from None
+    except (Exception, SystemExit) as error:
+        raise _not_imported(module, error) from None
+    raise UsageError("F203", f'there is no module "{module}" for a metric', help="give a path ending in .py, or an installed module")
+
+
+def _not_imported(module: str, error: BaseException) -> InputError:
+    return InputError("R100", f"the module {module} of the metric cannot be imported: {type(error).__name__}: {error}")

@@ -1,0 +1,115 @@
+"""Reference: the source program in float32 on the host, run once for a model, its data and this machine, then kept."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+
+import numpy as np
+
+from ...compile import Plan
+from ...compile.host.host_program import HostProgram
+from ...data import Dataset
+from ...frontend.graph.emit import to_onnx
+from ...ir.program import Data, Program
+from ...kept import Kept, private_folder
+from ...limits import DEFAULT
+
+TOLERANCE = 1e-5  # of a batched reference run against single runs
+MOST_BYTES = 1 << 26  # of the outputs of a run that is kept
+SECONDS = "seconds"
+
+
+class Reference:
+    """The source program in float32 on the host; `seconds` are the CPU seconds that its runs took."""
+
+    def __init__(self, p: Program, first: Mapping[str, Data], limit: int = DEFAULT.host_seconds) -> None:
+        self.program, self.seconds = p, 0.0
+        self.host = HostProgram(p, p.inputs, tolerance=TOLERANCE, seconds=limit)
+        self.host.run({v: first[p.names[v]] for v in p.inputs})  # chooses how samples are batched
+
+    def run(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
+        """Return the outputs for samples, at once."""
+        p = self.program
+        started = time.thread_time()
+        found = self.host.run({v: inputs[p.names[v]] for v in p.inputs})
+        self.seconds += time.thread_time() - started
+        return {p.names[v]: x for v, x in found.items()}
+
+
+class KeptReference:
+    """The reference over a data set, a batch at a time: from the last run of the same where that is kept, else run and kept.
+
+    `seconds` are the CPU seconds of the runs, `is_kept` tells that they were an earlier one's.
+    """
+
+    def __init__(self, plan: Plan, data: Dataset, batch: int, limit: int = DEFAULT.host_seconds) -> None:
+        self.program, self.data, self.batch, self.limit = plan.source, data, batch, limit
+        self.kept, self.key = Kept(private_folder("reference")), _key(plan, data, batch)
+        self.names = [plan.source.names[v] for v in plan.source.outputs]
+        self.seconds, self.seen, self.size = 0.0, list[dict[str, Data]](), 0
+        self.outputs = self._read()
+        self.is_kept = self.outputs is not None
+        self.live: Reference | None = None
+
+    def run(self, part: slice) -> dict[str, Data]:
+        """Return the outputs for one part of the samples."""
+        if self.outputs is not None:
+            return {name: x[part] for name, x in self.outputs.items()}
+        found = self.alone(self.data.rows(part).inputs)
+        self._see(part, found)
+        return found
+
+    def alone(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
+        """Run some samples now."""
+        if self.live is None:
+            self.live = Reference(self.program, self.data.rows(slice(0, self.batch)).inputs, self.limit)
+        found = self.live.run(inputs)
+        self.seconds = self.live.seconds
+        return found
+
+    def _see(self, part: slice, found: dict[str, Data]) -> None:
+        """Remember outputs; with the last of all samples, keep them."""
+        self.size += sum(x.nbytes for x in found.values())
+        if self.size > MOST_BYTES or part.start != sum(len(x[self.names[0]]) for x in self.seen):
+            self.seen, self.size = [], MOST_BYTES + 1
+            return
+        self.seen.append(found)
+        if part.stop < self.data.count:
+            return
+        file = io.BytesIO()
+        arrays = {str(n): _plain(np.concatenate([x[name] for x in self.seen])) for n, name in enumerate(self.names)}
+        np.savez(file, **arrays, **{SECONDS: np.float64(self.seconds)})  # type: ignore[arg-type]
+        self.kept.put(self.key, file.getvalue())
+
+    def _read(self) -> dict[str, Data] | None:
+        stored = self.kept.get(self.key)
+        if stored is None:
+            return None
+        with np.load(io.BytesIO(stored), allow_pickle=False) as found:
+            self.seconds = float(found[SECONDS])
+            return {name: found[str(n)] for n, name in enumerate(self.names)}
+
+
+def _plain(x: Data) -> Data:
+    """Return text as an array that is read back without running code."""
+    return x.astype(str) if x.dtype.kind == "O" else x
+
+
+def _key(plan: Plan, data: Dataset, batch: int) -> str:
+    """Return the hash of everything that the outputs depend on: bits of float32 differ between machines and host engines.
+
+    The model is what the host engine is given, so that another importer or emitter is another run.
+    """
+    model = hashlib.sha256(to_onnx(plan.source)).hexdigest()
+    parts = {
+        "versions": [version("flexmatch"), version("onnxruntime"), version("numpy")], "machine": [*platform.uname()],
+        "model": model, "data": data.sha256, "batch": batch,
+        "samples": [data.number(n) for n in range(data.count)],
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

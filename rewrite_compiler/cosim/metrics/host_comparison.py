@@ -1,0 +1,63 @@
+"""Hosts: what the other host gives for the same samples, beside what the one that was asked for gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ir.program import Data
+from .metrics import Metric
+from .scores import Scores, joined
+
+OTHER = {"exact": "onnxruntime"}  # host → the one that a report compares it with
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A batch on the other host: its scores, and how the values of all outputs differ from the first one's."""
+
+    scores: Scores
+    values: int
+    differing: int
+    differing_samples: int
+    largest: float
+
+
+def beside(outputs: Mapping[str, Data], other: Mapping[str, Data], scores: Scores) -> Beside:
+    """Compare the outputs of a batch on two hosts, samples first; two that are not numbers are equal."""
+    first, second = (np.concatenate([x.reshape(len(x), -1) for x in found.values()], axis=1) for found in (outputs, other))
+    equal = (first == second) | ((first != first) & (second != second))
+    with np.errstate(invalid="ignore", over="ignore"):
+        away = np.where(equal, 0.0, np.abs(first.astype(np.float64) - second.astype(np.float64)))
+    largest = float(np.nanmax(away, initial=0.0))
+    return Beside(scores, equal.size, int(np.count_nonzero(~equal)), int(np.count_nonzero(~equal.all(axis=1))), largest)
+
+
+def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[str, Any] | None:
+    """Return how two hosts differ over a run; None when only one was asked for."""
+    if not parts:
+        return None
+    return {
+        "other": OTHER[host],
+        "value": metric.value(joined([b.scores for b in parts])),
+        "values": sum(b.values for b in parts),
+        "differing_values": sum(b.differing for b in parts),
+        "differing_samples": sum(b.differing_samples for b in parts),
+        "largest_difference": max(b.largest for b in parts),
+    }
+
+
+def hosts_text(host: str, metric: str, value: float | None, found: Mapping[str, Any]) -> str:
+    """Say how two hosts differ, in a sentence."""
+    both = f"{metric} is {_shown(value)} and {_shown(found['value'])}"
+    if not found["differing_values"]:
+        return f"hosts {host} and {found['other']}: all {found['values']:,} output values are equal; {both}"
+    differ = f"{found['differing_values']:,} of {found['values']:,} output values differ, by at most {found['largest_difference']:.3g}"
+    return f"hosts {host} and {found['other']}: {differ}; {both}"
+
+
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.6g}"

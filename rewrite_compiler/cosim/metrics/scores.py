@@ -1,0 +1,43 @@
+"""Scores: what a metric makes of each sample of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.program import Data
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One score and one weight a sample; `ends` are the least and largest true value, for psnr. A NaN counts as the worst score.
+
+    `details` are further numbers of each sample, for metrics that are no mean of scores; where batches have different many, the
+    missing ones are 0.
+    """
+
+    values: Data
+    weights: Data
+    ends: tuple[float, float] = (0.0, 1.0)
+    details: Data | None = None
+
+    @property
+    def peak(self) -> float:
+        """The range of the true values."""
+        return self.ends[1] - self.ends[0]
+
+    def take(self, indices: Data) -> Scores:
+        """Return the scores of some samples."""
+        details = None if self.details is None else self.details[indices]
+        return Scores(self.values[indices], self.weights[indices], self.ends, details)
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """Return the scores of several batches, one after the other."""
+    ends = min(s.ends[0] for s in parts), max(s.ends[1] for s in parts)
+    found = [s.details for s in parts if s.details is not None]
+    widest = max((d.shape[1] for d in found), default=0)
+    details = np.concatenate([np.pad(d, ((0, 0), (0, widest - d.shape[1]))) for d in found]) if found else None
+    return Scores(np.concatenate([s.values for s in parts]), np.concatenate([s.weights for s in parts]), ends, details)

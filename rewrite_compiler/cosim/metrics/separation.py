@@ -1,0 +1,46 @@
+"""Separation: how often a sample that has a label scores above one that has not, the area under the ROC curve."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import InputError
+from ...ir.program import Data
+from .class_maps import indicators
+from .scores import Scores
+
+
+def separation(outputs: Data, labels: Data) -> Scores:
+    """Keep the score of each class and whether it is true: one column for two classes, else one for each."""
+    scores, true = _columns(outputs, labels)
+    odd = np.isnan(scores)
+    scores = np.where(odd, np.where(true > 0, -np.inf, np.inf), scores)
+    own = np.where(true > 0, scores, -scores).mean(axis=1) if np.isfinite(scores).all() else np.zeros(len(scores))
+    return Scores(own, np.ones(len(scores)), details=np.concatenate([scores, true], axis=1).astype(np.float64))
+
+
+def _columns(outputs: Data, labels: Data) -> tuple[Data, Data]:
+    if labels.ndim > 1:
+        return indicators(outputs, labels)
+    scores = outputs.reshape(len(outputs), -1).astype(np.float64)
+    classes = max(2, scores.shape[1])
+    if labels.max() >= classes:
+        raise InputError("C100", f"labels must be below the {classes} classes of the model, not {labels.max()}")
+    if scores.shape[1] == 2:
+        scores = scores[:, 1:] - scores[:, :1]
+    return scores, (labels[:, None] == 1) if scores.shape[1] == 1 else labels[:, None] == np.arange(classes)
+
+
+def area(scores: Scores) -> float:
+    """Return the mean over the classes that some samples have and some have not; one half where there is none."""
+    assert scores.details is not None
+    found = [_area(s, t > 0) for s, t in zip(*(x.T for x in np.split(scores.details, 2, axis=1)), strict=True) if 0 < t.sum() < len(t)]
+    return float(np.mean(found)) if found else 0.5
+
+
+def _area(scores: Data, true: Data) -> float:
+    """Return the share of pairs in order, equal ones counted half, from the ranks of the true ones."""
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    positive = int(true.sum())
+    return float((ranks[true].sum() - positive * (positive + 1) / 2) / (positive * (len(true) - positive)))

@@ -1,0 +1,116 @@
+"""Variants: outputs of many plans for the same samples, host parts and offloads made ready once for all of them.
+
+Samples run in batches of one size, the last one filled up with its last sample: what a sample gives does not depend on others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import cast
+
+import numpy as np
+
+from ..compile.host.exact_host import host_program
+from ..compile.host.host_program import HostProgram
+from ..compile.host.lazy_codes import Operand
+from ..compile.offload.execute import Prepared
+from ..compile.offload.specified import Specified
+from ..compile.plan.plan import Offload, Plan
+from ..ila import Ila
+from ..ir.program import Data, Program
+from ..limits import DEFAULT
+from ..target import Device, simulated_device
+from .metrics.segmentation import Segment, segments
+from .prefetch import in_order, most_ahead
+from .schedule import Steps, constants_of, flow, loose
+
+KEPT_PROGRAMS = 3  # whose host parts are kept: they hold the model's weights
+ROOM = 1 << 28  # bytes of codes of constants that are kept
+Hosts = tuple[HostProgram | None, ...]
+
+
+@dataclass
+class Variants:
+    """What plans share: offloads made ready, and the host parts of those that have one program, the last used ones of both."""
+
+    reading: str
+    batch: int
+    room: int = ROOM
+    hosts: dict[Hashable, tuple[Program, Hosts]] = field(default_factory=dict)
+    prepared: dict[Hashable, Prepared] = field(default_factory=dict)
+    ilas: dict[Hashable, Ila] = field(default_factory=dict)
+    turn: Lock = field(default_factory=Lock)
+
+    def outputs(self, plan: Plan, inputs: Mapping[str, Data], *, threads: int = 1, is_last: bool = False) -> dict[str, Data]:
+        """Return the outputs of a plan for samples, some batches side by side; host parts are not kept where its program `is_last` seen."""
+        steps, is_new = self._steps(plan, is_last=is_last)
+        samples = min(len(x) for x in inputs.values())
+        parts = [np.minimum(np.arange(at, at + self.batch), samples - 1) for at in range(0, samples, self.batch)]
+        loosely = loose(plan, steps)
+
+        def run(part: Data) -> dict[str, Data]:
+            return self._batch(plan, steps, {n: x[part] for n, x in inputs.items()}, loosely)
+
+        alone = 1 if is_new else 0  # of batches: the first one chooses how host parts are batched
+        alone = len(parts) if threads == 1 else alone
+        found = [run(part) for part in parts[:alone]]
+        with closing(in_order(run, parts[alone:], threads, most_ahead(plan.program, self.batch, threads))) as begun:
+            found += [one.result() for one in begun]
+        return {name: np.concatenate([one[name] for one in found])[:samples] for name in found[0]}
+
+    def _batch(self, plan: Plan, steps: Steps, inputs: Mapping[str, Data], loosely: frozenset[str]) -> dict[str, Data]:
+        def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
+            ready = self._ready(o, constants_of(plan.program, o))
+            if not isinstance(ready, Specified):
+                return ready.run(simulated_device(self._ila(o), reading=self.reading, samples=self.batch), moving)[0]
+            return (ready.loosely(moving) if o.id in loosely else ready.run(cast(Device, None), moving))[0]
+
+        return flow(plan.program, steps, inputs, self.batch, run)
+
+    def _ready(self, o: Offload, constants: Mapping[str, Data]) -> Prepared:
+        """Return an offload made ready; constants are the same where they are one array, which is kept with what is made of it."""
+        places = ((n, id(x)) for n, x in constants.items())
+        key = (_design(o), o.mapping.variant, o.mapping.codes, o.node.attributes, *o.tiling.tile.items(), *o.formats.items(), *places)
+        with self.turn:
+            found = self.prepared.pop(key, None)
+            if found is None:
+                is_specified = o.mapping.codes is not None and self.reading != "oracle"
+                found = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
+            self.prepared[key] = found
+            sizes = {k: sum(x.nbytes for x in p.codes.values()) for k, p in self.prepared.items()}
+            size = sum(sizes.values())
+            for old in list(self.prepared)[:-1]:
+                if size <= self.room:
+                    break
+                size -= sizes[old]
+                self.prepared.pop(old)
+            return found
+
+    def _ila(self, o: Offload) -> Ila:
+        with self.turn:
+            if _design(o) not in self.ilas:
+                self.ilas[_design(o)] = o.target.ila()
+            return self.ilas[_design(o)]
+
+    def _steps(self, plan: Plan, *, is_last: bool) -> tuple[Steps, bool]:
+        """Return the steps of a plan, and whether their host parts are new."""
+        made, key = segments(plan), (id(plan.program), *(o.id for o in plan.offloads))
+        with self.turn:
+            is_new = key not in self.hosts
+            hosts = self.hosts.pop(key, None) or (plan.program, tuple(map(_host, made)))
+            if not is_last:
+                self.hosts[key] = hosts
+            for old in list(self.hosts)[:-KEPT_PROGRAMS]:
+                self.hosts.pop(old)
+        return list(zip(made, hosts[1], strict=True)), is_new
+
+
+def _design(o: Offload) -> Hashable:
+    return o.target.build, *o.target.values.items()
+
+
+def _host(segment: Segment) -> HostProgram | None:
+    return None if segment.host is None else host_program("onnxruntime", segment.host, DEFAULT.host_seconds)

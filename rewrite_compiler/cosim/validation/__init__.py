@@ -1,0 +1,1 @@
+"""Offloads computed a second time by other means, and compared."""

@@ -1,0 +1,145 @@
+"""Audit: what offloads return, computed again for some samples by commands on the simulator, the oracle and plain numerics.
+
+Control is the same for all samples, so one sample takes every command, address and bound of a batch. The first sample of a run
+is taken, and a random one of every few batches; of each of their offloads a random unit of a random tile by the oracle, too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from ...compile.host.lazy_codes import Operand, looked_at
+from ...compile.offload.execute import Prepared, Statistics
+from ...compile.offload.specified import Specified, plain_results
+from ...compile.plan.plan import Offload
+from ...errors import AnswerNo
+from ...ila import Ila
+from ...ir.program import Data
+from ...target import SimulatedDevice, SimulatedStream, simulated_device
+
+EVERY = 8  # batches, of which one has a random sample that is computed again
+SEED = 105
+MOST_MACS = 1 << 14  # of a unit that the oracle computes again, which takes microseconds for each
+Slices = Mapping[str, slice]
+
+
+def chosen(part: slice, size: int, every: int) -> tuple[int, ...]:
+    """Return which samples of a batch are computed again; `size` is that of all batches but the last, `every` 0 for none."""
+    if not every:
+        return ()
+    first = (0,) if not part.start else ()
+    several, number = divmod(part.start // size, every)
+    random = np.random.default_rng([SEED, several])
+    sample, count = int(random.integers(1 << 31)), part.stop - part.start
+    return tuple(sorted({*first, sample % count})) if int(random.integers(every)) == number else first
+
+
+@dataclass
+class Audit:
+    """The simulators of one batch, and the samples that run on them."""
+
+    part: slice
+    samples: Sequence[int]
+    ilas: Mapping[str, Ila]
+    reading: str
+    devices: dict[tuple[str, int], SimulatedDevice | SimulatedStream] = field(default_factory=dict)
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions were executed."""
+        return sum(d.sim.executed for d in self.devices.values())
+
+    def check(self, prepared: Prepared, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics) -> None:
+        """Compute an offload again for the chosen samples; AnswerNo C104 where a result is another one."""
+        o = prepared.offload
+        driven = prepared.driven if isinstance(prepared, Specified) else prepared
+        for n in self.samples:
+            device = self._device(o.target.name, n)
+            before = device.sim.executed
+            operands = {name: looked_at(x)[n : n + 1] for name, x in moving.items()}
+            unit = _Unit(self, driven, n)
+            expected, _ = driven.run(device, operands, unit.take)
+            commands = f"the {device.sim.executed - before:,} commands of its driver"
+            for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
+                self._compare(o, name, looked_at(y)[n], z[0], ("it", commands), n)
+            unit.check(seen)
+            seen.validated += 1
+
+    def _compare(self, o: Offload, name: str, some: Data, others: Data, who: tuple[str, str], n: int, at: Sequence[int] = ()) -> None:
+        """Raise AnswerNo C104 for the first element that is another one; `at` is where in the result they begin."""
+        wrong = np.argwhere(some != others)
+        if not len(wrong):
+            return
+        place = tuple(wrong[0].tolist())
+        where = [a + b for a, b in zip(place, at or (0,) * len(place), strict=True)]
+        sizes = ", ".join(f"{d} = {size}" for d, size in o.tiling.sizes.items())
+        sentence = (
+            f"{name}{where} of {o.id} ({o.mapping.name} at {sizes}) must be {float(others[place]):g}, as {who[1]} give, not "
+            f"{float(some[place]):g}, as {who[0]} returned, for sample {self.part.start + n}"
+        )
+        remedy = "correct the driver or the numerics, which flexmatch prove compares, or run with --engine simulator"
+        raise AnswerNo("C104", sentence, place=o.mapping.rule.place, help=remedy)
+
+    def _device(self, target: str, n: int) -> SimulatedDevice | SimulatedStream:
+        key = target, n
+        if key not in self.devices:
+            self.devices[key] = simulated_device(self.ilas[target], reading=self.reading, samples=1)
+        return self.devices[key]
+
+
+class _Unit:
+    """A random unit of a random tile of an offload, as commands on the simulator gave it."""
+
+    def __init__(self, audit: Audit, driven: Prepared, n: int) -> None:
+        self.audit, self.driven, self.n = audit, driven, n
+        o = driven.offload
+        self.random = np.random.default_rng([SEED, zlib.crc32(o.id.encode()), audit.part.start + n])
+        self.left = int(self.random.integers(sum(1 for _ in o.tiling.slices())))
+        self.taken: tuple[Mapping[str, Data], Slices, Slices, Mapping[str, Data]] | None = None
+
+    def take(self, codes: Mapping[str, Data], slices: Slices, results: Mapping[str, Data], seen: Statistics) -> None:
+        """Remember a unit of the tile that was drawn."""
+        del seen
+        self.left -= 1
+        if self.left == -1:
+            m = self.driven.offload.mapping
+            fixed = (*m.whole, *m.axes.summed)
+            part = {d: s if d in fixed else _unit(s, m.units.get(d, 1), self.random) for d, s in slices.items()}
+            one = {name: c[0] if c.ndim > len(m.axes.of[name]) else c for name, c in codes.items()}
+            self.taken = one, slices, part, {name: y[0] if y.ndim > len(m.axes.of[name]) else y for name, y in results.items()}
+
+    def check(self, seen: Statistics) -> None:
+        """Compare the unit with what the oracle and the numerics say, each code by code."""
+        if self.taken is None:
+            return
+        codes, slices, part, results = self.taken
+        o, compare = self.driven.offload, partial(self.audit._compare, n=self.n)
+        axes, others = o.mapping.axes, {}
+        if o.mapping.codes is not None:
+            others["its numerics"] = plain_results(self.driven, codes, part)
+        if _work(o, part) <= MOST_MACS:
+            device = simulated_device(self.audit.ilas[o.target.name], reading="oracle")
+            others["generated Python"] = self.driven.call(device, codes, part)
+        for who, given in others.items():
+            for name, y in given.items():
+                inside = tuple(slice(part[d].start - slices[d].start, part[d].stop - slices[d].start) for d in axes.of[name])
+                at = [part[d].start for d in axes.of[name]]
+                compare(o, name, results[name][inside], np.asarray(y), ("the simulator", f"codes of {who}"), at=at)
+                seen.audited += y.size
+
+
+def _work(o: Offload, part: Slices) -> float:
+    """Return about how many multiplications a part of an offload takes."""
+    share = np.prod([(part[d].stop - part[d].start) / max(o.tiling.sizes[d], 1) for d in part], dtype=float)
+    return float(max(o.macs, np.prod(list(o.tiling.sizes.values()), dtype=float) if not o.macs else 0) * share)
+
+
+def _unit(s: slice, unit: int, random: np.random.Generator) -> slice:
+    """Return a random unit of a dimension's part."""
+    start = s.start + unit * int(random.integers(-(-(s.stop - s.start) // unit)))
+    return slice(start, min(start + unit, s.stop))

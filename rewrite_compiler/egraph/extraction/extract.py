@@ -1,0 +1,338 @@
+"""Exact extraction: one integer program over the e-graph, solved by HiGHS level by level of a lexicographic cost.
+
+x_n chooses an e-node, y_c says that class c is built, t_c orders the classes of a cycle so that no choice contains itself.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import BudgetError
+from ..graph.graph import ClassId, EGraph, ENode
+from .bound import within_bound
+from .bucket_elimination import eliminated
+from .dominator_split import Part, parts
+from .forced_levels import Key, key_of, settled
+from .prune import Candidate, Candidates, Cost, CostOf, components, pruned
+
+SPARE = 0.5  # between the two values of a choice
+EXACT = 1 << 30  # the solver tells sums of costs up to here apart
+STATUSES = ("greedy", "limited", "optimal")
+DIGIT = 1 << 10  # larger sums are compared digit by digit in this base
+Known = dict[Key, tuple[dict[int, int], Cost, str]]  # parts of one form are solved once: candidate of each class, bound, status
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """The chosen e-node of each class that is built, its cost, the proven bound, and how it was found."""
+
+    choice: Mapping[ClassId, ENode]
+    cost: Cost
+    bound: Cost
+    status: str
+
+    @property
+    def gap(self) -> float:
+        """Relative distance of cost and bound at the first level where they differ; 0 when optimal."""
+        return next(((c - b) / max(abs(c), 1) for c, b in zip(self.cost, self.bound, strict=True) if c != b), 0.0)
+
+
+def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: float = 60.0) -> Extraction:
+    """Return the cheapest acyclic choice below the roots; each level of the cost matters only among equals of the levels before.
+
+    Falls back to the cheapest tree (status `greedy`) when the solver gives no solution in time; BudgetError when a root
+    has no choice at all.
+    """
+    constants = constant_choices(graph, cost_of)
+    moving = [r for r in roots if r not in constants]
+    options = pruned(within_bound(graph, cost_of, frozenset(constants), moving), moving)
+    if any(r not in options for r in moving):
+        raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
+    choice, bound, status = _solved(options, moving, time.monotonic() + seconds, {})
+    whole = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
+    used = reached({**constants, **whole}, roots)
+    cost = _total(used, roots, len(next(iter(used.values())).cost))
+    bound = bound or cost  # all outputs are constants
+    if cost != bound and status == "optimal":
+        status = "limited"
+    return Extraction({c: o.node for c, o in used.items()}, cost, tuple(min(b, c) for b, c in zip(bound, cost, strict=True)), status)
+
+
+def _solved(
+    options: Candidates, roots: Sequence[ClassId], deadline: float, known: Known, first: int = 0
+) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    """Return the choice, a bound and the worst status over all parts of the problem; levels before `first` are settled."""
+    choice: dict[ClassId, Candidate] = {}
+    bounds: list[Cost] = []
+    statuses = {"optimal"}
+    for part in parts(options, roots):
+        found, bound, status = _solved_part(part, deadline, known, first)
+        choice.update(found)
+        bounds.append(bound)
+        statuses.add(status)
+    return choice, tuple(map(sum, zip(*bounds, strict=True))), next(s for s in STATUSES if s in statuses)
+
+
+def _solved_part(part: Part, deadline: float, known: Known, first: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    levels = len(next(iter(part.options.values()))[0].cost)
+    if all(len(found) == 1 for found in part.options.values()):
+        choice = {c: found[0] for c, found in part.options.items()}
+        return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), "optimal"
+    key = key_of(part, first)
+    if key not in known:
+        found, bound, status = _decided(part, deadline, known, first, levels)
+        places = enumerate(part.options.items())
+        taken = {n: next(k for k, o in enumerate(ways) if o.node is found[c].node) for n, (c, ways) in places if c in found}
+        known[key] = taken, bound[first:], status
+    taken, bound, status = known[key]
+    choice = {c: found[taken[n]] for n, (c, found) in enumerate(part.options.items()) if n in taken}
+    return choice, (*_total(choice, part.roots, levels)[:first], *bound), status
+
+
+def _decided(part: Part, deadline: float, known: Known, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    """Return the cheapest choice of a part: what settles by itself, then part by part, then what has to be searched."""
+    options, open_level = settled(part.options, part.roots, first, levels)
+    if open_level == levels:
+        choice = cheapest_trees(options)
+        return choice, _total(choice, part.roots, levels), "optimal"
+    if open_level > first:
+        return _solved(options, part.roots, deadline, known, open_level)
+    return _searched(part, deadline, first, levels)
+
+
+def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+    """Return what elimination or the solver finds for the levels from `first` on, the cheapest trees if those are better."""
+    exact = eliminated(part.options, part.roots, first)
+    if exact is not None:
+        return exact, _total(exact, part.roots, levels), "optimal"
+    solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(first, levels, deadline)
+    if status == "optimal" and solved is not None:
+        return solved, bound, status
+    trees = cheapest_trees(part.options)
+    if solved is None or _total(trees, part.roots, levels) < _total(solved, part.roots, levels):
+        return trees, bound, "greedy"
+    return solved, bound, status
+
+
+def _total(choice: Mapping[ClassId, Candidate], roots: Sequence[ClassId], levels: int) -> Cost:
+    used = reached(choice, roots).values()
+    return tuple(sum(o.cost[k] for o in used) for k in range(levels))
+
+
+def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]:
+    """Return a way to evaluate each compile-time constant: the fewest operators. Constants are free and never part of the problem."""
+    fixed = [c for c, e_class in graph.classes.items() if e_class.fixed]
+    options = {}
+    for c in fixed:
+        costed = [(n, cost_of(c, n)) for n in graph.classes[c].nodes]
+        options[c] = [Candidate(n, frozenset(n.children), cost) for n, cost in costed if cost is not None]
+    return cheapest_trees(options)
+
+
+def reached(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> dict[ClassId, Candidate]:
+    """Return the choices below the roots, operands first; AssertionError when a choice contains itself."""
+    order: dict[ClassId, Candidate] = {}
+    open_: set[ClassId] = set()
+    for root in roots:
+        work = [(root, iter(sorted(choice[root].children)))] if root not in order else []
+        while work:
+            here, rest = work[-1]
+            open_.add(here)
+            following = next((d for d in rest if d not in order), None)
+            if following is None:
+                order[here] = choice[here]
+                open_.discard(here)
+                work.pop()
+            elif following in open_:
+                raise AssertionError("extraction chose a cycle")
+            else:
+                work.append((following, iter(sorted(choice[following].children))))
+    return order
+
+
+def cheapest_trees(options: Candidates) -> dict[ClassId, Candidate]:
+    """Return for each class the candidate with the cheapest tree, shared parts counted each time they are used."""
+    best: dict[ClassId, tuple[Cost, Candidate]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for c, candidates_ in options.items():
+            for o in candidates_:
+                if all(d in best for d in o.children):
+                    # one more level that every e-node pays makes all costs positive, so no choice contains itself
+                    parts = [(*o.cost, 1), *(best[d][0] for d in o.children)]
+                    total = tuple(map(sum, zip(*parts, strict=True)))
+                    if c not in best or total < best[c][0]:
+                        best[c] = (total, o)
+                        changed = True
+    return {c: o for c, (_, o) in best.items()}
+
+
+@dataclass
+class _Rows:
+    """Constraints, row by row."""
+
+    start: list[int] = field(default_factory=lambda: [0])
+    index: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+
+    def add(self, terms: Mapping[int, float], lower: float, upper: float) -> None:
+        self.index.extend(terms)
+        self.value.extend(terms.values())
+        self.start.append(len(self.index))
+        self.lower.append(lower)
+        self.upper.append(upper)
+
+
+class _Problem:
+    def __init__(self, options: Candidates, roots: frozenset[ClassId]) -> None:
+        self.options = options
+        self.roots = roots
+        self.flat = [(c, o) for c, found in options.items() for o in found]
+        count = len(self.flat)
+        self.y = {c: count + n for n, c in enumerate(options)}
+        self.cyclic = {c: component for component in components(options) for c in component}
+        self.t = {c: count + len(options) + n for n, c in enumerate(self.cyclic)}
+        self.columns = self.plain = count + len(options) + len(self.cyclic)  # carries of `hold` come after the plain ones
+        self.rows = _Rows()
+        self.forbidden: set[int] = set()
+        self.of_class: dict[ClassId, list[int]] = {}
+        for n, (c, _) in enumerate(self.flat):
+            self.of_class.setdefault(c, []).append(n)
+        self.constrain()
+
+    def constrain(self) -> None:
+        infinity = math.inf
+        for c, nodes in self.of_class.items():
+            self.rows.add({**dict.fromkeys(nodes, 1.0), self.y[c]: -1.0}, 0.0, 0.0)
+            for d, users in self.needs(c).items():
+                z = dict.fromkeys(users, 1.0)
+                self.rows.add({**z, self.y[d]: -1.0}, -infinity, 0.0)
+                if self.cyclic.get(c) is not None and d in self.cyclic[c]:
+                    m = float(len(self.cyclic[c]))
+                    self.rows.add({self.t[c]: 1.0, self.t[d]: -1.0, **dict.fromkeys(users, -m)}, 1.0 - m, infinity)
+                    self.cut(c, d, z)
+
+    def cut(self, c: ClassId, d: ClassId, z: Mapping[int, float]) -> None:
+        """Two classes cannot both be built from each other."""
+        back = self.needs(d).get(c) if c < d else None
+        if back:
+            both = {**z, **dict.fromkeys(back, 1.0)}
+            self.rows.add({**both, self.y[c]: -1.0}, -math.inf, 0.0)
+            self.rows.add({**both, self.y[d]: -1.0}, -math.inf, 0.0)
+
+    def needs(self, c: ClassId) -> dict[ClassId, list[int]]:
+        """Return for each operand class of `c` the choices that need it."""
+        found: dict[ClassId, list[int]] = {}
+        for n in self.of_class[c]:
+            for d in sorted(self.flat[n][1].children):
+                found.setdefault(d, []).append(n)
+        return found
+
+    def solve(self, first: int, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, str]:
+        """Return the choice, a bound for each level from `first` on (0 before), and a status.
+
+        A level is joined to the levels before by a weight that its incumbent's cost justifies: whoever spends one more
+        unit before can save less here. Constraints for earlier levels instead make HiGHS slower; they are used only where
+        the weights would become too large for it to tell costs apart.
+        """
+        weighted = [0] * len(self.flat)
+        solution: list[float] | None = None
+        best: list[int] = [0] * first
+        for level in range(first, levels):
+            costs = [o.cost[level] for _, o in self.flat]
+            unit = math.gcd(*costs)
+            if not unit:
+                best.append(0)
+                continue
+            costs = [c // unit for c in costs]
+            weight = 1 + (sum(costs) if solution is None else _spent(costs, solution))
+            joined = [w * weight + c for w, c in zip(weighted, costs, strict=True)]
+            if sum(joined) > EXACT:
+                self.hold(weighted, solution)
+                joined = costs
+            made, status = self.solve_level(joined, deadline)
+            solution = made or solution
+            if made is None or status != "optimal":
+                return self.chosen(solution), (*best, *[0] * (levels - len(best))), "limited"
+            best.append(_spent(costs, made) * unit)
+            weighted = joined if best[-1] or any(weighted) else self.without(costs)
+        if solution is None:
+            solution = self.solve_level([0] * len(self.flat), deadline)[0]
+        return self.chosen(solution), tuple(best), "optimal"
+
+    def hold(self, costs: Sequence[int], solution: Sequence[float] | None) -> None:
+        """Constrain the weighted levels so far to their optimum, digit by digit with carries: small coefficients stay exact."""
+        if solution is None or not any(costs):
+            return
+        rest, left = list(costs), _spent(costs, solution)
+        carried: dict[int, float] = {}
+        while max(rest) >= DIGIT:
+            carry = self.columns
+            self.columns += 1
+            digits = {n: float(c % DIGIT) for n, c in enumerate(rest) if c % DIGIT}
+            self.rows.add({**digits, **carried, carry: -float(DIGIT)}, left % DIGIT, left % DIGIT)
+            rest, left, carried = [c // DIGIT for c in rest], left // DIGIT, {carry: 1.0}
+        self.rows.add({**{n: float(c) for n, c in enumerate(rest) if c}, **carried}, left, left)
+
+    def without(self, costs: Sequence[int]) -> list[int]:
+        """Forbid every choice that costs anything, and return costs of 0: an optimum of 0 needs no weight."""
+        self.forbidden.update(n for n, c in enumerate(costs) if c)
+        return [0] * len(costs)
+
+    def chosen(self, solution: list[float] | None) -> dict[ClassId, Candidate] | None:
+        if solution is None:
+            return None
+        return {c: o for (c, o), x in zip(self.flat, solution, strict=False) if x > SPARE}
+
+    def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, str]:
+        """Minimise one cost; return the values of all columns, and `optimal` or `limited`."""
+        import highspy
+
+        solver = highspy.Highs()
+        for option, value in OPTIONS.items():
+            solver.setOptionValue(option, value)
+        solver.setOptionValue("time_limit", max(deadline - time.monotonic(), 0.1))
+        divisor = math.gcd(*costs) or 1
+        solver.passModel(self.model(highspy, [c / divisor for c in costs]))
+        solver.run()
+        if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+            return None, "limited"
+        optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        return list(solver.getSolution().col_value), "optimal" if optimal else "limited"
+
+    def model(self, highspy: Any, costs: Sequence[float]) -> Any:
+        count = len(self.flat)
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self.columns, len(self.rows.lower)
+        lp.col_cost_ = [*costs, *[0.0] * (self.columns - count)]
+        lower, upper = [0.0] * self.columns, [1.0] * self.columns
+        for n in self.forbidden:
+            upper[n] = 0.0
+        for r in self.roots:
+            lower[self.y[r]] = 1.0
+        for c, column in self.t.items():
+            upper[column] = float(len(self.cyclic[c]) - 1)
+        carries = self.columns - self.plain
+        upper[self.plain :] = [math.inf] * carries
+        lp.col_lower_, lp.col_upper_ = lower, upper
+        lp.row_lower_, lp.row_upper_ = self.rows.lower, self.rows.upper
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = self.rows.start, self.rows.index, self.rows.value
+        integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+        lp.integrality_ = [integer] * count + [continuous] * (self.plain - count) + [integer] * carries
+        return lp
+
+
+def _spent(costs: Sequence[int], solution: Sequence[float]) -> int:
+    """Return what a solution costs."""
+    return sum(cost for cost, x in zip(costs, solution, strict=False) if x > SPARE)
+
+
+OPTIONS: dict[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0, "random_seed": 0}

@@ -1,0 +1,170 @@
+"""What extraction chooses from: the e-nodes that can matter, found by reductions that keep at least one optimum."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..graph.graph import ClassId, EGraph, ENode
+
+Cost = tuple[int, ...]
+CostOf = Callable[[ClassId, ENode], Cost | None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An e-node that may be chosen: its operand classes, each once, and its cost."""
+
+    node: ENode
+    children: frozenset[ClassId]
+    cost: Cost
+
+
+Candidates = dict[ClassId, list[Candidate]]
+
+
+def candidates(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId] = frozenset()) -> Candidates:
+    """Return what may be chosen; a cost of None removes an e-node, and classes in `given` are there anyway."""
+    found: Candidates = {}
+    for c, e_class in graph.classes.items():
+        costed = [(n, cost_of(c, n)) for n in e_class.nodes if c not in given and c not in n.children]
+        found[c] = [Candidate(n, frozenset(n.children) - given, cost) for n, cost in costed if cost is not None]
+    return found
+
+
+def pruned(found: Candidates, roots: Sequence[ClassId]) -> Candidates:
+    """Return the candidates that some cheapest choice below the roots may need."""
+    while True:
+        before = sum(map(len, found.values()))
+        found = _reachable(_undominated(_buildable(found)), roots)
+        found = _grounded(found)
+        if sum(map(len, found.values())) == before:
+            return found
+
+
+def _buildable(given: Candidates) -> Candidates:
+    """Keep candidates all of whose operands can be built, by a worklist from the leaves."""
+    users: dict[ClassId, list[tuple[ClassId, Candidate]]] = {}
+    missing: dict[int, int] = {}
+    work: list[ClassId] = []
+    built: set[ClassId] = set()
+    for c, options in given.items():
+        for o in options:
+            missing[id(o)] = len(o.children)
+            for child in o.children:
+                users.setdefault(child, []).append((c, o))
+            if not o.children and c not in built:
+                built.add(c)
+                work.append(c)
+    while work:
+        for owner, o in users.get(work.pop(), ()):
+            missing[id(o)] -= 1
+            if missing[id(o)] == 0 and owner not in built:
+                built.add(owner)
+                work.append(owner)
+    return {c: kept for c, options in given.items() if (kept := [o for o in options if o.children <= built])}
+
+
+def _undominated(given: Candidates) -> Candidates:
+    """Drop a candidate when another of its class costs no more and needs no other operands."""
+    result: Candidates = {}
+    for c, options in given.items():
+        kept: list[Candidate] = []
+        for o in sorted(options, key=lambda o: (o.cost, len(o.children))):
+            if not any(k.children <= o.children for k in kept):
+                kept.append(o)
+        result[c] = kept
+    return result
+
+
+def _reachable(given: Candidates, roots: Iterable[ClassId]) -> Candidates:
+    seen: set[ClassId] = set()
+    work = [r for r in roots if r in given]
+    while work:
+        c = work.pop()
+        if c not in seen:
+            seen.add(c)
+            work.extend(child for o in given[c] for child in o.children)
+    return {c: options for c, options in given.items() if c in seen}
+
+
+def _grounded(given: Candidates) -> Candidates:
+    """Drop candidates that need an operand which cannot be built without their own class: no acyclic choice has them."""
+    result = dict(given)
+    for component in components(given):
+        classes = sorted(component)
+        below = unavoidable(given, classes)
+        for n, c in enumerate(classes):
+            result[c] = [o for o in given[c] if all(d not in component or not below[d] >> n & 1 for d in o.children)]
+    return {c: options for c, options in result.items() if options}
+
+
+def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, int]:
+    """Return for each class which of `classes` every way to build it contains, as bits; other classes are there anyway."""
+    place = {c: n for n, c in enumerate(classes)}
+    users: dict[ClassId, set[ClassId]] = {c: set() for c in classes}
+    for c in classes:
+        for d in {d for o in given[c] for d in o.children if d in place}:
+            users[d].add(c)
+    below = dict.fromkeys(classes, (1 << len(classes)) - 1)
+    work, waiting = deque(classes), set(classes)
+    while work:
+        c = work.popleft()
+        waiting.discard(c)
+        found = -1
+        for o in given[c]:
+            way = 0
+            for d in o.children:
+                way |= below.get(d, 0)
+            found &= way
+        found |= 1 << place[c]
+        if found != below[c]:
+            below[c] = found
+            following = sorted(users[c] - waiting)
+            work.extend(following)
+            waiting.update(following)
+    return below
+
+
+def components(given: Mapping[ClassId, list[Candidate]]) -> list[frozenset[ClassId]]:
+    """Return the strongly connected components of more than one class (Tarjan, without recursion)."""
+    index: dict[ClassId, int] = {}
+    low: dict[ClassId, int] = {}
+    stack: list[ClassId] = []
+    on_stack: set[ClassId] = set()
+    found: list[frozenset[ClassId]] = []
+    edges = {c: sorted({child for o in options for child in o.children if child in given}) for c, options in given.items()}
+    for start in given:
+        if start in index:
+            continue
+        work = [(start, iter(edges[start]))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            here, rest = work[-1]
+            following = next((d for d in rest if d not in index or d in on_stack), None)
+            if following is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[here])
+                if low[here] == index[here]:
+                    found.append(_popped(stack, on_stack, here))
+            elif following in index:
+                low[here] = min(low[here], index[following])
+            else:
+                index[following] = low[following] = len(index)
+                stack.append(following)
+                on_stack.add(following)
+                work.append((following, iter(edges[following])))
+    return [f for f in found if len(f) > 1]
+
+
+def _popped(stack: list[ClassId], on_stack: set[ClassId], until: ClassId) -> frozenset[ClassId]:
+    members: set[ClassId] = set()
+    while until not in members:
+        last = stack.pop()
+        on_stack.discard(last)
+        members.add(last)
+    return frozenset(members)

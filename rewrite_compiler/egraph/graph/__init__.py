@@ -1,0 +1,1 @@
+"""E-graphs as tables."""

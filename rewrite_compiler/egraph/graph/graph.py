@@ -1,0 +1,110 @@
+"""A saturated e-graph as plain data: what the worker sends, what extraction reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.types import TensorType
+from ...ops.op import AttributeValue
+
+ClassId = int
+FEW = 8  # parts
+PROGRAM = -1  # birth of e-nodes that the program brought
+
+
+class Sources(AbstractSet[int]):
+    """Source nodes by the parts they come in: a layer of 500 steps stands for thousands, which few ask for."""
+
+    __slots__ = ("parts", "table")
+
+    def __init__(self, parts: frozenset[int], table: Mapping[int, frozenset[int]]) -> None:
+        self.parts, self.table = parts, table
+
+    @classmethod
+    def of(cls, parts: AbstractSet[int], table: Mapping[int, frozenset[int]]) -> AbstractSet[int]:
+        """Return the source nodes of parts, few of them at once."""
+        return cls(frozenset(parts), table) if len(parts) > FEW else frozenset(s for k in parts for s in table[k])
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[int]) -> AbstractSet[int]:  # type: ignore[override]
+        return frozenset(it)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(frozenset().union(*(self.table[k] for k in self.parts)))
+
+    def __len__(self) -> int:
+        return len(frozenset().union(*(self.table[k] for k in self.parts)))
+
+    def __contains__(self, x: object) -> bool:
+        return any(x in self.table[k] for k in self.parts)
+
+    def __eq__(self, other: object) -> bool:
+        """Two are one where they have the same parts: equal sets need equal hashes, and those of the nodes are not looked at."""
+        return isinstance(other, Sources) and self.parts == other.parts and self.table is other.table
+
+    def __hash__(self) -> int:
+        return hash(self.parts)
+
+
+@dataclass(frozen=True)
+class ENode:
+    """One e-node: constructor, operand classes, attributes in declared order, the first rule that made it, its source nodes."""
+
+    op: str
+    children: tuple[ClassId, ...]
+    attributes: tuple[AttributeValue, ...]
+    birth: int
+    origins: AbstractSet[int]
+
+
+@dataclass(frozen=True)
+class EClass:
+    """One e-class: its type (None for the tuple of a multi-output operator), whether it is known at compile time, its e-nodes."""
+
+    type: TensorType | None
+    fixed: bool
+    nodes: tuple[ENode, ...]
+
+
+@dataclass(frozen=True)
+class EGraph:
+    """Classes by number, and the class of each value of the program."""
+
+    classes: Mapping[ClassId, EClass]
+    values: Mapping[int, ClassId]
+
+    @property
+    def e_nodes(self) -> int:
+        """Number of e-nodes."""
+        return sum(len(c.nodes) for c in self.classes.values())
+
+
+def to_json(graph: EGraph) -> dict[str, Any]:
+    """Return the e-graph as JSON values."""
+    classes = [
+        [number, None if c.type is None else [list(c.type.shape), c.type.dtype], c.fixed, [_node_to_json(n) for n in c.nodes]]
+        for number, c in graph.classes.items()
+    ]
+    return {"classes": classes, "values": [[v, c] for v, c in graph.values.items()]}
+
+
+def _node_to_json(n: ENode) -> list[Any]:
+    attributes = [list(a) if isinstance(a, tuple) else a for a in n.attributes]
+    return [n.op, list(n.children), attributes, n.birth, sorted(n.origins)]
+
+
+def from_json(document: Mapping[str, Any]) -> EGraph:
+    """Return the e-graph that `to_json` described."""
+    classes = {}
+    for number, type_, fixed, nodes in document["classes"]:
+        made = None if type_ is None else TensorType(tuple(type_[0]), type_[1])
+        classes[number] = EClass(made, fixed, tuple(map(_node_from_json, nodes)))
+    return EGraph(classes, dict(document["values"]))
+
+
+def _node_from_json(row: list[Any]) -> ENode:
+    op, children, attributes, birth, origins = row
+    return ENode(op, tuple(children), tuple(tuple(a) if isinstance(a, list) else a for a in attributes), birth, frozenset(origins))

@@ -1,0 +1,107 @@
+"""Reader: the frozen tables of an e-graph as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...ir.types import TensorType
+from ...ops.op import FLOAT, INT, INTS
+from .graph import PROGRAM, ClassId, EClass, EGraph, ENode
+from .schema import Constructor
+
+LEAVES = ("Input", "Constant")
+
+
+class Reader:
+    """Reads the tables of an e-graph at one moment."""
+
+    def __init__(self, egglog: Any, constructors: Iterable[Constructor]) -> None:
+        self.egglog = egglog
+        self.constructors = tuple(constructors)
+        self.functions = egglog.freeze().functions
+        self.numbers: dict[Any, ClassId] = {}
+        self.lists: dict[Any, tuple[int, ...]] = {}
+        self.sets: dict[Any, frozenset[int]] = {None: frozenset()}
+
+    def number(self, value: Any) -> ClassId:
+        """Return the number of a class: classes are numbered by first occurrence."""
+        return self.numbers.setdefault(value, len(self.numbers))
+
+    def rows(self, table: str) -> list[Any]:
+        """Return the rows of a table."""
+        return list(self.functions[table].rows) if table in self.functions else []
+
+    def ints(self, value: Any) -> tuple[int, ...]:
+        """Return a list of integers."""
+        if value not in self.lists:
+            self.lists[value] = tuple(self.egglog.value_to_i64(v) for v in self.egglog.value_to_vec(value))
+        return self.lists[value]
+
+    def attribute(self, value: Any, kind: str) -> Any:
+        """Return an attribute."""
+        if kind == INTS:
+            return self.ints(value)
+        if kind == INT:
+            return self.egglog.value_to_i64(value)
+        text = self.egglog.value_to_string(value)
+        return float(text) if kind == FLOAT else text
+
+    def table(self, name: str) -> dict[tuple[Any, ...], Any]:
+        """Return a table as a mapping."""
+        return {tuple(r.inputs): r.output for r in self.rows(name)}
+
+    def graph(self) -> EGraph:
+        """Return the whole e-graph."""
+        values = {self.egglog.value_to_i64(r.inputs[0]): self.number(r.output) for r in self.rows("at")}
+        nodes: dict[ClassId, list[ENode]] = {}
+        for owner, node in self.e_nodes():
+            nodes.setdefault(owner, []).append(node)
+        types, fixed = self.types(), {self.number(r.inputs[0]) for r in self.rows("Fixed")}
+        return EGraph({c: EClass(types.get(c), c in fixed, tuple(found)) for c, found in nodes.items()}, values)
+
+    def types(self) -> dict[ClassId, TensorType]:
+        """Return the type of each class."""
+        kinds = {self.number(r.inputs[0]): self.egglog.value_to_string(r.output) for r in self.rows("kind")}
+        shapes = {self.number(r.inputs[0]): self.ints(r.output) for r in self.rows("dims")}
+        return {c: TensorType(shapes[c], kinds[c]) for c in shapes}
+
+    def e_nodes(self) -> Iterable[tuple[ClassId, ENode]]:
+        """Yield every e-node with its class."""
+        for name in LEAVES:
+            for r in self.rows(name):
+                number = int(self.egglog.value_to_string(r.inputs[0]))
+                yield self.number(r.output), ENode(name, (), (number,), PROGRAM, frozenset())
+        for r in self.rows("Result"):
+            yield (
+                self.number(r.output),
+                ENode("Result", (self.number(r.inputs[0]),), (self.egglog.value_to_i64(r.inputs[1]),), PROGRAM, frozenset()),
+            )
+        yield from self.opaque()
+        for made in self.constructors:
+            yield from self.applications(made)
+
+    def opaque(self) -> Iterable[tuple[ClassId, ENode]]:
+        """Yield the e-nodes of opaque operators."""
+        origins = self.table("f_Opaque")
+        for r in self.rows("Opaque"):
+            children = tuple(self.number(v) for v in self.egglog.value_to_vec(r.inputs[1]))
+            key = self.egglog.value_to_string(r.inputs[0])
+            yield self.number(r.output), ENode("Opaque", children, (key,), PROGRAM, self.ids(origins.get(tuple(r.inputs))))
+
+    def applications(self, made: Constructor) -> Iterable[tuple[ClassId, ENode]]:
+        """Yield the e-nodes of one constructor."""
+        births, origins = self.table(f"b_{made.name}"), self.table("whole" if made.results > 1 else f"f_{made.name}")
+        for r in self.rows(made.name):
+            key = tuple(r.inputs)
+            children = tuple(self.number(v) for v in key[: made.operands])
+            attributes = tuple(self.attribute(v, k) for v, k in zip(key[made.operands :], made.attributes, strict=True))
+            birth = self.egglog.value_to_i64(births[key]) if key in births else PROGRAM
+            source = (r.output,) if made.results > 1 else key
+            yield self.number(r.output), ENode(made.name, children, attributes, birth, self.ids(origins.get(source)))
+
+    def ids(self, value: Any) -> frozenset[int]:
+        """Return a set of source nodes."""
+        if value not in self.sets:
+            self.sets[value] = frozenset(map(self.egglog.value_to_i64, self.egglog.value_to_set(value)))
+        return self.sets[value]

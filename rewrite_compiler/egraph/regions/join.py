@@ -1,0 +1,206 @@
+"""Joining: each form of region is saturated once; the e-graph of the program is made of copies, joined at the values between them.
+
+A value between regions is offered to the next one also in the layouts in which a layer works, as rows and channels last:
+what the region before has in that layout is used as it is, else a move makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.program import Data, Node, Program, Value
+from ...ir.types import TensorType
+from ...ops import OPS
+from ..graph.encode import term
+from ..graph.graph import PROGRAM, ClassId, EClass, EGraph, ENode
+from ..graph.schema import op_constructor
+from .regions import Region, Shape, form_of
+
+CHANNELS_LAST, CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+TRANSPOSE, RESHAPE = (op_constructor(OPS[name]).name for name in ("transpose", "reshape"))
+
+
+@dataclass(frozen=True)
+class Move:
+    """How a layout and the value it is of are made from each other: an operator and its attribute, both ways."""
+
+    op: str
+    there: tuple[int, ...]
+    back: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of region in the representative program: its values and those that are layouts of its inputs."""
+
+    region: Region
+    values: Mapping[Value, Value]
+    layouts: Mapping[Value, tuple[Value, ...]]  # input → its layouts, each made from the one before
+    first_node: int
+
+
+@dataclass(frozen=True)
+class Representatives:
+    """The program of all forms side by side, which of them each region has, and commands that tie layouts to inputs."""
+
+    program: Program
+    forms: tuple[Form, ...]
+    form_of: tuple[int, ...]
+    commands: tuple[str, ...]
+
+
+def layouts_of(t: TensorType) -> tuple[Move, ...]:
+    """Return the layouts in which a value is offered to the next region."""
+    shape = t.shape
+    if len(shape) == 3:
+        return (Move(RESHAPE, (shape[0] * shape[1], shape[2]), shape, (shape[0] * shape[1], shape[2])),)
+    if len(shape) != 4:
+        return ()
+    n, c, h, w = shape
+    last, rows = (n, h, w, c), (n * h * w, c)
+    return Move(TRANSPOSE, CHANNELS_LAST, CHANNELS_FIRST, last), Move(RESHAPE, rows, last, rows)
+
+
+def representatives(p: Program, regions: Sequence[Region], forms_known: Sequence[Shape] = ()) -> Representatives:
+    """Return one region of each form as a program."""
+    numbers: dict[object, int] = {}
+    of_region = [numbers.setdefault(form, len(numbers)) for form in forms_known or [form_of(p, r) for r in regions]]
+    builder = _Representative(p)
+    forms = tuple(builder.add(regions[of_region.index(n)]) for n in range(len(numbers)))
+    return Representatives(builder.program(), forms, tuple(of_region), tuple(builder.commands))
+
+
+class _Representative:
+    def __init__(self, p: Program) -> None:
+        self.p = p
+        self.types: list[TensorType] = []
+        self.inputs: list[Value] = []
+        self.constants: dict[Value, Data] = {}
+        self.nodes: list[Node] = []
+        self.commands: list[str] = []
+
+    def add(self, r: Region) -> Form:
+        """Add a region under new numbers; node n of the whole stands for source n."""
+        first_node = len(self.nodes)
+        place = {v: self.value(self.p.types[v]) for v in r.values}
+        self.inputs.extend(place[v] for v in r.inputs)
+        self.constants.update((place[v], self.p.constants[v]) for v in r.constants)
+        for n in r.nodes:
+            inputs, outputs = tuple(place[v] for v in n.inputs), tuple(place[v] for v in n.outputs)
+            self.nodes.append(replace(n, inputs=inputs, outputs=outputs, origins=frozenset({len(self.nodes)})))
+        return Form(r, place, {v: tuple(self.layouts(place[v])) for v in r.inputs}, first_node)
+
+    def value(self, t: TensorType) -> Value:
+        self.types.append(t)
+        return len(self.types) - 1
+
+    def layouts(self, v: Value) -> Iterator[Value]:
+        """Make the layouts of an input: inputs themselves, each tied to the one that it is made from."""
+        t = self.types[v]
+        for move in layouts_of(t):
+            made = self.value(TensorType(move.shape, t.dtype))
+            self.inputs.append(made)
+            op = OPS["transpose" if move.op == TRANSPOSE else "reshape"]
+            self.commands.append(f"(union (V {v}) ({move.op} {term(op, (made,), (move.back,))}))")
+            self.commands.append(f"(union (V {made}) ({move.op} {term(op, (v,), (move.there,))}))")
+            yield made
+            v = made
+
+    def program(self) -> Program:
+        names = tuple(str(v) for v in range(len(self.types)))
+        return Program(
+            self.p.name, tuple(self.types), names, tuple(self.inputs), (), tuple(self.nodes), self.constants, opaque=self.p.opaque
+        )  # fmt: skip
+
+
+def joined(p: Program, regions: Sequence[Region], shared: Representatives, graph: EGraph) -> EGraph:
+    """Return the e-graph of a program from the one of its forms."""
+    joiner = _Joiner(p, shared, graph)
+    for v in p.inputs:
+        joiner.leaf(v, "Input")
+    for r, number in zip(regions, shared.form_of, strict=True):
+        joiner.instance(r, shared.forms[number])
+    for v in p.outputs:
+        if v not in joiner.values:
+            joiner.leaf(v, "Constant")
+    return joiner.result()
+
+
+class _Joiner:
+    def __init__(self, p: Program, shared: Representatives, graph: EGraph) -> None:
+        self.p, self.graph = p, graph
+        self.types: list[TensorType | None] = []
+        self.fixed: list[bool] = []
+        self.nodes: list[dict[ENode, None]] = []
+        self.values: dict[Value, ClassId] = {}
+        self.below = {id(f): self.reached(f) for f in shared.forms}
+
+    def reached(self, f: Form) -> list[ClassId]:
+        """Return the classes of a form's values and all that is below them."""
+        work = [self.graph.values[v] for v in f.values.values()]
+        found: dict[ClassId, None] = {}
+        while work:
+            c = work.pop()
+            if c not in found:
+                found[c] = None
+                work.extend(d for n in self.graph.classes[c].nodes for d in n.children)
+        return sorted(found)
+
+    def new(self, t: TensorType | None, fixed: bool, nodes: Iterable[ENode] = ()) -> ClassId:
+        self.types.append(t)
+        self.fixed.append(fixed)
+        self.nodes.append(dict.fromkeys(nodes))
+        return len(self.types) - 1
+
+    def leaf(self, v: Value, op: str) -> ClassId:
+        """Return the class of an input or constant of the program."""
+        if v not in self.values:
+            self.values[v] = self.new(self.p.types[v], op == "Constant", [ENode(op, (), (v,), PROGRAM, frozenset())])
+        return self.values[v]
+
+    def instance(self, r: Region, f: Form) -> None:
+        """Add a copy of a form's classes."""
+        leaves = self.leaves(r, f)
+        place = {c: leaves[c] if c in leaves else self.copy_of(c) for c in self.below[id(f)]}
+        for theirs, mine in zip(f.values.values(), r.values, strict=True):
+            self.values.setdefault(mine, place[self.graph.values[theirs]])
+        sources = {f.first_node + k: n.origins for k, n in enumerate(r.nodes)}  # a class of constants may be shared with other forms
+        for c, mine in place.items():
+            for n in self.graph.classes[c].nodes:
+                if n.op not in ("Input", "Constant"):
+                    origins = frozenset(s for k in n.origins for s in sources.get(k, ())) if n.origins else n.origins
+                    children = tuple([place[d] for d in n.children])
+                    self.nodes[mine].setdefault(ENode(n.op, children, n.attributes, n.birth, origins))
+
+    def copy_of(self, c: ClassId) -> ClassId:
+        known = self.graph.classes[c]
+        return self.new(known.type, known.fixed)
+
+    def leaves(self, r: Region, f: Form) -> dict[ClassId, ClassId]:
+        """Return the class of each input, of its layouts and of each constant by its class in the form."""
+        found: dict[ClassId, ClassId] = {}
+        for theirs, mine in zip(f.region.inputs, r.inputs, strict=True):
+            here = self.values[mine]
+            found.setdefault(self.graph.values[f.values[theirs]], here)
+            for layout, move in zip(f.layouts[theirs], layouts_of(self.p.types[mine]), strict=True):
+                here = self.layout(here, move, self.p.types[mine].dtype)
+                found.setdefault(self.graph.values[layout], here)
+        for theirs, mine in zip(f.region.constants, r.constants, strict=True):
+            found.setdefault(self.graph.values[f.values[theirs]], self.leaf(mine, "Constant"))
+        return found
+
+    def layout(self, c: ClassId, move: Move, dtype: str) -> ClassId:
+        """Return the class of a layout of a class: the one that it is made from, where there is one, else a move of it."""
+        for n in self.nodes[c]:
+            if n.op == move.op and n.attributes == (move.back,):
+                t = self.types[n.children[0]]
+                if t is not None and t.shape == move.shape:
+                    return n.children[0]
+        made = ENode(move.op, (c,), (move.there,), PROGRAM, frozenset())
+        return self.new(TensorType(move.shape, dtype), False, [made])
+
+    def result(self) -> EGraph:
+        known = enumerate(zip(self.types, self.fixed, self.nodes, strict=True))
+        return EGraph({c: EClass(t, fixed, tuple(nodes)) for c, (t, fixed, nodes) in known if nodes}, self.values)

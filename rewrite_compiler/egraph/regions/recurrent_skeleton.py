@@ -1,0 +1,240 @@
+"""Skeleton: an unrolled recurrence whose equal steps are written as the layers that the e-graph of one step has found in them.
+
+It is small enough for the laws that continue a layer by the next step; what else is in a step is joined to its e-graph afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from ...errors import InputError
+from ...ir.program import Node, Program, Value, topological
+from ...ir.types import TensorType, result_types
+from ...ops.op import LAYOUT, AttributeValue, Op
+from ...ops.recurrent import GATES
+from ..graph.encode import operator_named
+from ..graph.graph import ClassId, EGraph, ENode
+from .join import Form
+from .regions import Region
+
+STATE = 4  # the operand of a layer that its first result goes on from
+Place = tuple[str, int]  # a value of the region by its place, or one that is new
+
+
+class NoLayers(Exception):
+    """A step is not made of layers."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One operation of a step that is written in layers: results and operands as places, the source nodes as places in the region."""
+
+    op: str
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    attributes: tuple[tuple[str, AttributeValue], ...]
+    types: tuple[TensorType, ...]
+    origins: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step in lines, and the places of those outputs that are equal to another value of the region."""
+
+    lines: tuple[Line, ...]
+    same: Mapping[int, Place]
+
+
+def step_of(f: Form, graph: EGraph, states: Collection[Value]) -> Step:
+    """Return the operations that make the outputs of a region, layers where its e-graph has them; NoLayers where it has none.
+
+    `states` are the inputs of the region that other steps make.
+    """
+    writer = _Writer(f, graph, states)
+    outputs = {f.region.values.index(v): writer.place(writer.class_of[v]) for v in f.region.outputs}
+    if not any(line.op in GATES for line in writer.lines):
+        raise NoLayers
+    writer.moves()
+    return Step(tuple(writer.lines), {n: place for n, place in outputs.items() if place != ("region", n)})
+
+
+def _moves(op: Op | None) -> bool:
+    return op is not None and op.kind == LAYOUT
+
+
+class _Writer:
+    def __init__(self, f: Form, graph: EGraph, states: Collection[Value]) -> None:
+        self.f, self.graph = f, graph
+        self.class_of = {v: graph.values[theirs] for v, theirs in f.values.items()}
+        self.states = {self.class_of[v] for v in states}
+        self.places: dict[ClassId, Place] = {}  # of what is there
+        self.named: dict[ClassId, int] = {}  # the first value of the region in a class, by its place
+        for n, v in enumerate(f.region.values):
+            self.named.setdefault(self.class_of[v], n)
+        for n, v in enumerate(f.region.values):
+            if v in f.region.inputs or graph.classes[self.class_of[v]].fixed:
+                self.places.setdefault(self.class_of[v], ("region", n))
+        self.producer = {self.class_of[v]: (k, n) for k, n in reversed([*enumerate(f.region.nodes)]) for v in n.outputs}
+        self.lines: list[Line] = []
+        self.open: set[ClassId] = set()
+        self.count = 0
+
+    def place(self, c: ClassId) -> Place:
+        """Return where a class is, after the operations that make it."""
+        if c in self.places:
+            return self.places[c]
+        if c in self.open:
+            raise NoLayers
+        self.open.add(c)
+        try:
+            self.write(c)
+        finally:
+            self.open.discard(c)
+        return self.places[c]
+
+    def write(self, c: ClassId) -> None:
+        layer = self.layer(c)
+        if layer is not None:
+            self.add(layer[0], self.results(layer[1]))
+            return
+        if c in self.producer:
+            self.original(*self.producer[c])
+            return
+        ways = [n for n in self.graph.classes[c].nodes if _moves(operator_named(n.op)) and c not in n.children]
+        for n in sorted(ways, key=lambda n: (len(n.children), n.birth)):
+            with suppress(NoLayers):
+                self.add(n, {0: c})
+                return
+        raise NoLayers
+
+    def moves(self) -> None:
+        """Write the moves of what is there, too, those of the program and those before a layer: laws of sequences begin with them."""
+        for k, n in enumerate(self.f.region.nodes):
+            if (
+                _moves(n.operator)
+                and all(self.class_of[v] in self.places for v in n.inputs)
+                and not any(k in x.origins for x in self.lines)
+            ):
+                self.original(k, n)
+        operands = {d for line in self.lines if line.op in GATES for d, place in self.places.items() if place == line.inputs[0]}
+        for c in operands:
+            for m in self.graph.classes[c].nodes:
+                if _moves(operator_named(m.op)) and all(d in self.places for d in m.children):
+                    self.add(m, {})
+
+    def original(self, k: int, n: Node) -> None:
+        """Write a node of the region as it is."""
+        inputs = tuple(self.place(self.class_of[v]) for v in n.inputs)
+        types = tuple(self.type(self.class_of[v]) for v in n.outputs)
+        outputs = tuple(self.take(self.class_of[v]) for v in n.outputs)
+        self.lines.append(Line(n.op, inputs, outputs, n.attributes, types, (k,)))
+
+    def layer(self, c: ClassId) -> tuple[ENode, ClassId] | None:
+        """Return the layer that makes a class, and the class of its results: one from a state, as a sum of two products has no order."""
+        wholes = [n.children[0] for n in self.graph.classes[c].nodes if n.op == "Result"]
+        found = [(m, whole) for whole in wholes for m in self.graph.classes[whole].nodes if m.op.removeprefix("o_") in GATES]
+        return min(found, key=lambda x: (x[0].children[STATE] not in self.states, x[0].birth), default=None)
+
+    def results(self, whole: ClassId) -> dict[int, ClassId]:
+        """Return the classes of the results of an operator by their numbers."""
+        found = ((c, n) for c, e_class in self.graph.classes.items() for n in e_class.nodes)
+        return {int(n.attributes[0]): c for c, n in found if n.op == "Result" and n.children == (whole,)}  # type: ignore[arg-type]
+
+    def add(self, n: ENode | None, results: Mapping[int, ClassId]) -> None:
+        """Write an e-node."""
+        op = None if n is None else operator_named(n.op)
+        if n is None or op is None:
+            raise NoLayers
+        inputs = tuple(self.place(d) for d in n.children)
+        attributes = tuple(zip((a.name for a in op.attributes), n.attributes, strict=True))
+        types = result_types(op, [self.type(d) for d in n.children], dict(attributes))
+        outputs = tuple(self.take(results[k]) if k in results else self.new() for k in range(op.outputs))
+        origins = tuple(sorted(k - self.f.first_node for k in n.origins))
+        self.lines.append(Line(op.name, inputs, outputs, attributes, tuple(types), origins))
+
+    def type(self, c: ClassId) -> TensorType:
+        t = self.graph.classes[c].type
+        if t is None:
+            raise NoLayers
+        return t
+
+    def take(self, c: ClassId) -> Place:
+        """Return a place for a class that is made now: that of a value of the region, else a new one."""
+        if c in self.places:
+            return self.new()
+        self.places[c] = ("region", self.named[c]) if c in self.named else self.new()
+        return self.places[c]
+
+    def new(self) -> Place:
+        self.count += 1
+        return "new", self.count
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """The program of all steps in layers; `sources` are the source nodes of each of its nodes, which it knows by numbers."""
+
+    program: Program
+    sources: Mapping[int, frozenset[int]]
+
+
+@dataclass
+class _Steps:
+    types: list[TensorType]
+    nodes: list[Node] = field(default_factory=list)
+    sources: dict[int, frozenset[int]] = field(default_factory=dict)
+    moved: dict[tuple[object, ...], tuple[Value, ...]] = field(default_factory=dict)  # what only moves is made once
+    same: dict[Value, Value] = field(default_factory=dict)  # values of steps that are other ones
+
+    def add(self, n: Node, origins: frozenset[int]) -> None:
+        number = len(self.nodes)
+        self.sources[number] = origins
+        self.nodes.append(replace(n, origins=frozenset({number}) if origins else origins))
+
+    def step(self, r: Region, step: Step) -> None:
+        """Add a step, written in layers."""
+        places: dict[Place, Value] = {("region", n): v for n, v in enumerate(r.values)}
+        for line in step.lines:
+            inputs = tuple(places[x] for x in line.inputs)
+            key = line.op, inputs, line.attributes
+            if key in self.moved and all(kind == "new" for kind, _ in line.outputs):
+                places.update(zip(line.outputs, self.moved[key], strict=True))
+                continue
+            for place, t in zip(line.outputs, line.types, strict=True):
+                if place not in places:
+                    places[place] = len(self.types)
+                    self.types.append(t)
+            outputs = tuple(places[x] for x in line.outputs)
+            if not line.origins:
+                self.moved[key] = outputs
+            self.add(Node(line.op, inputs, outputs, line.attributes), frozenset(s for k in line.origins for s in r.nodes[k].origins))
+        self.same.update((r.values[n], places[place]) for n, place in step.same.items())
+
+    def renamed(self) -> list[Node]:
+        """Return the nodes with what they read under the names it is made by."""
+
+        def made(v: Value) -> Value:
+            while v in self.same:
+                v = self.same[v]
+            return v
+
+        return [replace(n, inputs=tuple(map(made, n.inputs))) if self.same else n for n in self.nodes]
+
+
+def skeleton(p: Program, fixed: Collection[Value], cells: Sequence[tuple[Region, Step]]) -> Skeleton:
+    """Return a program in which cells are what their lines say; `fixed` are the values known at compile time. NoLayers without an order."""
+    steps = _Steps(list(p.types))
+    inside = {id(n) for r, _ in cells for n in r.nodes if any(v not in fixed for v in n.outputs)}
+    for n in p.nodes:
+        if id(n) not in inside:
+            steps.add(n, n.origins)
+    for r, step in cells:
+        steps.step(r, step)
+    names = (*p.names, *(f"step{n}" for n in range(len(p.types), len(steps.types))))
+    try:
+        order = topological(steps.renamed(), {*p.inputs, *p.constants})
+    except InputError:
+        raise NoLayers from None
+    return Skeleton(replace(p, types=tuple(steps.types), names=names, nodes=tuple(order)), steps.sources)

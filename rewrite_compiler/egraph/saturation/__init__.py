@@ -1,0 +1,1 @@
+"""Equality saturation in a child process."""

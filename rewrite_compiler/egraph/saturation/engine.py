@@ -1,0 +1,101 @@
+"""Engine: one egglog e-graph driven a round at a time; runs in the worker process.
+
+Types of new classes are computed between rounds by the operators' own shape rules, so a shape rule is written once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..graph.graph import EGraph
+from ..graph.reader import LEAVES, Reader
+from ..graph.schema import Constructor, operators, schema_text
+from ..graph.table_load import PRELUDE, Item, Loader, loader_text
+from ..numbers import number_commands
+from .type_analysis import Facts
+
+MILLISECONDS = 1000  # egglog tells them as microseconds
+FACTS = "(run-schedule (saturate (run facts)))"
+
+
+def load_bindings() -> Any:
+    """Return egglog's low-level bindings without importing the package around them."""
+    os.environ.setdefault("RUST_BACKTRACE", "0")
+    package = importlib.util.find_spec("egglog")
+    if package is None or package.origin is None:
+        raise ImportError("egglog is not installed")
+    found = sorted(Path(package.origin).parent.glob("bindings*.so")) or sorted(Path(package.origin).parent.glob("bindings*.pyd"))
+    spec = importlib.util.spec_from_file_location("egglog.bindings", found[0]) if found else None
+    if spec is None or spec.loader is None:
+        return importlib.import_module("egglog.bindings")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Engine:
+    """An e-graph under construction; `core` are the constructors of operators that can occur, all when it is None."""
+
+    def __init__(
+        self, devices: Sequence[Constructor], rules: Iterable[str], items: Iterable[Item], core: Iterable[str] | None = None
+    ) -> None:  # fmt: skip
+        self.loader = Loader(load_bindings())
+        self.egglog, self.run = self.loader.egglog, self.loader.run
+        known = operators(core)
+        self.constructors = {c.name: c for c in (*known, *devices)}
+        self.matches: Counter[str] = Counter()  # of each rule, by its name
+        self.seconds: Counter[str] = Counter()  # that each rule took to match and to act, by its name
+        texts, loaded = list(rules), list(items)
+        self.run(schema_text(known, devices), PRELUDE, *map(loader_text, known), *number_commands(texts, loaded))
+        self.run(*texts)
+        self.loader.load(loaded)
+        self.run(FACTS)
+        self.next_number = 1 + max((self.egglog.value_to_i64(r.inputs[0]) for r in self.rows("at")), default=-1)
+
+    def rows(self, table: str) -> list[Any]:
+        """Return the rows of one table."""
+        functions = self.egglog.freeze().functions
+        return list(functions[table].rows) if table in functions else []
+
+    def round(self, ruleset: str) -> bool:
+        """Run one round of a ruleset, then type what is new; tell whether anything changed."""
+        changed = self.step(ruleset)
+        if changed:
+            self.type_new_classes()
+        return changed
+
+    def step(self, ruleset: str, times: int = 1) -> bool:
+        """Run some rounds of a ruleset without typing what is new; tell whether they changed anything."""
+        answers = self.run(f"(run-schedule (repeat {times} (run {ruleset})))")
+        reports = [report for r in answers if (report := getattr(r, "report", None)) is not None]
+        for report in reports:
+            self.matches.update({name: n for name, n in report.num_matches_per_rule.items() if n})
+            for name, time in report.search_and_apply_time_per_rule.items():
+                self.seconds[name] += MILLISECONDS * time.total_seconds()
+        return any(report.updated for report in reports)
+
+    def type_new_classes(self) -> None:
+        """Give facts to the classes that rules have made."""
+        facts = Facts(self.reader(), self.next_number)
+        self.loader.load(facts.rows())
+        self.run(FACTS)
+        self.next_number = facts.next_number
+
+    @property
+    def e_nodes(self) -> int:
+        """Number of e-nodes."""
+        sizes = dict(self.run("(print-size)")[0].sizes)
+        return sum(sizes.get(name, 0) for name in (*LEAVES, "Result", "Opaque", *self.constructors))
+
+    def reader(self) -> Reader:
+        """Return the tables as they are now."""
+        return Reader(self.egglog, self.constructors.values())
+
+    def snapshot(self) -> EGraph:
+        """Return the e-graph as plain data, classes numbered by first occurrence."""
+        return self.reader().graph()

@@ -1,0 +1,73 @@
+"""Lint: do rules that are new let small programs grow without end beside the others?
+
+A false rule is the court's business; a true one may still explode together with others: a bias of zeros that is added, read as a
+sum, and associated again, for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...ir.program import Builder, Program
+from ...ir.types import TensorType
+from ...limits import DEFAULT, MIB
+from ...rewrite.rule import Rule, short_place
+from .outcome import Saturation
+from .saturate import saturate
+
+TRIAL = replace(DEFAULT, e_nodes=6_000, rounds=24, saturation_seconds=20, saturation_bytes=768 * MIB)
+LONE = 8  # new rules that are tried one by one
+
+
+@dataclass(frozen=True)
+class Growth:
+    """New rules without each of which the small program saturates, and its e-nodes round by round with all of them."""
+
+    rules: tuple[Rule, ...]
+    e_nodes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{r.name} ({short_place(r.place)})" for r in self.rules)
+        first, last = self.e_nodes[0], self.e_nodes[-1]
+        return f"a small program grows from {first} to {last} e-nodes in {len(self.e_nodes) - 1} rounds with {named}, and is not finished"
+
+
+def growth_of(new: Sequence[Rule], others: Sequence[Rule]) -> Growth | None:
+    """Return what grows without end once rules are added to others, None where a small program still saturates."""
+    if not new:
+        return None
+    whole = _tried([*others, *new])
+    if whole.reason == "saturated":
+        return None
+    lone = new if len(new) <= LONE else sorted(new, key=lambda r: -whole.matches.get(r.name, 0))[:LONE]
+    needed = [r for r in lone if _tried([x for x in (*others, *new) if x is not r]).reason == "saturated"]
+    return Growth(tuple(needed or lone), whole.growth)
+
+
+def _tried(rules: Sequence[Rule]) -> Saturation:
+    return saturate(small_program(), rules, [], TRIAL)
+
+
+def small_program() -> Program:
+    """Return a program with what rules commonly meet: two layers, a convolution, a sum of five terms, and moves of data."""
+    b, random = Builder("lint"), np.random.default_rng(0)
+
+    def weight(*shape: int) -> int:
+        return b.constant(random.normal(size=shape).astype(np.float32))
+
+    def apply(op: str, *operands: int, **attributes: object) -> int:
+        return b.apply(op, operands, attributes)[0]  # type: ignore[arg-type]
+
+    x, image = b.input("x", TensorType((4, 4))), b.input("image", TensorType((1, 2, 4, 4)))
+    y = apply("relu", apply("bias_add", apply("dense", x, weight(4, 4)), weight(4), axis=1))
+    y = apply("add", apply("matmul", y, weight(4, 4)), weight(4))
+    for n in range(4):
+        y = apply("add", y, b.input(f"term{n}", TensorType((4, 4))))
+    turned = apply("transpose", apply("reshape", y, shape=(2, 2, 4)), perm=(1, 0, 2))
+    halves = [apply("slice", turned, axis=0, start=n, stop=n + 1, step=1) for n in (1, 0)]
+    z = apply("conv", image, weight(3, 2, 3, 3), strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), group=1)
+    z = apply("max_pool", apply("mul", z, weight(1, 3, 1, 1)), kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1), ceil=0)
+    return b.finish([apply("concat", *halves, axis=0), z])

@@ -1,0 +1,411 @@
+"""Rules as egglog text: the left side and the guard become a query, the right side actions.
+
+Pattern variables are prefixed, so no name can be captured; every computed number is bound in the query, because a
+primitive that fails there just does not match, while in an action it aborts the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ...errors import SpecError
+from ...lang.expr import Expr, lift
+from ...ops.op import FLOAT, INTS, STRING, Apply, Tensor, Variable, subterms
+from ...ops.static import (
+    ELEMENTS,
+    Condition,
+    HasType,
+    Ints,
+    Inverse,
+    IsConstant,
+    Joined,
+    Listed,
+    Named,
+    Part,
+    Permuted,
+    Real,
+    RealIs,
+    Replaced,
+    Same,
+    ShapeOf,
+    Truth,
+)
+from ...rewrite.rule import Float, Rule, name_of
+from ..graph.schema import Constructor, literal, op_constructor
+from ..numbers import NUMBER
+
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "min": "min", "max": "max"}
+COMPARE = {"eq": "=", "ne": "!=", "lt": "<", "le": "<="}
+NEGATED = {"eq": "ne", "ne": "eq"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An e-node of an operator of several results as a query has it: the class of all of them, its constructor, its arguments."""
+
+    name: str
+    made: Constructor
+    arguments: tuple[str, ...]
+
+    @property
+    def atom(self) -> str:
+        """The atom of the query."""
+        return f"(= {self.name} ({self.made.name} {' '.join(self.arguments)}))"
+
+    @property
+    def sorts(self) -> dict[str, str]:
+        """The sort of each argument."""
+        return dict(zip(self.arguments, self.made.sorts.split(), strict=True))
+
+
+@dataclass
+class Text:
+    """A rule as egglog text under construction: the atoms of its query, its actions, and the names of what is matched."""
+
+    rule: Rule
+    body: list[str] = field(default_factory=list)
+    head: list[str] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    shapes: dict[str, str] = field(default_factory=dict)
+    tuples: dict[tuple[object, ...], str] = field(default_factory=dict)  # operators of several results that are matched already
+    rows: list[Row] = field(default_factory=list)  # of these
+    results: dict[str, tuple[str, int]] = field(default_factory=dict)  # classes that are results: of what, and which one
+    keep: list[object] = field(default_factory=list)
+    count: int = 0
+
+    def fresh(self, prefix: str) -> str:
+        """Return a name that is not taken."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def refuse(self, what: str) -> SpecError:
+        """Return the error that something of the rule has no text."""
+        return SpecError(
+            "R101",
+            f"{what} in {self.rule.name} cannot be matched in the e-graph",
+            place=self.rule.place,
+            help="split the rule or simplify the guard",
+        )
+
+
+def rule_text(rule: Rule, number: int) -> str:
+    """Return the egglog text of a rule that is not a mapping; `number` is recorded as the birth of new rows."""
+    return finished(compiled(rule, number), rule.phase)
+
+
+def compiled(rule: Rule, number: int) -> Text:
+    """Return the atoms and actions of a rule."""
+    t = Text(rule)
+    roots = [_root(t, left) for left, _ in rule.pairs]
+    guards(t, rule.conditions)
+    if not rule.marks & {"any_dtype", "ring"} and not _goes_on(rule, rule.left):
+        t.body.append(f"(Real {roots[0]})")
+    origins = _origins(t, {id(x) for _, right in rule.pairs for x in subterms(right)})
+    for root, (_, right) in zip(roots, rule.pairs, strict=True):
+        t.head.append(f"(union {root} {build(t, right, number, origins)})")
+    return t
+
+
+def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[Tensor], attributes: Sequence[tuple[object, str]]) -> str:
+    """Return the egglog text of a mapping: the root of the pattern also is `constructor` on its operands and attributes.
+
+    A mapping of all results of an operator matches the tuple, whether or not every result is used. Its command is named after
+    the constructor: mappings of several targets may have one name.
+    """
+    t = Text(replace(rule, name=constructor))
+    root = query(t, rule.left) if len(rule.pairs) == 1 else query_tuple(t, rule.left)
+    guards(t, rule.where)
+    if operands and not any(isinstance(c, HasType) for c in rule.where):  # codes have mappings of their own
+        t.body.append(f"(Real {t.names[id(operands[0])]})")
+    origins = _origins(t, kept=set())
+    arguments = " ".join([*(t.names[id(x)] for x in operands), *(attribute_text(t, value, kind) for value, kind in attributes)])
+    t.head += [f"(let r ({constructor} {arguments}))", f"(set (b_{constructor} {arguments}) {number})"]
+    t.head += [f"(set (f_{constructor} {arguments}) {origins})", f"(union {root} r)"]
+    return finished(t, "map")
+
+
+def finished(t: Text, phase: str) -> str:
+    """Return the complete rule command."""
+    body, head = "\n  ".join(t.body), "\n  ".join(t.head)
+    return f'(rule ({body})\n ({head})\n :ruleset {phase} :name "{t.rule.name}")'
+
+
+# -- queries
+
+
+def query(t: Text, pattern: Tensor) -> str:
+    """Emit the atoms that match a pattern; return the name of its class."""
+    if id(pattern) in t.names:
+        return t.names[id(pattern)]
+    t.keep.append(pattern)
+    if isinstance(pattern, Variable):
+        name = t.names[id(pattern)] = f"v_{pattern.name}"
+        return name
+    if not isinstance(pattern, Apply):
+        raise t.refuse(f"a pattern of kind {type(pattern).__name__}")
+    name = t.names[id(pattern)] = t.fresh("e")
+    source = name
+    if pattern.op.outputs > 1:
+        known = t.tuples.get(_application(pattern))  # all results of one application are matched once
+        source = t.tuples.setdefault(_application(pattern), known or t.fresh("m"))
+        t.body.append(f"(= {name} (Result {source} {pattern.output}))")
+        t.results[name] = source, pattern.output
+        if known:
+            return name
+    _query_operator(t, pattern, source)
+    return name
+
+
+def _application(pattern: Apply) -> tuple[object, ...]:
+    """Return what the results of one application of an operator have in common, and no other application."""
+    return pattern.op.name, id(pattern.attributes), *map(id, pattern.operands)
+
+
+def _goes_on(rule: Rule, left: Tensor) -> bool:
+    """Tell whether a side is a result of several in a rule of chains, which match anew in every round: each atom less counts there.
+
+    Operators of several results are recurrent layers, which are of real numbers.
+    """
+    return rule.phase == "fold" and isinstance(left, Apply) and left.op.outputs > 1
+
+
+def _root(t: Text, left: Tensor) -> str:
+    """Emit the atoms that match a left side; return its class: of a chain the term of its result, whether or not that is there."""
+    if not isinstance(left, Apply) or not _goes_on(t.rule, left) or id(left) in t.names:
+        return query(t, left)
+    if _application(left) not in t.tuples:
+        t.tuples[_application(left)] = t.fresh("m")
+        _query_operator(t, left, t.tuples[_application(left)])
+    t.keep.append(left)
+    term = t.names[id(left)] = f"(Result {t.tuples[_application(left)]} {left.output})"
+    return term
+
+
+def query_tuple(t: Text, pattern: Tensor) -> str:
+    """Emit the atoms that match all results of a multi-output operator; return the name of their tuple's class."""
+    if not isinstance(pattern, Apply):
+        raise t.refuse("a tuple that is not an operator's")
+    name = t.names[id(pattern)] = t.tuples[_application(pattern)] = t.fresh("m")
+    t.keep.append(pattern)
+    _query_operator(t, pattern, name)
+    return name
+
+
+def _query_operator(t: Text, pattern: Apply, name: str) -> None:
+    """Emit the atoms that match an operator's e-node in the class `name`, and those of its operands."""
+    operands = [query(t, x) for x in pattern.operands]
+    later: list[str] = []
+    attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
+    row = Row(name, op_constructor(pattern.op), (*operands, *attributes))
+    t.body.append(row.atom)
+    if pattern.op.outputs > 1:
+        t.rows.append(row)
+    t.body.extend(later)
+
+
+def _matched(t: Text, value: object, kind: str, later: list[str]) -> str:
+    """Return an attribute position: a variable, a literal, or a fresh variable with an equation."""
+    if isinstance(value, Named | Float):
+        return f"a_{value.name}"
+    if isinstance(value, Expr) and value.op == "var" and value not in ELEMENTS:
+        return f"a_{name_of(value)}"
+    if not isinstance(value, Ints | Expr):
+        return literal(value, kind)
+    name = t.fresh("w")
+    deferred = Text(t.rule, names=t.names, shapes=t.shapes, keep=t.keep, count=t.count + 1000)
+    text = scalar(deferred, value) if isinstance(value, Expr) else ints(deferred, value)
+    t.count = deferred.count
+    later.extend([*deferred.body, f"(= {name} {text})"])
+    return name
+
+
+def attribute_text(t: Text, value: object, kind: str) -> str:
+    """Return the text of an attribute of a right side; computed ones are bound in the query."""
+    if isinstance(value, Float):
+        return f"a_{value.name}"
+    if isinstance(value, Ints):
+        return bound(t, ints(t, value))
+    if isinstance(value, Expr):
+        return bound(t, scalar(t, value))
+    if kind in (FLOAT, STRING, INTS):
+        return literal(value, kind)
+    return str(int(value))  # type: ignore[call-overload]
+
+
+def bound(t: Text, text: str) -> str:
+    """Bind a computed value in the query and return its name."""
+    if not text.startswith("("):
+        return text
+    name = t.fresh("n")
+    t.body.append(f"(= {name} {text})")
+    return name
+
+
+def guards(t: Text, conditions: Sequence[Condition]) -> None:
+    """Emit the guard."""
+    for c in conditions:
+        if isinstance(c, Same):
+            t.body.append(f"(= {ints(t, c.left)} {ints(t, c.right)})")
+        elif isinstance(c, IsConstant):
+            t.body.append(f"(Fixed {class_of(t, c.tensor)})")
+        elif isinstance(c, HasType) and len(c.dtypes) == 1:
+            t.body.append(f'(= (kind {class_of(t, c.tensor)}) "{c.dtypes[0]}")')
+        elif isinstance(c, Truth):
+            t.body.extend(truth(t, c.term))
+        elif isinstance(c, RealIs):
+            t.body.append(f"({COMPARE[c.comparison]} {real(c.left)} {real(c.right)})")
+        else:
+            raise t.refuse(f"a guard of kind {type(c).__name__}")
+
+
+def real(x: Real | float) -> str:
+    """Return a side of a comparison of float attributes: the number that an attribute's text stands for; not-a-number has none."""
+    return repr(x) if isinstance(x, float) else f"({NUMBER} a_{x.name})"
+
+
+def truth(t: Text, e: Expr) -> list[str]:
+    """Return the atoms of a condition on integer terms: comparisons joined by &."""
+    if e.op == "const":
+        return [] if e.data else ["(= 0 1)"]
+    if e.op == "bitand":
+        return [atom for a in e.args for atom in truth(t, a)]
+    if e.op == "not" and e.args[0].op in NEGATED:
+        inner = e.args[0]
+        return [f"({COMPARE[NEGATED[inner.op]]} {scalar(t, inner.args[0])} {scalar(t, inner.args[1])})"]
+    if e.op in COMPARE:
+        return [f"({COMPARE[e.op]} {scalar(t, e.args[0])} {scalar(t, e.args[1])})"]
+    raise t.refuse(f"the condition {e!r}")
+
+
+def class_of(t: Text, x: Tensor) -> str:
+    """Return the name of a pattern that the query has matched."""
+    if id(x) not in t.names:
+        raise t.refuse("a shape or type of a pattern that is not part of the left side")
+    return t.names[id(x)]
+
+
+def scalar(t: Text, e: Expr) -> str:
+    """Return an integer term as egglog text."""
+    if e.op == "const":
+        return str(int(e.data))
+    if e.op == "var":
+        known = ELEMENTS.get(e)
+        if known is None:
+            return f"a_{name_of(e)}"
+        if known.measure == "product":
+            if not isinstance(known.base, ShapeOf):
+                raise t.refuse("the product of a list that is not a shape")
+            return f"(size {class_of(t, known.base.tensor)})"
+        base = ints(t, known.base)
+        if known.measure == "length":
+            return f"(vec-length {base})"
+        return f"(vec-get {base} {_position(t, known.base, known.index if known.index is not None else lift(0))})"
+    if e.op in INFIX:
+        return f"({INFIX[e.op]} {scalar(t, e.args[0])} {scalar(t, e.args[1])})"
+    raise t.refuse(f"the term {e!r}")
+
+
+def _position(t: Text, base: Ints, index: Expr) -> str:
+    if index.op == "const" and int(index.data) < 0:
+        return f"(- (vec-length {ints(t, base)}) {-int(index.data)})"
+    return scalar(t, index)
+
+
+def ints(t: Text, x: Ints) -> str:
+    """Return a static list as egglog text."""
+    if isinstance(x, Named):
+        return f"a_{x.name}"
+    if isinstance(x, ShapeOf):
+        return _shape(t, x.tensor)
+    if isinstance(x, Listed):
+        return f"(vec-of {' '.join(scalar(t, e) for e in x.elements)})" if x.elements else "(vec-empty)"
+    if isinstance(x, Part):
+        return _part(t, x)
+    if isinstance(x, Joined):
+        return f"(vec-append {' '.join(ints(t, p) for p in x.parts)})"
+    if isinstance(x, Replaced):
+        return f"(vec-set {ints(t, x.base)} {_position(t, x.base, x.index)} {scalar(t, x.element)})"
+    if isinstance(x, Permuted):
+        return f'(unstable-vec-map (unstable-fn "vec-get" {ints(t, x.base)}) {ints(t, x.perm)})'
+    if isinstance(x, Inverse):
+        return f"(inverse {ints(t, x.perm)})"
+    raise t.refuse(f"a list of kind {type(x).__name__}")
+
+
+def _shape(t: Text, tensor: Tensor) -> str:
+    name = class_of(t, tensor)
+    if name not in t.shapes:
+        t.shapes[name] = f"s_{name}"
+        t.body.append(f"(= s_{name} (dims {name}))")
+    return t.shapes[name]
+
+
+def _part(t: Text, x: Part) -> str:
+    base = ints(t, x.base)
+    if (x.start, x.stop) == (0, -1):
+        return f"(vec-pop {base})"
+    if (x.start, x.stop) == (1, None):
+        return f"(vec-remove {base} 0)"
+    if x.start >= 0 and x.stop is not None and x.stop >= 0:
+        places: list[Expr] = [lift(n) for n in range(x.start, x.stop)]
+    elif x.start < 0 and x.stop is None:
+        places = [lift(n) for n in range(x.start, 0)]
+    else:
+        raise t.refuse(f"the part [{x.start}:{x.stop}] of a list")
+    return f"(vec-of {' '.join(f'(vec-get {base} {_position(t, x.base, p)})' for p in places)})"
+
+
+# -- actions
+
+
+def _origins(t: Text, kept: set[int]) -> str:
+    """Return the source nodes that new work terms stand for: those of the work on the left that is not kept."""
+    work: dict[object, Apply] = {}
+    for left, _ in t.rule.pairs:
+        for x in subterms(left):
+            if isinstance(x, Apply) and id(x) in t.names.keys() - kept and op_constructor(x.op).is_work:
+                work.setdefault(_application(x), x)
+    found = [_origin_of(t, x) for x in work.values() if not _goes_on(t.rule, x)]
+    joined = "(set-empty)"
+    for name in found:
+        joined = name if joined == "(set-empty)" else f"(set-union {joined} {name})"
+    return joined
+
+
+def _origin_of(t: Text, x: Apply) -> str:
+    name = t.fresh("g")
+    if x.op.outputs > 1:
+        t.body.append(f"(= {name} (whole {t.tuples[_application(x)]}))")
+        return name
+    operands = [t.names[id(y)] for y in x.operands]
+    later: list[str] = []
+    attributes = [_matched(t, x.attributes[a.name], a.kind, later) for a in x.op.attributes]
+    t.body.extend([*later, f"(= {name} (f_{op_constructor(x.op).name} {' '.join([*operands, *attributes])}))"])
+    return name
+
+
+def build(t: Text, pattern: Tensor, number: int, origins: str) -> str:
+    """Emit the actions that make a right side; return its name."""
+    if id(pattern) in t.names:
+        return t.names[id(pattern)]
+    t.keep.append(pattern)
+    if not isinstance(pattern, Apply):
+        raise t.refuse("a variable that the left side does not bind")
+    operands = [build(t, x, number, origins) for x in pattern.operands]
+    made = op_constructor(pattern.op)
+    attributes = [attribute_text(t, pattern.attributes[a.name], a.kind) for a in pattern.op.attributes]
+    arguments = " ".join([*operands, *attributes])
+    name = t.fresh("r")
+    t.head += [f"(let {name} ({made.name} {arguments}))", f"(set (b_{made.name} {arguments}) {number})"]
+    if made.is_work and made.results == 1:
+        t.head.append(f"(set (f_{made.name} {arguments}) {origins})")
+    if pattern.op.outputs > 1:
+        source, name = name, t.fresh("r")
+        t.head.append(f"(let {name} (Result {source} {pattern.output}))")
+        if t.rule.phase == "fold":
+            t.head.extend(f"(Joined {source} {part})" for part in t.tuples.values())
+        else:
+            t.head.append(f"(set (whole {source}) {origins})")
+    t.names[id(pattern)] = name
+    return name

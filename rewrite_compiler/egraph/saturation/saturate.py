@@ -1,0 +1,234 @@
+"""Saturation from the parent's side: one child process, its limits, and what is left when it does not finish."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from ...errors import BudgetError
+from ...ir.program import Program
+from ...kept import Kept
+from ...limits import DEFAULT, Limits
+from ...rewrite.rule import Rule
+from ...rewrite.ruleset import every_rule
+from ..graph.encode import program_items
+from ..graph.graph import EGraph, from_json
+from ..graph.schema import Constructor
+from ..regions.join import joined, representatives
+from ..regions.regions import regions_of
+from ..regions.stepwise import saturated_by_steps
+from .answer_cache import answers, key_of
+from .outcome import Saturation
+from .relevant_rules import present, relevant
+from .staged_match import rule_commands
+
+CHILDREN: set[subprocess.Popen[str]] = set()  # running now: who ends this process early ends them first
+
+READY: list[subprocess.Popen[str]] = []  # started, not yet asked
+
+NOTHING_KEPT = Kept(None)
+
+OUT_OF_MEMORY = ("memory allocation", "MemoryError", "failed to map segment", "Cannot allocate memory")  # what egglog and Python say
+
+
+@dataclass(frozen=True)
+class DeviceRule:
+    """A mapping as the e-graph sees it: its constructor and its rule text."""
+
+    constructor: Constructor
+    text: str
+
+
+def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
+    """Saturate a program region by region, those of one form once; a program of one region as a whole. Otherwise as `saturate`.
+
+    What ends is kept, and not asked again.
+    """
+    kept = answers()
+    by_steps = saturated_by_steps(p, lambda part, more: saturate(part, rules, mappings, limits, more, kept))
+    if by_steps is not None:
+        return by_steps
+    regions = regions_of(p)
+    if len(regions) < 2:
+        return saturate(p, rules, mappings, limits, kept=kept)
+    shared = representatives(p, regions)
+    found = saturate(shared.program, rules, mappings, limits, shared.commands, kept)
+    whole = joined(p, regions, shared, found.graph)
+    return replace(found, graph=whole, regions=len(regions), forms=len(shared.forms))
+
+
+def saturate(
+    p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT, more: Sequence[str] = (),
+    kept: Kept = NOTHING_KEPT,
+) -> Saturation:  # fmt: skip
+    """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
+
+    `more` are commands to run once the program is loaded, `kept` answers of earlier calls.
+    BudgetError F210 when the child ended before its first checkpoint.
+    """
+    added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r.name not in shipped()}
+    texts, core = relevant([*(_commands(r, n, added) for n, r in enumerate(rules)), *([m.text] for m in mappings)], present(p))
+    request = {
+        "rules": texts,
+        "operators": sorted(core),
+        "added": {ruleset: r.name for ruleset, r in added.items()},
+        "devices": [[m.constructor.name, m.constructor.operands, m.constructor.attributes] for m in mappings],
+        "phases": [*sorted({r.phase for r in rules}), "map"],
+        "items": [*program_items(p), *more],
+        "limits": asdict(limits),
+        "parent": os.getpid(),
+    }
+    key = key_of(request) if kept.folder else ""
+    line = kept.get(key)
+    if line is not None:
+        return replace(_saturation(_answer(json.loads(line))), is_kept=True)
+    answer = _run_worker(request, limits)
+    if answer.graph is not None:
+        if answer.reason == "saturated":
+            kept.put(key, answer.line.encode())
+        return _saturation(answer)
+    if answer.rounds < 0:
+        raise Unsaturated("before its first round", answer)
+    for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
+        again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
+        if again.graph is not None:
+            known = replace(_saturation(again), rounds=rounds, reason=answer.reason, detail=answer.detail)
+            return replace(known, growth=answer.growth or again.growth)
+    raise Unsaturated("in its mapping phase", again)
+
+
+def _commands(r: Rule, n: int, added: Mapping[str, Rule]) -> list[str]:
+    """Return the commands of a rule, one that was added in a ruleset of its own."""
+    *stages, text = rule_commands(r, n)
+    own = f"added{n}"
+    return [*stages, text.replace(f":ruleset {r.phase} ", f":ruleset {own} ") if own in added else text]
+
+
+@cache
+def shipped() -> frozenset[str]:
+    """Return the names of the shipped rules; others were added by a user, who cannot take these."""
+    return frozenset(r.name for r in every_rule())
+
+
+def _saturation(answer: _Answer) -> Saturation:
+    assert answer.graph is not None
+    made = Counter(n.birth for c in answer.graph.classes.values() for n in c.nodes)
+    return Saturation(
+        answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, made, answer.held, answer.grown,
+        seconds=answer.seconds, rule_seconds=answer.rule_seconds,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Answer:
+    graph: EGraph | None
+    rounds: int
+    reason: str
+    detail: str
+    growth: tuple[int, ...] = ()
+    matches: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    line: str = ""  # as the child wrote it
+    rule_seconds: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
+    grown: Mapping[str, int] = field(default_factory=dict)
+
+
+class Unsaturated(BudgetError):
+    """No round was completed: the child crashed, or ended at a limit, which `reason` tells as that of a Saturation does."""
+
+    def __init__(self, when: str, answer: _Answer) -> None:
+        help_ = "raise the limit with --limits, or use fewer rules"
+        super().__init__("F210", f"saturation ended {when}: {answer.detail}", help=help_)
+        self.reason = answer.reason
+
+
+def prepare(count: int = 1) -> None:
+    """Start children ahead of what they will be asked, so that they import while the parent reads a model."""
+    READY.extend(_started() for _ in range(count - len(READY)))
+
+
+def _taken() -> subprocess.Popen[str]:
+    """Return a child that waits for a request."""
+    while READY:
+        child = READY.pop()
+        if child.poll() is None:
+            return child
+        _end(child)
+    return _started()
+
+
+def _started() -> subprocess.Popen[str]:
+    environment = {**os.environ, "RUST_BACKTRACE": "0"}
+    command = [sys.executable, "-m", "rewrite_compiler.egraph.saturation.worker"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    CHILDREN.add(child)
+    return child
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+    CHILDREN.discard(child)
+
+
+@atexit.register
+def _end_unused() -> None:
+    while READY:
+        _end(READY.pop())
+
+
+def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
+    child = _taken()
+    timed_out = threading.Event()
+
+    def expire() -> None:
+        timed_out.set()
+        child.kill()
+
+    timer = threading.Timer(min(limits.saturation_seconds, threading.TIMEOUT_MAX), expire)
+    timer.start()
+    try:
+        out, err = child.communicate(json.dumps(request))
+    finally:
+        timer.cancel()
+        child.kill()
+        CHILDREN.discard(child)
+    return _read(out, err, child.returncode, timed_out.is_set(), limits)
+
+
+def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
+    """Return what the last complete line says, with the reason the child ended."""
+    lines = [line for line in out.split("\n")[:-1] if line]
+    last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
+    if "graph" in last:
+        return replace(_answer(last), line=lines[-1])
+    growth = tuple(last.get("growth", ()))
+    if timed_out:
+        return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s", growth)
+    reason = "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed"
+    return _Answer(None, last["rounds"], reason, _cause(err, code), growth)
+
+
+def _answer(last: dict[str, Any]) -> _Answer:
+    """Return what a line with the e-graph says."""
+    stop, growth = last["stop"], tuple(last.get("growth", ()))
+    graph = from_json(last["graph"])
+    return _Answer(
+        graph, last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"],
+        rule_seconds=last["rule_seconds"], held=last["held"], grown=last["grown"],
+    )  # fmt: skip
+
+
+def _cause(err: str, code: int) -> str:
+    lines = [line.strip() for line in err.strip().splitlines() if line.strip()]
+    return lines[-1] if lines else f"the child process ended with code {code}"

@@ -1,0 +1,76 @@
+"""Chains: rules on an operator of several results whose operands are results of the same operator, matched in stages.
+
+Layers of one recurrence share their weights, and a query for two of them that are joined by these first looks at every pair: at
+500 steps that is all the time there is. A stage finds the pairs by what the second reads of the first, another adds their
+operands, and the rule begins with what these have found. Rules with the same chain share its stages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+
+from ...rewrite.rule import Rule
+from ..graph.schema import quoted
+from .rule_text import Row, Text, compiled, finished
+
+STAGE = "stage-"  # what the names of stages begin with: they are no rules
+
+
+@cache
+def rule_commands(rule: Rule, number: int) -> tuple[str, ...]:
+    """Return the commands of a rule, those of its stages first; equal ones of several rules are to be run once."""
+    t = compiled(rule, number)
+    found = _chain(t) if rule.phase == "fold" else None
+    if found is None:
+        return (finished(t, rule.phase),)
+    last, first = found
+    links = {e: result for e, result in t.results.items() if e in last.arguments and result[0] == first.name}
+    stages, atom = _stages(last, first, links)
+    replaced = {last.atom, first.atom, *(f"(= {e} (Result {m} {k}))" for e, (m, k) in links.items())}
+    left = [a for a in t.body if a not in replaced]
+    text = " ".join([*left, *t.head])
+    used = [f"(= {e} (Result {m} {k}))" for e, (m, k) in links.items() if re.search(rf"\b{e}\b", text)]
+    t.body = [atom, *used, *left]
+    return *stages, finished(t, rule.phase)
+
+
+def _chain(t: Text) -> tuple[Row, Row] | None:
+    """Return two rows of one operator of which the first reads results of the second, where the pattern has one such pair."""
+    rows = {row.name: row for row in t.rows}
+    pairs = {
+        (row.name, m): (row, rows[m])
+        for row in t.rows for e in row.arguments
+        if (m := t.results.get(e, ("", 0))[0]) in rows and rows[m].made == row.made
+    }  # fmt: skip
+    return next(iter(pairs.values())) if len(pairs) == 1 else None
+
+
+def _stages(last: Row, first: Row, links: dict[str, tuple[str, int]]) -> tuple[list[str], str]:
+    """Return the commands of the stages of a chain, whose variables are numbered, and the atom that stands for the chain in the rule."""
+    kept = list(dict.fromkeys(a for a in (last.name, first.name, *last.arguments, *first.arguments) if _is_variable(a) and a not in links))
+    names = {a: f"x{n}" for n, a in enumerate((*kept, *links))}
+    sorts = {**dict.fromkeys((last.name, first.name), "X"), **last.sorts, **first.sorts}
+
+    def renamed(text: str) -> str:
+        return re.sub(r"\w+", lambda m: names.get(m.group(), m.group()), text)
+
+    pair, both = renamed(f"{last.name} {first.name}"), renamed(" ".join(kept))
+    results = " ".join(renamed(f"(= {e} (Result {m} {k}))") for e, (m, k) in links.items())
+    joined = f"{renamed(last.atom)} {renamed(first.atom)}"
+    key = f"{last.made.name}_{hashlib.sha256(f'{results} {joined} {both}'.encode()).hexdigest()[:8]}"
+    return [
+        f"(relation After_{key} (X X))",
+        f"(relation Chain_{key} ({' '.join(sorts[a] for a in kept)}))",
+        _rule(f"after_{key}", f"{results} {renamed(last.atom)}", f"(After_{key} {pair})"),
+        _rule(f"chain_{key}", f"(After_{key} {pair}) {joined}", f"(Chain_{key} {both})"),
+    ], f"(Chain_{key} {' '.join(kept)})"
+
+
+def _rule(name: str, body: str, head: str) -> str:
+    return f"(rule ({body}) ({head}) :ruleset fold :name {quoted(STAGE + name)})"
+
+
+def _is_variable(argument: str) -> bool:
+    return argument.isidentifier()

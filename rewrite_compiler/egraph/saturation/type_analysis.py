@@ -1,0 +1,124 @@
+"""Facts: the types of classes that rules have made, by the operators' own shape rules, so that each is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...ir.types import TensorType, result_types
+from ..graph.encode import fact_rows, operator_named, term_row
+from ..graph.reader import Reader
+from ..graph.table_load import Row as Loaded
+
+Row = tuple[str, list[Any], Any]  # constructor, arguments, class
+
+
+class Facts:
+    """Finds the classes that have no type or, for the results of an operator together, no number."""
+
+    def __init__(self, reader: Reader, next_number: int) -> None:
+        self.reader = reader
+        self.next_number = next_number
+        self.made = {c.name: c for c in reader.constructors}
+        self.kinds = {r.inputs[0]: r.output for r in reader.rows("kind")}
+        self.shapes = {r.inputs[0]: r.output for r in reader.rows("dims")}
+        self.number_of = {r.output: reader.egglog.value_to_i64(r.inputs[0]) for r in reader.rows("at")}
+        self.types: dict[Any, TensorType] = {}
+        self.several: dict[Any, Row] = {}  # the results of an operator together → its row
+
+    def rows(self) -> Iterator[Loaded]:
+        """Yield the rows that name and type every class that its operands determine, operands first."""
+        waiting = list(self.pending())
+        while waiting:
+            left = []
+            for row in waiting:
+                if self.is_known(row[2]):
+                    continue
+                found = self.found(row)
+                if not found:
+                    left.append(row)
+                yield from found
+            if len(left) == len(waiting):
+                return
+            waiting = left
+
+    def pending(self) -> Iterator[Row]:
+        """Yield the rows of classes that are not known."""
+        for name in self.made:
+            op = operator_named(name)
+            if op is None:
+                continue
+            for r in self.reader.rows(name):
+                row = (name, r.inputs, r.output)
+                if op.outputs > 1:
+                    self.several[r.output] = row
+                if not self.is_known(r.output):
+                    yield row
+        yield from (("Result", r.inputs, r.output) for r in self.reader.rows("Result") if not self.is_known(r.output))
+
+    def is_known(self, value: Any) -> bool:
+        """Tell whether a class has a type, or a number where it stands for several results."""
+        return value in self.number_of if value in self.several else value in self.shapes or value in self.types
+
+    def found(self, row: Row) -> list[Loaded]:
+        """Return the rows for one class, none while its operands are not known."""
+        name, inputs, value = row
+        children = inputs[:1] if name == "Result" else inputs[: self.made[name].operands]
+        if not all(self.is_known(c) and c in self.number_of for c in children):
+            return []
+        made = self.type_of(row)
+        if made is None and value not in self.several:
+            return []
+        rows = [] if value in self.number_of else [self.named(row)]
+        if made is not None:
+            self.types[value] = made
+            rows.extend(fact_rows(self.number_of[value], made, fixed=False))
+        return rows
+
+    def number(self, value: Any) -> int:
+        """Return the number of a class, a new one if it has none."""
+        if value not in self.number_of:
+            self.number_of[value] = self.next_number
+            self.next_number += 1
+        return int(self.number_of[value])
+
+    def type(self, value: Any) -> TensorType:
+        """Return the type of a class that is known."""
+        if value not in self.types:
+            kind = self.reader.egglog.value_to_string(self.kinds[value])
+            self.types[value] = TensorType(self.reader.ints(self.shapes[value]), kind)
+        return self.types[value]
+
+    def named(self, row: Row) -> Loaded:
+        """Return the row that gives the class of a term a number."""
+        name, inputs, value = row
+        if name == "Result":
+            return ["Result", self.number(value), self.number_of[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])]
+        op, made = operator_named(name), self.made[name]
+        assert op is not None
+        operands = [self.number_of[c] for c in inputs[: made.operands]]
+        return term_row(self.number(value), op, operands, list(self.attributes(row).values()))
+
+    def attributes(self, row: Row) -> Mapping[str, Any]:
+        """Return the attributes of a row by name."""
+        op, made = operator_named(row[0]), self.made[row[0]]
+        assert op is not None
+        values = zip(op.attributes, row[1][made.operands :], made.attributes, strict=True)
+        return {a.name: self.reader.attribute(v, kind) for a, v, kind in values}
+
+    def type_of(self, row: Row) -> TensorType | None:
+        """Return the type of the class of a row; None for several results together, or where their operator has no row."""
+        name, inputs, value = row
+        if value in self.several:
+            return None
+        whole, output = row, 0
+        if name == "Result":
+            if inputs[0] not in self.several:
+                return None
+            whole, output = self.several[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])
+        op = operator_named(whole[0])
+        assert op is not None
+        operands = whole[1][: self.made[whole[0]].operands]
+        if not all(self.is_known(c) for c in operands):
+            return None
+        return result_types(op, [self.type(c) for c in operands], self.attributes(whole))[output]

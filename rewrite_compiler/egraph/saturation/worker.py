@@ -1,0 +1,141 @@
+"""The child process of saturation: reads one request, saturates under limits, answers with JSON lines.
+
+    python -m rewrite_compiler.egraph.saturation.worker < request
+
+egglog has no limit inside a round and aborts the process when memory runs out; here that ends a child. Each completed
+round is reported, so that the parent can ask for just those rounds again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from ..graph.graph import to_json
+from ..graph.schema import Constructor
+from .backoff import Added
+from .engine import Engine
+
+PR_SET_PDEATHSIG = 1
+FOLDS = 32  # rounds of fold rules between two looks at the limits
+GROWTH_MARGIN = 2.0  # the next round's growth ratio was at most 1.96 times the last one's on every measured set
+
+
+def main() -> int:
+    """Answer one request."""
+    die_with_parent()
+    request = json.load(sys.stdin)
+    if request.get("parent", os.getppid()) != os.getppid():  # it ended before it was asked for
+        return 1
+    limit_memory(int(request["limits"]["saturation_bytes"]))
+    gc.disable()  # it ends with its answer, and nearly all it makes is kept until then
+    Schedule(request).run()
+    return 0
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends in whatever way; elsewhere the parent's clean-up remains."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def limit_memory(size: int) -> None:
+    """Let allocation fail in this process beyond `size` bytes of address space."""
+    try:
+        import resource
+    except ImportError:  # not on this system: the parent's wall clock remains
+        return
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+
+
+class Schedule:
+    """ir rounds until nothing changes, one late round, one mapping round."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.started = time.process_time()
+        devices = [Constructor(name, operands, tuple(kinds), True) for name, operands, kinds in request["devices"]]
+        self.added = Added(request["added"])
+        self.engine = Engine(devices, [*self.added.rulesets, *request["rules"]], request["items"], request["operators"])
+        self.limits = request["limits"]
+        self.phases = request["phases"]
+        self.rounds = 0
+        self.stop = {"reason": "saturated", "detail": ""}
+        self.growth: list[int] = []  # e-nodes before the first round and after each one
+
+    def run(self) -> None:
+        """Run all phases; every stop has its reason."""
+        if "ir" in self.phases:
+            self.saturate()
+        if "late" in self.phases:
+            self.engine.round("late")
+        if "map" in self.phases:
+            self.engine.step("map")  # what a mapping makes is equal to what has a type already
+        graph, matches = to_json(self.engine.snapshot()), dict(sorted(self.engine.matches.items()))
+        taken = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
+        spent = {
+            "seconds": time.process_time() - self.started,
+            "rule_seconds": taken,
+            "held": self.added.rounds_held(),
+            "grown": self.added.made(),
+        }
+        self.send({"graph": graph, "matches": matches, **spent})
+
+    def saturate(self) -> None:
+        """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
+        before = now = self.engine.e_nodes
+        self.growth.append(now)
+        self.send({})
+        while not (reason := self.reason_to_stop(before, now)) and (self.round() or self.added.released()):
+            self.rounds += 1
+            before, now = now, self.engine.e_nodes
+            self.growth.append(now)
+            self.send({})
+        if reason:
+            self.stop = {"reason": reason[0], "detail": reason[1]}
+
+    def round(self) -> bool:
+        """Run one round of the shipped rules, of each added one that may run, and the fold rules; tell whether anything changed."""
+        step = self.engine.round if self.added.names else self.engine.step  # what others make is typed at once
+        changed = step("ir")
+        for name in self.added.ready():
+            before = self.engine.e_nodes
+            if step(name):
+                changed = True
+            self.added.grew(name, self.engine.e_nodes - before)
+        changed = self.fold() or changed
+        if changed:
+            self.engine.type_new_classes()
+        return changed
+
+    def fold(self) -> bool:
+        """Run the fold rules until nothing changes or there are too many e-nodes; tell whether they changed anything."""
+        changed = False
+        while "fold" in self.phases and self.engine.step("fold", FOLDS) and self.engine.e_nodes <= self.limits["e_nodes"]:
+            changed = True
+        return changed
+
+    def reason_to_stop(self, before: int, now: int) -> tuple[str, str] | None:
+        """Return why another round must not run, or None."""
+        predicted = GROWTH_MARGIN * now * now / max(before, 1)
+        if now > before and predicted > self.limits["e_nodes"]:
+            return "e_nodes", f"{now} e-nodes after round {self.rounds}; the next round could exceed the limit of {self.limits['e_nodes']}"
+        if self.rounds >= self.limits["rounds"]:
+            return "rounds", f"the limit of {self.limits['rounds']} rounds"
+        return None
+
+    def send(self, more: dict[str, Any]) -> None:
+        """Send one line: rounds done so far, and the e-graph at the end."""
+        line = {"rounds": self.rounds, "stop": self.stop, "growth": self.growth, **more}
+        sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The bus of a host program: what the integrator supplies, and that for a device of the model."""
+
+from __future__ import annotations
+
+import re
+
+from ...ila import Ila
+from .program_text import MEMORY
+from .text import BOARD, BOARD_BUS, BOARD_STREAM, BOARD_WRITE, filled
+
+MMIO = ("wr", "rd", "addr", "data")
+
+
+def bus_declarations(target: str, ila: Ila, bus: str) -> str:
+    """Return the declarations of what the integrator supplies for one accelerator; none when it has no bus."""
+    lines = [f"/* {target} */", f"int {bus}_wait(void);  /* for the interrupt */"]
+    if ila.externals:
+        lines.append(f"int {bus}_run(const uint8_t (*instructions)[16], size_t count);")
+        return "\n".join([*lines, filled(MEMORY, {"bus": bus, "memory": image_of(ila)})])
+    lines += [f"int {bus}_write128{flag}(uint64_t address, const uint8_t data[16]);" for flag in flags_of(ila)]
+    return "\n".join([*lines, f"int {bus}_read128(uint64_t address, uint8_t data[16]);"])
+
+
+def board_text(ila: Ila, name: str) -> str:
+    """Return the bus functions on one device of the model; nothing when it has neither a bus nor a stream."""
+    if ila.externals:
+        bodies = filled(BOARD_STREAM, {"name": name, "memory": image_of(ila)})
+    elif set(MMIO) <= ila.inputs.keys():
+        bodies = filled(BOARD_BUS, {"name": name}) + "".join(filled(BOARD_WRITE, {"name": name, "flag": f}) for f in flags_of(ila))
+    else:
+        return ""
+    declared = bus_declarations(name, ila, "mmio")
+    several = "\n".join(f"#define mmio_{n} mmio_{name}_{n}" for n in re.findall(r"^int mmio_(\w+)\(", declared, re.MULTILINE))
+    return filled(BOARD, {"name": name, "declared": declared, "several": several, "bodies": bodies})
+
+
+def flags_of(ila: Ila) -> list[str]:
+    """Return the suffixes of write functions: none, and one for each further input of the bus."""
+    return ["", *(f"_{n}" for n in ila.inputs if n not in MMIO)]
+
+
+def image_of(ila: Ila) -> str:
+    """Return the external memory that programs use: the first."""
+    return next(iter(ila.externals))

@@ -1,0 +1,151 @@
+"""Cells: elements of a driver's data whose values are known only at run time; what a driver does to them is kept as a form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...lang.binders import Leaf
+from ...lang.expr import Expr, binary, var
+from ...lang.intervals import Interval
+from ...lang.substitution import substitute
+from ...readings.arrays.labelled_array import Data
+
+C_FORMS = {"add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "mod": "fm_mod({}, {})", "div": "fm_div({}, {})", "neg": "(-{})"}
+FORMS_KEPT = 1 << 16
+
+Place = tuple[Leaf, int]  # an element: its leaf, and its row-major index
+
+
+class Cell:
+    """One element as a form, an integer term over slots, and the place that each slot reads; division is exact where drivers divide.
+
+    Elements that a driver treats alike share their form, so it is made once.
+    """
+
+    __slots__ = ("form", "places")
+
+    def __init__(self, form: Expr, places: tuple[Place, ...]) -> None:
+        self.form, self.places = form, places
+
+    def __add__(self, other: Any) -> Cell | int:
+        return _combined("add", self, other)
+
+    def __radd__(self, other: Any) -> Cell | int:
+        return _combined("add", other, self)
+
+    def __sub__(self, other: Any) -> Cell | int:
+        return _combined("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Cell | int:
+        return _combined("sub", other, self)
+
+    def __mul__(self, other: Any) -> Cell | int:
+        return _combined("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Cell | int:
+        return _combined("mul", other, self)
+
+    def __mod__(self, other: Any) -> Cell | int:
+        return _combined("mod", self, other)
+
+    def __truediv__(self, other: Any) -> Cell | int:
+        return _combined("div", self, other)
+
+    __floordiv__ = __truediv__
+
+
+def _combined(op: str, a: Any, b: Any) -> Cell | int:
+    if not isinstance(b, Cell):
+        form, places = _formed(op, a.form, int(b), ()), a.places
+    elif not isinstance(a, Cell):
+        form, places = _formed(op, int(a), b.form, ()), b.places
+    elif a.places == b.places:
+        form, places = _formed(op, a.form, b.form, ()), a.places
+    else:
+        places = a.places + tuple([p for p in b.places if p not in a.places])
+        form = _formed(op, a.form, b.form, tuple([places.index(p) for p in b.places]))
+    return Cell(form, places) if form.op != "const" else int(form.data)
+
+
+@lru_cache(FORMS_KEPT)
+def _formed(op: str, a: Expr | int, b: Expr | int, slots: tuple[int, ...]) -> Expr:
+    """Return a ∘ b, where slot k of b is slot `slots[k]` of the result (k, when there are none)."""
+    if isinstance(b, Expr) and slots:
+        renamed = {slot_name(k): slot_name(to) for k, to in enumerate(slots)}
+        b = substitute(b, {s: _slot(renamed[s.data[0]], s.interval) for s in b.free})
+    return binary(op, a, b)
+
+
+@cache
+def _slot(name: str, interval: Interval) -> Expr:
+    return var(name, interval)
+
+
+def slot_name(k: int) -> str:
+    """Return what C calls the k-th place of a form."""
+    return f"v[{k}]"
+
+
+def cells_of(leaf: Leaf) -> Data:
+    """Return the elements of a leaf, in its shape."""
+    shape = tuple(int(str(n)) for n in leaf.shape)
+    form = _slot(slot_name(0), leaf.interval)
+    found = np.empty(shape, object)
+    found.reshape(-1)[:] = [Cell(form, ((leaf, n),)) for n in range(found.size)]
+    return found
+
+
+@dataclass(frozen=True)
+class Gather:
+    """An array of cells as C: forms of text over `v[0]`, `v[1]` …, and where each element of each cell lies.
+
+    Form 0 is a constant; its place holds the value.
+    """
+
+    forms: tuple[str, ...]
+    sources: tuple[Leaf, ...]
+    kinds: Data  # of each cell: its form
+    at: Data  # of each cell and slot: a row-major index
+    source: Data  # of each cell and slot: the number of its source
+
+    @property
+    def width(self) -> int:
+        """The most elements that one cell reads."""
+        return int(self.at.shape[1])
+
+
+def gathered(x: Data) -> Gather:
+    """Return what an array of cells and numbers is, in row-major order."""
+    cells = [c if isinstance(c, Cell) else None for c in x.reshape(-1)]
+    kinds: dict[Expr, int] = {}
+    sources: dict[Leaf, int] = {}
+    width = max((len(c.places) for c in cells if c is not None), default=1)
+    kind, at, source = np.zeros(len(cells), np.int32), np.zeros((len(cells), width), np.int32), np.zeros((len(cells), width), np.int32)
+    for n, (c, number) in enumerate(zip(cells, x.reshape(-1), strict=True)):
+        if c is None:
+            at[n, 0] = int(number)
+            continue
+        kind[n] = kinds.setdefault(c.form, len(kinds) + 1)
+        for k, (leaf, index) in enumerate(c.places):
+            at[n, k], source[n, k] = index, sources.setdefault(leaf, len(sources))
+    return Gather(("", *map(_text, kinds)), tuple(sources), kind, at, source)
+
+
+def _text(e: Expr) -> str:
+    if e.value is not None:
+        return str(e.value)
+    if e.op == "var":
+        return str(e.data[0])
+    if e.op not in C_FORMS:
+        raise InputError("F161", f"a driver does {e.op} to its data, which has no C form")
+    return C_FORMS[e.op].format(*map(_text, e.args))
+
+
+def is_moving(x: Data) -> bool:
+    """Tell whether an array has cells."""
+    return x.dtype == object and any(isinstance(c, Cell) for c in x.reshape(-1))

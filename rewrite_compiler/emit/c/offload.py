@@ -1,0 +1,270 @@
+"""One offload as a C function: codes of its operands, the moves of its driver, values of its result codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...compile.offload.execute import Prepared
+from ...compile.plan.plan import Offload
+from ...ila import Ila
+from ...ila.traces.trace import Commands
+from ...lang.binders import Leaf
+from ...lang.formats import Format
+from ...readings.arrays.labelled_array import Data
+from ...readings.c.printer import Tables, c_array, c_type
+from ...target import Stay
+from .bus_functions import MMIO
+from .cells import Gather, cells_of, slot_name
+from .command_stream import Fetched, Fill, Get, Move, Pause, Put, Send, Steps, results_of
+from .formats import code_type, deciding_bits, decoder, encoder, looked_up_encoder, refuse_ieee
+from .resident_weights import parts
+
+
+@dataclass
+class Unit:
+    """A C file under construction: functions of number formats, tables, scratch names."""
+
+    tables: Tables = field(default_factory=Tables)
+    data: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    formats: dict[tuple[Format, str], str] = field(default_factory=dict)
+    prepares: list[str] = field(default_factory=list)  # functions that are called once, before the first inference
+    count: int = 0
+
+    def fresh(self, prefix: str) -> str:
+        """Return a new name."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def encoder(self, f: Format, values: int) -> str:
+        """Return the function that encodes a float, for so many values at a time."""
+        refuse_ieee(f)
+        bits = deciding_bits(f, values)
+        way = "encode" if bits is None else "look_up"
+        if (f, way) not in self.formats:
+            name = self.formats[f, way] = f"{way}{len(self.formats)}"
+            text = encoder(f, name, self.tables) if bits is None else looked_up_encoder(f, name, self.encoder(f, 1), bits)
+            self.prepares += [] if bits is None else [f"{name}_prepare"]
+            self.functions.append(text)
+        return self.formats[f, way]
+
+    def decoder(self, f: Format) -> str:
+        """Return the function that decodes a code."""
+        refuse_ieee(f)
+        if (f, "decode") not in self.formats:
+            name = self.formats[f, "decode"] = f"decode{len(self.formats)}"
+            self.functions.append(decoder(f, name, self.tables))
+        return self.formats[f, "decode"]
+
+
+@dataclass
+class _Writer:
+    """The function of one offload."""
+
+    unit: Unit
+    bus: str  # prefix of the integrator's functions
+    ila: Ila
+    flag: str
+    names: dict[Leaf, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def to(self) -> str:
+        """The suffix of the functions that move commands of this accelerator."""
+        return moves_suffix(self.bus)
+
+
+def moves_suffix(bus: str) -> str:
+    """Return the suffix of the functions that move commands: none for the only accelerator of a program."""
+    return bus.removeprefix("mmio")
+
+
+def offload_function(
+    unit: Unit, prepared: Prepared, ila: Ila, bus: str, stays: Sequence[tuple[Stay, Stay]] = ()
+) -> tuple[str, tuple[str, ...]]:  # fmt: skip
+    """Print an offload; return its name and its operands that move, its parameters before the results.
+
+    `stays` are what every call finds on its device in the first inference and in the later ones.
+    """
+    o = prepared.offload
+    flags = [n for n in ila.inputs if n not in MMIO]
+    w = _Writer(unit, bus, ila, flags[0] if flags else "")
+    name = f"offload_{o.id}"
+    moving = tuple(v.name for v in o.mapping.operands if v.name not in prepared.constants)
+    leaves = {n: Leaf(tuple(o.tiling.sizes[d] for d in o.mapping.axes.of[n]), o.formats[n].codes, False, n) for n in moving}
+    for n, leaf in leaves.items():
+        _encoded(w, name, n, leaf, o.formats[n])
+    for n in o.mapping.axes.results:
+        size = math.prod(o.tiling.sizes[d] for d in o.mapping.axes.of[n])
+        w.lines.append(f"    for (size_t i = 0; i < {size}; ++i) {n}[i] = 0.0f;")
+    codes: dict[str, Data] = {**prepared.codes, **{n: cells_of(leaf) for n, leaf in leaves.items()}}
+    for k, slices in enumerate(o.tiling.slices()):
+        usual, lasting = stays[k] if stays else (None, None)
+        steps = again = Steps(ila)
+        results = prepared.call(steps, codes, slices, usual)
+        if lasting != usual:
+            again = Steps(ila)
+            prepared.call(again, codes, slices, lasting)
+        _moves(w, steps, again)
+        for n, y in results.items():
+            _decoded(w, n, results_of(y), o, slices)
+    parameters = [*(f"const float *{n}" for n in moving), *(f"float *{n}" for n in o.mapping.axes.results)]
+    body = "\n".join(["    int answer;", *w.lines, "    return 0;"])
+    unit.functions.append(f"static int {name}({', '.join(parameters)})\n{{\n{body}\n}}\n")
+    return name, moving
+
+
+def _encoded(w: _Writer, name: str, operand: str, leaf: Leaf, f: Format) -> None:
+    held = w.names[leaf] = f"{name}_{operand}_codes"
+    size = math.prod(int(str(n)) for n in leaf.shape)
+    w.unit.data.append(f"static {code_type(f)} {held}[{max(1, size)}];")
+    w.lines += [
+        f"    for (size_t i = 0; i < {size}; ++i) {{",
+        f"        if ({operand}[i] != {operand}[i]) return MODEL_NOT_A_NUMBER;",
+        f"        {held}[i] = {w.unit.encoder(f, size)}({operand}[i]);",
+        "    }",
+    ]
+
+
+def _decoded(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping[str, slice]) -> None:
+    """Add the values of a tile's result codes where they belong, in the order of the tiles."""
+    f, dims = o.formats[result], o.mapping.axes.of[result]
+    whole = tuple(o.tiling.sizes[d] for d in dims)
+    places = np.arange(math.prod(whole)).reshape(whole)[tuple(slices[d] for d in dims)].reshape(-1)
+    cell, place = _cells(w, cells), w.unit.fresh("place")
+    w.unit.data.append(c_array(place, places.astype(np.int32)))
+    value = f"{w.unit.decoder(f)}(({code_type(f)}){cell}(i))"
+    w.lines.append(f"    for (size_t i = 0; i < {len(places)}; ++i) {result}[{place}[i]] += (float){value};")
+
+
+# -- moves
+
+
+def _moves(w: _Writer, first: Steps, later: Steps) -> None:
+    """Print what a call does in the first inference and, where it leaves out constants, in the later ones."""
+    for buffer in first.buffers:
+        w.names[buffer] = w.unit.fresh("buffer")
+        size = math.prod(int(str(n)) for n in buffer.shape)
+        w.unit.data.append(f"static {c_type(buffer.interval, False)} {w.names[buffer]}[{max(1, size)}];")
+    for mine, same in zip(first.buffers, later.buffers, strict=True):  # reads do not depend on what lies there
+        w.names[same] = w.names[mine]
+    for part in parts(first, later):
+        if part.first is part.later:
+            w.lines += [f"    {line}" for m in part.first for line in _move(w, m)]
+        else:
+            _either(w, part.first, part.later)
+
+
+def _either(w: _Writer, first: Sequence[Move], later: Sequence[Move]) -> None:
+    w.lines.append("    if (!constants_stay) {" if first else "    if (constants_stay) {")
+    w.lines += [f"        {line}" for m in first or later for line in _move(w, m)]
+    if first and later:
+        w.lines.append("    } else {")
+        w.lines += [f"        {line}" for m in later for line in _move(w, m)]
+    w.lines.append("    }")
+
+
+def _move(w: _Writer, move: object) -> Iterator[str]:
+    if isinstance(move, Send):
+        yield _checked(f"send{w.to}({_commands(w, move.commands)}, {len(move.commands)})")
+    elif isinstance(move, Put):
+        yield _checked(f"put{w.to}({_commands(w, move.commands)}, {len(move.commands)}, {move.lanes}, {_cells(w, move.cells)})")
+    elif isinstance(move, Get):
+        lanes = int(str(move.buffer.shape[1]))
+        yield _checked(f"get{w.to}({_commands(w, move.commands)}, {len(move.commands)}, {lanes}, {w.names[move.buffer]})")
+    elif isinstance(move, Fetched):
+        yield _checked(f"{w.bus}_{move.memory}_read({move.address}, {w.names[move.buffer]}, sizeof {w.names[move.buffer]})")
+    elif isinstance(move, Fill):
+        yield from _fill(w, move)
+    elif isinstance(move, Pause):
+        if move.words:
+            rows = ",\n    ".join(_bytes(word.to_bytes(16, "little")) for word in move.words)
+            name = w.unit.fresh("stream")
+            w.unit.data.append(f"static const uint8_t {name}[{len(move.words)}][16] = {{\n    {rows}\n}};\n")
+            yield _checked(f"{w.bus}_run({name}, {len(move.words)})")
+        yield _checked(f"{w.bus}_wait()")
+
+
+def _fill(w: _Writer, move: Fill) -> Iterator[str]:
+    if move.cells is None:
+        yield _checked(f"{w.bus}_{move.memory}_new({move.words})")
+        return
+    n, name = len(move.cells.kinds), w.unit.fresh("words")
+    if not move.cells.kinds.any():
+        w.unit.data.append(c_array(name, (move.cells.at[:, 0] % 256).astype(np.uint8)))
+    else:
+        w.unit.data.append(f"static uint8_t {name}[{n}];")
+        yield f"for (size_t i = 0; i < {n}; ++i) {name}[i] = (uint8_t){_cells(w, move.cells)}(i);"
+    yield _checked(f"{w.bus}_{move.memory}_write({move.address}, {name}, {n})")
+
+
+def _checked(call: str) -> str:
+    return f"if ((answer = {call}) != 0) return answer;"
+
+
+def _commands(w: _Writer, block: Commands) -> str:
+    """Print a table of commands and return its name."""
+    name = w.unit.fresh("commands")
+    flags = block.columns[w.flag].tolist() if w.flag else [0] * len(block)
+    data = np.zeros((len(block), 16), np.uint8)
+    given = block.columns["data"]
+    data[:, : given.shape[1]] = given
+    rows = [
+        f"{{{address:#x}, {flag}, {_bytes(word)}}}"
+        for address, flag, word in zip(block.columns["addr"].tolist(), flags, (x.tobytes() for x in data), strict=True)
+    ]
+    w.unit.data.append(f"static const command {name}[{len(rows)}] = {{\n    " + ",\n    ".join(rows) + "\n};\n")
+    return name
+
+
+def _bytes(word: bytes) -> str:
+    kept = word.rstrip(b"\0") or b"\0"
+    return "{" + ",".join(map(str, kept)) + "}"
+
+
+def _cells(w: _Writer, g: Gather) -> str:
+    """Print what cells are, as a function of their number; return its name."""
+    name, width = w.unit.fresh("cell"), g.width
+    if _is_copy(g):
+        return _copied(w, g, name)
+    flat = [(f"{name}_at", g.at.reshape(-1)), (f"{name}_kind", g.kinds.astype(np.uint8))]
+    if len(g.sources) > 1:
+        flat.append((f"{name}_from", g.source.astype(np.uint8).reshape(-1)))
+    w.unit.data += [c_array(n, x) for n, x in flat]
+    cases = "".join(f"    case {k}: return {form};\n" for k, form in enumerate(g.forms) if k)
+    reads = "".join(f"    v[{k}] = {_read(w, g, name, width, k)};\n" for k in range(width))
+    head = f"    int64_t v[{width}];\n    if ({name}_kind[n] == 0) return {name}_at[n * {width}];\n"
+    body = f"{head}{reads}    switch ({name}_kind[n]) {{\n{cases}    default: return 0;\n    }}\n"
+    if not g.sources:
+        body = f"    return {name}_at[n * {width}];\n"
+    w.unit.functions.append(f"static int64_t {name}(size_t n)\n{{\n{body}}}\n")
+    return name
+
+
+def _is_copy(g: Gather) -> bool:
+    """Tell whether cells are elements of one array as they are."""
+    return g.forms == ("", slot_name(0)) and len(g.sources) == 1 and bool(g.kinds.all())
+
+
+def _copied(w: _Writer, g: Gather, name: str) -> str:
+    at, index = g.at.reshape(-1), f"{name}_at[n]"
+    if (np.diff(at) == 1).all():
+        index = f"n + {at[0]}" if at[0] else "n"
+    else:
+        w.unit.data.append(c_array(f"{name}_at", at))
+    w.unit.functions.append(f"static int64_t {name}(size_t n)\n{{\n    return {w.names[g.sources[0]]}[{index}];\n}}\n")
+    return name
+
+
+def _read(w: _Writer, g: Gather, name: str, width: int, k: int) -> str:
+    at = f"{name}_at[n * {width} + {k}]"
+    if len(g.sources) == 1:
+        return f"{w.names[g.sources[0]]}[{at}]"
+    text = f"{w.names[g.sources[-1]]}[{at}]"
+    for n, leaf in reversed(list(enumerate(g.sources[:-1]))):
+        text = f"{name}_from[n * {width} + {k}] == {n} ? {w.names[leaf]}[{at}] : {text}"
+    return f"({text})"

@@ -1,0 +1,110 @@
+"""Constants that lie on a device already: what of a call's moves is for the first inference only, what for the later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...compile import Plan
+from ...compile.plan.plan import Offload
+from ...ila.traces.trace import Commands
+from ...readings.arrays.labelled_array import Data
+from ...target import Stay
+from .cells import Gather
+from .command_stream import Fill, Get, Move, Pause, Put, Send, Steps
+
+
+@dataclass(frozen=True)
+class Part:
+    """Moves of the first inference, and of the later ones; moves of both where they are the same object."""
+
+    first: tuple[Move, ...]
+    later: tuple[Move, ...]
+
+
+def stays_of(plan: Plan, o: Offload, constants: frozenset[str]) -> list[tuple[Stay, Stay]]:
+    """Return what every call finds on its device in the first inference and in the later ones: constants, no results.
+
+    Tensors lie where the plan's residency has them, so that constants are found; activations cross the bus all the same,
+    because a program gives every tensor of the host.
+    """
+    found = plan.residency.get(o.target.name)
+    if found is None or o.id not in found.stays:
+        return []
+    pairs = zip(found.stays[o.id], found.lasting[o.id], strict=True)
+    first = [(replace(s, present=s.present & constants, kept=frozenset()), names) for s, names in pairs]
+    return [(s, replace(s, present=s.present | (names & constants))) for s, names in first]
+
+
+def parts(first: Steps, later: Steps) -> list[Part]:
+    """Return the moves of two runs of a driver as parts in order, those of both joined wherever they are alike."""
+    a, b = ([(_key(m), m) for m in steps.moves] for steps in (first, later))
+    found: list[Part] = []
+    while a or b:
+        same = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] != y[0]), min(len(a), len(b)))
+        if same:
+            both = _joined([m for _, m in a[:same]])
+            found.append(Part(both, both))
+            a, b = a[same:], b[same:]
+            continue
+        only_a, only_b = _until_alike([k for k, _ in a], [k for k, _ in b])
+        found.append(Part(_joined([m for _, m in a[:only_a]]), _joined([m for _, m in b[:only_b]])))
+        a, b = a[only_a:], b[only_b:]
+    return found
+
+
+def _until_alike(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
+    """Return how many moves of both come before the next that are alike, fewest of the second first: it leaves moves out."""
+    places: dict[Hashable, int] = {}
+    for n, key in enumerate(a):
+        places.setdefault(key, n)
+    return next(((places[key], n) for n, key in enumerate(b) if key in places), (len(a), len(b)))
+
+
+def _joined(moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Return moves with neighbouring blocks of known commands as one block."""
+    found: list[Move] = []
+    pending: list[Commands] = []
+    for m in moves:
+        if isinstance(m, Send):
+            pending.append(m.commands)
+            continue
+        found += _sent(pending)
+        pending = []
+        found.append(m)
+    return (*found, *_sent(pending))
+
+
+def _sent(blocks: Sequence[Commands]) -> list[Move]:
+    if not blocks:
+        return []
+    return [Send(Commands({name: np.concatenate([c.columns[name] for c in blocks]) for name in blocks[0].columns}))]
+
+
+def _key(m: Move) -> Hashable:
+    """Return what two moves have in common when they are alike; buffers are named by their order."""
+    if isinstance(m, Send):
+        return "send", _bits(m.commands)
+    if isinstance(m, Put):
+        return "put", _bits(m.commands), _gathered(m.cells), m.lanes
+    if isinstance(m, Get):
+        return "get", _bits(m.commands), m.buffer.name
+    if isinstance(m, Pause):
+        return "pause", m.words
+    if isinstance(m, Fill):
+        return "fill", m.memory, m.address, m.words, None if m.cells is None else _gathered(m.cells)
+    return "fetched", m.memory, m.address, m.buffer.name
+
+
+def _bits(c: Commands) -> Hashable:
+    return tuple((name, _data(x)) for name, x in c.columns.items())
+
+
+def _gathered(g: Gather) -> Hashable:
+    return g.forms, tuple(leaf.name for leaf in g.sources), _data(g.kinds), _data(g.at), _data(g.source)
+
+
+def _data(x: Data) -> Hashable:
+    return x.shape, x.tobytes()

@@ -1,0 +1,1 @@
+"""Commands of a plan, recorded and replayed."""

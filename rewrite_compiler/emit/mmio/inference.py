@@ -1,0 +1,78 @@
+"""One inference of a plan, offload by offload, on devices of the caller's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...compile import Plan
+from ...compile.host.host_program import HostProgram
+from ...compile.offload.execute import Prepared
+from ...compile.plan.plan import Offload, tensors_of
+from ...cosim.metrics.segmentation import segments
+from ...errors import UsageError
+from ...ir.program import Data, Program, Value
+
+Host = Callable[[Program, Mapping[Value, Data]], Mapping[Value, Data]]
+DeviceFor = Callable[[Offload], tuple[Any, Callable[[], None] | None]]  # the device of an offload, and what follows each call
+
+
+@dataclass
+class Inference:
+    """A plan ready to run one sample: constant operands are codes already."""
+
+    plan: Plan
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        refuse_without_formats(self.plan)
+        p = self.plan.program
+        for o in self.plan.offloads:
+            constants = {name: p.constants[v] for name, v in tensors_of(o).items() if v in p.constants}
+            self.prepared[o.id] = Prepared(o, constants)
+
+    def run(self, inputs: Mapping[str, Data], device_for: DeviceFor, host: Host) -> dict[Value, Data]:
+        """Return every value of the program that was computed, for one sample of each input (no sample axis)."""
+        p = self.plan.program
+        values: dict[Value, Data] = {**p.constants, **{v: inputs[p.names[v]] for v in p.inputs}}
+        for segment in segments(self.plan):
+            if segment.host is not None:
+                values.update(host(segment.host, {v: values[v] for v in segment.host.inputs}))
+            for o in segment.offloads:
+                values.update(zip(o.node.outputs, self._offload(o, values, device_for), strict=True))
+        return values
+
+    def _offload(self, o: Offload, values: Mapping[Value, Data], device_for: DeviceFor) -> tuple[Data, ...]:
+        prepared = self.prepared[o.id]
+        moving = {n: values[v][None] for n, v in tensors_of(o).items() if n not in prepared.constants and n not in o.mapping.axes.results}
+        device, finished = device_for(o)
+        results, _ = prepared.run(device, moving, None if finished is None else lambda *_: finished())
+        return tuple(r[0] for r in results)
+
+
+class Onnxruntime:
+    """Host parts in onnxruntime, each prepared once."""
+
+    def __init__(self) -> None:
+        self.programs: dict[Value, HostProgram] = {}
+
+    def __call__(self, part: Program, values: Mapping[Value, Data]) -> dict[Value, Data]:
+        """Return the outputs of a host part for one sample."""
+        key = part.outputs[0]
+        if key not in self.programs:
+            self.programs[key] = HostProgram(part, part.inputs)
+        return {v: x[0] for v, x in self.programs[key].run({v: x[None] for v, x in values.items()}).items()}
+
+
+def refuse_without_formats(plan: Plan) -> None:
+    """Refuse a plan that is not calibrated: its offloads have no commands yet."""
+    if not plan.calibrated:
+        raise UsageError("C100", "the plan is not calibrated: its offloads have no formats", help="compile with --calibrate FILE")
+
+
+def zero_inputs(p: Program) -> dict[str, Data]:
+    """Return a sample of zeros."""
+    return {p.names[v]: np.zeros(p.types[v].shape, p.types[v].dtype) for v in p.inputs}

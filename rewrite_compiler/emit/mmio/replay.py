@@ -1,0 +1,136 @@
+"""Replay: a trace on the simulator of its model, every recorded read compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ...errors import AnswerNo, SpecError
+from ...ila import Ila
+from ...ila.simulation.simulator import DeviceHang, Simulator
+from ...ila.simulation.stream_device import WORD, Stream
+from ...ila.traces.assembly import Named, disassemble
+from ...ila.traces.trace import Attach, Commands, Fetch, Place, Section, Trace, Wait
+from ...readings.arrays.labelled_array import Data, storage_dtype
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A read that gives something else: the number of the command, what it is, both values, and its section."""
+
+    number: int
+    command: str
+    recorded: str
+    found: str
+    section: str
+
+
+@dataclass
+class Replay:
+    """What a replay did: commands, reads compared, reads that differ (the first ones)."""
+
+    commands: int = 0
+    compared: int = 0
+    different: int = 0
+    first: list[Difference] = field(default_factory=list)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The counts and the first differences as JSON."""
+        return {
+            "commands": self.commands, "compared": self.compared, "different": self.different,
+            "differences": [vars(d) for d in self.first],
+        }  # fmt: skip
+
+
+MOST_SHOWN = 10
+
+
+def replay(trace: Trace, ila: Ila, *, reading: str = "arrays") -> Replay:
+    """Run a trace from the reset state; a command that nothing decodes or that is illegal is refused with its place."""
+    made = _Player(ila, reading)
+    for item in trace.items:
+        try:
+            made.play(item)
+        except SpecError as refusal:
+            raise refusal.at(f"{made.section}command {made.done.commands}") from None
+        except DeviceHang as hang:
+            raise AnswerNo("I104", hang.problem.sentence, place=f"{made.section}command {made.done.commands}") from None
+    return made.done
+
+
+class _Player:
+    def __init__(self, ila: Ila, reading: str) -> None:
+        self.ila = ila
+        self.sim: Simulator = ila.simulator(strict=True, reading=reading)
+        self.done = Replay()
+        self.section = ""
+        self.words: list[int] = []
+
+    def play(self, item: Any) -> None:
+        if isinstance(item, Section):
+            self.section = f"{item.offload} call {item.call} {item.phase}, "
+        elif isinstance(item, Commands):
+            self.commands(item)
+        elif isinstance(item, Wait):
+            self.wait()
+        else:
+            self.memory(item)
+
+    def memory(self, item: Attach | Place | Fetch) -> None:
+        if not isinstance(self.sim, Stream):
+            raise SpecError("F103", f"{self.ila.name} has no external memory")
+        if isinstance(item, Attach):
+            self.sim.give(item.memory, np.zeros(item.words, storage_dtype(self.ila.externals[item.memory].leaf.interval)))
+        elif isinstance(item, Place):
+            self.sim.place(item.memory, item.address, item.words)
+        else:
+            found = self.sim.fetch(item.memory, item.address, item.count)[0]
+            if item.gives is not None:
+                self.compare(f"fetch {item.memory} {item.address}…{item.address + item.count - 1}", item.gives, found)
+
+    def wait(self) -> None:
+        if isinstance(self.sim, Stream):
+            self.sim.run(self.words)
+            self.words = []
+        self.sim.wait_for_interrupt()
+
+    def commands(self, block: Commands) -> None:
+        rows = [(disassemble(self.ila, command), gives) for command, gives in block.rows()]
+        if isinstance(self.sim, Stream):
+            self.words += [named.command.get(WORD, 0) for named, _ in rows]
+            self.done.commands += len(rows)
+            return
+        for _, group in groupby(rows, key=lambda row: row[0].instruction.name):
+            self.group([*group], block.gives)
+
+    def group(self, rows: list[tuple[Named, int | None]], gives: Data | None) -> None:
+        """Run commands of one instruction together."""
+        instruction = rows[0][0].instruction
+        operands = {name: np.array(list(_values(rows, name))) for name in instruction.operands}
+        result = self.sim.block(instruction.name, len(rows), operands)
+        for n, (named, recorded) in enumerate(rows):
+            if result is not None and recorded is not None and gives is not None:
+                wanted = np.frombuffer(recorded.to_bytes(gives.shape[1], "little"), np.uint8)
+                self.compare(str(named), wanted, np.asarray(result[n][0]))
+            self.done.commands += 1
+
+    def compare(self, what: str, wanted: Data, found: Data) -> None:
+        self.done.compared += 1
+        if np.array_equal(wanted, found):
+            return
+        self.done.different += 1
+        if len(self.done.first) < MOST_SHOWN:
+            recorded, given = (np.ascontiguousarray(x)[::-1].astype(wanted.dtype).tobytes().hex() for x in (wanted, found))
+            self.done.first.append(Difference(self.done.commands, what, recorded, given, self.section.removesuffix(", ")))
+
+
+def _values(rows: list[tuple[Named, int | None]], name: str) -> Iterator[Any]:
+    shape = rows[0][0].instruction.operands[name].leaf.shape
+    for named, _ in rows:
+        value = named.operands[name]
+        yield list(value.to_bytes(int(shape[0]), "little")) if shape else value  # type: ignore[arg-type]

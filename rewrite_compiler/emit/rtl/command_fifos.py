@@ -1,0 +1,47 @@
+"""Tokens of command queues as registers: a command whose token is missing is not taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ila import Ila, Instruction
+from ...lang import intervals as iv
+from ...lang.binders import Leaf
+from ...lang.expr import Expr, wrap
+from ...lang.step import Step, assign, seq, when
+
+TOKEN_BITS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """The counters of tokens of a model by name, and the flag that a command was not taken."""
+
+    ila: Ila
+    counts: dict[str, Leaf] = field(default_factory=dict)
+    waiting: Leaf = field(default_factory=lambda: Leaf((), iv.TRUTH, False, "waiting"))
+
+    def __post_init__(self) -> None:
+        """Make a counter for each token that the queues name."""
+        for q in self.ila.queues:
+            for token in (*q.takes.values(), *q.gives.values()):
+                self.counts.setdefault(token, Leaf((), iv.of_width(TOKEN_BITS, False), False, token))
+
+    def around(self, i: Instruction, step: Step) -> Step:
+        """Return `step` with the tokens that it takes and gives; without them, or without room for them, nothing but `waiting`."""
+        queue = next((q for q in self.ila.queues if i.name in q.instructions), None)
+        if queue is None:
+            return step
+        changes = [(i.operands[o].leaf[()], self.counts[token], -1) for o, token in queue.takes.items()]
+        changes += [(i.operands[o].leaf[()], self.counts[token], 1) for o, token in queue.gives.items()]
+        moved = [assign(t, wrap(t[()] + by * o, TOKEN_BITS, False)) for o, t, by in changes]
+        return when(_ready(changes), seq(*moved, step), assign(self.waiting, 1))
+
+
+def _ready(changes: list[tuple[Expr, Leaf, int]]) -> Expr:
+    most = (1 << TOKEN_BITS) - 1
+    tests = [~o | (t[()] > 0 if by < 0 else t[()] < most) for o, t, by in changes]
+    found = tests[0]
+    for test in tests[1:]:
+        found = found & test
+    return found

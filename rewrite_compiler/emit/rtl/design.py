@@ -1,0 +1,250 @@
+"""What a Verilog module of an accelerator consists of: its words, and a Step for each of its blocks; printed and proved from this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...ila import Ila, Instruction, Operand
+from ...lang import intervals as iv
+from ...lang.binders import Leaf, static_shape
+from ...lang.step import Step, assign, reads_of, seq, update, updates_of, when
+from ...lowering.loop_ir import For, If, Statement
+from ...lowering.lower import lower_step
+from ...readings.verilog.printer import NoVerilog, Place, print_verilog, word_bits
+from ..c.device_model import _lanes, _operand
+from .clocked_fsm import Clocks, Port
+from .command_fifos import Tokens
+
+RESULT_LANE = 8
+DEPTH = 3  # of a block in the text
+
+
+@dataclass(frozen=True)
+class Part:
+    """One block of the text: its instruction, its Step, the registers of its own, the lanes that it returns, and its lines."""
+
+    name: str
+    step: Step
+    held: Mapping[Leaf, Place]
+    out: Leaf | None
+    lines: tuple[str, ...]
+    varies: bool  # it has a loop whose end the state decides
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the module beside inputs and states of the model; `reset`: it begins as 0."""
+
+    bits: int
+    signed: bool = False
+    port: str = ""
+    reset: bool = False
+
+
+@dataclass(eq=False)
+class Design:
+    """The blocks of a module by number (of the instruction, of the clock), its further words, and what is left out and why."""
+
+    ila: Ila
+    places: dict[Leaf, Place] = field(default_factory=dict)
+    words: dict[str, Word] = field(default_factory=dict)
+    arms: dict[int, Part] = field(default_factory=dict)
+    clocks: dict[int, Part] = field(default_factory=dict)
+    without: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def cleared(self) -> tuple[str, ...]:
+        """The words that every command sets to 0 first, beside `result` and `outside`."""
+        return tuple(n for n in ("fault", "waiting") if n in self.words)
+
+
+def design(ila: Ila) -> Design:
+    """Return the design of the module of a model."""
+    made = Design(ila)
+    made.places.update({leaf: Place(f"i_{n}", "lanes" if leaf.shape else "register", _bits(leaf)) for n, leaf in ila.inputs.items()})
+    for n in inside(ila):
+        s = ila.states[n]
+        made.places[s.leaf] = Place(f"m_{n}", "memory" if s.leaf.shape else "register", s.bits)
+    builder = _Builder(made, Tokens(ila), Clocks(ila, _port(ila)))
+    for number, i in enumerate(ila.instructions.values()):
+        builder.instruction(number + 1, i)
+    return made
+
+
+def _port(ila: Ila) -> Port | None:
+    return next((Port(e) for e in ila.externals.values()), None)
+
+
+@dataclass(frozen=True)
+class _Builder:
+    made: Design
+    tokens: Tokens
+    clocks: Clocks
+
+    def instruction(self, number: int, i: Instruction) -> None:
+        """Add what the command of an instruction does: all of it, the first of its clocks, or (left out) what it does to tokens."""
+        whole, why = self.tried(i)
+        if whole is not None and not whole.varies:
+            self.made.arms[number] = whole
+            return
+        try:
+            self.made.arms[number] = self.begun(i, is_even=whole is not None)
+        except NoVerilog as refusal:
+            self.kept(number, i, whole, why, refusal.problem.sentence)
+
+    def tried(self, i: Instruction) -> tuple[Part | None, str]:
+        """Return the block of an instruction that takes one clock, or why there is none."""
+        try:
+            return self.whole(i), ""
+        except NoVerilog as refusal:
+            return None, refusal.problem.sentence
+
+    def kept(self, number: int, i: Instruction, whole: Part | None, why: str, again: str) -> None:
+        """Add what there is of an instruction that has no form over several clocks."""
+        if whole is not None:
+            self.made.arms[number] = whole
+            return
+        self.made.without[i.name] = why if again == why else f"{why}; over several clocks: {again}"
+        if self.tokens.counts:
+            self.made.arms[number] = self.left_out(i)
+
+    def whole(self, i: Instruction) -> Part:
+        """Return the block of an instruction that takes one clock."""
+        step, out = instruction_step(i, lambda done: self.tokens.around(i, done))
+        return self.printed(f"do_{i.name}", i, step, {}, out)
+
+    def begun(self, i: Instruction, *, is_even: bool) -> Part:
+        """Return the block that begins an instruction of several clocks, and add those; `is_even`: without loops of varying length."""
+        if i.result is not None:
+            raise NoVerilog("a command that returns something takes one clock")
+        before = self.clocks.count
+        first = self.clocks.sequence(i.name, i.update)
+        steps = {n: self.clocks.steps[n] for n in range(before + 1, self.clocks.count + 1)}
+        touched = frozenset[Leaf]().union(*(reads_of(s) | {u.memory for u in updates_of(s)} for s in steps.values()))
+        try:
+            held = {o.leaf: _held(n, o) for n, o in i.operands.items() if o.leaf in touched}
+            words = self.control(touched)
+            parts = {n: self.printed(f"clock_{n}", i, s, held, None) for n, s in steps.items()}
+            if is_even and any(p.varies for p in parts.values()):
+                raise NoVerilog("a clock has a loop of varying length")
+        except NoVerilog:
+            self.clocks.drop(before)
+            raise
+        self.made.clocks.update(parts)
+        self.made.words.update(words | {p.name: Word(p.bits, (leaf.interval[0] or 0) < 0) for leaf, p in held.items()})
+        taken = seq(*(_operand(leaf, i.operands[leaf.name].term) for leaf in held), assign(self.clocks.at, first))
+        return self.printed(f"do_{i.name}", i, self.with_tokens(i, taken, frozenset(held)), held, None)
+
+    def left_out(self, i: Instruction) -> Part:
+        """Return the block of an instruction that only moves its tokens."""
+        outside = Leaf((), iv.TRUTH, False, "outside")
+        self.made.places[outside] = Place("outside", "register", 1)
+        return self.printed(f"do_{i.name}", i, self.with_tokens(i, assign(outside, 1), frozenset()), {}, None)
+
+    def with_tokens(self, i: Instruction, step: Step, known: frozenset[Leaf]) -> Step:
+        """Return a step with what it does to tokens, and the operands that this reads."""
+        whole = self.tokens.around(i, step)
+        read = reads_of(whole) - known
+        return seq(*(_operand(o.leaf, o.term) for o in i.operands.values() if o.leaf in read), whole)
+
+    # -- words
+
+    def control(self, touched: frozenset[Leaf]) -> dict[str, Word]:
+        """Return the words of the registers of clocks, and of the port where it is used."""
+        c, p = self.clocks, self.clocks.port
+        words = self.declared(c.at, "at", "output", reset=True) | self.declared(c.fault, "fault", "output", reset=True)
+        for n, leaf in c.counters.items():
+            if leaf in touched:
+                words |= self.declared(leaf, n)
+        if p is None or not touched & {p.external.base, p.external.size}:
+            return words
+        for leaf in (p.external.base, p.external.size, p.ready, p.found):
+            words |= self.declared(leaf, f"i_{leaf.name}", "input")
+        for leaf in (p.read, p.write, p.address, p.given):
+            words |= self.declared(leaf, leaf.name, "output", reset=True)
+        return words
+
+    def declared(self, leaf: Leaf, name: str, port: str = "", *, reset: bool = False) -> dict[str, Word]:
+        """Say that a word is a leaf, and return the word."""
+        bits = (iv.width_of(leaf.interval) or (1, False))[0]
+        self.made.places[leaf] = Place(name, "register", bits)
+        return {name: Word(bits, False, port, reset)}
+
+    def printed(self, label: str, i: Instruction, step: Step, held: Mapping[Leaf, Place], out: Leaf | None) -> Part:
+        """Return a block; operands that no register holds are words of its own."""
+        operands = {o.leaf: Place(f"o_{n}", "memory" if o.leaf.shape else "register", word_bits(o.leaf.interval))
+                    for n, o in i.operands.items() if o.leaf not in held}  # fmt: skip
+        if self.tokens.counts and i.name in {n for q in self.made.ila.queues for n in q.instructions}:
+            for token, leaf in self.tokens.counts.items():
+                self.made.words.update(self.declared(leaf, f"t_{token}", reset=True))
+            self.made.words.update(self.declared(self.tokens.waiting, "waiting", "output", reset=True))
+        known = {**self.made.places, **operands, **held, **({out: Place("result", "lanes", RESULT_LANE)} if out is not None else {})}
+        routine = lower_step(step)
+        lines = print_verilog(routine, label, known, DEPTH)
+        used, indent = set(routine.memories.values()), "    " * (DEPTH + 1)
+        declared = [f"{indent}reg signed [{p.bits - 1}:0] {p.name}{extent(leaf)};" for leaf, p in operands.items() if leaf in used]
+        return Part(i.name, step, held, out, (lines[0], *declared, *lines[1:]), _varies(routine.body))
+
+
+def _varies(body: Sequence[Statement]) -> bool:
+    loops = [s for s in body if isinstance(s, For)]
+    inner = [*(s.body for s in loops), *(part for s in body if isinstance(s, If) for part in (s.then, s.otherwise))]
+    return any(s.extent.op != "const" for s in loops) or any(map(_varies, inner))
+
+
+def _held(name: str, o: Operand) -> Place:
+    if o.leaf.shape:
+        raise NoVerilog("an operand of several lanes is not held over several clocks")
+    bits, signed = iv.width_of(o.leaf.interval) or (1, False)
+    return Place(f"h_{name}_{bits}{'s' if signed else ''}", "register", bits)
+
+
+def instruction_step(i: Instruction, around: Callable[[Step], Step] = lambda done: done) -> tuple[Step, Leaf | None]:
+    """Return what an instruction does, its operands out of the inputs first, and the lanes that it returns."""
+    step = seq(*(_operand(o.leaf, o.term) for o in i.operands.values()), around(i.update))
+    if i.result is None:
+        return step, None
+    out, result = Leaf(_lanes(i.result), (0, 255), False, "result"), i.result
+    return seq(step, update(out, out.shape, lambda *j: (j, result[j]))), out
+
+
+def decode_step(ila: Ila, found: Leaf) -> Step:
+    """Return the step that sets `found` to the number of the instruction that a command is."""
+    return seq(*(when(i.decode, assign(found, n + 1)) for n, i in enumerate(ila.instructions.values())))
+
+
+def found_leaf(ila: Ila) -> Leaf:
+    """Return a register that holds the number of an instruction, 0 for none."""
+    return Leaf((), (0, len(ila.instructions)), False, "found")
+
+
+def result_bits(ila: Ila) -> int:
+    """Return the bits of the widest result."""
+    return RESULT_LANE * max([1, *(size(_lanes(i.result)) for i in ila.instructions.values() if i.result is not None)])
+
+
+def input_bits(leaf: Leaf) -> int:
+    """Return the bits of an input, all of its lanes."""
+    return (iv.width_of(leaf.interval) or (8, False))[0] * size(static_shape(leaf))
+
+
+def size(shape: tuple[int, ...]) -> int:
+    """Return the number of elements."""
+    return math.prod(shape)
+
+
+def extent(leaf: Leaf) -> str:
+    """Return the declared extent of a memory."""
+    return f" [0:{size(static_shape(leaf)) - 1}]" if leaf.shape else ""
+
+
+def inside(ila: Ila) -> list[str]:
+    """Return the states of the device itself."""
+    outside = {leaf.name for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
+    return [n for n in ila.states if n not in outside]
+
+
+def _bits(leaf: Leaf) -> int:
+    return word_bits(leaf.interval) - 1

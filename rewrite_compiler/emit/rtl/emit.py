@@ -1,0 +1,135 @@
+"""A Verilog module of an accelerator, generated from its ILA: state, decode, and every instruction with a register-level form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ...ila import Ila
+from ...lang.binders import static_shape
+from ...lowering.lower import lower_step
+from ...readings.verilog.printer import Place, print_verilog, word_bits
+from ..c.device_model import _comment
+from ..c.text import filled
+from .design import DEPTH, Design, Word, decode_step, design, extent, found_leaf, input_bits, inside, result_bits, size
+from .text import BENCH, BENCH_DRAM, BUSY, MODULE, NOTES
+
+FULL_RESET = 1 << 10  # larger memories start at their first value once, as on a board
+SHOWN = 1 << 16  # words of the largest memory that starts at a value and that the test bench prints
+
+
+@dataclass(frozen=True)
+class VerilogDevice:
+    """The files of an accelerator in Verilog, the instructions that they have, and why they do not have the others.
+
+    `several`: how many clocks are described for each instruction that takes more than one.
+    """
+
+    files: Mapping[str, bytes]
+    instructions: tuple[str, ...]
+    without: Mapping[str, str]
+    several: Mapping[str, int]
+
+
+def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
+    """Return the module of a model and a test bench that runs commands on it."""
+    called = re.sub(r"\W", "_", name or ila.name, flags=re.ASCII)
+    d = design(ila)
+    found = found_leaf(ila)
+    decode = print_verilog(lower_step(decode_step(ila, found)), "decode", d.places | {found: Place("found", "register", 0)}, DEPTH)
+    cases = [line for n, part in d.arms.items() for line in _numbered(n, part.lines)]
+    fields = {
+        "name": called, "shown": f"{SHOWN:,}", "doc": _comment(ila.doc), "contents": "\n".join(_contents(d)),
+        "inputs": "\n".join(f"    input [{input_bits(leaf) - 1}:0] i_{n}," for n, leaf in ila.inputs.items()),
+        "ports": "".join(f"    {_declared(n, w)},\n" for n, w in d.words.items() if w.port),
+        "number_top": str(word_bits(found.interval) - 2), "found_top": str(word_bits(found.interval) - 1),
+        "result_top": str(result_bits(ila) - 1), "state": "\n".join(_member(ila, n) for n in inside(ila)),
+        "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port),
+        "memories": "\n".join(_initial(ila)) or "        word = 0;",
+        "registers": "\n".join([*_resets(ila), *(f"            {n} = 0;" for n, w in d.words.items() if w.reset)]),
+        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared), "note": _notes(d),
+        "decode": "\n".join(decode), "cases": "\n".join(cases),
+    }  # fmt: skip
+    files = {f"{called}_device.v": filled(MODULE, fields).encode(), f"{called}_bench.v": filled(BENCH, _bench(d, fields)).encode()}
+    several = {name: sum(p.name == name for p in d.clocks.values()) for name in dict.fromkeys(p.name for p in d.clocks.values())}
+    return VerilogDevice(files, tuple(n for n in ila.instructions if n not in d.without), d.without, several)
+
+
+def _notes(d: Design) -> str:
+    return "".join(text for n, text in NOTES.items() if n in d.words) + ("\n//" if d.clocks else "")
+
+
+def _numbered(n: int, lines: tuple[str, ...]) -> list[str]:
+    return [f"            {n}: {lines[0].lstrip()}", *lines[1:]]
+
+
+def _busy(d: Design) -> str:
+    if not d.clocks:
+        return ""
+    return filled(BUSY, {"clocks": "\n".join(line for n, part in d.clocks.items() for line in _numbered(n, part.lines))})
+
+
+def _declared(name: str, w: Word) -> str:
+    kind = {"input": "input", "output": "output reg", "": "reg"}[w.port]
+    return f"{kind} {'signed ' if w.signed else ''}[{w.bits - 1}:0] {name}"
+
+
+def _contents(d: Design) -> Iterator[str]:
+    for n, name in enumerate(d.ila.instructions):
+        yield f"// {n + 1}: {name}" + (f"  (outside: {_comment(d.without[name])})" if name in d.without else "")
+
+
+def _member(ila: Ila, name: str) -> str:
+    s = ila.states[name]
+    return f"    reg {'signed ' if s.signed else ''}[{s.bits - 1}:0] m_{name}{extent(s.leaf)}; // {_comment(s.doc)}".rstrip("/ ")
+
+
+def _filled(ila: Ila, name: str) -> str:
+    s = ila.states[name]
+    count = size(static_shape(s.leaf))
+    return f"for (word = 0; word < {count}; word = word + 1) m_{name}[word] = {s.reset};"
+
+
+def _initial(ila: Ila) -> Iterator[str]:
+    for n in inside(ila):
+        if FULL_RESET < size(static_shape(ila.states[n].leaf)) <= SHOWN:
+            yield f"        {_filled(ila, n)}"
+
+
+def _resets(ila: Ila) -> Iterator[str]:
+    for n in inside(ila):
+        s = ila.states[n]
+        if not s.leaf.shape:
+            yield f"            m_{n} = {s.reset};"
+        elif size(static_shape(s.leaf)) <= FULL_RESET:
+            yield f"            {_filled(ila, n)}"
+
+
+def _bench(d: Design, fields: Mapping[str, str]) -> dict[str, str]:
+    ila = d.ila
+    names = [f"i_{n}" for n in ila.inputs]
+    flags = d.cleared
+    given = [n for n, w in d.words.items() if w.port == "input"]
+    has_port = "dram_read" in d.words
+    return {
+        **{k: fields[k] for k in ("name", "shown", "number_top", "result_top")},
+        "order": ", ".join(ila.inputs), "count": str(len(names)), "names": ", ".join(names),
+        "inputs": "\n".join(f"    reg [{input_bits(leaf) - 1}:0] i_{n};" for n, leaf in ila.inputs.items()),
+        "ports": ", ".join(f".{n}({n})" for n in [*names, *given]), "scan": " ".join(["%h"] * len(names)),
+        "flags": "".join(f", after {n}" for n in flags), "formats": "".join(" %0d" for n in flags),
+        "flagged": "".join(f", dut.{n}" for n in flags), "wait": "                while (dut.at != 0) tick;\n" if d.clocks else "",
+        "dump": "\n".join(line for n in inside(ila) for line in _dumped(ila, n)),
+        **{k: (text if has_port else "") for k, text in BENCH_DRAM.items()},
+    }  # fmt: skip
+
+
+def _dumped(ila: Ila, name: str) -> Iterator[str]:
+    leaf, indent = ila.states[name].leaf, " " * 12
+    if not leaf.shape:
+        yield f'{indent}if (dut.m_{name} != 0) $display("{name} 0 %h", dut.m_{name});'
+        return
+    if size(static_shape(leaf)) > SHOWN:
+        return
+    yield f"{indent}for (word = 0; word < {size(static_shape(leaf))}; word = word + 1)"
+    yield f'{indent}    if (dut.m_{name}[word] != 0) $display("{name} %0d %h", word, dut.m_{name}[word]);'

@@ -1,0 +1,1 @@
+"""Classical models: operators of ai.onnx.ml."""

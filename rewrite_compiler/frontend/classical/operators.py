@@ -1,0 +1,249 @@
+"""Classical models: operators of ai.onnx.ml whose products an accelerator can take, as functions of ONNX's own operators.
+
+What is not here stays one node on the host: trees, encoders, norms, and the spellings that ONNX leaves to the host engine.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.program import Data
+from ..site.site import Site
+
+DOMAIN = "ai.onnx.ml"
+OPSET = 21
+TRANSFORMS = {"NONE": "", "LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
+FARTHEST = 16.0  # exponent of a Gaussian kernel up to which float32 keeps 1e-5 of a distance that is written as a product
+NUMBERS = ("float32", "float64", "int32", "int64")
+
+
+class Parts:
+    """The body of a function under construction: nodes of ONNX's own operator set."""
+
+    def __init__(self, site: Site) -> None:
+        from ..graph.writer import Names, Writer
+
+        self.site = site
+        self.writer = Writer(Names(("x", *site.outputs)), in_function=True)
+        self.results: dict[int, str] = {}
+
+    def step(self, op: str, *operands: str | Data, **attributes: Any) -> str:
+        """Add a node and return the name of its result; arrays become constants."""
+        names = [o if isinstance(o, str) else self.writer.literal("constant", o, str(o.dtype)) for o in operands]
+        return self.writer.step(op.lower(), op, *names, **attributes)
+
+    def numbers(self) -> str:
+        """Return the operand as 32-bit floats."""
+        return "x" if self.site.type(self.site.value(0)).dtype == "float32" else self.step("Cast", "x", to=1)
+
+    def product(self, x: str, rows: Data, bias: Data | None) -> str:
+        """Return the products of x with rows, and a bias added to them."""
+        return self.step("Gemm", x, rows, *([] if bias is None else [bias]), transB=1)
+
+    def function(self) -> Any:
+        """Return the function that gives the results."""
+        from onnx import helper
+
+        site = self.site
+        given = [self.results.get(n, "") for n in range(len(site.outputs))]
+        return helper.make_function(DOMAIN, site.op, ["x"], given, self.writer.nodes, [helper.make_opsetid("", OPSET)])
+
+
+def floats(site: Site, name: str) -> Data:
+    """Return an attribute of numbers as an array."""
+    return np.asarray(site.get(name, ()), np.float32)
+
+
+def labels_of(site: Site) -> Data:
+    """Return the class labels of a classifier, which are strings or integers."""
+    names = site.get("classlabels_strings", ()) or site.get("classlabels_int64s", ()) or site.get("classlabels_ints", ())
+    return np.asarray(names, object if names and isinstance(names[0], str) else np.int64)
+
+
+def _transformed(parts: Parts, scores: str) -> str | None:
+    """Return scores after their transformation; None when ours is not known to be the host's."""
+    op = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
+    return None if op is None else parts.step(op, scores, **({"axis": 1} if op == "Softmax" else {})) if op else scores
+
+
+def _is_table(site: Site) -> bool:
+    """Tell whether the operand is samples by features, of numbers."""
+    return site.rank(0) == 2 and site.type(site.value(0)).dtype in NUMBERS
+
+
+def _linear_regressor(site: Site) -> Parts | None:
+    parts = Parts(site)
+    weights = floats(site, "coefficients").reshape(int(site.get("targets", 1)), -1)
+    bias = floats(site, "intercepts")
+    scores = parts.product(parts.numbers(), weights, bias if bias.size else None)
+    if site.get("post_transform", "NONE") != "NONE":
+        return None
+    parts.results[0] = scores
+    return parts
+
+
+def _linear_classifier(site: Site) -> Parts | None:
+    parts, labels, bias = Parts(site), labels_of(site), floats(site, "intercepts")
+    weights = floats(site, "coefficients").reshape(max(1, bias.size or labels.size), -1)
+    classes = len(weights)
+    scores = parts.product(parts.numbers(), weights, bias if bias.size else None)
+    values = _transformed(parts, scores)
+    if values is None or labels.size != max(2, classes) or (classes == 1 and TRANSFORMS[site.get("post_transform", "NONE")] == "Softmax"):
+        return None
+    parts.results[0] = _chosen(parts, scores, labels) if classes > 1 else _one_of_two(parts, scores, labels)
+    parts.results[1] = values if classes > 1 else _with_rest(parts, values)
+    return parts
+
+
+def _chosen(parts: Parts, scores: str, labels: Data) -> str:
+    """Return the label of the largest score, the first of equal ones."""
+    number = parts.step("ArgMax", scores, axis=1, keepdims=0)
+    return _text(parts, number, labels) if labels.dtype == object else parts.step("Gather", labels, number, axis=0)
+
+
+def _text(parts: Parts, number: str, labels: Data) -> str:
+    """Return the label of each number, which is text."""
+    if parts.site.version == 1:
+        return parts.step("LabelEncoder", number, domain=DOMAIN, classes_strings=list(labels))
+    return parts.step("LabelEncoder", number, domain=DOMAIN, keys_int64s=list(range(labels.size)), values_strings=list(labels))
+
+
+def _one_of_two(parts: Parts, score: str, labels: Data) -> str:
+    """Return the second label where the score is positive, else the first."""
+    is_second = parts.step("Greater", parts.step("Squeeze", score, np.asarray([1])), np.asarray(0, np.float32))
+    if labels.dtype == object:
+        return _text(parts, parts.step("Cast", is_second, to=7), labels)
+    return parts.step("Where", is_second, labels[1:2], labels[:1])
+
+
+def _with_rest(parts: Parts, score: str) -> str:
+    """Return a share and what remains of 1, the remainder first."""
+    return parts.step("Concat", parts.step("Sub", np.asarray(1, np.float32), score), score, axis=1)
+
+
+def _scaler(site: Site) -> Parts:
+    parts = Parts(site)
+    centred = parts.step("Sub", parts.numbers(), floats(site, "offset")) if site.get("offset", ()) else parts.numbers()
+    parts.results[0] = parts.step("Mul", centred, floats(site, "scale")) if site.get("scale", ()) else parts.step("Identity", centred)
+    return parts
+
+
+def _binarizer(site: Site) -> Parts:
+    parts = Parts(site)
+    is_above = parts.step("Greater", parts.numbers(), np.asarray(site.get("threshold", 0.0), np.float32))
+    parts.results[0] = parts.step("Cast", is_above, to=1)
+    return parts
+
+
+def _kernel(parts: Parts, vectors: Data) -> str | None:
+    """Return the kernel of every sample with every support vector."""
+    site, x = parts.site, parts.numbers()
+    gamma, coefficient, degree = (np.asarray(v, np.float32) for v in (*site.get("kernel_params", ()), 0.0, 0.0, 0.0)[:3])
+    kind = site.get("kernel_type", "LINEAR")
+    if kind == "LINEAR":
+        return parts.product(x, vectors, None)
+    if kind == "RBF":
+        return _gaussian(parts, x, vectors, float(gamma))
+    scaled = parts.step("Add", parts.step("Mul", parts.product(x, vectors, None), gamma), coefficient)
+    if kind == "POLY":
+        return parts.step("Pow", scaled, degree)
+    return parts.step("Tanh", scaled) if kind == "SIGMOID" else None
+
+
+def _gaussian(parts: Parts, x: str, vectors: Data, gamma: float) -> str | None:
+    """Return exp(−γ·|x − s|²) with the square written out around the centre of the vectors, where few digits cancel."""
+    centre = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+    near = vectors - centre
+    squares = np.square(near, dtype=np.float64).sum(axis=1)
+    if gamma * squares.max(initial=0.0) > FARTHEST:
+        return None
+    moved = parts.step("Sub", x, centre)
+    own = parts.step("ReduceSum", parts.step("Mul", moved, moved), np.asarray([1]), keepdims=1)
+    apart = parts.step("Add", parts.product(moved, -2 * near, squares.astype(np.float32)), own)
+    return parts.step("Exp", parts.step("Mul", apart, np.asarray(-gamma, np.float32)))
+
+
+def _vectors(site: Site) -> Data | None:
+    """Return the support vectors, a row each; None for a machine that has none."""
+    found = floats(site, "support_vectors")
+    return found.reshape(-1, site.shape(0)[1]) if found.size else None
+
+
+def _svm_regressor(site: Site) -> Parts | None:
+    parts, vectors = Parts(site), _vectors(site)
+    if vectors is None or site.get("one_class", 0) or site.get("post_transform", "NONE") != "NONE":
+        return None
+    kernel = _kernel(parts, vectors)
+    if kernel is None:
+        return None
+    parts.results[0] = parts.product(kernel, floats(site, "coefficients").reshape(1, -1), floats(site, "rho"))
+    return parts
+
+
+def _svm_classifier(site: Site) -> Parts | None:
+    parts, vectors, labels = Parts(site), _vectors(site), labels_of(site)
+    per_class = site.get("vectors_per_class", ())
+    if vectors is None or site.get("prob_a", ()) or len(per_class) < 2 or labels.size != len(per_class):
+        return None
+    kernel = _kernel(parts, vectors)
+    if kernel is None:
+        return None
+    pairs = _pairs(floats(site, "coefficients").reshape(len(per_class) - 1, -1), per_class)
+    scores = parts.product(kernel, pairs, floats(site, "rho"))
+    values = _opposite(parts, scores) if len(per_class) == 2 else _transformed(parts, scores)
+    if values is None:
+        return None
+    parts.results[0] = _one_of_two(parts, scores, labels[::-1]) if len(per_class) == 2 else _voted(parts, scores, labels)
+    parts.results[1] = values
+    return parts
+
+
+def _pairs(coefficients: Data, per_class: Sequence[int]) -> Data:
+    """Return the weights of the kernels in the decision between each two classes."""
+    ends = list(itertools.accumulate(per_class, initial=0))
+    rows = []
+    for i, j in itertools.combinations(range(len(per_class)), 2):
+        row = np.zeros(ends[-1], np.float32)
+        row[ends[i] : ends[i + 1]] = coefficients[j - 1, ends[i] : ends[i + 1]]
+        row[ends[j] : ends[j + 1]] = coefficients[i, ends[j] : ends[j + 1]]
+        rows.append(row)
+    return np.stack(rows)
+
+
+def _opposite(parts: Parts, score: str) -> str | None:
+    """Return the two columns of a machine of two classes."""
+    transform = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
+    if transform == "Sigmoid":
+        return _with_rest(parts, parts.step("Sigmoid", score))
+    return parts.step("Concat", parts.step("Neg", score), score, axis=1) if transform == "" else None
+
+
+def _voted(parts: Parts, scores: str, labels: Data) -> str:
+    """Return the label that wins most decisions between two, the first of equal ones; votes are integers."""
+    count = labels.size
+    pairs = list(itertools.combinations(range(count), 2))
+    won, lost = (np.asarray([[c == p[k] for c in range(count)] for p in pairs], np.int32)[None] for k in (0, 1))
+    is_first = parts.step("Unsqueeze", parts.step("Greater", scores, np.asarray(0, np.float32)), np.asarray([2]))
+    votes = parts.step("ReduceSum", parts.step("Where", is_first, won, lost), np.asarray([1]), keepdims=0)
+    return _chosen(parts, votes, labels)
+
+
+DEFINITIONS: dict[str, Callable[[Site], Parts | None]] = {
+    "LinearRegressor": _linear_regressor,
+    "LinearClassifier": _linear_classifier,
+    "Scaler": _scaler,
+    "Binarizer": _binarizer,
+    "SVMRegressor": _svm_regressor,
+    "SVMClassifier": _svm_classifier,
+}
+
+
+def definition(site: Site) -> Any:
+    """Return an operator of ai.onnx.ml as a function of ONNX's own operators, or None."""
+    build = DEFINITIONS.get(site.op)
+    parts = build(site) if build is not None and _is_table(site) and all(site.shape(0)) else None
+    return None if parts is None else parts.function()

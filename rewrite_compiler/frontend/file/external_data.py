@@ -1,0 +1,123 @@
+"""External data: weights beside the model, read only from regular files inside the model's folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ...errors import InputError
+from ...limits import Limits
+
+KEYS = {"location", "offset", "length", "checksum"}
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where a tensor's bytes are: a path below the model's folder, an offset, a length when given."""
+
+    location: str
+    offset: int
+    length: int | None
+
+
+def region_of(tensor: Any, what: str) -> Region:
+    """Return where a tensor's external bytes are; InputError on unknown, doubled, missing or malformed entries."""
+    entries: dict[str, str] = {}
+    for e in tensor.external_data:
+        if e.key not in KEYS:
+            raise InputError("F151", f'external data of {what} must have the entries {", ".join(sorted(KEYS))}, not "{e.key}"')
+        if e.key in entries:
+            raise InputError("F151", f'external data of {what} has the entry "{e.key}" twice')
+        entries[e.key] = e.value
+    if not entries.get("location"):
+        raise InputError("F151", f"external data of {what} names no file")
+    length = _number(entries["length"], "length", what) if entries.get("length") else None
+    return Region(entries["location"], _number(entries.get("offset", "0") or "0", "offset", what), length)
+
+
+def _number(text: str, key: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        raise InputError("F151", f'{key} of the external data of {what} must be a number of bytes, not "{text}"')
+    return int(text)
+
+
+def read_region(region: Region, needed: int, folder: Path, what: str, limits: Limits) -> bytes:
+    """Return the bytes of a region; nothing outside the folder is opened and nothing is read before its size is known."""
+    parts = PurePosixPath(region.location).parts
+    slashes = region.location.startswith("/") or region.location.endswith("/")
+    if not parts or slashes or "\\" in region.location or ".." in parts or "\0" in region.location:
+        raise InputError("F150", f'external data of {what} must lie in the folder of the model, not at "{region.location}"')
+    if region.length is not None and region.length != needed:
+        raise InputError("F151", f"external data of {what} must have {needed} bytes, not {region.length}")
+    descriptor = _open_below(folder, parts, region.location, what)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > limits.model_bytes:  # all of it becomes part of the model's hash
+            said = f'"{region.location}" with external data of {what} must have at most {limits.model_bytes} bytes, not {size}'
+            raise InputError("F105", said, help="raise --limits model_bytes=")
+        if region.offset + needed > size:
+            raise InputError(
+                "F151", f'bytes {region.offset} to {region.offset + needed} of {what} lie beyond the {size} bytes of "{region.location}"'
+            )
+        return _read_all(descriptor, needed, region, what)
+    finally:
+        os.close(descriptor)
+
+
+def _read_all(descriptor: int, needed: int, region: Region, what: str) -> bytes:
+    pieces, at = [], region.offset
+    while at < region.offset + needed:
+        piece = os.pread(descriptor, min(1 << 30, region.offset + needed - at), at)
+        if not piece:
+            raise InputError("F151", f'"{region.location}" became shorter while {what} was read')
+        pieces.append(piece)
+        at += len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _open_below(folder: Path, parts: tuple[str, ...], location: str, what: str) -> int:
+    """Open a file below a folder step by step, following no symbolic link."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            below = _open_at(part, os.O_RDONLY | os.O_DIRECTORY, here, location, what)
+            os.close(here)
+            here = below
+        made = _open_at(parts[-1], os.O_RDONLY | os.O_NONBLOCK, here, location, what)
+    finally:
+        os.close(here)
+    _check_file(made, location, what)
+    return made
+
+
+def _check_file(descriptor: int, location: str, what: str) -> None:
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return
+    os.close(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        raise InputError(
+            "F150", f'external data of {what} must be a file of its own; "{location}" has {status.st_nlink} names (hard links)'
+        )
+    raise InputError("F151", f'external data of {what} must be a regular file; "{location}" is not')
+
+
+def _open_at(name: str, flags: int, folder: int, location: str, what: str) -> int:
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        raise InputError("F151", f'external data of {what} is missing: "{location}"', help="put the file beside the model") from None
+    except OSError as error:
+        if _is_link(name, folder):
+            raise InputError("F150", f'external data of {what} must not go through a symbolic link: "{location}"') from None
+        raise InputError("F151", f'external data of {what} cannot be read: "{location}" ({(error.strerror or "error").lower()})') from None
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False

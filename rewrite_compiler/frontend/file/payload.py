@@ -1,0 +1,75 @@
+"""Payloads: the bytes of large weights, left where they were read, so that a model is in memory once.
+
+A parsed message has a copy of all its bytes, and what is read of it is another one. So the weights are cut out of the bytes before
+they are parsed, and read where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from .protobuf_scan import BYTES, Broken, Field, Span, fields, varint
+
+LARGE = 1 << 16  # bytes of a weight from which on it is cut out
+FIELD = 64  # bytes that the fields of a model have at least, taken together, where it is worth looking for weights
+GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # fields of a model, its graph, a tensor
+Payloads = Mapping[int, memoryview]
+NO_PAYLOADS: Payloads = {}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A model without the bytes of its large weights, and these by the number of the initializer."""
+
+    model: bytes
+    payloads: Payloads
+
+
+def cut(data: bytes) -> Cut:
+    """Return a model without the bytes of large initializers; the model as it is where they are not plainly there."""
+    whole = Cut(data, {})
+    if len(data) < LARGE:
+        return whole
+    try:
+        most = len(data) // FIELD
+        model = list(islice(fields(data, Span(0, len(data), "model", 1)), most))
+        graphs = [f for f in model if f.number == GRAPH]
+        if len(graphs) != 1 or graphs[0].wire != BYTES or len(model) == most:
+            return whole
+        inner = fields(data, Span(graphs[0].start, graphs[0].end, "graph", 2))
+        if next(islice(inner, most, None), None) is not None:
+            return whole
+        payloads: dict[int, memoryview] = {}
+        (graph,) = graphs
+        inside = b"".join(_graph(data, graph, payloads))
+    except Broken:  # protobuf refuses it, too
+        return whole
+    return Cut(b"".join([data[: graph.at], _message(GRAPH, inside), data[graph.end :]]), payloads) if payloads else whole
+
+
+def _graph(data: bytes, graph: Field, payloads: dict[int, memoryview]) -> Iterator[bytes]:
+    """Yield the bytes of a graph; what is left out is put into `payloads`."""
+    number, kept = 0, graph.start
+    for f in fields(data, Span(graph.start, graph.end, "graph", 2)):
+        if f.number != INITIALIZER:
+            continue
+        raw = _raw_data(data, f) if f.wire == BYTES and f.end - f.start >= LARGE else None
+        if raw is not None:
+            payloads[number] = memoryview(data)[raw.start : raw.end]
+            yield data[kept : f.at]
+            yield _message(INITIALIZER, data[f.start : raw.at] + _message(RAW_DATA, b"") + data[raw.end : f.end])
+            kept = f.end
+        number += 1
+    yield data[kept : graph.end]
+
+
+def _raw_data(data: bytes, tensor: Field) -> Field | None:
+    """Return the field of a tensor's bytes, None where it is not one field that holds nearly all of the tensor."""
+    found = [f for f in fields(data, Span(tensor.start, tensor.end, "tensor", 3)) if f.number == RAW_DATA]
+    return found[0] if len(found) == 1 and found[0].wire == BYTES and found[0].end - found[0].start >= LARGE // 2 else None
+
+
+def _message(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | BYTES) + varint(len(data)) + data

@@ -1,0 +1,108 @@
+"""Wire: where the bytes of a protobuf message stop making sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...errors import InputError
+
+DEEPEST = 100  # protobuf parses messages nested no deeper
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+# message → field number → (what it is called, the message it holds)
+MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
+    "model": {7: ("graph", "graph"), 8: ("opset_import", "opset"), 14: ("metadata_props", "entry"), 25: ("functions", "function")},
+    "graph": {1: ("node", "node"), 5: ("initializer", "tensor"), 11: ("input", "info"), 12: ("output", "info"), 13: ("value_info", "info")},
+    "node": {5: ("attribute", "attribute")},
+    "attribute": {5: ("t", "tensor"), 6: ("g", "graph"), 10: ("tensors", "tensor"), 11: ("graphs", "graph")},
+    "function": {7: ("node", "node"), 9: ("opset_import", "opset")},
+    "info": {2: ("type", "type")},
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes of one message: where they start and end, what it is, how deep it stands."""
+
+    start: int
+    end: int
+    message: str
+    depth: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field: its number, how it is written, where it begins, where its contents begin and end; a number has none."""
+
+    number: int
+    wire: int
+    at: int
+    start: int
+    end: int
+
+
+class Broken(Exception):
+    """Bytes that are not a field: where, and in which field they started."""
+
+    def __init__(self, at: int, field: int, message: str, beyond: bool) -> None:
+        super().__init__(at)
+        self.at, self.field, self.message, self.beyond = at, field, message, beyond
+
+
+def damage(data: bytes, place: str) -> InputError:
+    """Return the refusal of bytes that protobuf does not parse, with the byte where they go wrong."""
+    work = [Span(0, len(data), "model", 1)]
+    try:
+        while work:
+            here = work.pop()
+            if here.depth > DEEPEST:
+                return InputError("F125", f"its messages are nested deeper than {DEEPEST}, which protobuf refuses to parse", place=place)
+            work.extend(reversed(_inner(data, here)))
+    except Broken as broken:
+        name = MESSAGES.get(broken.message, {}).get(broken.field, (f"of {broken.message}", ""))[0]
+        if broken.beyond and broken.message == "model":
+            return InputError("F103", f"not an ONNX model: ends inside field {broken.field} ({name}) at byte {len(data)}", place=place)
+        return InputError("F103", f"not an ONNX model: field {broken.field} ({name}) is malformed at byte {broken.at}", place=place)
+    return InputError("F103", f"not an ONNX model: its {len(data)} bytes are no valid message", place=place)
+
+
+def _inner(data: bytes, span: Span) -> list[Span]:
+    """Return the messages directly inside one; Broken where a field does not fit."""
+    kinds = MESSAGES.get(span.message, {})
+    found = ((f, kinds[f.number][1]) for f in fields(data, span) if f.number in kinds and f.wire == BYTES)
+    return [Span(f.start, f.end, kind, span.depth + 1) for f, kind in found]
+
+
+def fields(data: bytes, span: Span) -> Iterator[Field]:
+    """Yield the fields of a message; Broken where one does not fit."""
+    at = span.start
+    while at < span.end:
+        tag, value = _varint(data, at, span, 0)
+        field, wire = tag >> 3, tag & 7
+        if field == 0 or wire not in (VARINT, FIXED64, BYTES, FIXED32):
+            raise Broken(at, field, span.message, False)
+        if wire == VARINT:
+            length, start = 0, _varint(data, value, span, field)[1]
+        else:
+            length, start = _varint(data, value, span, field) if wire == BYTES else (8 if wire == FIXED64 else 4, value)
+        if start + length > span.end:
+            raise Broken(start, field, span.message, True)
+        yield Field(field, wire, at, start, start + length)
+        at = start + length
+
+
+def varint(value: int) -> bytes:
+    """Return a number in seven bits a byte."""
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def _varint(data: bytes, at: int, span: Span, field: int) -> tuple[int, int]:
+    value = shift = 0
+    for place in range(at, min(at + 10, span.end)):
+        value |= (data[place] & 0x7F) << shift
+        if data[place] < 0x80:
+            return value, place + 1
+        shift += 7
+    raise Broken(at, field, span.message, at + 10 > span.end)

@@ -1,0 +1,78 @@
+"""Read: the bytes of a model file, taken with care, parsed into ONNX's messages."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ... import intake
+from ...errors import InputError
+from ...limits import GIB, Limits
+from .not_onnx import disguise
+from .payload import cut
+from .protobuf_scan import damage
+
+# the largest message protobuf can hold, whatever the limits say
+LARGEST_MESSAGE = 2 * GIB
+MODEL = intake.Bound("a model", LARGEST_MESSAGE - 1, folder_help="name the .onnx file in it")
+
+
+def read_model(path: Path, limits: Limits) -> tuple[Any, str]:
+    """Return the parsed model and the sha256 of the file."""
+    data = read_bytes(path, limits)
+    return parse(data, str(path)), hashlib.sha256(data).hexdigest()
+
+
+def read_apart(path: Path, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
+    """Return the parsed model without the bytes of its large initializers, these by the initializers' numbers, and the file's sha256."""
+    return _apart(read_bytes(path, limits), str(path))
+
+
+def read_memory(data: bytes, place: str, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
+    """Return what `read_apart` does, of a model's bytes in memory."""
+    _check_size(len(data), place, limits)
+    return _apart(data, place)
+
+
+def _apart(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]:
+    apart = cut(data)
+    return parse(apart.model, place, data), apart.payloads, hashlib.sha256(data).hexdigest()
+
+
+def read_bytes(path: Path, limits: Limits) -> bytes:
+    """Return the bytes of a regular file; one sentence when it is missing, not readable, empty, too large or changing."""
+    data = intake.read_bytes(path, _bound(limits))
+    _check_size(len(data), str(path), limits)
+    return data
+
+
+def _bound(limits: Limits) -> intake.Bound:
+    allowed = min(limits.model_bytes, limits.protobuf_bytes, LARGEST_MESSAGE - 1)
+    advice = "save its weights as external data" if allowed == LARGEST_MESSAGE - 1 else "raise --limits model_bytes= and protobuf_bytes="
+    return replace(MODEL, bytes=allowed, help=advice)
+
+
+def _check_size(size: int, place: str, limits: Limits) -> None:
+    if size == 0:
+        raise InputError("F102", "the file is empty", place=place)
+    intake.check_size(size, _bound(limits), place)
+
+
+def parse(data: bytes, place: str, whole: bytes = b"") -> Any:
+    """Return the model in some bytes, which are in the file as a whole; InputError says what they are when they are none."""
+    whole = whole or data
+    known = disguise(whole)
+    if known is not None:
+        raise InputError("F104", f"this is not an ONNX model but {known.what}", place=place, help=known.help)
+    from onnx import ModelProto
+
+    try:
+        model = ModelProto.FromString(data)
+    except Exception:  # protobuf's DecodeError
+        raise damage(whole, place) from None
+    if not model.HasField("graph"):
+        raise InputError("F103", f"not an ONNX model: {len(whole)} bytes were read and there is no graph in them", place=place)
+    return model

@@ -1,0 +1,182 @@
+"""Tensors of a model as numpy arrays, without copies where the bytes allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ...ir.program import Data
+from ...ir.types import BITS
+from ...limits import Limits
+from .external_data import read_region, region_of
+
+# ONNX element type → our name
+DTYPES: dict[int, str] = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8e4m3",
+    18: "float8e4m3fnuz", 19: "float8e5m2", 20: "float8e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4e2m1", 24: "float8e8m0",
+    25: "uint2", 26: "int2",
+}  # fmt: skip
+CODES = {name: code for code, name in DTYPES.items()}
+_WIDTHS = {
+    "complex64": 64,
+    "complex128": 128,
+    "float4e2m1": 4,
+    "uint2": 2,
+    "int2": 2,
+    **{n: 8 for n in DTYPES.values() if n.startswith("float8")},
+}
+# element types whose bytes numpy reads as they stand
+_PLAIN = {"float32", "float64", "float16", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
+# the typed field that may hold a payload instead of raw bytes
+_FIELDS = {"float32": "float_data", "complex64": "float_data", "float64": "double_data", "complex128": "double_data",
+           "int64": "int64_data", "uint64": "uint64_data", "uint32": "uint64_data", "string": "string_data"}  # fmt: skip
+_PAYLOADS: dict[str, Callable[[Any], Any]] = {
+    "float_data": lambda t: t.float_data,
+    "double_data": lambda t: t.double_data,
+    "int32_data": lambda t: t.int32_data,
+    "int64_data": lambda t: t.int64_data,
+    "uint64_data": lambda t: t.uint64_data,
+    "string_data": lambda t: t.string_data,
+}
+EXTERNAL = 1  # the data location of a tensor whose bytes are in another file
+
+
+def dtype_name(code: int, what: str) -> str:
+    """Return our name of an ONNX element type; InputError names an unknown one."""
+    if code not in DTYPES:
+        raise InputError("F133", f"Element type of {what} must be one that ONNX defines (1 to {max(DTYPES)}), not {code}")
+    return DTYPES[code]
+
+
+def dims_of(tensor: Any, what: str, limits: Limits) -> tuple[int, ...]:
+    """Return the declared extents of a tensor; InputError on impossible or excessive ones."""
+    dims = tuple(int(n) for n in tensor.dims)
+    if any(n < 0 for n in dims):
+        raise InputError("F132", f"Dimensions of {what} must be zero or positive, not {list(dims)}")
+    if len(dims) > limits.rank:
+        raise InputError("F105", f"{what} must have at most {limits.rank} axes, not {len(dims)}", help="raise --limits rank=")
+    bits = _bits(dtype_name(int(tensor.data_type), what))
+    nbytes = -(-math.prod(dims) * bits // 8)
+    if nbytes > limits.tensor_bytes:
+        raise InputError("F105", f"{what} must have at most {limits.tensor_bytes} bytes, not {nbytes}", help="raise --limits tensor_bytes=")
+    return dims
+
+
+def _bits(dtype: str) -> int:
+    return _WIDTHS.get(dtype) or BITS[dtype]
+
+
+def payload_bytes(dims: tuple[int, ...], dtype: str) -> int:
+    """Return how many bytes of raw data a tensor needs."""
+    return -(-math.prod(dims) * _bits(dtype) // 8)
+
+
+def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memoryview | None = None) -> tuple[Data, str]:
+    """Return the elements of a tensor and the name of their type; `folder` is where external data may lie.
+
+    `payload` are its raw bytes where the message has none in their place.
+    """
+    dims = dims_of(tensor, what, limits)
+    dtype = DTYPES[int(tensor.data_type)]
+    held = _raw(tensor, dims, dtype, what, folder, limits)
+    raw = held if payload is None else payload
+    if raw is None:
+        _check_typed(tensor, dims, dtype, what)
+        return _from_message(tensor), dtype
+    needed = payload_bytes(dims, dtype)
+    if len(raw) != needed:
+        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {needed} bytes of data, not {len(raw)}")
+    if dtype in _PLAIN:
+        return np.frombuffer(raw, np.dtype(dtype)).reshape(dims), dtype
+    return _from_message(_with_raw(tensor, bytes(raw))), dtype
+
+
+def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path, limits: Limits) -> bytes | None:
+    """Return the raw bytes of a tensor, or None when its elements are in a typed field; one payload only."""
+    filled = [name for name, read in _PAYLOADS.items() if len(read(tensor))]
+    if tensor.HasField("segment"):
+        raise InputError("F140", f"{what} is a segment of a tensor, which a model must not hold")
+    if tensor.HasField("raw_data"):
+        filled.append("raw_data")
+    if tensor.data_location == EXTERNAL:
+        filled.append("external data")
+    if len(filled) > 1:
+        raise InputError("F141", f"{what} must have one payload, not {' and '.join(filled)}")
+    if filled and filled[0] not in _PAYLOADS and dtype == "string":
+        raise InputError("F140", f"{what} holds strings, which cannot be {filled[0]}")
+    if filled == ["raw_data"]:
+        return bytes(tensor.raw_data)
+    if filled != ["external data"]:
+        return None
+    return read_region(region_of(tensor, what), payload_bytes(dims, dtype), folder, what, limits)
+
+
+def _check_typed(tensor: Any, dims: tuple[int, ...], dtype: str, what: str) -> None:
+    field = _FIELDS.get(dtype, "int32_data")
+    other = next((name for name, read in _PAYLOADS.items() if name != field and len(read(tensor))), None)
+    if other is not None:
+        raise InputError("F140", f"Payload of {what} ({dtype}) must be in {field}, not in {other}")
+    count, given = _typed_count(dims, dtype), len(_PAYLOADS[field](tensor))
+    if count != given:
+        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {count} elements in {field}, not {given}")
+    if field == "int32_data" and dtype != "int32" and count:
+        _check_range(np.asarray(tensor.int32_data), dtype, what)
+
+
+def _check_range(data: Data, dtype: str, what: str) -> None:
+    """Refuse elements that the narrow type does not have; other types are bit patterns of their bytes."""
+    bounds = np.iinfo(dtype) if dtype in ("int8", "int16") else None
+    low, high = (bounds.min, bounds.max) if bounds else (0, 1 if dtype == "bool" else (1 << min(_bits(dtype), 16)) - 1)
+    if _bits(dtype) < 8:
+        low, high = 0, 255
+    odd = data[(data < low) | (data > high)]
+    if odd.size:
+        raise InputError("F140", f"Elements of {what} ({dtype}) must be in {low}…{high}, not {odd[0]}")
+
+
+def _typed_count(dims: tuple[int, ...], dtype: str) -> int:
+    count = math.prod(dims)
+    if dtype.startswith("complex"):
+        return 2 * count
+    bits = _bits(dtype)
+    return -(-count * bits // 8) if bits < 8 else count
+
+
+def _from_message(tensor: Any) -> Data:
+    from onnx import numpy_helper
+
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _with_raw(tensor: Any, raw: bytes) -> Any:
+    from onnx import TensorProto
+
+    return TensorProto(dims=tensor.dims, data_type=tensor.data_type, raw_data=raw)
+
+
+def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data, str]:
+    """Return the elements of a sparse tensor, zeros filled in, and the name of their type."""
+    from onnx import TensorProto
+
+    values, dtype = to_array(sparse.values, what, limits, folder)
+    places, _ = to_array(sparse.indices, f"indices of {what}", limits, folder)
+    shape = dims_of(TensorProto(dims=sparse.dims, data_type=sparse.values.data_type), what, limits)
+    flat = np.ravel_multi_index(tuple(places.T), shape, mode="clip") if places.ndim == 2 and places.shape[1] == len(shape) else places
+    if values.ndim != 1 or flat.shape != values.shape or not _inside(places, shape):
+        raise InputError("F140", f"{what} must have one index inside {list(shape)} for each of its {values.size} values")
+    if np.any(np.diff(flat) <= 0):
+        raise InputError("F140", f"Indices of {what} must be in ascending order, each once")
+    dense = np.zeros(math.prod(shape), values.dtype)
+    dense[flat] = values
+    return dense.reshape(shape), dtype
+
+
+def _inside(places: Data, shape: tuple[int, ...]) -> bool:
+    highest = np.asarray(shape if places.ndim == 2 else math.prod(shape))
+    return bool(np.all(places >= 0) and np.all(places < highest))

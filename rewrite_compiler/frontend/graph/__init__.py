@@ -1,0 +1,1 @@
+"""ONNX graphs: names, scopes, structure, spelling."""

@@ -1,0 +1,107 @@
+"""Functions of a model: their bodies with a call's attributes, and their calls inside subgraphs that are kept whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InputError
+from .attributes import NAMES, subgraphs
+from .header import own_domain
+from .opaque import renamed
+from .opset_upgrade import Upgrader
+
+Key = tuple[str, str, str]
+
+
+def key_of_call(node: Any) -> Key:
+    """Return what a node calls if it is a call: domain, name, overload."""
+    return own_domain(node.domain), node.op_type, node.overload
+
+
+def imports_of_function(function: Any) -> dict[str, int]:
+    """Return the operator sets of a function by domain."""
+    return {own_domain(o.domain): int(o.version) for o in function.opset_import}
+
+
+def with_attributes(inner: Any, call: Any, function: Any) -> Any:
+    """Return a node of a function body with references to the call's attributes replaced by their values."""
+    copy = type(inner)()
+    copy.CopyFrom(inner)
+    _bind(copy, {a.name: a for a in (*function.attribute_proto, *call.attribute)})
+    return copy
+
+
+def _bind(node: Any, given: Mapping[str, Any]) -> None:
+    if any(a.ref_attr_name for a in node.attribute):
+        kept = [_bound(a, given) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+    for graph in subgraphs(node):
+        for inner in graph.node:
+            _bind(inner, given)
+
+
+def _bound(a: Any, given: Mapping[str, Any]) -> Any:
+    if not a.ref_attr_name:
+        return a
+    bound = type(a)()
+    bound.CopyFrom(given[a.ref_attr_name])
+    if a.type and bound.type != a.type:
+        kinds = NAMES.get(a.type, str(a.type)), NAMES.get(bound.type, str(bound.type))
+        raise InputError("F130", f'attribute "{a.ref_attr_name}" of a function must be {kinds[0]}, not {kinds[1]}')
+    bound.name = a.name
+    return bound
+
+
+@dataclass
+class Inliner:
+    """Writes out calls inside subgraphs, whose nodes all have one operator set; counts what it writes."""
+
+    functions: Mapping[Key, Any]
+    version: int
+    most: int
+    written: int = 0
+
+    def inlined(self, node: Any) -> Any:
+        """Return a node whose subgraphs call no function of the model."""
+        if not any(self._calls(g) for g in subgraphs(node)):
+            return node
+        copy = type(node)()
+        copy.CopyFrom(node)
+        for graph in subgraphs(copy):
+            self._rewrite(graph)
+        return copy
+
+    def _calls(self, graph: Any) -> bool:
+        return any(key_of_call(n) in self.functions or any(self._calls(g) for g in subgraphs(n)) for n in graph.node)
+
+    def _rewrite(self, graph: Any) -> None:
+        nodes = [made for n in graph.node for made in self._written_out(n)]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+    def _written_out(self, node: Any) -> Sequence[Any]:
+        function = self.functions.get(key_of_call(node))
+        if function is None:
+            return [self.inlined(node)]
+        self.written += len(function.node)
+        if self.written > self.most:
+            raise InputError(
+                "F105", f"the model must have at most {self.most} nodes with its functions expanded", help="raise --limits nodes="
+            )
+        prefix = f"{next(o for o in node.output if o)}/{self.written}/"
+        reads = {formal: node.input[n] if n < len(node.input) else "" for n, formal in enumerate(function.input)}
+        gives = {formal: node.output[n] if n < len(node.output) else "" for n, formal in enumerate(function.output)}
+        inner = {o: gives.get(o) or prefix + o for n in function.node for o in n.output if o}
+        nodes = [renamed(with_attributes(n, node, function), {**reads, **inner}, inner) for n in self._upgraded(function)]
+        return [made for n in nodes for made in self._written_out(n)]
+
+    def _upgraded(self, function: Any) -> list[Any]:
+        version = imports_of_function(function).get("", self.version)
+        if version > self.version:
+            sentence = f'function "{function.name}" of operator set {version} is called in a subgraph of operator set {self.version}'
+            raise InputError("F111", sentence, help="export all of the model with one operator set")
+        parts = Upgrader(self.version).upgraded(function.node, version, [f'function "{function.name}"'] * len(function.node))
+        return [n for part in parts for n in part]

@@ -1,0 +1,57 @@
+"""Header: the IR version and operator sets of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...errors import InputError
+from .opset_upgrade import NEWEST, OLDEST
+
+OWN = ("", "ai.onnx")  # two spellings of ONNX's own operator domain
+
+
+def own_domain(domain: str) -> str:
+    """Return a domain with the default one spelt as the empty string."""
+    return "" if domain in OWN else domain
+
+
+def newest() -> int:
+    """Return the newest operator set that both onnx and onnxruntime know."""
+    from onnx import defs
+
+    return min(NEWEST, int(defs.onnx_opset_version()))
+
+
+def check_header(model: Any, place: str) -> list[str]:
+    """Refuse impossible versions; return notes on odd ones."""
+    from onnx import IR_VERSION
+
+    if model.ir_version < 1:
+        raise InputError("F110", f"IR version must be 1 or more, not {model.ir_version}", place=place)
+    imports_of(model.opset_import, "the model", place)
+    for f in model.functions:
+        imports_of(f.opset_import, f'function "{f.name}"', place)
+    if model.ir_version > IR_VERSION:
+        return [f"IR version {model.ir_version} is newer than {IR_VERSION}, the newest known; what it adds was ignored"]
+    return []
+
+
+def imports_of(entries: Iterable[Any], what: str, place: str) -> dict[str, int]:
+    """Return the operator sets by domain; InputError on doubled, missing or unknown ones."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        domain, version = own_domain(entry.domain), int(entry.version)
+        if domain in found:
+            twice = f"not as {found[domain]} and {version}"
+            raise InputError("F112", f"{what} must import the operator set of {domain or 'ai.onnx'} once, {twice}", place=place)
+        if not 1 <= version < 1 << 31:
+            raise InputError("F111", f"{what} must import a positive operator set version, not {version}", place=place)
+        found[domain] = version
+    if not found:
+        raise InputError("F111", f"{what} imports no operator set", place=place)
+    if "" in found and not OLDEST <= found[""] <= newest():
+        known = f"{newest()} or older" if found[""] > OLDEST else f"{OLDEST} or newer"
+        sentence = f"operator set of {what} must be {OLDEST} to {newest()}, not {found['']}"
+        raise InputError("F111", sentence, place=place, help=f"export it with operator set {known}")
+    return found

@@ -1,0 +1,92 @@
+"""Opaque operators: source nodes kept as they are, with the names of what they read and define replaced by places.
+
+The program's node reads each value once, in the order of `reads`; in the payload the k-th is called `operand(k)` and the
+k-th result `result(k)`, while an omitted operand or result keeps its empty name. Values that only the node's subgraphs
+read come last. `node_proto` puts real names in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...ir.program import OpaqueOp
+from .attributes import subgraphs
+
+# source operators whose results differ from run to run: two equal nodes are not one
+RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+
+
+def operand(k: int) -> str:
+    """Return the name of the k-th operand in a payload."""
+    return f"flexmatch.operand.{k}"
+
+
+def result(k: int) -> str:
+    """Return the name of the k-th result in a payload."""
+    return f"flexmatch.result.{k}"
+
+
+def captured(node: Any) -> list[str]:
+    """Return the names that the subgraphs of a node read from outside, each once."""
+    found: dict[str, None] = {}
+    for graph in subgraphs(node):
+        found.update(dict.fromkeys(_free(graph)))
+    return list(found)
+
+
+def _free(graph: Any) -> list[str]:
+    inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+    read = [name for n in graph.node for name in (*n.input, *captured(n))] + [o.name for o in graph.output]
+    return [name for name in read if name and name not in inside]
+
+
+def renamed(node: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
+    """Return a copy of a node with other names for what it reads and defines; free names of subgraphs follow `inputs`."""
+    copy = type(node)()
+    copy.CopyFrom(node)
+    _rename_node(copy, inputs)
+    copy.output[:] = [outputs.get(o, o) for o in node.output]
+    return copy
+
+
+def _rename_node(node: Any, names: Mapping[str, str]) -> None:
+    node.input[:] = [names.get(i, i) for i in node.input]
+    for graph in subgraphs(node):
+        inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+        outer = {old: new for old, new in names.items() if old not in inside}
+        for inner in graph.node:
+            _rename_node(inner, outer)
+        for output in graph.output:
+            output.name = outer.get(output.name, output.name)
+
+
+def reads(node: Any) -> list[str]:
+    """Return the names a node reads, its subgraphs included, each once."""
+    return [name for name in dict.fromkeys((*node.input, *captured(node))) if name]
+
+
+def placed(node: Any) -> Any:
+    """Return the payload form of a node: names replaced by places, its own name and documentation dropped."""
+    ends = {name: result(k) for k, name in enumerate(o for o in node.output if o)}
+    copy = renamed(node, {name: operand(k) for k, name in enumerate(reads(node))}, ends)
+    copy.ClearField("name")
+    copy.ClearField("doc_string")
+    return copy
+
+
+def key_of(op: OpaqueOp, number: int) -> str:
+    """Return the key of an opaque operator: equal operators share it, unless each of their runs differs."""
+    digest = hashlib.sha256(f"{op.label}\0{op.macs}\0".encode() + op.payload).hexdigest()[:16]
+    return f"{op.label}.{digest}" + (f".{number}" if op.op_type in RANDOM else "")
+
+
+def node_proto(op: OpaqueOp, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """Return the source node of an opaque operator with the given names for its operands and results."""
+    from onnx import NodeProto
+
+    node = NodeProto()
+    node.ParseFromString(op.payload)
+    given = {operand(k): name for k, name in enumerate(inputs)}
+    return renamed(node, given, {result(k): name for k, name in enumerate(outputs)})

@@ -1,0 +1,65 @@
+"""Put the source node of an opaque operation back into a graph, under the names that its values have there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...errors import InputError
+from ...ir.program import OpaqueOp
+from .attributes import subgraphs
+from .opaque import node_proto, reads
+from .opset_upgrade import schema_of
+from .writer import Names
+
+
+def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], names: Names) -> Any:
+    """Return the source node with its operands and results named; names inside its subgraphs are used nowhere else."""
+    from onnx import NodeProto
+
+    payload = NodeProto.FromString(op.payload)
+    wanted, given = (len(reads(payload)), sum(map(bool, payload.output))), (len(operands), len(results))
+    if wanted != given:
+        sentence = f"{op.label} reads {wanted[0]} values and gives {wanted[1]}, not {given[0]} and {given[1]}"
+        raise InputError("F131", sentence, place=f'node "{results[0]}"')
+    for graph in subgraphs(payload):  # before the names of operands come in: one may be a name inside
+        _rename(graph, {}, names)
+    node = node_proto(replace(op, payload=payload.SerializeToString()), operands, results)
+    node.name = results[0]
+    return node
+
+
+def exists(node: Any, opset: int) -> bool:
+    """Tell whether ONNX's own operator set has a node's operator, with its attributes and operands; so for its subgraphs."""
+    if not all(exists(inner, opset) for graph in subgraphs(node) for inner in graph.node):
+        return False
+    if node.domain not in ("", "ai.onnx"):
+        return True
+    schema = schema_of(node.op_type, "", opset)
+    if schema is None:
+        return False
+    return (
+        len(node.input) <= schema.max_input
+        and len(node.output) <= schema.max_output
+        and {a.name for a in node.attribute} <= set(schema.attributes)
+    )
+
+
+def _defined(graph: Any) -> Iterator[str]:
+    yield from (i.name for i in graph.input)
+    yield from (t.name for t in graph.initializer)
+    yield from (t.values.name for t in graph.sparse_initializer)
+    yield from (name for n in graph.node for name in n.output if name)
+
+
+def _rename(graph: Any, outer: Mapping[str, str], names: Names) -> None:
+    """Rename what a subgraph defines, in place."""
+    scope = {**outer, **{name: names.unique(name) for name in dict.fromkeys(_defined(graph))}}
+    for named in (*graph.input, *graph.output, *graph.value_info, *graph.initializer, *(t.values for t in graph.sparse_initializer)):
+        named.name = scope.get(named.name, named.name)
+    for node in graph.node:
+        node.input[:] = [scope.get(n, n) for n in node.input]
+        node.output[:] = [scope.get(n, n) for n in node.output]
+        for inner in subgraphs(node):
+            _rename(inner, scope, names)

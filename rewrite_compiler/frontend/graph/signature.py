@@ -1,0 +1,130 @@
+"""Signature: whether a source node has the attributes, operands and results that its operator defines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...errors import InputError
+from .attributes import NAMES
+from .header import newest, own_domain
+from .opset_upgrade import BY_VERSION, schema_of
+
+# how ONNX spells element types that have another name here
+_SPELLINGS = {"float": "float32", "double": "float64", "float8e4m3fn": "float8e4m3"}
+# operators whose further operands are of any types
+MIXED = frozenset({"Loop", "Scan", "If", "SequenceMap"})
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an operator takes: attribute kinds and which are required, how many operands and results, which operands are required,
+    the type parameter of each operand (the last one's may be that of all further ones), the element types each parameter allows."""
+
+    attributes: dict[str, int]
+    required: tuple[str, ...]
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    needed: tuple[bool, ...]
+    deprecated: bool
+    parameters: tuple[str, ...]
+    repeated: bool
+    allowed: dict[str, frozenset[str]]
+
+
+@cache
+def signature_of(op: str, domain: str, version: int) -> Signature | None:
+    """Return the signature of an operator, or None when it is not known."""
+    schema = schema_of(op, domain, version)
+    if schema is None:
+        return None
+    from onnx import defs
+
+    attributes = {name: int(a.type.value) for name, a in schema.attributes.items()}
+    required = tuple(name for name, a in schema.attributes.items() if a.required)
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    needed = tuple(i.option != optional for i in schema.inputs)
+    counts = (int(schema.min_input), int(schema.max_input)), (int(schema.min_output), int(schema.max_output))
+    parameters = tuple(str(i.type_str) for i in schema.inputs)
+    repeated = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    allowed = {str(c.type_param_str): _element_types(c.allowed_type_strs) for c in schema.type_constraints}
+    return Signature(attributes, required, *counts, needed, bool(schema.deprecated), parameters, repeated, allowed)
+
+
+def _element_types(types: Iterable[str]) -> frozenset[str]:
+    return frozenset(_SPELLINGS.get(t[7:-1], t[7:-1]) for t in types if t.startswith("tensor("))
+
+
+def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> None:
+    """Refuse operands whose element types the operator does not allow, or that differ where they must agree."""
+    bound: dict[str, str] = {}
+    last = signature.parameters[-1:] if signature.repeated else ()
+    for n, dtype in enumerate(dtypes):
+        parameter = signature.parameters[n] if n < len(signature.parameters) else last[0] if last else ""
+        if dtype is None or (signature.repeated and n >= len(signature.parameters) - 1 and op in MIXED):
+            continue
+        allowed = signature.allowed.get(parameter) or _element_types([parameter])
+        if allowed and dtype not in allowed:
+            raise InputError("F131", f"operand {n} of {op} must not be of type {dtype}", help=f"it may be {', '.join(sorted(allowed))}")
+        if parameter in signature.allowed and bound.setdefault(parameter, dtype) != dtype:
+            raise InputError("F131", f"operand {n} of {op} must be of type {bound[parameter]}, as those before it, not {dtype}")
+
+
+def check_node(node: Any, imports: dict[str, int], function: Any, place: str) -> None:
+    """Refuse a node that its operator's definition does not allow; operators without a definition pass."""
+    domain = own_domain(node.domain)
+    if not node.op_type:
+        raise InputError("F130", "a node must name its operator", place=place)
+    if domain not in imports:
+        name = domain or "ai.onnx"
+        raise InputError("F111", f'{node.op_type} is of the domain "{name}", whose operator set is not imported', place=place)
+    if function is not None:
+        _check_call(node, function, place)
+        return
+    signature = signature_of(node.op_type, domain, imports[domain])
+    if signature is None:
+        if domain == "" and schema_of(node.op_type, domain, newest()) is not None:
+            raise InputError("F111", f"{node.op_type} is not yet part of operator set {imports[domain]}", place=place)
+        return
+    if signature.deprecated and node.op_type not in BY_VERSION:
+        raise InputError("F111", f"{node.op_type} is no longer part of operator set {imports[domain]}", place=place)
+    _check_attributes(node, signature, place)
+    _check_operands(node, signature, place)
+
+
+def _check_call(node: Any, function: Any, place: str) -> None:
+    for what, given, most in (("operands", node.input, function.input), ("results", node.output, function.output)):
+        if len(given) > len(most):
+            raise InputError("F131", f'function "{function.name}" has {len(most)} {what}, not {len(given)}', place=place)
+
+
+def _check_attributes(node: Any, signature: Signature, place: str) -> None:
+    for a in node.attribute:
+        expected = signature.attributes.get(a.name)
+        if expected is None:
+            known = ", ".join(sorted(signature.attributes)) or "none"
+            raise InputError("F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {known}")
+        if a.type != expected and expected:
+            given = NAMES.get(a.type, str(a.type))
+            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {given}', place=place)
+    names = {a.name for a in node.attribute}
+    if len(names) != len(node.attribute):
+        twice = next(a.name for n, a in enumerate(node.attribute) if a.name in [b.name for b in node.attribute[:n]])
+        raise InputError("F130", f'attribute "{twice}" is given twice', place=place)
+    missing = next((name for name in signature.required if name not in names), None)
+    if missing is not None:
+        raise InputError("F130", f'{node.op_type} needs the attribute "{missing}"', place=place)
+
+
+def _check_operands(node: Any, signature: Signature, place: str) -> None:
+    for what, names, (low, high) in (("operands", node.input, signature.inputs), ("results", node.output, signature.outputs)):
+        if not low <= len(names) <= high:
+            wanted = f"{low} to {high}" if high > low else f"{low}"
+            wanted = f"at least {low}" if high > 1 << 20 else wanted
+            raise InputError("F131", f"{node.op_type} has {wanted} {what}, not {len(names)}", place=place)
+    for n, name in enumerate(node.input):
+        needed = signature.needed[n] if n < len(signature.needed) else signature.repeated
+        if needed and not name:
+            raise InputError("F122", f"operand {n} of {node.op_type} is required and must not be empty", place=place)

@@ -1,0 +1,249 @@
+"""Structure: every name defined once and before it is read, nothing circular, nothing nested without end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import InputError
+from ...limits import Limits
+from ..file.tensors import dtype_name
+from .attributes import subgraphs
+from .functions import Key, key_of_call
+from .header import imports_of, own_domain
+from .opaque import captured
+from .opset_upgrade import schema_of
+from .signature import check_node
+
+OPERANDS = 16_384  # of a node: Sum, Max and their kind are one operator for each
+
+
+@dataclass
+class Check:
+    """A check under way: the model's functions, limits, and how many nodes were seen."""
+
+    place: str
+    limits: Limits
+    functions: Mapping[Key, Any]
+    nodes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def node_place(self, node: Any, number: int) -> str:
+        """Return how a node is named in messages."""
+        return f'{self.place}:node "{node.name or f"{node.op_type}_{number}"}"'
+
+
+def check_count(model: Any, place: str, limits: Limits) -> None:
+    """Refuse a model with too many of anything before it is looked at, and a node that would be as many as it has operands."""
+    graph = model.graph
+    counts = {
+        "nodes": graph.node, "functions": model.functions, "initializers": graph.initializer, "inputs": graph.input,
+        "sparse initializers": graph.sparse_initializer, "outputs": graph.output, "declared values": graph.value_info,
+    }  # fmt: skip
+    for what, those in counts.items():
+        if len(those) > limits.nodes:
+            raise InputError("F105", f"the model must have at most {limits.nodes} {what}", place=place, help="raise --limits nodes=")
+    for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
+        if len(node.input) > OPERANDS:
+            said = f"{node.op_type} must have at most {OPERANDS} inputs, not {len(node.input)}"
+            raise InputError("F105", said, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
+
+
+def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
+    """Return the order in which the nodes of the model can be computed, and notes; InputError names the first fault."""
+    check = Check(place, limits, {function_key(f): f for f in model.functions})
+    _check_functions(model, check)
+    imports = imports_of(model.opset_import, "the model", place)
+    if not model.graph.output:
+        raise InputError("F123", "the model has no outputs", place=place)
+    order = _check_graph(model.graph, imports, set(), 0, check)
+    if order != sorted(order):
+        check.notes.append("the nodes were not in an order in which values are defined before they are read; they were sorted")
+    _note_names(model.graph, check)
+    return order, check.notes
+
+
+def drop_absent_ends(model: Any) -> bool:
+    """Shorten operand lists that end in operands that are not given, which means the same; tell whether there was one.
+
+    onnxruntime 1.31.1 reads through a null pointer where LayerNormalization's bias is written as absent.
+    """
+    found = False
+    for node in _all_nodes([*model.graph.node, *(n for f in model.functions for n in f.node)]):
+        while node.input and not node.input[-1]:
+            del node.input[-1]
+            found = True
+    return found
+
+
+def function_key(f: Any) -> Key:
+    """Return what calls a function: domain, name, overload."""
+    return own_domain(f.domain), f.name, f.overload
+
+
+def _note_names(graph: Any, check: Check) -> None:
+    names = [n.name for n in graph.node if n.name]
+    if len(set(names)) != len(names):
+        check.notes.append(f"{len(names) - len(set(names))} nodes have the name of another; they were numbered")
+
+
+def _check_functions(model: Any, check: Check) -> None:
+    if len(check.functions) != len(model.functions):
+        keys = [function_key(f) for f in model.functions]
+        twice = next(k for k in keys if keys.count(k) > 1)
+        raise InputError("F121", f'function "{twice[1]}" of domain "{twice[0]}" is defined twice', place=check.place)
+    calls = {function_key(f): [k for n in _all_nodes(f.node) if (k := key_of_call(n)) in check.functions] for f in model.functions}
+    _check_size(model, calls, _check_recursion(calls, check), check)
+    for f in model.functions:
+        _check_name(f, check)
+        imports = imports_of(f.opset_import, f'function "{f.name}"', check.place)
+        _check_body(f.node, [*f.input], [], [*f.output], imports, set(), 1, check)
+
+
+def _check_name(f: Any, check: Check) -> None:
+    version = imports_of(f.opset_import, f'function "{f.name}"', check.place).get("", 1)
+    if own_domain(f.domain) == "" and schema_of(f.name, "", version) is not None:  # which of the two is meant differs from tool to tool
+        raise InputError("F121", f'function "{f.name}" has the name of an operator of ai.onnx', place=check.place, help="rename it")
+
+
+def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[Key], check: Check) -> None:
+    """Refuse functions that would be too many nodes when written out, before they are; `order` has what is called first."""
+    sizes: dict[Key, int] = {}
+    for key in order:
+        sizes[key] = len(check.functions[key].node) + sum(sizes[k] for k in calls[key])
+    called = [k for n in _all_nodes(model.graph.node) if (k := key_of_call(n)) in sizes]
+    if len(model.graph.node) + sum(sizes[k] for k in called) > check.limits.nodes:
+        sentence = f"the model must have at most {check.limits.nodes} nodes{' with its functions expanded' if called else ''}"
+        raise InputError("F105", sentence, place=check.place, help="raise --limits nodes=")
+
+
+def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterable[Key]:
+    """Return the functions, those that are called first; InputError names a circle."""
+    done: dict[Key, None] = {}
+    for start in calls:
+        path = [start]
+        work = [iter(calls[start])]
+        while work:
+            following = next((k for k in work[-1] if k not in done), None)
+            if following is None:
+                done[path.pop()] = None
+                work.pop()
+            elif following in path:
+                loop = " → ".join(k[1] for k in (*path[path.index(following) :], following))
+                raise InputError("F124", f"functions must not call themselves: {loop}", place=check.place)
+            else:
+                path.append(following)
+                work.append(iter(calls[following]))
+    return done
+
+
+def _all_nodes(nodes: Iterable[Any]) -> Iterable[Any]:
+    work = list(nodes)
+    while work:
+        node = work.pop()
+        yield node
+        work.extend(inner for g in subgraphs(node) for inner in g.node)
+
+
+def _check_graph(graph: Any, imports: dict[str, int], outer: set[str], depth: int, check: Check) -> list[int]:
+    inputs = [i.name for i in graph.input]
+    constants = [t.name for t in graph.initializer] + [t.values.name for t in graph.sparse_initializer]
+    declared = (("input", graph.input), ("output", graph.output), ("value", graph.value_info if depth == 0 else ()))
+    for info, what in ((info, f'{what} "{info.name}"') for what, infos in declared for info in infos):
+        if info.type.WhichOneof("value") == "tensor_type":
+            dtype_name(int(info.type.tensor_type.elem_type), what)  # refuses what is none, of an input that names an initializer as well
+    return _check_body(graph.node, inputs, constants, [o.name for o in graph.output], imports, outer, depth, check)
+
+
+def _check_body(
+    nodes: Sequence[Any], inputs: Sequence[str], constants: Sequence[str], outputs: Sequence[str],
+    imports: dict[str, int], outer: set[str], depth: int, check: Check,
+) -> list[int]:  # fmt: skip
+    """Check one graph or function body and return the order of its nodes."""
+    if depth > check.limits.nesting:
+        sentence = f"subgraphs must be nested at most {check.limits.nesting} deep"
+        raise InputError("F125", sentence, place=check.place, help="raise --limits nesting=")
+    check.nodes += len(nodes)
+    if check.nodes > check.limits.nodes:
+        raise InputError("F105", f"the model must have at most {check.limits.nodes} nodes", place=check.place, help="raise --limits nodes=")
+    given = _names_once("graph input", inputs, check) | _names_once("initializer", constants, check)
+    producer = _producers(nodes, given, check)
+    _names_once("output", outputs, check, "F123")
+    undefined = next((o for o in outputs if o not in producer and o not in given), None)
+    if undefined is not None:
+        outside = undefined in outer
+        sentence = f'output "{undefined}" is ' + ("a value from outside its subgraph" if outside else "not defined by any node")
+        raise InputError("F123", sentence, place=check.place, help="put an Identity node between" if outside else "")
+    visible = given | outer | producer.keys()
+    for number, node in enumerate(nodes):
+        check_node(node, imports, check.functions.get(key_of_call(node)), check.node_place(node, number))
+        for graph in subgraphs(node):
+            _check_graph(graph, imports, visible, depth + 1, check)
+    return _order(nodes, producer, given | outer, check)
+
+
+def _names_once(what: str, names: Sequence[str], check: Check, code: str = "F121") -> set[str]:
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise InputError(code, f"every {what} must have a name", place=check.place)
+        if name in seen:
+            raise InputError(code, f'{what} "{name}" is defined twice', place=check.place)
+        seen.add(name)
+    return seen
+
+
+def _producers(nodes: Sequence[Any], given: set[str], check: Check) -> dict[str, int]:
+    producer: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        if not any(node.output):
+            raise InputError("F123", f"{node.op_type} defines no value", place=check.node_place(node, number))
+        for name in node.output:
+            if name and (name in producer or name in given):
+                first = "the graph's inputs or constants" if name in given else f'node "{nodes[producer[name]].name or producer[name]}"'
+                raise InputError("F121", f'value "{name}" is defined here and by {first}', place=check.node_place(node, number))
+            if name:
+                producer[name] = number
+    return producer
+
+
+def _order(nodes: Sequence[Any], producer: dict[str, int], given: set[str], check: Check) -> list[int]:
+    """Return node numbers with definitions before uses, as close to the given order as that allows."""
+    needs: list[list[int]] = []
+    for number, node in enumerate(nodes):
+        read = [name for name in (*node.input, *captured(node)) if name and name not in given]
+        unknown = next((name for name in read if name not in producer), None)
+        if unknown is not None:
+            raise InputError(
+                "F122", f'input "{unknown}" is not the result of any node, an input or a constant', place=check.node_place(node, number)
+            )
+        needs.append([producer[name] for name in read])
+    return _sorted(nodes, needs, check)
+
+
+def _sorted(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[int]:
+    order: list[int] = []
+    state = [0] * len(nodes)  # 0 unseen, 1 on the path, 2 done
+    for start in range(len(nodes)):
+        path: list[tuple[int, Any]] = [] if state[start] else [(start, iter(needs[start]))]
+        while path:
+            here, rest = path[-1]
+            state[here] = 1
+            following = next((n for n in rest if state[n] != 2), None)
+            if following is None:
+                state[here] = 2
+                order.append(here)
+                path.pop()
+            elif state[following] == 1:
+                raise _cycle(nodes, [n for n, _ in path], following, check)
+            else:
+                path.append((following, iter(needs[following])))
+    return order
+
+
+def _cycle(nodes: Sequence[Any], path: list[int], start: int, check: Check) -> InputError:
+    loop = path[path.index(start) :]
+    names = [nodes[n].name or f"{nodes[n].op_type}_{n}" for n in loop]
+    shown = names if len(names) <= 8 else [*names[:7], f"… {len(names) - 8} more …", names[-1]]
+    return InputError("F120", f"the nodes form a cycle: {' → '.join(shown)} → {names[0]}", place=check.node_place(nodes[start], start))

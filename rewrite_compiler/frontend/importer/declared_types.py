@@ -1,0 +1,169 @@
+"""Types of values: those the caller and the model declare, and those of operators the engine does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...errors import InputError
+from ...ir.types import TensorType
+from ...ops.elementwise import broadcast
+from ..classical.operators import DOMAIN
+from ..classical.types import classical
+from ..file.tensors import CODES, DTYPES, dtype_name
+from ..graph.opset_upgrade import schema_of
+from ..site.context import Context
+from ..site.site import Site
+
+Declared = tuple[str, list[int | str | None]]  # element type; extents: a number, a symbol, or unknown
+SMALL = 1024  # known operands up to this many elements take part in inference
+
+
+def declared_type(info: Any, what: str) -> Declared | None:
+    """Return element type and extents (numbers, symbols, unknown) of a declared tensor; None without a shape or a tensor."""
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        return None
+    tensor = info.type.tensor_type
+    dtype = dtype_name(tensor.elem_type, what)
+    if not tensor.HasField("shape"):
+        return None
+    return dtype, [_extent(d, what) for d in tensor.shape.dim]
+
+
+def _extent(d: Any, what: str) -> int | str | None:
+    if d.HasField("dim_value"):
+        if d.dim_value < 0:
+            raise InputError("F132", f"Dimensions of {what} must be zero or positive, not {d.dim_value}")
+        return int(d.dim_value)
+    return str(d.dim_param) or None
+
+
+def type_proto(t: TensorType) -> Any:
+    """Return our type as ONNX writes it."""
+    from onnx import helper
+
+    return helper.make_tensor_type_proto(CODES[t.dtype], list(t.shape))
+
+
+def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any]) -> list[TensorType]:
+    """Return the types of the results of an opaque node; InputError names the first that nothing tells."""
+    rule = BY_RULE.get(site.domain)
+    types = rule(site) if rule is not None else _by_schema(site, node, reads)
+    names = [o for o in node.output if o]
+    found = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
+    for name, t in zip(names, [*found, *[None] * len(names)], strict=False):
+        if t is None:
+            raise InputError(
+                "F160",
+                f'the shape of "{name}", which {site.label} gives, is not known',
+                place=site.place,
+                help="declare it in the model (value_info), or fix the dimensions it depends on with --shape",
+            )
+    return [t for t in found if t is not None]
+
+
+def _declared(site: Site, info: Any) -> TensorType | None:
+    known = declared_type(info, "a declared value") if info is not None else None
+    if known is None or not all(isinstance(n, int) for n in known[1]):
+        return None
+    return TensorType(tuple(n for n in known[1] if isinstance(n, int)), known[0])
+
+
+def _by_schema(site: Site, node: Any, reads: Mapping[str, int]) -> list[TensorType | None] | None:
+    from onnx import shape_inference
+
+    schema = schema_of(site.op, site.domain, site.version)
+    if schema is None:
+        return None
+    context = site.context
+    types = {name: type_proto(context.builder.types[v]) for name, v in reads.items()}
+    imports = [_opset(domain, version) for domain, version in context.imports.items()]
+    try:
+        found = shape_inference.infer_node_outputs(schema, node, types, _small(context, reads), opset_imports=imports)
+    except Exception as error:  # the inference raises InferenceError, RuntimeError and ValidationError
+        reason = str(error).splitlines()[0].removeprefix("[ShapeInferenceError] ")
+        raise InputError("F131", f"{site.op} does not fit its operands: {reason}", place=site.place) from None
+    return [_tensor_type(found.get(o), o) for o in node.output if o]
+
+
+def _opset(domain: str, version: int) -> Any:
+    from onnx import helper
+
+    return helper.make_opsetid(domain, version)
+
+
+def _small(context: Context, reads: Mapping[str, int]) -> dict[str, Any]:
+    from onnx import numpy_helper
+
+    known = {name: context.data(v) for name, v in reads.items()}
+    return {name: numpy_helper.from_array(x) for name, x in known.items() if x is not None and x.size <= SMALL}
+
+
+def _tensor_type(proto: Any, name: str) -> TensorType | None:
+    kind = proto.WhichOneof("value") if proto is not None else None
+    if kind is not None and kind != "tensor_type":
+        raise InputError("F133", f'"{name}" must be a tensor, not {kind.removesuffix("_type")}')
+    if kind is None or not proto.tensor_type.HasField("shape"):
+        return None
+    extents = [int(d.dim_value) for d in proto.tensor_type.shape.dim if d.HasField("dim_value")]
+    if len(extents) != len(proto.tensor_type.shape.dim):
+        return None
+    return TensorType(tuple(extents), DTYPES[proto.tensor_type.elem_type])
+
+
+def _like(n: int) -> Callable[[Site], TensorType]:
+    return lambda site: site.type(site.value(n))
+
+
+def _broadcast(a: int, b: int) -> Callable[[Site], TensorType]:
+    def both(site: Site) -> TensorType:
+        return TensorType(broadcast(site.shape(a), site.shape(b)), site.type(site.value(a)).dtype)
+
+    return both
+
+
+def _global_pool(site: Site) -> TensorType:
+    shape = site.shape(0)
+    ones = (1,) * (len(shape) - 2)
+    kept = (shape[0], *ones, shape[-1]) if site.get("channels_last", 0) else (*shape[:2], *ones)
+    return TensorType(kept, site.type(site.value(0)).dtype)
+
+
+def _pool(site: Site) -> TensorType:
+    from ...ops.conv import window_extents
+    from ..normalise.conv import window
+
+    if site.get("channels_last", 0):
+        raise InputError("F160", f"{site.label} with channels last has no shape rule", place=site.place)
+    kernel = tuple(site.get("kernel_shape", ()))
+    w = window(site, kernel)
+    extents = window_extents(site.shape(0)[2:], kernel, w["strides"], w["pads"], w["dilations"], ceil=bool(site.get("ceil_mode", 0)))
+    return TensorType((*site.shape(0)[:2], *extents), site.type(site.value(0)).dtype)
+
+
+# operators of com.microsoft, which onnx cannot infer → the type of their first result
+CONTRIB: dict[str, Callable[[Site], TensorType]] = {
+    "QLinearAdd": _broadcast(0, 3),
+    "QLinearMul": _broadcast(0, 3),
+    "QLinearAveragePool": _pool,
+    "QLinearGlobalAveragePool": _global_pool,
+    "QLinearLeakyRelu": _like(0),
+    "QLinearSigmoid": _like(0),
+    "QLinearSoftmax": _like(0),
+    "Gelu": _like(0),
+    "FastGelu": _like(0),
+    "BiasGelu": _like(0),
+    "QuickGelu": _like(0),
+    "SkipLayerNormalization": _like(0),
+    "SimplifiedLayerNormalization": _like(0),
+}
+
+
+def _contrib(site: Site) -> Sequence[TensorType | None] | None:
+    rule = CONTRIB.get(site.op)
+    return None if rule is None else [rule(site)]
+
+
+# domains whose operators onnx does not infer
+BY_RULE: dict[str, Callable[[Site], Sequence[TensorType | None] | None]] = {"com.microsoft": _contrib, DOMAIN: classical}

@@ -1,0 +1,159 @@
+"""Bind: literal shapes for the inputs of a model, from the model, from `--shape`, or 1 for an open batch dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import InputError, UsageError
+from ...ir.program import Program
+from ...ir.rebatch import NotBatchable
+from ...ir.types import TensorType
+from .declared_types import Declared, declared_type
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Literal types of the inputs, and the inputs whose dimension 0 was set to 1.
+
+    `samples` are the number of samples that the model fixes in dimension 0 of all inputs and another that --shape asks for.
+    """
+
+    types: tuple[TensorType, ...]
+    batch: tuple[str, ...]
+    samples: tuple[int, int] | None = None
+
+
+def bind(inputs: Sequence[Any], shapes: Shapes, file: str) -> Bound:
+    """Return literal types of the inputs; a sentence names the `--shape` to give when a dimension stays open."""
+    names = [i.name for i in inputs]
+    _check_names(names, shapes, file)
+    samples = _other_samples(inputs, shapes)
+    if samples is not None:
+        shapes = {}
+    given = {i.name: _with_shape(i, shapes.get(i.name), file) for i in inputs}
+    symbols = _symbols(inputs, shapes, file)
+    known = {name: (d, [symbols.get(n, n) if isinstance(n, str) else n for n in extents]) for name, (d, extents) in given.items()}
+    batch = _batch(known)
+    for name in batch:
+        known[name][1][0] = 1
+    return Bound(tuple(_literal(name, *known[name], file) for name in names), batch, samples)
+
+
+def _check_names(names: Sequence[str], shapes: Shapes, file: str) -> None:
+    for name in sorted(shapes.keys() - set(names)):
+        listed = ", ".join(f'"{n}"' for n in names)
+        raise UsageError("F203", f'the model has no input called "{name}"', place=file, help=f"its inputs are {listed or 'none'}")
+
+
+def _other_samples(inputs: Sequence[Any], shapes: Shapes) -> tuple[int, int] | None:
+    """Return the samples that all inputs fix in dimension 0 and the others that the shapes say, if that is all they change."""
+    declared = {i.name: d[1] for i in inputs if (d := declared_type(i, f'input "{i.name}"')) is not None}
+    if len(declared) < len(inputs) or not all(d and all(isinstance(n, int) for n in d) for d in declared.values()):
+        return None
+    is_rest_as_declared = all(len(s) == len(declared[name]) and list(s[1:]) == list(declared[name][1:]) for name, s in shapes.items())
+    fixed, wanted = {d[0] for d in declared.values()}, {s[0] for s in shapes.values()} if is_rest_as_declared else set()
+    if len(fixed) != 1 or len(wanted) != 1 or fixed == wanted:
+        return None
+    (was,), (now,) = fixed, wanted
+    return (was, now) if isinstance(was, int) and was > 0 and now > 0 else None
+
+
+def check_samples(made: Program | NotBatchable, samples: tuple[int, int], place: str) -> Program:
+    """Return the program for another number of samples; UsageError F134 where the model does not allow it."""
+    if isinstance(made, NotBatchable):
+        raise UsageError(
+            "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {made.reason}", place=place,
+            help="export the model again with an open dimension 0",
+        )  # fmt: skip
+    note = f"dimension 0 of the inputs is {samples[0]} in the model and was set to {samples[1]}: every sample is computed on its own"
+    return replace(made, notes=(*made.notes, note))
+
+
+def _with_shape(info: Any, shape: tuple[int, ...] | None, file: str) -> Declared:
+    what = f'input "{info.name}"'
+    dtype = _element_type(info, what, file)
+    declared = declared_type(info, what)
+    if shape is None:
+        if declared is None:
+            raise InputError(
+                "F160", f"the shape of {what} is not declared", place=file, help=f"give it: --shape {info.name}=EXTENT,EXTENT,…"
+            )
+        return declared
+    if any(n < 0 for n in shape):
+        raise UsageError("F132", f"Dimensions of {what} given by --shape must be zero or positive, not {list(shape)}", place=file)
+    if declared is not None and not _agrees(declared[1], shape):
+        wanted = written(declared[1])
+        raise UsageError(
+            "F134", f"The shape of {what} given by --shape must agree with the declared {wanted}, not be {list(shape)}", place=file
+        )
+    return dtype, list(shape)
+
+
+def _element_type(info: Any, what: str, file: str) -> str:
+    from ..file.tensors import dtype_name
+
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise InputError("F133", f"{what} must be a tensor, not {(kind or 'untyped').removesuffix('_type')}", place=file)
+    return dtype_name(int(info.type.tensor_type.elem_type), what)
+
+
+def written(extents: Sequence[int | str | None]) -> str:
+    """Return extents as people write them."""
+    return f"[{', '.join('?' if n is None else str(n) for n in extents)}]"
+
+
+def _agrees(declared: Sequence[int | str | None], shape: Sequence[int]) -> bool:
+    return len(declared) == len(shape) and all(not isinstance(d, int) or d == n for d, n in zip(declared, shape, strict=True))
+
+
+def _symbols(inputs: Sequence[Any], shapes: Shapes, file: str) -> dict[str, int]:
+    """Return what the given shapes say about named dimensions."""
+    found: dict[str, int] = {}
+    for i in inputs:
+        declared = declared_type(i, f'input "{i.name}"')
+        for symbol, n in zip(declared[1] if declared else (), shapes.get(i.name, ()), strict=False):
+            if isinstance(symbol, str) and found.setdefault(symbol, n) != n:
+                raise UsageError("F134", f'Dimension "{symbol}" must have one extent, not {found[symbol]} and {n}', place=file)
+    return found
+
+
+def _batch(known: Mapping[str, Declared]) -> tuple[str, ...]:
+    """Return the inputs that share the only open dimension, when it is dimension 0 of all of them; else nothing."""
+    open_places = [(a, n) for _, extents in known.values() for a, n in enumerate(extents) if not isinstance(n, int)]
+    one = len(set(open_places)) == 1 and open_places[0][0] == 0
+    shared = len(open_places) == len(known) and (len(known) == 1 or open_places[0][1] is not None) if open_places else False
+    return tuple(known) if one and shared else ()
+
+
+def _literal(name: str, dtype: str, extents: Sequence[int | str | None], file: str) -> TensorType:
+    shape = tuple(n for n in extents if isinstance(n, int))
+    if len(shape) == len(extents):
+        return TensorType(shape, dtype)
+    axis, symbol = next((a, n) for a, n in enumerate(extents) if not isinstance(n, int))
+    called = f' ("{symbol}")' if symbol else ""
+    example = ",".join(str(n) if isinstance(n, int) else str(n or "N").upper() for n in extents)
+    raise InputError(
+        "F160",
+        f'dimension {axis}{called} of input "{name}" is not fixed by the model',
+        place=file,
+        help=f"give it: --shape {name}={example}",
+    )
+
+
+def contradicts(declared: Declared | None, actual: TensorType) -> bool:
+    """Tell whether a declaration says something else than a type."""
+    return declared is not None and (declared[0] != actual.dtype or not _agrees(declared[1], actual.shape))
+
+
+def check_declared(info: Any, actual: TensorType, file: str) -> None:
+    """Refuse an output that is not what the model declares."""
+    declared = declared_type(info, f'output "{info.name}"')
+    if declared is not None and contradicts(declared, actual):
+        raise InputError(
+            "F134", f'output "{info.name}" is declared as {declared[0]}{written(declared[1])} and the model computes {actual}', place=file
+        )

@@ -1,0 +1,180 @@
+"""Scan and Loop written out step by step, where the number of steps is known and products are made in them.
+
+What does not depend on the step is lowered once, so that every step reads the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...ir.program import Value
+from ...ops.op import ShapeError
+from ..graph.attributes import subgraphs
+from ..graph.opaque import captured
+from ..graph.scope import Body, Scope
+from ..site.context import Unsupported
+from ..site.site import Site
+
+MOST_NODES = 50_000  # of all steps
+PRODUCTS = {"MatMul", "Gemm", "Conv", "LSTM", "GRU", "RNN", "Einsum", "FusedMatMul", "FusedGemm"}
+Lower = Callable[[Sequence[tuple[int, Any]], Body], None]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The body of a Scan or Loop, its nodes that depend on the step, and where they stand."""
+
+    site: Site
+    graph: Any
+    nodes: Sequence[tuple[int, Any]]
+    body: Body
+    lower: Lower
+
+    def run(self, step: int, given: Sequence[Value]) -> list[Value]:
+        """Lower one step on values for the inputs of the body; return its results."""
+        scope = Scope(dict(zip((i.name for i in self.graph.input), given, strict=True)), self.body.scope, f"{self.site.name}/{step}/")
+        self.lower(self.nodes, replace(self.body, scope=scope))
+        found = [scope.find(o.name) for o in self.graph.output]
+        return [v for v in found if v is not None]
+
+
+def steps_of(site: Site, body: Body, count: int, lower: Lower, define: Callable[[Any, Scope], None]) -> Steps:
+    """Return the steps of a Scan or Loop; Unsupported where writing them out would not help, or be too long."""
+    graph = site.attributes["body"]
+    if not any(n.op_type in PRODUCTS for n in graph.node):
+        raise Unsupported("its steps make no products")
+    if count * len(graph.node) > MOST_NODES:
+        raise Unsupported(f"its {count} steps of {len(graph.node)} nodes are more than {MOST_NODES} nodes")
+    scope = Scope({}, body.scope, f"{site.name}/")
+    inside = replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={})
+    define(graph, scope)
+    fixed, moving = _by_step(graph)
+    lower(fixed, inside)
+    return Steps(site, graph, moving, inside, lower)
+
+
+def _by_step(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
+    """Return the nodes of a body that are the same in every step, and the others."""
+    names = {i.name for i in graph.input}
+    fixed, moving = [], []
+    for number, n in enumerate(graph.node):
+        if names.intersection((*n.input, *captured(n))) or subgraphs(n):
+            names.update(n.output)
+            moving.append((number, n))
+        else:
+            fixed.append((number, n))
+    return fixed, moving
+
+
+def check_scan(site: Site) -> None:
+    """Refuse a Scan whose operands are not the states and sequences of its body."""
+    count, operands, wanted = int(site.get("num_scan_inputs", 0)), len(site.inputs), len(site.attributes["body"].input)
+    if site.version >= 9 and not 1 <= count <= operands:
+        raise ShapeError(f"num_scan_inputs of Scan must be 1 to its {operands} operands, not {count}")
+    if site.version >= 9 and operands != wanted:
+        raise ShapeError(f"Scan must have an operand for each of the {wanted} inputs of its body, not {operands}")
+
+
+def scanned(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
+    """Return the results of a Scan: last states, then what the steps gave one after the other."""
+    graph, sequences = site.attributes["body"], int(site.get("num_scan_inputs", 0))
+    operands = site.values()
+    states = operands[: len(operands) - sequences]
+    if not sequences or len(operands) != len(graph.input) or site.version < 9:
+        raise Unsupported("its inputs are not states and sequences")
+    axes = _list(site, "scan_input_axes", sequences)
+    backwards = _list(site, "scan_input_directions", sequences)
+    reads = [_Sequence(site, v, a, bool(b)) for v, a, b in zip(operands[len(states) :], axes, backwards, strict=True)]
+    if len({r.count for r in reads}) != 1:
+        raise ShapeError(f"Sequences of Scan must be equally long, not {sorted({r.count for r in reads})}")
+    count = reads[0].count
+    steps = steps_of(site, body, count, lower, define)
+    outputs = len(graph.output) - len(states)
+    stacks: list[list[Value]] = [[] for _ in range(outputs)]
+    for t in range(count):
+        results = steps.run(t, [*states, *(r.at(t) for r in reads)])
+        states = results[: len(states)]
+        for stack, v in zip(stacks, results[len(states) :], strict=True):
+            stack.append(v)
+    written = zip(stacks, _list(site, "scan_output_axes", outputs), _list(site, "scan_output_directions", outputs), strict=True)
+    return [*states, *(_stacked(site, stack[::-1] if back else stack, axis) for stack, axis, back in written)]
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    site: Site
+    value: Value
+    given: int
+    is_reversed: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.site.type(self.value).shape
+
+    @property
+    def axis(self) -> int:
+        axis = self.given + len(self.shape) if self.given < 0 else self.given
+        if not 0 <= axis < len(self.shape):
+            raise ShapeError(f"Axis of a sequence of Scan must be one of {len(self.shape)}, not {self.given}")
+        return axis
+
+    @property
+    def count(self) -> int:
+        return self.shape[self.axis]
+
+    def at(self, t: int) -> Value:
+        place, axis = (self.count - 1 - t if self.is_reversed else t), self.axis
+        one = self.site.apply("slice", self.value, axis=axis, start=place, stop=place + 1, step=1)
+        return self.site.reshape(one, (*self.shape[:axis], *self.shape[axis + 1 :]))
+
+
+def _list(site: Site, name: str, count: int) -> tuple[int, ...]:
+    given = tuple(int(n) for n in site.get(name, ())) or (0,) * count
+    if len(given) != count:
+        raise ShapeError(f"{name} of {site.op} must have {count} elements, not {len(given)}")
+    return given
+
+
+def _stacked(site: Site, parts: Sequence[Value], axis: int) -> Value:
+    shape = site.type(parts[0]).shape
+    place = axis + len(shape) + 1 if axis < 0 else axis
+    rows = [site.reshape(v, (*shape[:place], 1, *shape[place:])) for v in parts]
+    return rows[0] if len(rows) == 1 else site.apply("concat", *rows, axis=place)
+
+
+def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
+    """Return the results of a Loop whose steps are counted: last states, then what the steps gave one after the other."""
+    graph = site.attributes["body"]
+    if not site.has(0):
+        raise Unsupported("its number of steps is decided while it runs")
+    if site.data(0) is None:
+        raise Unsupported("its number of steps depends on data")
+    count = int(site.known(0, "steps").reshape(-1)[0])
+    if site.has(1) and not np.all(site.known(1, "condition")):
+        count = 0
+    states = [v for v in site.inputs[2:] if v is not None]
+    outputs = len(graph.output) - 1 - len(states)
+    if len(graph.input) != 2 + len(states) or outputs < 0 or count < 1:
+        raise Unsupported("its body has another number of values, or it makes no step")
+    steps = steps_of(site, body, count, lower, define)
+    stacks: list[list[Value]] = [[] for _ in range(outputs)]
+    going = site.context.constant(np.array(True), f"{site.name}/going")
+    for t in range(count):
+        number = site.context.constant(np.array(t, np.int64), f"{site.name}/{t}/step")
+        condition, *results = steps.run(t, [number, going, *states])
+        states = results[: len(states)]
+        for stack, v in zip(stacks, results[len(states) :], strict=True):
+            stack.append(v)
+        known = site.context.data(condition)
+        if known is None:
+            raise Unsupported("its number of steps is decided while it runs")
+        if not np.all(known):
+            break
+    return [*states, *(_stacked(site, stack, 0) for stack in stacks)]
+
+
+UNROLLED = {"Scan": scanned, "Loop": looped}

@@ -1,0 +1,1 @@
+"""Other spellings of a model."""

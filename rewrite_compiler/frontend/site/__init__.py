@@ -1,0 +1,1 @@
+"""One source node while it is lowered."""

@@ -1,0 +1,194 @@
+"""Context: one import under way — the program being built, its budgets, and why source nodes left no operation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from ...ir.program import Builder, Data, Node, OpaqueOp, Value
+from ...ir.types import FLOATS, TensorType
+from ...limits import Limits
+from ...ops import OPS
+from ...ops.op import AttributeValue, ShapeError
+from ..file.tensors import to_array, to_dense
+from .equal_weights import Twins
+
+FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result"
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Codes and what they stand for: a scale (one, or one for each place of `axis`), and one zero point."""
+
+    codes: Value
+    scale: Data
+    axis: int
+    zero: int
+
+
+class Unsupported(Exception):
+    """A source operator has no expression in our operators here; the message is the reason the host runs it."""
+
+
+@dataclass
+class Context:
+    """The state of an import."""
+
+    builder: Builder
+    limits: Limits
+    opset: int
+    imports: Mapping[str, int]
+    folder: Path
+    folded_bytes: int = 0
+    lowered: int = 0
+    reasons: dict[int, str] = field(default_factory=dict)
+    derived: dict[Hashable, Value] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    twins: Twins = field(default_factory=Twins)
+    turned: dict[Value, Data] = field(default_factory=dict)  # transposes of constants
+    dequantized: dict[Value, Scaled] = field(default_factory=dict)  # constants of real numbers that were written as codes
+    taken: dict[str, None] = field(default_factory=dict)  # in the order in which the names were given
+
+    def unique(self, name: str) -> str:
+        """Return `name`, or a numbered variant when another value has it."""
+        chosen = name
+        while chosen in self.taken:
+            self.numbers[name] = self.numbers.get(name, 0) + 1
+            chosen = f"{name}_{self.numbers[name]}"
+        self.taken[chosen] = None
+        return chosen
+
+    def note(self, text: str) -> None:
+        """Say something about the import, once."""
+        if text not in self.builder.notes:
+            self.builder.notes.append(text)
+
+    def spend(self, nbytes: int) -> None:
+        """Take bytes from the folding budget; Unsupported when it is used up."""
+        if self.folded_bytes + nbytes > self.limits.folding_bytes:
+            self.note(f"constant folding stopped at its limit of {self.limits.folding_bytes} bytes (--limits folding_bytes=)")
+            raise Unsupported(f"folding it needs {nbytes} bytes and {self.limits.folding_bytes - self.folded_bytes} are left")
+        self.folded_bytes += max(0, nbytes)
+
+    def check(self, t: TensorType, name: str) -> None:
+        """Refuse a type over the limits or with an impossible extent."""
+        if any(n < 0 for n in t.shape):
+            raise InputError("F132", f'dimensions of "{name}" must not be negative, not {t.shape}')
+        if len(t.shape) > self.limits.rank:
+            raise InputError("F105", f'"{name}" must have at most {self.limits.rank} axes, not {len(t.shape)}', help="raise --limits rank=")
+        if max(t.nbytes, math.prod(n or 1 for n in t.shape)) > self.limits.tensor_bytes:  # extents of empty tensors are bounded too
+            raise InputError(
+                "F105",
+                f'"{name}" must have at most {self.limits.tensor_bytes} bytes, not the {max(t.nbytes, 1)} of {t}',
+                help="raise --limits tensor_bytes= if the model really needs this tensor",
+            )
+
+    def constant(self, data: Data, name: str, dtype: str | None = None) -> Value:
+        """Add a constant under a name that no other value has."""
+        self.check(TensorType(tuple(data.shape), dtype or str(data.dtype)), name)
+        return self.builder.constant(data, self.unique(name), dtype)
+
+    def weight(self, data: Data, name: str, dtype: str) -> Value:
+        """Add a constant of the model; one that is there already is that, and one whose transpose, row or vector is there is made of it."""
+        moves = _moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
+        of = next(((twin, op, how) for op, other, how in moves if (twin := self.twin(other, dtype)) is not None), None)
+        if of is None:
+            return self.moved(data, name, dtype)
+        (v,) = self.builder.apply(of[1], [of[0]], of[2], names=[self.unique(name)])
+        self.turned[v] = data
+        return v
+
+    def moved(self, data: Data, name: str, dtype: str) -> Value:
+        """Add a constant that was made by moving elements of another; one that is there already is that."""
+        twin = self.twin(data, dtype)
+        if twin is not None:
+            return twin
+        v = self.constant(data, name, dtype)
+        self.twins.add(v, data, dtype)
+        return v
+
+    def twin(self, data: Data, dtype: str) -> Value | None:
+        """Return the constant that some data are; those that were written as codes are no others."""
+        found = self.twins.find(data, dtype, self.builder.constants)
+        return None if found in self.dequantized else found
+
+    def tensor(self, message: Any, what: str, payload: memoryview | None = None) -> tuple[Data, str]:
+        """Return the elements of a tensor of the model and the name of their type; `payload` are its bytes where the message has none."""
+        return to_array(message, what, self.limits, self.folder, payload)
+
+    def sparse(self, message: Any, what: str) -> tuple[Data, str]:
+        """Return the elements of a sparse tensor of the model as a dense array."""
+        return to_dense(message, what, self.limits, self.folder)
+
+    def apply(
+        self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue], origin: int, name: str
+    ) -> tuple[Value, ...]:
+        """Add an operation; its values get provisional names."""
+        _check_one_type(op, [self.builder.types[v].dtype for v in inputs])
+        made = self.builder.apply(op, inputs, attributes, origins=(origin,))
+        for v in made:
+            self.check(self.builder.types[v], name)
+            self.builder.names[v] = self.unique(f"{name}/{op}")
+        return made
+
+    def opaque(self, op: OpaqueOp, key: str, inputs: Sequence[Value], types: Sequence[TensorType], origin: int, name: str) -> list[Value]:
+        """Add an operation that the host runs."""
+        for t in types:
+            self.check(t, name)
+        outputs = [self.builder.value(t) for t in types]
+        self.builder.opaque[key] = op
+        self.builder.node(Node("opaque", tuple(inputs), tuple(outputs), (("key", key),), frozenset((origin,))))
+        return outputs
+
+    def data(self, v: Value) -> Data | None:
+        """Return the elements of a value known at compile time."""
+        found = self.builder.constants.get(v)
+        return self.turned.get(v) if found is None else found
+
+
+@dataclass
+class Mark:
+    """How far a builder had come, to take back an attempt."""
+
+    values: int
+    nodes: int
+    folded_bytes: int
+    derived: int
+    taken: int
+
+
+def mark(c: Context) -> Mark:
+    """Remember the state of an import."""
+    return Mark(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, len(c.derived), len(c.taken))
+
+
+def take_back(c: Context, m: Mark) -> None:
+    """Return to a remembered state."""
+    b = c.builder
+    for v in range(m.values, len(b.types)):
+        b.constants.pop(v, None)
+        c.turned.pop(v, None)
+    del b.types[m.values :], b.names[m.values :], b.nodes[m.nodes :]
+    c.folded_bytes = m.folded_bytes
+    while len(c.derived) > m.derived:
+        c.derived.popitem()
+    while len(c.taken) > m.taken:
+        c.taken.popitem()
+
+
+def _moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:
+    """Return what a matrix or vector could be made of by moving elements: the operator, its operand, its attributes."""
+    turned: tuple[str, Data, dict[str, AttributeValue]] = ("transpose", data.T, {"perm": (1, 0)})
+    shape, long = tuple(data.shape), data.shape[-1:]
+    others = [(*ones, *long) for ones in ((), (1,), (1, 1)) if math.prod(shape[:-1]) == 1 and (*ones, *long) != shape]
+    return [turned] * (data.ndim == 2) + [("reshape", data.reshape(other), {"shape": shape}) for other in others if long]
+
+
+def _check_one_type(op: str, dtypes: Sequence[str]) -> None:
+    """Refuse operands of different element types; gather has indices, quantised operators have codes and scales."""
+    if op != "gather" and not OPS[op].dtype and len(set(dtypes)) > 1:
+        raise ShapeError(f"Operands of {op} must have one element type, not {' and '.join(dict.fromkeys(dtypes))}")

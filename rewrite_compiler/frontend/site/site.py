@@ -1,0 +1,219 @@
+"""Site: one source node being lowered — its operands, its attributes, and where its operations go."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...ir.program import Data, Value
+from ...ir.types import TensorType
+from ...ops.op import AttributeValue, ShapeError
+from .context import Context, Unsupported
+
+FLOATS = ("float32", "float64", "float16")
+# element types that numpy holds by itself
+NATIVE = (*FLOATS, "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+# what data movement on constants does to their arrays: views where numpy gives them
+_MOVES: dict[str, Callable[..., Data]] = {
+    "reshape": lambda x, shape: x.reshape(shape),
+    "transpose": lambda x, perm: x.transpose(perm),
+    "slice": lambda x, axis, start, stop, step=1: x[(slice(None),) * axis + (slice(start, stop, step),)],
+    "reverse": lambda x, axis: x[(slice(None),) * axis + (slice(None, None, -1),)],
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """One source node: what it reads, what it says, and the import it belongs to."""
+
+    context: Context
+    op: str
+    domain: str
+    version: int
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    origin: int
+    place: str
+
+    @property
+    def label(self) -> str:
+        """The operator as people write it."""
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
+    @property
+    def name(self) -> str:
+        """The name of the first result that is given."""
+        return next((o for o in self.outputs if o), self.op)
+
+    def has(self, n: int) -> bool:
+        """Tell whether an operand is given."""
+        return n < len(self.inputs) and self.inputs[n] is not None
+
+    def value(self, n: int) -> Value:
+        """Return an operand that the operator requires."""
+        v = self.inputs[n] if n < len(self.inputs) else None
+        if v is None:
+            raise Unsupported(f"its operand {n} is missing")
+        return v
+
+    def values(self) -> list[Value]:
+        """Return all operands that are given."""
+        return [v for v in self.inputs if v is not None]
+
+    def type(self, v: Value) -> TensorType:
+        """Return the type of a value."""
+        return self.context.builder.types[v]
+
+    def shape(self, n: int) -> tuple[int, ...]:
+        """Return the shape of an operand."""
+        return self.type(self.value(n)).shape
+
+    def rank(self, n: int) -> int:
+        """Return the number of axes of an operand."""
+        return len(self.shape(n))
+
+    def data(self, n: int) -> Data | None:
+        """Return the elements of an operand known at compile time."""
+        return self.context.data(self.value(n)) if self.has(n) else None
+
+    def known(self, n: int, what: str) -> Data:
+        """Return the elements of an operand that has to be known; Unsupported names it."""
+        found = self.data(n)
+        if found is None:
+            raise Unsupported(f"its {what} are computed at run time")
+        return found
+
+    def ints(self, n: int, what: str) -> tuple[int, ...]:
+        """Return an integer operand that has to be known."""
+        found = self.known(n, what)
+        if found.ndim != 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {found.shape}")
+        return tuple(int(i) for i in found.reshape(-1))
+
+    def scalar(self, n: int, what: str, default: float) -> float:
+        """Return a scalar operand that has to be known when it is given."""
+        if not self.has(n):
+            return default
+        found = self.known(n, what)
+        if found.size != 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be single numbers, not a tensor of shape {found.shape}")
+        return float(found.reshape(-1)[0])
+
+    def flag(self, name: str, default: int = 0) -> int:
+        """Return an attribute that is 0 or 1."""
+        value = int(self.get(name, default))
+        if value not in (0, 1):
+            raise ShapeError(f"{name} of {self.op} must be 0 or 1, not {value}")
+        return value
+
+    def get(self, name: str, default: Any) -> Any:
+        """Return an attribute or its default."""
+        return self.attributes.get(name, default)
+
+    def axis(self, default: int, rank: int) -> int:
+        """Return the attribute `axis` counted from the front; ShapeError follows from the operator when it is out of range."""
+        axis = int(self.get("axis", default))
+        return axis + rank if axis < 0 else axis
+
+    def require_float(self) -> None:
+        """Let the host run the node unless its operands are floats that numpy computes with."""
+        for v in self.values():
+            self._require(v, FLOATS)
+
+    def require_float_at(self, n: int) -> None:
+        """Let the host run the node unless one operand is a float that numpy computes with."""
+        self._require(self.value(n), FLOATS)
+
+    def require_native(self) -> None:
+        """Let the host run the node unless numpy holds its operands."""
+        for v in self.values():
+            self._require(v, NATIVE)
+
+    def _require(self, v: Value, dtypes: tuple[str, ...]) -> None:
+        if self.type(v).dtype not in dtypes:
+            raise Unsupported(f"it works on {self.type(v).dtype}")
+
+    def apply(self, op: str, *inputs: Value, **attributes: AttributeValue) -> Value:
+        """Add an operation with one result; movement of a constant gives a constant."""
+        moved = self._moved(op, inputs, attributes)
+        return self.apply_all(op, *inputs, **attributes)[0] if moved is None else moved
+
+    def apply_all(self, op: str, *inputs: Value, **attributes: AttributeValue) -> tuple[Value, ...]:
+        """Add an operation and return all its results."""
+        return self.context.apply(op, inputs, attributes, self.origin, self.name)
+
+    def _moved(self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Value | None:
+        if op not in _MOVES or len(inputs) != 1:
+            return None
+        data = self.context.data(inputs[0])
+        if data is None:
+            return None
+        key = (op, inputs[0], tuple(attributes.items()))
+        if key not in self.context.derived:
+            from ...ops import OPS
+
+            OPS[op].shapes([tuple(data.shape)], {"step": 1, **attributes} if op == "slice" else attributes)
+            name = f"{self.context.builder.names[inputs[0]]}/{op}"
+            add = self.context.constant if inputs[0] in self.context.dequantized else self.context.moved
+            self.context.derived[key] = add(_MOVES[op](data, **attributes), name, self.type(inputs[0]).dtype)
+            self._move_codes(op, inputs[0], self.context.derived[key], attributes)
+        return self.context.derived[key]
+
+    def _move_codes(self, op: str, before: Value, after: Value, attributes: Mapping[str, AttributeValue]) -> None:
+        """Keep the codes of a constant that moves; a scale for each place of an axis moves with a transposition only."""
+        scaled = self.context.dequantized.get(before)
+        if scaled is None or (scaled.scale.size > 1 and op != "transpose"):
+            return
+        axis = list(attributes["perm"]).index(scaled.axis) if scaled.scale.size > 1 else 0  # type: ignore[arg-type]
+        self.context.dequantized[after] = replace(scaled, codes=self.apply(op, scaled.codes, **attributes), axis=axis)
+
+    def reshape(self, v: Value, shape: Sequence[int]) -> Value:
+        """Give a value another shape; nothing is added when it has that shape."""
+        return v if self.type(v).shape == tuple(shape) else self.apply("reshape", v, shape=tuple(int(n) for n in shape))
+
+    def transpose(self, v: Value, perm: Sequence[int]) -> Value:
+        """Permute the axes of a value; nothing is added when they stay."""
+        return v if list(perm) == list(range(len(perm))) else self.apply("transpose", v, perm=tuple(int(p) for p in perm))
+
+    def picked(self, v: Value, places: Sequence[int], axis: int) -> Value:
+        """Return the slices of a value at known places of an axis; neighbours in order, either way, without a table of places."""
+        run = _neighbours(places)
+        if run is not None:
+            x = v if run.stop - run.start == self.type(v).shape[axis] else self._part(v, axis, run)
+            return x if run.step > 0 else self.apply("reverse", x, axis=axis)
+        indices, data = np.asarray(places, np.int64), self.context.data(v)
+        if data is None:
+            return self.apply("gather", v, self.constant(indices, "places"), axis=axis)
+        self.context.spend(data.nbytes)
+        return self.constant(np.take(data, indices, axis=axis), "picked")
+
+    def _part(self, v: Value, axis: int, run: slice) -> Value:
+        return self.apply("slice", v, axis=axis, start=run.start, stop=run.stop, step=1)
+
+    def constant(self, data: Data, what: str) -> Value:
+        """Add a constant that this node needs."""
+        return self.context.constant(data, f"{self.name}/{what}")
+
+    def zeros(self, shape: Sequence[int], like: Value) -> Value:
+        """Add zeros of the element type of a value; float32 ones are known as zeros to the rules."""
+        if self.type(like).dtype != "float32":
+            return self.constant(np.zeros(tuple(shape), self.type(like).dtype), "zeros")
+        return self.apply("full", shape=tuple(int(n) for n in shape), value=0.0)
+
+    def number(self, x: float, like: Value, what: str) -> Value:
+        """Add a scalar constant of the element type of a value."""
+        return self.constant(np.asarray(x, self.type(like).dtype), what)
+
+
+def _neighbours(places: Sequence[int]) -> slice | None:
+    """Return first place, end and direction of two or more places that follow each other; None for others."""
+    steps = {b - a for a, b in itertools.pairwise(places)}
+    if steps not in ({1}, {-1}) or min(places) < 0:
+        return None
+    return slice(min(places), max(places) + 1, steps.pop())

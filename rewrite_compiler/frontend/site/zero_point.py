@@ -1,0 +1,54 @@
+"""Centre: products with weights whose zero point is not where an int8 has it, as products with int8 weights and a multiple of a sum.
+
+Σ (x − xz)·(w − wz) = Σ (x − xz)·(w − m) + (m − wz)·Σ (x − xz), with m the middle of the weights' type: equal also modulo 2³².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.program import Data, Value
+from ...ops.op import AttributeValue
+
+MIDDLES = {"int8": 0, "uint8": 128}
+Apply = Callable[[str, Sequence[Value], Mapping[str, AttributeValue]], Value]
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Weights as int8, and what each row or filter has been moved by: one number or one for each."""
+
+    codes: Data
+    moved: Data
+
+    @property
+    def is_moved(self) -> bool:
+        """Tell whether the sums of codes count, too."""
+        return bool(self.moved.any())
+
+
+def centred(data: Data, points: Data, axis: int = 0) -> Centred:
+    """Return weights less their zero points; these are one number or one for each place of an axis."""
+    shape = [-1 if a == axis else 1 for a in range(data.ndim)] if points.size > 1 else [1] * data.ndim
+    exact = data.astype(np.int16) - points.astype(np.int16).reshape(shape)
+    if not exact.size or (exact.min() >= -128 and exact.max() <= 127):
+        return Centred(exact.astype(np.int8), np.zeros(1, np.int32))
+    middle = MIDDLES[str(data.dtype)]
+    return Centred((data.astype(np.int16) - middle).astype(np.int8), middle - points.astype(np.int32).reshape(-1))
+
+
+def sums(
+    op: str, x: Value, weights: Centred, attributes: Mapping[str, AttributeValue], apply: Apply, constant: Callable[[Data], Value]
+) -> Value:  # fmt: skip
+    """Add the sums of products of codes with weights, filters or rows first; return them."""
+    whole = apply(op, [x, constant(weights.codes)], {**attributes, "w_zero": 0})
+    if not weights.is_moved:
+        return whole
+    rows, *item = weights.codes.shape
+    ones = np.ones((rows if attributes.get("group", 1) != 1 else 1, *item), np.int8)
+    count = apply(op, [x, constant(ones)], {**attributes, "w_zero": 0})
+    by_row = weights.moved.reshape(-1, *[1] * (len(item) - 1))
+    return apply("add", [whole, apply("mul", [count, constant(by_row)], {})], {})

@@ -1,0 +1,1 @@
+"""Simulators generated from an instruction-level abstraction."""

@@ -1,0 +1,182 @@
+"""What an instruction needs to be written before it runs, and which elements it touches: from its configuration, kept for the next time.
+
+A configuration is what decides: the instruction, the control that it reads, and its operands. More of them are kept than a large
+application has (MobileNet-V2 on VTA has 908), because a stream comes back to the first one only after all the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from threading import Lock
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ...errors import SpecError
+from ...lang.binders import Comprehension, Leaf, index_variable, static_shape
+from ...lang.expr import Expr
+from ...lang.step import Update, reads_of, terms_in
+from ...lang.traversal import loads_of
+from ...readings.arrays.labelled_array import Data, Store, axis_of
+from ...readings.state.footprint import Footprint, footprint
+from ...readings.state.interpreter import Machine
+from ...readings.state.upward_exposed_reads import Needs, needs_of
+from ..model import CONTROL, Ila, Instruction
+from ..verification.queue_interleavings import written_by
+
+KEPT = 1 << 14  # answers about configurations of one model
+Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
+Found = TypeVar("Found")
+_known: WeakKeyDictionary[Ila, OrderedDict[bytes, Any]] = WeakKeyDictionary()
+_turn = Lock()
+
+
+def tracked_by(ila: Ila) -> dict[Leaf, int]:
+    """Return the memories of a device with the elements of a vector: the last axis, of flat memories what the bus moves at once."""
+    external = {e.leaf for e in ila.externals.values()}
+    states = [s for s in ila.states.values() if s.is_memory and s.binding != CONTROL and s.leaf.rank and s.leaf not in external]
+    data = ila.inputs.get("data")
+    bus = 0 if data is None else math.prod(static_shape(data)) * (data.interval[1] or 0).bit_length()
+    return {s.leaf: static_shape(s.leaf)[-1] if s.leaf.rank > 1 else max(bus // s.bits, 1) for s in states}
+
+
+def needed(
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int, tracked: Mapping[Leaf, int]
+) -> Needs | None:  # fmt: skip
+    """Return what an instruction needs in the control state of now; with a `count`, operands have an axis of commands first.
+
+    None when it touches no tracked memory, or when that is not known: the model itself refuses such a configuration.
+    """
+    if (written_by(instruction) | _read_by(instruction)).isdisjoint(tracked):
+        return None
+    configuration = _configuration(ila, memories, instruction, operands, f"needs of {count}")
+    return _remembered(ila, configuration, lambda: _computed(ila, memories, instruction, operands, count, tracked))
+
+
+def touched(machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], watched: frozenset[Leaf]) -> Footprint:
+    """Return the elements that an instruction touches in the control state of now; its operands are bound already."""
+    if not _is_decided(ila, instruction, watched):
+        return footprint(machine, instruction.update, watched)
+    configuration = _configuration(ila, machine.memories, instruction, operands, "touched")
+    return _remembered(ila, configuration, lambda: _small(footprint(machine, instruction.update, watched)))
+
+
+def _small(found: Footprint) -> Footprint:
+    """Return a footprint that names every element once."""
+
+    def once(kept: Mapping[Leaf, Sequence[Data]]) -> dict[Leaf, list[Data]]:
+        return {leaf: [_numbers(np.concatenate(x))] for leaf, x in kept.items()}
+
+    return Footprint(once(found.reads), once(found.writes))
+
+
+def _numbers(found: Data) -> Data:
+    """Return numbers once each, in order."""
+    low = int(found.min(initial=0))
+    marked = np.zeros(int(found.max(initial=low)) - low + 1, np.bool_)
+    marked[found - low] = found.size > 0
+    return (np.flatnonzero(marked) + low).astype(np.int32)
+
+
+def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], asked: str) -> bytes:
+    key = blake2b(f"{instruction.name} {asked}".encode(), digest_size=16)
+    for leaf in _control_of(ila, instruction):
+        key.update(memories[leaf].data.tobytes())
+    for name in _scalars(instruction):
+        key.update(np.asarray(operands[name], np.int64).tobytes())
+    return key.digest()
+
+
+def _remembered(ila: Ila, configuration: bytes, compute: Callable[[], Found]) -> Found:
+    with _turn:  # simulators of one model run in several threads
+        known = _known.setdefault(ila, OrderedDict())
+        if configuration in known:
+            known.move_to_end(configuration)
+            return known[configuration]  # type: ignore[no-any-return]
+    found = compute()
+    with _turn:
+        known[configuration] = found
+        if len(known) > KEPT:
+            known.popitem(last=False)
+    return found
+
+
+def _computed(
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int, tracked: Mapping[Leaf, int]
+) -> Needs | None:  # fmt: skip
+    machine, counter = Machine({}), index_variable("n", max(count, 1))
+    machine.memories.update(memories)
+    machine.axes.add(axis_of(counter), max(count, 1))
+    scalars = _scalars(instruction)
+    for name, leaf in scalars.items():
+        machine.bind(leaf, Store(np.asarray(operands[name]).reshape(-1), (axis_of(counter),)))
+    steady = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL).union(scalars.values())
+    try:
+        with machine.along(counter):
+            return needs_of(machine, instruction.update, instruction.result, tracked, steady, _outgoing(ila, len(ila.instructions)))
+    except SpecError:
+        return None
+
+
+def _scalars(instruction: Instruction) -> dict[str, Leaf]:
+    return {name: o.leaf for name, o in instruction.operands.items() if not o.leaf.rank}
+
+
+@lru_cache(maxsize=1024)
+def _control_of(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
+    return tuple(s.leaf for s in ila.states.values() if s.binding == CONTROL and s.leaf in _read_by(instruction))
+
+
+@lru_cache(maxsize=1024)
+def _is_decided(ila: Ila, instruction: Instruction, watched: frozenset[Leaf]) -> bool:
+    """Tell whether control and operands decide where an instruction loads from watched memories; its stores they always do."""
+    own = {s.leaf for s in ila.states.values() if s.binding == CONTROL} | set(_scalars(instruction).values())
+    loads = (load for e in terms_in(instruction.update) for load in loads_of(e) if load.data in watched)
+    return all(i.reads <= own for load in loads for i in load.args)
+
+
+@lru_cache(maxsize=1024)
+def _read_by(instruction: Instruction) -> frozenset[Leaf]:
+    result = instruction.result
+    return reads_of(instruction.update) | (frozenset() if result is None else result.reads)
+
+
+@lru_cache(maxsize=64)
+def _outgoing(ila: Ila, _: int) -> frozenset[Leaf]:
+    """Return the memories that no instruction computes with: they are read by the host, or copied to memory outside of the device."""
+    external = {e.leaf for e in ila.externals.values()}
+    inner = [reads_of(i.update) for i in ila.instructions.values() if written_by(i).isdisjoint(external)]
+    return frozenset(s.leaf for s in ila.states.values() if s.is_memory) - frozenset[Leaf]().union(*inner)
+
+
+# -- loads and stores of one vector that operands name
+
+
+@lru_cache(maxsize=1024)
+def named_row(instruction: Instruction) -> tuple[Leaf, Row, bool] | None:
+    """Return the one vector that an instruction reads or stores (true), when operands name it and it does nothing else."""
+    result, u = instruction.result, instruction.update
+    if isinstance(result, Comprehension) and not written_by(instruction):
+        e = result.body
+        row = _row(e.args, instruction) if e.op == "load" and isinstance(e.data, Leaf) else None
+        return None if row is None else (e.data, row, False)
+    if result is not None or not isinstance(u, Update) or len(u.variables) != 1 or u.address[-1] is not u.variables[0]:
+        return None
+    row = _row(u.address, instruction) if u.extents[0].value == u.memory.shape[-1] else None
+    return None if row is None else (u.memory, row, True)
+
+
+def _row(address: tuple[Expr, ...], instruction: Instruction) -> Row | None:
+    known = {id(leaf[()]): name for name, leaf in _scalars(instruction).items()}
+    row = [known.get(id(e)) if e.value is None else int(e.value) for e in address[:-1]]
+    return None if not row or None in row else tuple(x for x in row if x is not None)
+
+
+def places_of(row: Row, operands: Mapping[str, Any]) -> tuple[Data, ...]:
+    """Return the vectors that a row names, one a command."""
+    return tuple(np.broadcast_arrays(*(np.asarray(operands[x] if isinstance(x, str) else x, np.int64).reshape(-1) for x in row)))

@@ -1,0 +1,75 @@
+"""Runs: columns of commands on numpy, where one instruction is given many times in a row. It is decoded and applied at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from ...lang.binders import Array, Leaf, array, static_shape
+from ...lang.expr import Expr
+from ...lang.step import Require, Step, children, updates_of
+from ...readings.arrays.evaluator import evaluate
+from ...readings.arrays.labelled_array import Data
+from ..model import Ila, Instruction
+from .decode_loop import Inputs, given
+from .device_protocol import CommandDevice
+
+WINDOW = 1 << 13  # commands that are decoded at once
+LEAST = 16  # commands, from which it pays
+
+
+def run_of(sim: CommandDevice, found: Instruction, columns: Mapping[str, Data], gives: Data, at: int) -> int:
+    """Apply commands of one instruction from `at` on at once; return the first that is of another, or `at` where they are few."""
+    if not _is_fit(sim.ila, found):
+        return at
+    rows = {name: x[at : at + WINDOW] for name, x in columns.items()}
+    count = min(len(gives) - at, WINDOW)
+    missing = WINDOW - count
+    padded = {name: np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]) for name, x in rows.items()} if missing else rows
+    leaves, decoded, operands = _terms(sim.ila, found)
+    contents = {leaf: padded[name] for name, leaf in leaves.items()}
+    holds = evaluate(decoded, contents)[:count]
+    length = count if holds.all() else int(np.argmin(holds))
+    if length < LEAST:
+        return at
+    values = {name: evaluate(term, contents)[:length] for name, term in operands.items()}
+    if found.result is None:
+        sim.block(found.name, length, values)
+        return at + length
+    if any(True for _ in updates_of(found.update)):
+        sim.apart(replace(found, result=None)).run_block(length, values, frozenset())
+    answer = np.asarray(sim.block(found.name, length, values)).reshape(length, -1)
+    gives[at : at + length, : answer.shape[1]] = answer
+    return at + length
+
+
+@lru_cache(maxsize=1024)
+def _is_fit(ila: Ila, i: Instruction) -> bool:
+    """Tell whether commands decode without the state, stop at nothing, and reads do not see what those behind them write."""
+    written = {u.memory for u in updates_of(i.update)}
+    is_decoded = i.decode.reads <= frozenset(ila.inputs.values())
+    return is_decoded and not _stops(i.update) and (i.result is None or i.result.reads.isdisjoint(written))
+
+
+def _stops(step: Step) -> bool:
+    return (isinstance(step, Require) and step.always) or any(map(_stops, children(step)))
+
+
+@lru_cache(maxsize=256)
+def _terms(ila: Ila, i: Instruction) -> tuple[dict[str, Leaf], Array, dict[str, Array]]:
+    """Return a column an input, which commands of a window are of an instruction, and its operands."""
+    leaves = {name: Leaf((WINDOW, *static_shape(x)), x.interval, False, f"column_{name}") for name, x in ila.inputs.items()}
+
+    def at(n: Expr) -> Inputs:
+        return {x: lambda j, column=leaves[name]: column[(n, *j)] for name, x in ila.inputs.items()}  # type: ignore[misc]
+
+    def operand(term: Expr | Array) -> Array:
+        if isinstance(term, Expr):
+            return array(lambda n: given(term, at(n)), WINDOW)
+        return array(lambda n, *j: given(term[j], at(n)), (WINDOW, *static_shape(term)))
+
+    operands = {name: operand(o.term) for name, o in i.operands.items()}
+    return leaves, array(lambda n: given(i.decode, at(n)), WINDOW), operands

@@ -1,0 +1,399 @@
+"""Simulator: runs commands on a model, one at a time or in blocks of like commands over many samples.
+
+Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids, `native` machine code; all give the same
+bits. Instructions that touch only control state run as generated Python in every reading. Native compiles whole instructions, and
+runs blocks of them by numpy; with several samples it is arrays. What machine code cannot compute numpy does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import AnswerNo, SpecError, UsageError, did_you_mean
+from ...lang.binders import Leaf, index_variable, static_shape
+from ...lang.expr import Expr, const, var
+from ...lang.step import Loop, Seq, Step, assign, seq, update, updates_of, when
+from ...readings.arrays.batched_memory import Memory
+from ...readings.arrays.labelled_array import Axis, Data, Store, axis_of, storage_dtype
+from ...readings.kernels.selection import without_machine_code
+from ...readings.oracle.emit_python import StepFunction
+from ...readings.state.dependence_test import is_parallel
+from ...readings.state.interpreter import Machine
+from ..mmio import Command, assemble, split_lanes
+from ..model import CONTROL, Ila, Instruction
+from .batch_decoder import play
+from .initialisation_tracking import Written
+
+READINGS = ("arrays", "oracle", "native")
+CACHED_DECODES = 1 << 16
+
+
+class DeviceHang(AnswerNo):
+    """The device waits for something that cannot come."""
+
+    def __init__(self, engine: str, sentence: str) -> None:
+        super().__init__("I104", f"no interrupt can come: {engine} {sentence}")
+
+
+class Simulator:
+    """One device: its state, and the ways to drive it."""
+
+    def __init__(self, ila: Ila, *, reading: str = "arrays", strict: bool = False, samples: int = 0) -> None:
+        """Start at the reset state. With `samples`, operands and results may carry a leading sample axis."""
+        if reading not in READINGS:
+            raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
+        if reading == "oracle" and samples > 1:
+            raise UsageError(
+                "F203", "the reading oracle runs one sample at a time", help="make one simulator a sample, or use reading arrays"
+            )
+        self.ila, self.reading, self.strict, self.samples = ila, reading, strict, samples
+        self.memories: dict[Leaf, Memory] = {}
+        self.views: dict[Leaf, MutableSequence[Any]] = {}
+        for state in ila.states.values():
+            shape = (0,) if state.name in ila.externals else static_shape(state.leaf)
+            kind = storage_dtype(state.leaf.interval)
+            self._place(state.leaf, np.full(shape, state.reset, kind) if state.reset else np.zeros(shape, kind))  # zeros cost no pages
+        # instructions that another reading ran in the reading native, and why
+        why = without_machine_code() if reading == "native" else ""
+        self.not_native = dict.fromkeys(ila.instructions, why) if why else {}
+        self.by_arrays = reading == "arrays" or (reading == "native" and (samples > 1 or bool(why)))
+        self.machine = Machine(self.memories, strict=strict)
+        self.machine.control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
+        self.sample_axis: Axis = axis_of(_SAMPLE)
+        self.machine.axes.add(self.sample_axis, max(samples, 1))
+        self.executed = 0
+        self.unwritten = Written(ila) if strict else None
+        self._decoder = _decoder(ila, len(ila.instructions))
+        self._plans: dict[str, _Executable] = {}
+        self.calls: dict[Any, Any] = {}  # of machine code on the memories, by what made it
+        self.singles = 0  # commands of columns that ran one by one although they could be decoded by machine code
+        self.turns = 0  # of compiled loops, one after the other
+
+    def _place(self, leaf: Leaf, data: Data) -> None:
+        self.memories[leaf] = Memory(data)
+        self.views[leaf] = _flat_view(data)
+
+    def attach(self, name: str, data: Data, base: int = 0) -> None:
+        """Make `data`, from now on changed in place, the external memory `name`; its first element has the address `base`."""
+        external = self.ila.externals[name]
+        self._place(external.leaf, data)
+        self.machine.bind(external.leaf, self.memories[external.leaf])
+        for register, value in ((external.base, base), (external.size, len(data))):
+            self.memories[register].data[()] = value
+            self.machine.forget(frozenset((register,)))
+
+    # -- one command at a time
+
+    def command(self, command: Command) -> int | None:
+        """Execute one command; a read returns the word it gives. A command nothing decodes has no effect."""
+        lanes = split_lanes(self.ila, command)
+        found = self._decoder.find(lanes)
+        if found is None:
+            if self.strict:
+                raise SpecError("I101", f"no instruction of {self.ila.name} decodes {_shown(command)}")
+            return None
+        operands = self._executable(found).operands(lanes)
+        result = self.execute(found, operands)
+        return None if result is None else int.from_bytes(bytes(int(x) for x in np.asarray(result).reshape(-1)), "little")
+
+    def decoded(self, command: Command) -> Instruction | None:
+        """Return the instruction that a command is; None where nothing decodes it."""
+        return self._decoder.find(split_lanes(self.ila, command))
+
+    def write(self, address: int, data: int, **inputs: int) -> None:
+        """Write one bus word."""
+        self.command({"wr": 1, "addr": address, "data": data, **inputs})
+
+    def read(self, address: int, **inputs: int) -> int:
+        """Read one bus word; a read that nothing drives gives 0."""
+        return self.command({"rd": 1, "addr": address, **inputs}) or 0
+
+    def issue(self, name: str, **operands: int) -> int | None:
+        """Execute an instruction by name."""
+        return self.command(assemble(instruction_of(self.ila, name), **operands))
+
+    def play(self, columns: Mapping[str, Data]) -> Data:
+        """Execute raw commands given as columns by input ([count] or [count, lanes]); return what reads give, [count, bytes].
+
+        In the reading native, stores and reads of data memories are decoded and applied by one compiled loop.
+        """
+        return play(self, columns)
+
+    def wait_for_interrupt(self) -> None:
+        """Take the interrupt; DeviceHang names the engine and the missing condition when none can come."""
+        line = self.ila.interrupt
+        if line is None:
+            raise UsageError("F203", f"{self.ila.name} has no interrupt")
+        if self.memories[line].data[()]:
+            self.memories[line].data[()] = int(self.ila.interrupt_stays)
+            return
+        for wait in self.ila.waits:
+            if not self.machine.evaluator.number(wait.condition):
+                raise DeviceHang(wait.engine, wait.sentence)
+        raise DeviceHang(self.ila.name, "was not started")
+
+    # -- instructions with operands
+
+    def execute(self, instruction: Instruction, operands: Mapping[str, Any]) -> Data | None:
+        """Execute one instruction on operand values (no sample axis); return what a read gives."""
+        self.executed += 1
+        if self.unwritten is None:
+            return self._executable(instruction).run_one(operands)
+        needs = self.unwritten.needs(self.memories, instruction, operands)
+        given = self._executable(instruction).run_one(operands)
+        self.unwritten.take(instruction, operands, needs)  # what the model itself refuses is said first
+        return given
+
+    def block(self, name: str, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
+        """Execute `count` commands of one instruction: operands [count(, lanes)], those in `sampled` [count, samples(, lanes)].
+
+        A read returns [count, samples, lanes] (samples 1 when nothing it reads depends on them).
+        """
+        instruction = instruction_of(self.ila, name)
+        self.executed += count
+        if sampled and not self.by_arrays:  # machine code sees memories without a sample axis, as there is one sample
+            operands, sampled = {n: np.asarray(x)[:, 0] if n in sampled else x for n, x in operands.items()}, frozenset()
+        if self.unwritten is None:
+            return self._executable(instruction).run_block(count, operands, sampled)
+        needs = self.unwritten.needs(self.memories, instruction, operands, count)
+        given = self._executable(instruction).run_block(count, operands, sampled)
+        self.unwritten.take(instruction, operands, needs)
+        return given
+
+    def state(self, name: str) -> Data:
+        """Return a copy of a state element; a leading sample axis when it depends on samples."""
+        if name not in self.ila.states:
+            raise unknown(self.ila, "state", name, self.ila.states)
+        store = self.memories[self.ila.states[name].leaf].full(self.machine.axes)
+        return np.array(store.data)
+
+    def apart(self, instruction: Instruction) -> _Executable:
+        """Return a part of an instruction, prepared under the name of the whole one with a mark."""
+        return self._plans.setdefault(f"{instruction.name} apart", _Executable(self, instruction))
+
+    def _executable(self, instruction: Instruction) -> _Executable:
+        if instruction.name not in self._plans:
+            self._plans[instruction.name] = _Executable(self, instruction)
+        return self._plans[instruction.name]
+
+
+def instruction_of(ila: Ila, name: str) -> Instruction:
+    """Return an instruction by its name; UsageError when the model has none of that name."""
+    if name not in ila.instructions:
+        raise unknown(ila, "instruction", name, ila.instructions)
+    return ila.instructions[name]
+
+
+def unknown(ila: Ila, kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the refusal of a name that a model does not have."""
+    remedy = did_you_mean(name, known) or f"flexmatch show ila {ila.name} lists them"
+    return UsageError("F203", f'{ila.name} has no {kind} "{name}"', help=remedy)
+
+
+_SAMPLE = var("sample", (0, None))
+
+
+@lru_cache(maxsize=16)
+def _decoder(ila: Ila, _: int) -> _Decoder:
+    """Return the decoder of a model with this number of instructions: simulators of one model share it."""
+    return _Decoder(ila)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(step: Step, strict: bool) -> StepFunction:
+    return StepFunction(step, strict=strict)
+
+
+@lru_cache(maxsize=1024)
+def _extractor(instruction: Instruction) -> StepFunction:
+    """Return the function that takes the operands out of a raw command."""
+    return StepFunction(seq(*(_extraction(o.leaf, o.term) for o in instruction.operands.values())))
+
+
+class _Decoder:
+    """Finds the instruction of a command; compiled once per model, cached by what the decodes read."""
+
+    def __init__(self, ila: Ila) -> None:
+        self.ila = ila
+        self.order = list(ila.instructions.values())
+        self.found = Leaf((), (0, len(self.order)), False, "found")
+        steps = [when(i.decode, assign(self.found, n + 1)) for n, i in enumerate(self.order)]
+        self.function = StepFunction(seq(*steps))
+        self.keys = [n for n, leaf in ila.inputs.items() if any(leaf in i.decode.reads for i in self.order)]
+        self.cache: dict[Any, int] = {}
+
+    def find(self, lanes: Mapping[str, Sequence[int]]) -> Instruction | None:
+        key = tuple(tuple(lanes[k]) for k in self.keys)
+        n = self.cache.get(key)
+        if n is None:
+            if len(self.cache) >= CACHED_DECODES:
+                self.cache.clear()
+            out = [0]
+            inputs = {self.ila.inputs[k]: list(v) for k, v in lanes.items()}
+            self.function([out if leaf is self.found else inputs[leaf] for leaf in self.function.memories])
+            n = self.cache[key] = out[0]
+        return self.order[n - 1] if n else None
+
+
+class _Executable:
+    """An instruction prepared for one simulator."""
+
+    def __init__(self, sim: Simulator, instruction: Instruction) -> None:
+        self.sim, self.instruction = sim, instruction
+        self.leaves = {o.leaf: name for name, o in instruction.operands.items()}
+        written = {u.memory for u in updates_of(instruction.update)}
+        touched = written.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
+        self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in touched)
+        self.counter = index_variable("n", 1 << 31)
+        self.acts = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
+        self.reads_own = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(written)
+
+    # -- operands of a raw command
+
+    def operands(self, lanes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+        inputs = {leaf: list(lanes[name]) for name, leaf in self.sim.ila.inputs.items()}
+        out = {o.leaf: [0] * _size(o.leaf) for o in self.instruction.operands.values()}
+        extract = _extractor(self.instruction)
+        extract([out[m] if m in out else inputs[m] for m in extract.memories])
+        return {name: out[o.leaf] for name, o in self.instruction.operands.items()}
+
+    # -- execution
+
+    def run_one(self, operands: Mapping[str, Any]) -> Data | None:
+        if self.sim.reading == "oracle" or self.is_control:
+            self._oracle(operands)
+        elif not self.sim.by_arrays:
+            self._native(operands)
+        else:
+            self._arrays(operands)
+        if self.instruction.result is None:
+            return None
+        self.bind(operands)
+        return self._result()
+
+    def bind(self, operands: Mapping[str, Any]) -> None:
+        """Give the operand leaves these values (no sample axis)."""
+        self._bind({leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for leaf, name in self.leaves.items()})
+
+    def _arrays(self, operands: Mapping[str, Any]) -> None:
+        self.bind(operands)
+        self.sim.machine.run(self.instruction.update)
+
+    def _oracle(self, operands: Mapping[str, Any]) -> None:
+        function = _compiled(self.instruction.update, self.sim.strict)
+        values = {leaf: np.asarray(operands[name]).reshape(-1).tolist() for leaf, name in self.leaves.items()}
+        memories: dict[Leaf, MutableSequence[Any]] = {**self.sim.views, **values}
+        function([memories[m] for m in function.memories])
+        self._forget()
+
+    def _native(self, operands: Mapping[str, Any]) -> None:
+        """Run machine code; numpy where words of 64 bits cannot hold a value, which is noted."""
+        from ...readings.native.printer import native_function
+
+        function = native_function(self.instruction.update, self.sim.strict)
+        if isinstance(function, str):
+            self.sim.not_native[self.instruction.name] = function
+            self._arrays(operands)
+            return
+        given = {leaf: np.array(operands[name], storage_dtype(leaf.interval)) for leaf, name in self.leaves.items()}
+        memories = self.sim.memories
+        function([given[m] if m in given else memories[m].data for m in function.memories])
+        self._forget()
+
+    def _forget(self) -> None:
+        self.sim.machine.forget(frozenset(u.memory for u in updates_of(self.instruction.update)))
+
+    def _bind(self, stores: Mapping[Leaf, Store]) -> None:
+        for leaf, store in stores.items():
+            self.sim.machine.bind(leaf, store)
+
+    def run_block(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str]) -> Data | None:
+        if self.sim.reading == "oracle":
+            return self._one_by_one(count, operands)
+        if count == 1 and not sampled and self.instruction.result is None:
+            self.run_one({k: np.asarray(v)[0] for k, v in operands.items()})
+            return None
+        axis = axis_of(self.counter)
+        self.sim.machine.axes.add(axis, count)
+        loop = Loop(self.counter, const(count), self.instruction.update)
+        self._bind({leaf: self._store(leaf, np.asarray(operands[name]), name in sampled, axis) for leaf, name in self.leaves.items()})
+        if self.reads_own:
+            return self._one_by_one(count, operands, sampled)
+        given = None
+        with self.sim.machine.along(self.counter):
+            if self.instruction.result is not None:
+                given = self._rows(axis, count)
+        if not self.acts:
+            return given
+        if is_parallel(self.sim.machine, loop, count).parallel:
+            self.sim.machine.axes.add(axis, count)
+            with self.sim.machine.along(self.counter):
+                self.sim.machine.run(self.instruction.update)
+            self.sim.machine.settle(axis)
+        else:
+            self._one_by_one(count, operands, sampled)
+        return given
+
+    def _one_by_one(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
+        rows = []
+        for n in range(count):
+            if not self.sim.by_arrays or not sampled:
+                result = self.run_one({k: np.asarray(v)[n] for k, v in operands.items()})
+                rows.append(result)
+                continue
+            sample = (self.sim.sample_axis,)
+            self._bind(
+                {leaf: Store(np.asarray(operands[name])[n], sample if name in sampled else ()) for leaf, name in self.leaves.items()}
+            )
+            self.sim.machine.run(self.instruction.update)
+        return None if self.instruction.result is None else np.stack([np.asarray(r)[None] for r in rows])
+
+    def _store(self, leaf: Leaf, data: Data, is_sampled: bool, axis: Axis) -> Store:
+        batch = self.sim.machine.axes.union((axis,), (self.sim.sample_axis,) if is_sampled else ())
+        if is_sampled and batch[0] == self.sim.sample_axis:
+            data = np.swapaxes(data, 0, 1)
+        return Store(data, batch)
+
+    def _result(self) -> Data:
+        assert self.instruction.result is not None
+        store = self.sim.machine.evaluator.store_of(self.instruction.result)
+        data = np.array(store.data)
+        self.sim.machine.forget(frozenset(self.leaves))
+        return data
+
+    def _rows(self, axis: Axis, count: int) -> Data:
+        assert self.instruction.result is not None
+        store = self.sim.machine.evaluator.store_of(self.instruction.result)
+        sample = self.sim.sample_axis
+        data = store.data
+        if axis not in store.batch:
+            data = np.broadcast_to(np.expand_dims(data, len(store.batch)), (*data.shape[: len(store.batch)], count, *store.own))
+        if sample not in store.batch:
+            return np.array(data)[:, None]
+        return np.swapaxes(np.array(data), 0, 1)
+
+
+def _extraction(leaf: Leaf, term: Any) -> Step:
+    if isinstance(term, Expr):
+        return assign(leaf, term)
+    return update(leaf, term.shape, lambda *i: (i, term[i]))
+
+
+def _size(leaf: Leaf) -> int:
+    return math.prod(static_shape(leaf))
+
+
+def _flat_view(data: Data) -> MutableSequence[Any]:
+    if data.dtype == object:
+        raise SpecError("I102", "a state element is at most 64 bits wide; use lanes for wider ones")
+    whole: Any = data.data  # numpy's type letters are those of memoryview
+    return whole.cast("B").cast(data.dtype.char)  # type: ignore[no-any-return]
+
+
+def _shown(command: Command) -> str:
+    return ", ".join(f"{k}={v:#x}" for k, v in command.items())

@@ -1,0 +1,1 @@
+"""Traces of commands as files and assembly."""

@@ -1,0 +1,1 @@
+"""What must hold of an accelerator model before anything is built on it."""

@@ -1,0 +1,312 @@
+"""Decodes: proof that no two instructions answer to one command, and the commands that none answers to.
+
+A decode is a conjunction. Conditions that limit one term to an interval (an address range, an opcode field) are compared
+without a solver; z3 decides what is left and every witness is replayed in the oracle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import SpecError
+from ...lang import intervals as iv
+from ...lang.binders import Array, Leaf, scalar_array, static_shape
+from ...lang.expr import Expr, lift
+from ...lang.intervals import Interval
+from ...lang.printer import show
+from ...lang.traversal import loads_of
+from ...readings.oracle.emit_python import evaluate
+from ...readings.smt.bitvector_evaluator import reading_for
+from ...readings.smt.evaluator import refute, truth
+from ...readings.smt.solver import Verdict
+from ..model import Ila, Instruction
+
+GRID_CELLS = 1 << 22
+STATE_ELEMENTS = 1 << 10  # a decode may read registers, not memories
+
+Values = Mapping[str, int]
+Ranges = tuple[Interval, ...]
+Region = tuple[bool, Ranges]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Two instructions that answer to one command: the inputs (and registers) by name, or the reason why it is not known."""
+
+    first: str
+    second: str
+    witness: Values
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Commands that no instruction decodes: a range for each term the decodes test; not `whole`: only some of them."""
+
+    ranges: tuple[tuple[str, Interval], ...]
+    whole: bool
+
+    def __str__(self) -> str:
+        parts = [f"{name} {low}" if low == high else f"{name} {_word(low)}…{_word(high)}" for name, (low, high) in self.ranges]
+        return ("" if self.whole else "some of ") + ", ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """What a decode limits: terms to intervals; `exact` when it says nothing else."""
+
+    instruction: Instruction
+    limits: Mapping[Expr, Interval]
+    exact: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """No command has this decode."""
+        return any(_is_empty(i) for i in self.limits.values())
+
+
+def box_of(instruction: Instruction) -> Box:
+    """Return the box of an instruction's decode."""
+    return _box(instruction, instruction.decode)
+
+
+def find_overlaps(ila: Ila, seconds: float) -> list[Overlap]:
+    """Return every pair of instructions that is not proved disjoint."""
+    boxes = [box_of(i) for i in ila.instructions.values()]
+    found = []
+    for a, b in itertools.combinations([x for x in boxes if not x.is_empty], 2):
+        if _are_apart(a.limits, b.limits):
+            continue
+        decodes = [a.instruction.decode, b.instruction.decode]
+        verdict, witness = find_command(ila, decodes, [], seconds)
+        if verdict.outcome != "proved":
+            found.append(Overlap(a.instruction.name, b.instruction.name, witness, verdict.reason))
+    return found
+
+
+def find_holes(ila: Ila, seconds: float) -> list[Hole]:
+    """Return the commands no instruction decodes, as boxes; SpecError when there are too many cases to enumerate."""
+    boxes = [b for i in ila.instructions.values() if not (b := box_of(i)).is_empty]
+    covering = [*boxes, *(_box(None, c) for c in ila.idle)]
+    keys = sorted({k for b in covering for k in b.limits}, key=show)
+    cells = [_cells(k, [b.limits[k] for b in covering if k in b.limits]) for k in keys]
+    if math.prod(map(len, cells)) > GRID_CELLS:
+        cases = f"{len(keys)} terms with {math.prod(map(len, cells))} cases"
+        raise SpecError("I101", f"the decodes of {ila.name} test {cases}, more than {GRID_CELLS}")
+    covered: Mask = np.zeros(tuple(map(len, cells)), np.bool_)
+    touched = covered.copy()
+    for b in covering:
+        place = np.ix_(*(_inside(c, b.limits.get(k)) for k, c in zip(keys, cells, strict=True)))
+        (covered if b.exact else touched)[place] = True
+    independent = _are_independent(keys)
+    holes = []
+    for is_touched, ranges in _merged(list(_regions(cells, covered, touched))):
+        is_certain = independent and not is_touched
+        if is_certain or _has_hole(ila, dict(zip(keys, ranges, strict=True)), seconds):
+            holes.append(Hole(_named(ila, keys, ranges), not is_touched))
+    return holes
+
+
+# -- boxes
+
+
+def _box(instruction: Instruction | None, decode: Expr) -> Box:
+    limits: dict[Expr, Interval] = {}
+    exact = True
+    for condition in conjuncts(decode):
+        found = _limit(condition)
+        if found is None:
+            exact = False
+            continue
+        key, interval = found
+        known = limits.get(key, key.interval)
+        limits[key] = _meet(known, interval)
+    return Box(instruction, limits, exact)  # type: ignore[arg-type]
+
+
+def conjuncts(decode: Expr) -> Iterator[Expr]:
+    """Yield the conditions of a conjunction."""
+    if decode.op == "bitand" and all(iv.inside(a.interval, iv.TRUTH) for a in decode.args):
+        for a in decode.args:
+            yield from conjuncts(a)
+    elif decode.value != 1:
+        yield decode
+
+
+def _limit(c: Expr) -> tuple[Expr, Interval] | None:
+    """Return the term and the interval that a condition limits it to, when it is such a condition."""
+    if c.op == "not":
+        inner = c.args[0]
+        if inner.op in ("lt", "le"):
+            a, b = inner.args
+            return _limit(b <= a if inner.op == "lt" else b < a)
+        return (*_peeled(inner, (0, 0)),) if inner.op == "load" else None
+    if c.op in ("eq", "le", "lt"):
+        a, b = c.args
+        if b.value is not None:
+            return _peeled(a, _side(c.op, int(b.value), False))
+        return None if a.value is None else _peeled(b, _side(c.op, int(a.value), True))
+    return _peeled(c, (1, 1)) if c.op in ("load", "extract") and iv.inside(c.interval, iv.TRUTH) else None
+
+
+def _side(op: str, n: int, is_left: bool) -> Interval:
+    if op == "eq":
+        return n, n
+    strict = int(op == "lt")
+    return (n + strict, None) if is_left else (None, n - strict)
+
+
+def _peeled(key: Expr, to: Interval) -> tuple[Expr, Interval]:
+    """Return the innermost term under constant shifts and sums, and the interval that stands for `to` there."""
+    while key.op in ("add", "sub", "shr") and key.args[1].value is not None:
+        n = int(key.args[1].value)
+        if key.op == "shr":
+            to = (None if to[0] is None else to[0] << n), (None if to[1] is None else (to[1] + 1 << n) - 1)
+        else:
+            to = iv.sub(to, (n, n)) if key.op == "add" else iv.add(to, (n, n))
+        key = key.args[0]
+    return key, _meet(key.interval, to)
+
+
+def _meet(a: Interval, b: Interval) -> Interval:
+    lows, highs = ([x for x in ends if x is not None] for ends in zip(a, b, strict=True))
+    return max(lows, default=None), min(highs, default=None)
+
+
+def _is_empty(a: Interval) -> bool:
+    return a[0] is not None and a[1] is not None and a[0] > a[1]
+
+
+def _are_apart(a: Mapping[Expr, Interval], b: Mapping[Expr, Interval]) -> bool:
+    return any(_is_empty(_meet(i, b[k])) for k, i in a.items() if k in b)
+
+
+# -- the grid of cases
+
+
+def _cells(key: Expr, limits: Sequence[Interval]) -> list[Interval]:
+    low, high = key.interval
+    if low is None or high is None:
+        raise SpecError("I101", f"a decode tests {show(key)}, which is not bounded")
+    starts = {low} | {x for a, b in limits for x in (a, None if b is None else b + 1) if x is not None and low < x <= high}
+    order = sorted(starts)
+    return [(a, b - 1) for a, b in zip(order, [*order[1:], high + 1], strict=True)]
+
+
+def _inside(cells: Sequence[Interval], limit: Interval | None) -> list[int]:
+    return [n for n, c in enumerate(cells) if limit is None or iv.inside(c, limit)]
+
+
+def _regions(cells: Sequence[list[Interval]], covered: Mask, touched: Mask) -> Iterator[Region]:
+    """Yield the uncovered cases; and whether an inexact decode touches them."""
+    for place in zip(*np.nonzero(~covered), strict=True):
+        yield bool(touched[place]), tuple(c[n] for c, n in zip(cells, place, strict=True))
+
+
+def _merged(regions: list[Region]) -> list[Region]:
+    """Join regions that are neighbours along one term and equal along the others."""
+    for axis in reversed(range(len(regions[0][1]) if regions else 0)):
+        lines: dict[tuple[bool, Ranges], list[Interval]] = {}
+        for is_touched, ranges in regions:
+            lines.setdefault((is_touched, (*ranges[:axis], *ranges[axis + 1 :])), []).append(ranges[axis])
+        regions = [(t, (*rest[:axis], r, *rest[axis:])) for (t, rest), line in lines.items() for r in _joined_runs(line)]
+    return sorted(regions, key=lambda r: r[1])
+
+
+def _joined_runs(ranges: list[Interval]) -> list[Interval]:
+    found: list[Interval] = []
+    for low, high in sorted(ranges, key=lambda r: r[0] or 0):
+        if found and found[-1][1] == (low or 0) - 1:
+            found[-1] = found[-1][0], high
+        else:
+            found.append((low, high))
+    return found
+
+
+def _are_independent(keys: Sequence[Expr]) -> bool:
+    """Tell whether every case of the grid is the case of some command."""
+    seen: set[tuple[Expr, int]] = set()
+    for k in keys:
+        source, low, width = (k.args[0], *k.data) if k.op == "extract" else (k, 0, 1 << 10)
+        bits = {(source, n) for n in range(low, low + width)}
+        if bits & seen or not _is_plain(source) or any(source is not s and not s.reads.isdisjoint(source.reads) for s, _ in seen):
+            return False
+        seen |= bits
+    return True
+
+
+def _is_plain(e: Expr) -> bool:
+    return e.op == "load" and isinstance(e.data, Leaf)
+
+
+def _named(ila: Ila, keys: Sequence[Expr], ranges: Sequence[Interval]) -> tuple[tuple[str, Interval], ...]:
+    return tuple((_name(ila, k), r) for k, r in zip(keys, ranges, strict=True) if r != k.interval)
+
+
+def _name(ila: Ila, key: Expr) -> str:
+    """Return the name of an input, its bits as the specification counts them, or the term."""
+    (leaf, *others) = key.reads
+    if not others and leaf in ila.inputs.values() and key.op == "extract" and leaf.shape:
+        size = (iv.width_of(leaf.interval) or (8, False))[0]
+        lanes = [int(x.args[0].value or 0) for x in loads_of(key)]
+        low = min(lanes) * size + key.data[0]
+        if ila.word(leaf.name, low, low + key.data[1] - 1) is key:
+            return f"{leaf.name}[{low}:{low + key.data[1]}]"
+    return show(key).replace("[]", "")
+
+
+# -- the solver
+
+
+def _has_hole(ila: Ila, ranges: Mapping[Expr, Interval], seconds: float) -> bool:
+    """Tell whether a command in the ranges is not decoded; what the solver cannot decide counts as one."""
+    here = {k: r for k, r in ranges.items() if r != k.interval}
+    inside = [(k >= lift(r[0] or 0)) & (k <= lift(r[1] or 0)) for k, r in here.items()]
+    touching = [b.instruction.decode for i in ila.instructions.values() if not _are_apart((b := box_of(i)).limits, here)]
+    touching += [c for c in ila.idle if not _are_apart(_box(None, c).limits, here)]
+    return find_command(ila, inside, touching, seconds)[0].outcome != "proved"
+
+
+def find_command(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
+    """Search a command for which all of `wanted` and none of `unwanted` hold; a witness is replayed in the oracle."""
+    leaves = sorted({leaf for e in (*wanted, *unwanted) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
+    for leaf in leaves:
+        if math.prod(static_shape(leaf)) > STATE_ELEMENTS:
+            raise SpecError("I102", f"a decode of {ila.name} reads the memory {leaf.name}", help="decode on inputs and registers")
+    reading, limits = reading_for([*wanted, *unwanted], leaves)
+    holds = [truth(reading.value(e)) for e in wanted]
+    fails = [_negated(truth(reading.value(e))) for e in unwanted]
+    verdict = refute([*holds, *fails, *limits], seconds)
+    if verdict.outcome != "refuted":
+        return verdict, {}
+    model = verdict.model
+    flat = {leaf: [int(model.get(str(x), leaf.interval[0] or 0)) for x in data.reshape(-1)] for leaf, data in reading.memories.items()}
+    _replay(ila, wanted, unwanted, flat)
+    return verdict, {leaf.name: _joined(leaf, lanes) for leaf, lanes in flat.items()}
+
+
+def _negated(x: object) -> object:
+    return not x if isinstance(x, bool) else ~x  # type: ignore[operator]
+
+
+def _replay(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], values: Mapping[Leaf, list[int]]) -> None:
+    for e, expected in (*((e, 1) for e in wanted), *((e, 0) for e in unwanted)):
+        whole: Array = scalar_array(e)
+        if evaluate(whole, dict(values), 1) != [expected]:
+            raise SpecError("I100", f"the solver's witness for a decode of {ila.name} does not hold in the oracle")
+
+
+def _joined(leaf: Leaf, lanes: Sequence[int]) -> int:
+    size = (iv.width_of(leaf.interval) or (8, False))[0]
+    return sum(x << size * n for n, x in enumerate(lanes))
+
+
+def _word(x: int | None) -> str:
+    return str(x) if x is None or abs(x) < 1 << 10 else f"{x:#010x}"

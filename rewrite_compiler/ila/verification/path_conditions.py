@@ -1,0 +1,31 @@
+"""Guards: what the conditions around a term prove of it, by z3; what z3 does not decide is not proved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...errors import SpecError
+from ...lang.binders import Leaf, static_shape
+from ...lang.expr import Expr
+from ...lang.substitution import substitute
+from ...readings.smt.bitvector_evaluator import reading_for
+from ...readings.smt.evaluator import refute, truth
+
+SECONDS = 2.0
+ELEMENTS = 1 << 10  # a guard reads registers, not memories
+
+
+def follows(given: Sequence[Expr], claim: Expr) -> bool:
+    """Tell whether a claim holds wherever all of the conditions do; False where that is not known."""
+    free = frozenset[Expr]().union(claim.free, *(c.free for c in given))
+    variables = {v: Leaf((), v.interval, False, f"{v.data[0]}_{v.data[1]}")[()] for v in free}
+    try:
+        conditions, wanted = [substitute(c, variables) for c in given], substitute(~claim, variables)
+        leaves = sorted({leaf for e in (*conditions, wanted) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
+        if any(math.prod(static_shape(leaf)) > ELEMENTS for leaf in leaves):
+            return False
+        reading, limits = reading_for([*conditions, wanted], leaves)
+        return refute([*(truth(reading.value(e)) for e in (*conditions, wanted)), *limits], SECONDS).outcome == "proved"
+    except SpecError:  # a term that the solver's reading does not have
+        return False

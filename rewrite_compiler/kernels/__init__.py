@@ -1,0 +1,7 @@
+"""Lowering: arrays of terms as machine code of vectors, split in stages that each fill one array."""
+
+from .run import Constants, Lowered
+from .schedule import Schedule
+from .vectors import NotLowered
+
+__all__ = ["Constants", "Lowered", "NotLowered", "Schedule"]

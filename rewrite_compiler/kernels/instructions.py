@@ -1,0 +1,72 @@
+"""Instructions: sums of two neighbouring products of 16-bit numbers, as each processor has them, and in plain code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from ..readings.native.operators import declared
+from .vectors import INDEX, Value, joined, part
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """An instruction on `lanes` sums of pairs; `adds` says that it takes what it adds to."""
+
+    feature: str
+    lanes: int
+    name: str
+    adds: bool = False
+
+
+# the first whose feature is there, and whose lanes divide the kernel's
+TABLE = (
+    DotProduct("avx512vnni", 16, "llvm.x86.avx512.vpdpwssd.512", adds=True),
+    DotProduct("avx512bw", 16, "llvm.x86.avx512.pmaddw.d.512"),
+    DotProduct("avxvnni", 8, "llvm.x86.avx512.vpdpwssd.256", adds=True),
+    DotProduct("avx2", 8, "llvm.x86.avx2.pmadd.wd"),
+    DotProduct("sse2", 4, "llvm.x86.sse2.pmadd.wd"),
+)
+
+
+def dot_product(features: frozenset[str], lanes: int) -> DotProduct | None:
+    """Return the instruction that a processor with these features has for so many lanes; None where plain code does it."""
+    return next((d for d in TABLE if d.feature in features and not lanes % d.lanes), None)
+
+
+def add_pairs(b: ir.IRBuilder, features: frozenset[str], total: Value | None, x: Value, y: Value) -> Value:
+    """Return total + x₀·y₀ + x₁·y₁ modulo 2³² for each pair of 16-bit lanes."""
+    lanes = x.type.count // 2
+    found = dot_product(features, lanes)
+    if found is None:
+        return _plain(b, total, x, y)
+    parts = []
+    for at in range(0, lanes, found.lanes):
+        operands = [part(b, v, 2 * at, 2 * found.lanes) for v in (x, y)]
+        before = None if total is None else part(b, total, at, found.lanes)
+        parts.append(_called(b, found, before, operands))
+    return joined(b, parts)
+
+
+def _called(b: ir.IRBuilder, d: DotProduct, before: Value | None, operands: Sequence[Value]) -> Value:
+    sums, pairs = ir.VectorType(ir.IntType(32), d.lanes), ir.VectorType(ir.IntType(16), 2 * d.lanes)
+    module = b.module
+    if not d.adds:
+        found = b.call(declared(module, d.name, ir.FunctionType(sums, [pairs, pairs])), operands)
+        return found if before is None else b.add(before, found)
+    before = ir.Constant(sums, [0] * d.lanes) if before is None else before
+    words = [b.bitcast(x, sums) for x in operands]
+    return b.call(declared(module, d.name, ir.FunctionType(sums, [sums, sums, sums])), [before, *words])
+
+
+def _plain(b: ir.IRBuilder, total: Value | None, x: Value, y: Value) -> Value:
+    wide = ir.VectorType(ir.IntType(32), x.type.count)
+    products = b.mul(b.sext(x, wide), b.sext(y, wide))
+    for odd in (0, 1):
+        mask = ir.Constant(ir.VectorType(INDEX, x.type.count // 2), list(range(odd, x.type.count, 2)))
+        one = b.shuffle_vector(products, ir.Constant(wide, ir.Undefined), mask)
+        total = one if total is None else b.add(total, one)
+    assert total is not None
+    return total

@@ -1,0 +1,99 @@
+"""Kernel: the machine code of one stage, and what it is called with."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import SpecError
+from ..lang.binders import Comprehension, Leaf, Table, static_shape
+from ..lang.expr import Expr, const
+from ..lang.substitution import substitute
+from ..readings.arrays.evaluator import evaluate
+from ..readings.arrays.labelled_array import Data, storage_dtype
+from ..readings.native.jit import compiled, host
+from ..readings.native.printer import table_entries
+from .layout import Layout
+from .printer import Printer
+from .schedule import Schedule, schedules
+from .vectors import NotLowered
+
+LEVEL = 3
+Held = dict[Leaf, dict[Layout, Data]]  # operands as kernels read them
+SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A stage that runs in the arrays reading, and why."""
+
+    value: Comprehension
+    why: str
+
+    def __str__(self) -> str:
+        return f"plain arrays: {self.why}"
+
+    def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], held: Held) -> Data:
+        """Return all elements."""
+        del held
+        try:
+            body = substitute(self.value.body, {v: const(n) for v, n in variables.items() if v in self.value.body.free})
+        except SpecError as error:  # a fold in a fold
+            raise NotLowered("a fold", f"in a fold: {self.why}") from error
+        value = Comprehension(self.value.shape, self.value.interval, self.value.real, self.value.variables, body)
+        return evaluate(value, {leaf: _wide(arrays[leaf]) for leaf in body.reads}).astype(storage_dtype(value.interval))
+
+
+def _wide(x: Data) -> Data:
+    return x if x.dtype == object else x.astype(np.int64)
+
+
+class Kernel:
+    """A stage as machine code."""
+
+    def __init__(self, value: Comprehension, schedule: Schedule, features: frozenset[str] | None = None) -> None:
+        """Print and compile `value`; NotLowered where a term of it has no code."""
+        printed = Printer(value, schedule, host()[1] if features is None else features)
+        self.value, self.schedule, self.text = value, schedule, str(printed.module)
+        self.sources, self.numbers = printed.sources, printed.numbers
+        self._engine, address = compiled(self.text, LEVEL)
+        self._run = SIGNATURE(address)
+        self._shape, self._kind = printed.result_shape(), printed.kind
+
+    def __str__(self) -> str:
+        return str(self.schedule)
+
+    def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], held: Held) -> Data:
+        """Return all elements; operands that are `held` are not packed again."""
+        operands = [self._operand(x, arrays, held) for x in self.sources]
+        numbers = np.array([variables[n] if isinstance(n, Expr) else n for n in self.numbers], np.int64)
+        result = np.empty(self._shape, self._kind)
+        places = (ctypes.c_void_p * (1 + len(operands)))(result.ctypes.data, *(x.ctypes.data for x in operands))
+        self._run(ctypes.addressof(places), numbers.ctypes.data)
+        if numbers[0]:  # an index lies outside: the other reading says where
+            return Plain(self.value, "an index lies outside")(arrays, variables, held)
+        extent = static_shape(self.value)[self.schedule.lane]
+        return np.moveaxis(result[..., :extent], -1, self.schedule.lane)
+
+    def _operand(self, x: Layout | Table, arrays: Mapping[Leaf, Data], held: Held) -> Data:
+        if isinstance(x, Table):
+            return table_entries(x)
+        known = held.setdefault(x.leaf, {})
+        if x not in known:
+            known[x] = x.packed(arrays[x.leaf])
+        return known[x]
+
+
+def kernel_of(value: Comprehension, features: frozenset[str] | None = None) -> Kernel | Plain:
+    """Return the kernel of the best schedule that has one; else how the plain reading computes it."""
+    known = host()[1] if features is None else features
+    why = "it has no axis"
+    for schedule in schedules(value, known):
+        try:
+            return Kernel(value, schedule, known)
+        except NotLowered as refusal:
+            why = refusal.problem.sentence
+    return Plain(value, why)

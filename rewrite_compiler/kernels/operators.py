@@ -1,0 +1,275 @@
+"""Operators on vectors: exact in the narrowest lanes that hold operands and result, modulo a power of two where that is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from llvmlite import ir
+
+from ..lang import intervals as iv
+from ..lang.expr import COMPARISONS, Expr
+from ..lang.substitution import substitute
+from ..lang.traversal import terms_of
+from ..readings.native.operators import declared
+from ..readings.native.printer import COMPARE, table_entries
+from .vectors import BIT, WORD, NotLowered, Value, aligned, bits_of, constant_like, is_vector, over_jam, resized, width_of
+
+if TYPE_CHECKING:
+    from .printer import Printer
+
+Values = list[Value]
+FEW_NODES = 24  # tables of so few terms are computed and not looked up
+
+
+def evaluated(p: Printer, e: Expr, bits: int) -> Values:
+    """Return a term whose operator is neither a load nor a reduction, in lanes of `bits`."""
+    if e.op == "select":
+        return _selected(p, e, bits)
+    own = WORD.width if p.in_index else bits
+    if not p.in_index and iv.inside(e.interval, iv.of_width(bits, True)):
+        own = min(bits, width_of(e.interval))
+    if e.op in RING or _is_low_part(e, own):
+        found = RING[e.op](p, e, own) if e.op in RING else _low_part(p, e, own)
+    elif e.op in EXACT:
+        found = EXACT[e.op](p, e)
+    else:
+        raise NotLowered(e.op, "at all")
+    return [resized(p.b, x, bits) for x in found]
+
+
+def _needed(p: Printer, e: Expr) -> int:
+    """Return the lanes in which operands and result are exact."""
+    widest = max(width_of(x.interval) for x in (e, *e.args))
+    return WORD.width if p.in_index else widest
+
+
+def _operands(p: Printer, e: Expr, bits: int) -> list[Values]:
+    return [p.evaluated(a, bits) for a in e.args]
+
+
+def _ring(name: str) -> Callable[[Printer, Expr, int], Values]:
+    def rule(p: Printer, e: Expr, bits: int) -> Values:
+        function = getattr_of(p.b, name)
+        operands = [p.amount(a, bits) if name in ("add", "sub") else p.evaluated(a, bits) for a in e.args]
+        return over_jam(lambda *xs: function(*aligned(p.b, *xs)), *operands)
+
+    return rule
+
+
+def getattr_of(b: ir.IRBuilder, name: str) -> Callable[..., Value]:
+    """Return the instruction of a name."""
+    found: dict[str, Callable[..., Value]] = {
+        "add": b.add, "sub": b.sub, "mul": b.mul, "neg": b.neg, "and": b.and_, "or": b.or_, "xor": b.xor,
+    }  # fmt: skip
+    return found[name]
+
+
+def _is_low_part(e: Expr, bits: int) -> bool:
+    """Tell whether only lower bits of the operand matter, so that lanes of `bits` are enough for it."""
+    if e.op == "wrap":
+        return bits <= int(e.data[0])
+    return (e.op == "mod" and _power(e.args[1]) is not None and int(e.args[1].data) <= 1 << bits - 1) or (
+        e.op == "shl" and e.args[1].op == "const" and int(e.args[1].data) < bits
+    )
+
+
+def _low_part(p: Printer, e: Expr, bits: int) -> Values:
+    xs = p.evaluated(e.args[0], bits)
+    if e.op == "wrap":
+        return xs
+    n = int(e.args[1].data)
+    if e.op == "mod":
+        return [p.b.and_(x, constant_like(x, n - 1)) for x in xs]
+    return over_jam(lambda x, n: p.b.shl(*aligned(p.b, x, n)), xs, p.amount(e.args[1], bits))
+
+
+def _power(e: Expr) -> int | None:
+    """Return the exponent of a constant that is a power of two."""
+    n = int(e.data) if e.op == "const" else 0
+    return n.bit_length() - 1 if n > 0 and not n & (n - 1) else None
+
+
+def condition(p: Printer, e: Expr) -> Values:
+    """Return a truth value as single bits."""
+    if e.op in COMPARISONS:
+        bits = _needed(p, e)
+        return over_jam(lambda x, y: p.b.icmp_signed(COMPARE[e.op], *aligned(p.b, x, y)), *_operands(p, e, bits))
+    if e.op in ("bitand", "bitor") and all(iv.inside(a.interval, iv.TRUTH) for a in e.args):
+        function = p.b.and_ if e.op == "bitand" else p.b.or_
+        return over_jam(lambda x, y: function(*aligned(p.b, x, y)), *(condition(p, a) for a in e.args))
+    if e.op == "not":
+        return [p.b.not_(x) for x in condition(p, e.args[0])]
+    return [p.b.icmp_signed("!=", x, constant_like(x, 0)) for x in p.evaluated(e, WORD.width if p.in_index else width_of(e.interval))]
+
+
+def _selected(p: Printer, e: Expr, bits: int) -> Values:
+    c = e.args[0]
+    if not c.reads and not p.varies(c) and p.positions(c) == 1:
+        return _branched(p, e, bits)
+    was, p.in_index = p.in_index, p.in_index or not c.reads
+    conditions = condition(p, c)
+    p.in_index = was
+    x, y = (p.evaluated(a, bits) for a in e.args[1:])
+    return over_jam(lambda c, x, y: p.b.select(*_with_lanes(p, c, x, y)), conditions, x, y)
+
+
+def _with_lanes(p: Printer, c: Value, x: Value, y: Value) -> list[Value]:
+    """Return a decision with its operands: one bit decides of whole vectors."""
+    x, y = aligned(p.b, x, y)
+    return aligned(p.b, c, x, y) if is_vector(c) else [c, x, y]
+
+
+def _branched(p: Printer, e: Expr, bits: int) -> Values:
+    """Return a value that is decided for all lanes: only one side is computed."""
+    was, p.in_index = p.in_index, True
+    (c,) = condition(p, e.args[0])
+    p.in_index = was
+    count, lanes = p.positions(*e.args[1:]), p.varies(*e.args[1:])
+    sides = []
+    end = p.function.append_basic_block()
+    blocks = [p.function.append_basic_block() for _ in range(2)]
+    p.b.cbranch(c, *blocks)
+    for block, side in zip(blocks, e.args[1:], strict=True):
+        p.b.position_at_end(block)
+        with p.scope():
+            found = p.evaluated(side, bits)
+        made = [_filled(p, found[q % len(found)], lanes) for q in range(count)]
+        sides.append((made, p.b.block))
+        p.b.branch(end)
+    p.b.position_at_end(end)
+    phis = [p.b.phi(x.type) for x in sides[0][0]]
+    for made, block in sides:
+        for phi, x in zip(phis, made, strict=True):
+            phi.add_incoming(x, block)
+    return phis
+
+
+def _filled(p: Printer, x: Value, lanes: bool) -> Value:
+    kind = ir.VectorType(ir.IntType(bits_of(x)), p.schedule.lanes)
+    return aligned(p.b, x, ir.Constant(kind, ir.Undefined))[0] if lanes else x
+
+
+def _extreme(p: Printer, e: Expr) -> Values:
+    sign = "<" if e.op == "min" else ">"
+
+    def chosen(x: Value, y: Value) -> Value:
+        x, y = aligned(p.b, x, y)
+        return p.b.select(p.b.icmp_signed(sign, x, y), x, y)
+
+    return over_jam(chosen, *_operands(p, e, _needed(p, e)))
+
+
+def _truth(p: Printer, e: Expr) -> Values:
+    return [resized(p.b, x, WORD.width if p.in_index else 16, signed=False) for x in condition(p, e)]
+
+
+def _bitwise(p: Printer, e: Expr) -> Values:
+    function = getattr_of(p.b, e.op.removeprefix("bit"))
+    return over_jam(lambda x, y: function(*aligned(p.b, x, y)), *_operands(p, e, _needed(p, e)))
+
+
+def _shifted(p: Printer, e: Expr) -> Values:
+    bits, (low, high) = _needed(p, e), e.args[1].interval
+    if low is None or low < 0:
+        raise NotLowered("a shift", f"by an amount in {e.args[1].interval}")
+
+    def shifted(x: Value, n: Value) -> Value:
+        x, n = aligned(p.b, x, n)
+        if high is None or high >= bits:  # beyond, what is shifted to the left is 0, and to the right its sign
+            most = constant_like(n, bits - 1)
+            n = p.b.select(p.b.icmp_signed(">", n, most), most, n)
+        return p.b.shl(x, n) if e.op == "shl" else p.b.ashr(x, n)
+
+    return over_jam(shifted, p.evaluated(e.args[0], bits), p.amount(e.args[1], bits))
+
+
+def _divided(p: Printer, e: Expr) -> Values:
+    bits, divisor = _needed(p, e), e.args[1]
+    low, high = divisor.interval
+    k = _power(divisor)
+    if k is not None and e.op in ("div", "mod"):
+        xs = p.evaluated(e.args[0], bits)
+        return [p.b.ashr(x, constant_like(x, k)) if e.op == "div" else p.b.and_(x, constant_like(x, (1 << k) - 1)) for x in xs]
+    if low is None or high is None or low <= 0 <= high:
+        raise NotLowered("a division", f"by a divisor in {divisor.interval}")
+    return over_jam(lambda x, y: _quotient(p, e.op, *aligned(p.b, x, y)), *_operands(p, e, bits))
+
+
+def _quotient(p: Printer, op: str, x: Value, y: Value) -> Value:
+    zero, rest = constant_like(x, 0), p.b.srem(x, y)
+    if op in ("tdiv", "tmod"):
+        return p.b.sdiv(x, y) if op == "tdiv" else rest
+    below = p.b.and_(p.b.icmp_signed("<", p.b.xor(rest, y), zero), p.b.icmp_signed("!=", rest, zero))
+    if op == "mod":
+        return p.b.select(below, p.b.add(rest, y), rest)
+    quotient = p.b.sdiv(x, y)
+    return p.b.select(below, p.b.sub(quotient, constant_like(x, 1)), quotient)
+
+
+def _wrapped(p: Printer, e: Expr) -> Values:
+    width, signed = e.data
+    bits = WORD.width if p.in_index else width_of(e.interval)
+    found = p.evaluated(e.args[0], bits)
+    if not signed:
+        return [p.b.and_(x, constant_like(x, (1 << width) - 1)) for x in found]
+    if width >= bits:
+        return found
+    return [p.b.ashr(p.b.shl(x, constant_like(x, bits - width)), constant_like(x, bits - width)) for x in found]
+
+
+def _extracted(p: Printer, e: Expr) -> Values:
+    low, width = e.data
+    bits = _needed(p, e)
+    found = p.evaluated(e.args[0], bits)
+    if low >= bits:
+        return [constant_like(x, 0) for x in found]
+    return [p.b.and_(p.b.lshr(x, constant_like(x, low)), constant_like(x, (1 << min(width, bits - 1)) - 1)) for x in found]
+
+
+def _leading_zeros(p: Printer, e: Expr) -> Values:
+    bits = max(32, _needed(p, e))
+
+    def zeros(x: Value) -> Value:
+        kind = f"v{x.type.count}i{bits}" if is_vector(x) else f"i{bits}"
+        count = declared(p.module, f"llvm.ctlz.{kind}", ir.FunctionType(x.type, [x.type, BIT]))
+        return p.b.add(p.b.call(count, [x, BIT(0)]), constant_like(x, e.data - bits))
+
+    return [zeros(x) for x in p.evaluated(e.args[0], bits)]
+
+
+def _looked_up(p: Printer, e: Expr) -> Values:
+    t = e.data
+    if t.body.real:
+        raise NotLowered("a table", "of real numbers")
+    if sum(1 for _ in terms_of(t.body)) <= FEW_NODES:
+        return p.evaluated(substitute(t.body, dict(zip(t.parameters, e.args, strict=True))), width_of(e.interval))
+    places: Values = [WORD(0)]
+    for a, extent, domain in zip(e.args, t.shape, t.domains, strict=True):
+        base = WORD(domain[0] or 0)
+        places = over_jam(
+            lambda at, x, n=extent, low=base: _place(p, at, x, n, low), places, p.evaluated(a, WORD.width)
+        )  # fmt: skip
+    kind = table_entries(t).dtype
+    found = [p.looked_up(p.source(t), x, kind) for x in places]
+    return [resized(p.b, x, width_of(e.interval), signed=np.dtype(kind).kind == "i") for x in found]
+
+
+def _place(p: Printer, at: Value, x: Value, extent: int, low: Value) -> Value:
+    at, x, n, first = aligned(p.b, at, x, WORD(extent), low)
+    return p.b.add(p.b.mul(at, n), p.b.sub(x, first))
+
+
+RING: dict[str, Callable[[Printer, Expr, int], Values]] = {name: _ring(name) for name in ("add", "sub", "mul", "neg")}
+EXACT: dict[str, Callable[[Printer, Expr], Values]] = {
+    **dict.fromkeys(("min", "max"), _extreme),
+    **dict.fromkeys((*COMPARISONS, "not"), _truth),
+    **dict.fromkeys(("bitand", "bitor", "bitxor"), _bitwise),
+    **dict.fromkeys(("shl", "shr"), _shifted),
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
+    "wrap": _wrapped,
+    "extract": _extracted,
+    "clz": _leading_zeros,
+    "table": _looked_up,
+}

@@ -1,0 +1,237 @@
+"""Terms from text: what `text.show` prints is read back; names of leaves, tables and free variables are given.
+
+A bound variable may have any name; `i_12` and `i` name variables that are called i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from ..errors import SpecError
+from .binders import Array, Comprehension, FoldResult, Leaf, Table, fold_arrays, index_variable, reduction
+from .expr import FUNCTIONS, Expr, as_real, binary, call, clz, const, extract, floor, round_even, select, unary, wrap
+from .intervals import Interval
+from .printer import INFIX
+
+GRAMMAR = r"""
+?start: e1
+?e1: e2 | e1 /==|!=|<=|<(?!<)/ e2 -> infix
+?e2: e3 | e2 /\|/ e3 -> infix
+?e3: e4 | e3 /\^/ e4 -> infix
+?e4: e5 | e4 /&/ e5 -> infix
+?e5: e6 | e5 /<<|>>/ e6 -> infix
+?e6: e7 | e6 /[+\-]/ e7 -> infix
+?e7: e8 | e7 /\/\/|[*%\/]/ e8 -> infix
+?e8: atom
+   | e8 "[" [e1 ("," e1)*] "]" -> load
+   | e8 "[" NUMBER ":" NUMBER "]" -> field
+   | e8 "." NUMBER -> component
+?atom: "(" e1 ")"
+   | FRACTION -> fraction
+   | NUMBER -> number
+   | NAME -> name
+   | NAME "(" [e1 ("," e1)*] ")" -> call
+   | NAME "(" [e1 ("," e1)*] ":" e1 ")" -> binder
+   | NAME "(" e1 ":" part (";" part)* ")" -> folded
+part: NAME ["in" "[" NUMBER "," NUMBER "]"] "=" e1 "then" e1
+FRACTION.2: /-?\d+\/\d+/
+NUMBER: /-?\d+/
+NAME: /[A-Za-z_][A-Za-z_0-9]*/
+%ignore /[ \t\n]+/
+"""
+SIGNS = {sign: op for op, (sign, _) in INFIX.items()}
+PREFIX: dict[str, Callable[..., Expr]] = {
+    "neg": lambda x: unary("neg", x),
+    "not": lambda x: unary("not", x),
+    "select": select,
+    "floor": floor,
+    "rint": round_even,
+    "real": as_real,
+    **{op: (lambda x, y, op=op: binary(op, x, y)) for op in ("min", "max", "tdiv", "tmod")},
+    **{f: (lambda *x, f=f: call(f, *x)) for f in FUNCTIONS},
+}
+MOST_CHARACTERS = 1 << 20
+
+
+def parse(
+    text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table] | None = None, variables: Mapping[str, Expr] | None = None
+) -> Expr:
+    """Return the term that a text stands for; SpecError names the column that cannot be read or the name that is not known."""
+    if len(text) > MOST_CHARACTERS:
+        raise SpecError("I102", f"a term has at most {MOST_CHARACTERS} characters, not {len(text)}")
+    return Reader(text, leaves, tables or {}).expr(tree_of(text), dict(variables or {}))
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Any:
+    import lark
+
+    return lark.Lark(GRAMMAR, parser="lalr", maybe_placeholders=True, propagate_positions=True)
+
+
+def tree_of(text: str) -> Any:
+    """Return the tree of a term's text; SpecError names the column that cannot be read."""
+    import lark
+
+    try:
+        return _parser().parse(text)
+    except lark.exceptions.UnexpectedInput as error:
+        if isinstance(error, lark.exceptions.UnexpectedToken) and error.token.type == "$END":
+            raise SpecError("I102", f"{text!r} is not a whole term: it ends too early") from None
+        raise SpecError("I102", f"{text!r} cannot be read as a term from column {error.column} on") from None
+
+
+Names = Mapping[str, Expr | Array]
+
+
+class Reader:
+    """Reads the trees of one text; names are those of leaves, tables and what is bound around."""
+
+    def __init__(self, text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table]) -> None:
+        """Start with nothing read."""
+        self.text, self.leaves, self.tables = text, leaves, tables
+        self.shown = text  # in refusals
+        self.variables: dict[tuple[str, Expr], Expr] = {}  # what is written alike is one variable, one fold
+        self.folds: dict[tuple[str, frozenset[tuple[str, int]]], list[FoldResult]] = {}
+
+    def refused(self, sentence: str) -> SpecError:
+        """Return the refusal of this text."""
+        return SpecError("I102", f"{sentence} in {self.shown!r}")
+
+    # -- terms
+
+    def expr(self, t: Any, names: Names) -> Expr:
+        """Return the term of a tree."""
+        if t.data in ("number", "fraction"):
+            return const(int(t.children[0]) if t.data == "number" else Fraction(str(t.children[0])))
+        if t.data == "infix":
+            left, sign, right = t.children
+            return binary(SIGNS[str(sign)], self.expr(left, names), self.expr(right, names))
+        if t.data == "field":
+            low, high = (int(x) for x in t.children[1:])
+            return extract(self.expr(t.children[0], names), low, high - low)
+        if t.data == "load":
+            source = self.array(t.children[0], names)
+            return source[tuple(self.expr(i, names) for i in t.children[1:] if i is not None)]
+        if t.data == "name":
+            return self.variable(str(t.children[0]), names)
+        if t.data == "call":
+            return self.call(str(t.children[0]), [x for x in t.children[1:] if x is not None], names)
+        if t.data == "binder":
+            return self.reduction(t, names)
+        raise self.refused("an array stands where a number is wanted")
+
+    def variable(self, name: str, names: Names) -> Expr:
+        """Return the variable of a name."""
+        found = names.get(name)
+        if not isinstance(found, Expr):
+            raise self.refused(f"{name} is not known")
+        return found
+
+    def call(self, name: str, args: Sequence[Any], names: Names) -> Expr:
+        """Return an operator or a table on its operands."""
+        if name in ("wrap", "clz") and len(args) == 2:
+            return self.sized(name, args, names)
+        operands = [self.expr(a, names) for a in args]
+        table = self.tables.get(name)
+        is_entry = table is not None and not any(x.real for x in operands)  # a table may be called like a function of reals
+        function = table if is_entry else PREFIX.get(name)
+        if function is None:
+            raise self.refused(f"{name} is no function")
+        try:
+            return function(*operands)
+        except (TypeError, ValueError):
+            raise self.refused(f"{name} cannot have {len(args)} operands") from None
+
+    def sized(self, name: str, args: Sequence[Any], names: Names) -> Expr:
+        """Return wrap(x, i8), wrap(x, u8) or clz(x, 8)."""
+        size = str(args[1].children[0])
+        if name == "clz" and size.isdigit():
+            return clz(self.expr(args[0], names), int(size))
+        if name == "clz" or size[:1] not in ("i", "u") or not size[1:].isdigit():
+            raise self.refused(f"{size} is no width for {name}")
+        return wrap(self.expr(args[0], names), int(size[1:]), size[0] == "i")
+
+    def reduction(self, t: Any, names: Names) -> Expr:
+        """Return a sum, maximum or minimum over variables."""
+        monoid, *ranges, body = t.children
+        if str(monoid) not in ("sum", "max", "min"):
+            raise self.refused(f"{monoid} binds no variables of a number")
+        variables, extents, inner = self.ranges(ranges, names)
+        return reduction(str(monoid), variables, extents, self.expr(body, inner))
+
+    def ranges(self, ranges: Sequence[Any], names: Names) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Names]:
+        """Return variables, extents, and the names with them; extents are outside of the variables."""
+        variables, extents = [], []
+        inner = dict(names)
+        for r in ranges:
+            if r is None:
+                continue
+            if r.data != "infix" or str(r.children[1]) != "<" or r.children[0].data != "name":
+                raise self.refused("a range must be written as variable < length")
+            name, extent = str(r.children[0].children[0]), self.expr(r.children[2], names)
+            fresh = index_variable(_base(name), extent)
+            variables.append(fresh if name in inner else self.variables.setdefault((name, extent), fresh))
+            extents.append(extent)
+            inner[name] = variables[-1]
+        return tuple(variables), tuple(extents), inner
+
+    # -- arrays
+
+    def array(self, t: Any, names: Names) -> Array:
+        """Return the array of a tree."""
+        if t.data == "name":
+            return self.named(str(t.children[0]), names)
+        if t.data == "binder" and str(t.children[0]) == "array":
+            variables, extents, inner = self.ranges(t.children[1:-1], names)
+            body = self.expr(t.children[-1], inner)
+            shape = tuple(int(n.value) if n.value is not None else n for n in extents)
+            return Comprehension(shape, body.interval, body.real, variables, body)
+        if t.data == "component" and t.children[0].data == "folded":
+            return self.folded(t.children[0], int(t.children[1]), names)
+        raise self.refused("a number stands where an array is wanted")
+
+    def named(self, name: str, names: Names) -> Array:
+        """Return the array of a name."""
+        found = names.get(name, self.leaves.get(name))
+        if not isinstance(found, Array):
+            raise self.refused(f"{name} is no array")
+        return found
+
+    def folded(self, t: Any, component: int, names: Names) -> FoldResult:
+        """Return one accumulator of a fold; what is written alike is one fold."""
+        key = self.text[t.meta.start_pos : t.meta.end_pos], frozenset((name, id(x)) for name, x in names.items())
+        if key not in self.folds:
+            self.folds[key] = self.made(t, names)
+        results = self.folds[key]
+        if not 0 <= component < len(results):
+            raise self.refused(f"there is no accumulator {component}")
+        return results[component]
+
+    def made(self, t: Any, names: Names) -> list[FoldResult]:
+        """Return the accumulators of a fold."""
+        kind, over, *parts = t.children
+        if str(kind) not in ("fold", "scan"):
+            raise self.refused(f"{kind} runs through no accumulators")
+        _, (extent,), _ = self.ranges([over], names)
+        name = str(over.children[0].children[0])
+        initial = [self.array(p.children[3], names) for p in parts]
+
+        def bodies(k: Expr, *accumulators: Array) -> list[Array]:
+            inner = {**names, name: k, **{str(p.children[0]): a for p, a in zip(parts, accumulators, strict=True)}}
+            return [self.array(p.children[4], inner) for p in parts]
+
+        return fold_arrays(extent, initial, bodies, [_width(p) for p in parts], history=str(kind) == "scan")
+
+
+def _width(part: Any) -> Interval | None:
+    low, high = part.children[1:3]
+    return None if low is None else (int(low), int(high))
+
+
+def _base(name: str) -> str:
+    head, _, serial = name.rpartition("_")
+    return head if head and serial.isdigit() else name

@@ -1,0 +1,1 @@
+"""Certificates: kept verdicts, their keys and documents."""

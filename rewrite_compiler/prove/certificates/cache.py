@@ -1,0 +1,86 @@
+"""The cache of the court: verdicts by the hash of everything they depend on.
+
+The key of a verdict is its statement, and the court with this machine's Python and numpy. The statement of a rule is its text
+and what it is compiled to, that of an operation or a model all files and parameters of its target. No folder is in a key.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...kept import Kept, private_folder
+from ...rewrite.rule import Rule
+from ...target import Target
+from .shipped import courts
+from .sources import court_of
+from .statements import key_of, statement_of_model, statement_of_operation, statement_of_rule
+
+DATE = "kept"  # of a record: the day on which it was judged
+
+
+class Cache:
+    """Verdicts in a folder, one file each; without a folder nothing is kept.
+
+    One that is made to judge `anew` knows nothing, and keeps what is judged; `changed` names what was kept with another verdict.
+    """
+
+    def __init__(self, folder: Path | None, *, anew: bool = False) -> None:
+        self.kept = Kept(folder)
+        self.anew = anew
+        self.hits = 0
+        self.changed: list[str] = []
+
+    @property
+    def folder(self) -> Path | None:
+        """Where they are."""
+        return self.kept.folder
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return what is kept under a key, None when there is nothing or it is damaged."""
+        found = None if self.anew else self._read(key)
+        self.hits += found is not None
+        return found
+
+    def put(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a record in one step, with the day; a full disk costs the entry only."""
+        before = self._read(key) if self.anew else None
+        if before is not None and before.get("verdict") != record.get("verdict"):
+            self.changed.append(f"{record['name']}: {before['verdict']} (kept {before[DATE]}), now {record['verdict']}")
+        self.kept.put(key, json.dumps({**record, DATE: time.strftime("%Y-%m-%d", time.gmtime())}).encode())
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        found = self.kept.get(key)
+        return None if found is None else dict(json.loads(found))
+
+
+def court_cache(*, anew: bool = False) -> Cache:
+    """Return the user's cache."""
+    return Cache(private_folder("court"), anew=anew)
+
+
+def rule_key(rule: Rule, **bounds: Any) -> str:
+    """Return the key of a rule's verdict under bounds."""
+    return key_of(statement_of_rule(rule), json.dumps(bounds, sort_keys=True), *_court("rule"))
+
+
+def mapping_key(target: Target, name: str) -> str:
+    """Return the key of the verdict on an operation of a target."""
+    return key_of(statement_of_operation(target, name), *_court("target"))
+
+
+def model_key(target: Target) -> str:
+    """Return the key of the verdict on a target's accelerator model."""
+    return key_of(statement_of_model(target), *_court("target"))
+
+
+@cache
+def _court(kind: str) -> tuple[str, ...]:
+    """Return what judges a kind on this machine: numbers are drawn and computed by its numpy and its Python."""
+    court = court_of(kind, courts().get(kind))
+    return (court.sha256, *court.versions, sys.version, version("numpy"))

@@ -1,0 +1,97 @@
+"""Verdicts as JSON values and back: what the cache of the court keeps and what its processes send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...ila.verification.check import Check
+from ..verdict import Counterexample, Measured, Proof
+from .cache import DATE
+
+TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "suggestion")
+
+
+@dataclass(frozen=True)
+class ModelVerdict:
+    """What the check of an accelerator model found, as it is shown."""
+
+    name: str
+    instructions: int
+    decodes_disjoint: bool
+    holes: tuple[str, ...]
+    holes_unknown: str
+    problems: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Nothing is wrong; holes are not wrong, they are commands without an effect."""
+        return not self.problems
+
+
+def of_check(c: Check) -> ModelVerdict:
+    """Return the verdict of a check."""
+    holes, problems = (tuple(map(str, x)) for x in (c.holes, c.problems))
+    return ModelVerdict(c.name, c.instructions, c.decodes_disjoint, holes, c.holes_unknown, problems)
+
+
+def proof_record(p: Proof) -> dict[str, Any]:
+    """Return a proof as a JSON value; values of attributes are kept as they are shown."""
+    c = p.counterexample
+    shown = None
+    if c is not None:
+        operands, attributes = ({k: str(v) for k, v in x.items()} for x in (c.operands, c.attributes))
+        place = None if c.place is None else list(c.place)
+        shown = {"operands": operands, "attributes": attributes, "place": place, "left": c.left, "right": c.right}
+    texts = {
+        "suggestion": p.suggestion,
+        "name": p.name,
+        "at": p.at,
+        "verdict": p.verdict,
+        "strength": p.strength,
+        "evidence": p.evidence,
+        "grade": p.grade,
+        "code": p.code,
+    }
+    figures = [figure_record(m) for m in p.measured]
+    return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": shown, "measured": figures}
+
+
+def figure_record(m: Measured) -> dict[str, Any]:
+    """Return what was measured in one element type as a JSON value."""
+    return {"dtype": m.dtype, "samples": m.samples, "ulp": m.ulp, "share_of_rounding": m.share}
+
+
+def proof_of(record: dict[str, Any]) -> Proof:
+    """Return the proof of a record; KeyError or TypeError when it is none."""
+    texts = [record[key] for key in TEXTS]
+    if not all(isinstance(t, str) for t in texts):
+        raise TypeError("a proof is made of texts")
+    name, at, verdict, strength, evidence, grade, code, suggestion = texts
+    c = record["counterexample"]
+    example = None
+    if c is not None:
+        place = None if c["place"] is None else tuple(c["place"])
+        example = Counterexample(c["operands"], c["attributes"], place, c["left"], c["right"])
+    figures = tuple(
+        Measured(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
+    )
+    ranks = None if record["ranks"] is None else int(record["ranks"])
+    seconds, day = float(record["seconds"]), str(record.get(DATE, ""))
+    return Proof(name, at, verdict, strength, evidence, grade, example, code, seconds, suggestion, ranks, figures, day)
+
+
+def model_record(m: ModelVerdict) -> dict[str, Any]:
+    """Return the verdict on a model as a JSON value."""
+    return {
+        "name": m.name, "instructions": m.instructions, "decodes_disjoint": m.decodes_disjoint, "holes": list(m.holes),
+        "holes_unknown": m.holes_unknown, "problems": list(m.problems),
+    }  # fmt: skip
+
+
+def model_of(record: dict[str, Any]) -> ModelVerdict:
+    """Return the verdict of a record; KeyError or TypeError when it is none."""
+    return ModelVerdict(
+        str(record["name"]), int(record["instructions"]), bool(record["decodes_disjoint"]), tuple(record["holes"]),
+        str(record["holes_unknown"]), tuple(record["problems"]),
+    )  # fmt: skip

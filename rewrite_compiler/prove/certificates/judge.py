@@ -1,0 +1,243 @@
+"""The court at work: every case is looked up, and what is not known is judged, by this process or by several.
+
+A case is a JSON value: a rule travels in the text form, an operation as the name of its target with its parameters. A
+verdict that the solver left open is not kept: it may depend on the time it had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+from ...errors import Problem, SpecError
+from ...ila.verification.check import check
+from ...rewrite.rule import Rule
+from ...rewrite.text import rule_text
+from ...rewrite.textfile import rules_of_text
+from ...target import Mapping, Target, find_target
+from ..mappings.small_designs import prove_operation
+from ..rules.all_shapes import theorem_of
+from ..rules.rules import prove_rule, with_suggestion
+from ..verdict import PROVED, UNPROVED, Proof, Theorem
+from . import json_record as record
+from .cache import Cache, mapping_key, model_key, rule_key
+from .shipped import certificate_of_rule
+
+JSON = dict[str, Any]
+RARE = 200_000, 20, 50  # as gc.set_threshold takes them
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to judge: its name, the key of its verdict, what another process needs to judge it, and how to do it here.
+
+    A kept verdict counts where it is `confirmed`.
+    """
+
+    name: str
+    key: str
+    message: JSON
+    judge: Callable[[], JSON]
+    at: str = ""
+    confirmed: Callable[[JSON], bool] = lambda _: True
+
+
+def rule_case(rule: Rule, count: int | None) -> Case:
+    """Return the case of a rule, tried at drawn instances or at `count` of them."""
+    message = {"kind": "rule", "text": rule_text(rule), "count": count}
+    judge, confirmed = partial(_judge_rule, rule, count), partial(_is_confirmed, rule)
+    return Case(rule.name, rule_key(rule, count=count), message, judge, rule.place, confirmed)
+
+
+def _is_confirmed(rule: Rule, kept: JSON) -> bool:
+    """Tell whether a kept verdict may be believed: who can write the cache proves nothing, so a rule of a file is proved again.
+
+    A shipped rule has its certificate. Grade and measured figures are taken as they are kept.
+    """
+    if kept["name"] != rule.name or kept["grade"] != rule.grade:
+        return False
+    if kept["verdict"] != PROVED:
+        return True
+    shipped = certificate_of_rule(rule)
+    if shipped is not None:
+        return shipped.verdict == PROVED
+    theorem = theorem_of(rule)
+    return isinstance(theorem, Theorem) and theorem.ranks == kept["ranks"]
+
+
+def _judge_rule(rule: Rule, count: int | None) -> JSON:
+    return record.proof_record(with_suggestion(prove_rule(rule, count=count), rule))
+
+
+def target_cases(target: Target, spec: str) -> Iterator[Case]:
+    """Return the cases of a target: its operations; `spec` names it for another process."""
+    return (mapping_case(target, spec, name) for name in target.mappings)
+
+
+def mapping_case(target: Target, spec: str, name: str) -> Case:
+    """Return the case of an operation of a target."""
+    m = target.mappings[name]
+    message = {"kind": "mapping", "target": spec, "name": name}
+    return Case(m.name, mapping_key(target, name), message, partial(_judge_mapping, target, m), m.rule.place)
+
+
+def _judge_mapping(target: Target, m: Mapping) -> JSON:
+    return record.proof_record(prove_operation(target, m))
+
+
+def model_case(target: Target, spec: str) -> Case:
+    """Return the case of a target's accelerator model."""
+    message = {"kind": "model", "target": spec}
+    return Case(target.name, model_key(target), message, partial(_judge_model, target))
+
+
+def _judge_model(target: Target) -> JSON:
+    return record.model_record(record.of_check(check(target.ila())))
+
+
+def answer(message: JSON) -> JSON:
+    """Judge the case of a message: what a process of the court does."""
+    if message["kind"] == "rule":
+        (rule,) = rules_of_text(message["text"], "rule")
+        return _judge_rule(rule, message["count"])
+    target = _found(message["target"])
+    if message["kind"] == "model":
+        return _judge_model(target)
+    return _judge_mapping(target, target.mappings[message["name"]])
+
+
+@lru_cache(maxsize=16)
+def _found(spec: str) -> Target:
+    """Return a target, once in a process: its tables and terms are made once, too."""
+    return find_target(spec)
+
+
+def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
+    """Return the records of all verdicts, in the order of the cases; SpecError for a specification that refuses itself."""
+    found = dict(enumerate(_known(c, kept) for c in cases))
+    missing = [n for n, known in found.items() if known is None]
+    with contextlib.ExitStack() as stack:
+        jobs = min(jobs, len(missing))
+        stack.enter_context(rare_collection())
+        answers = _here(cases, missing) if jobs < 2 else stack.enter_context(_Clerks(jobs)).answers(cases, missing)
+        for n, verdict in answers:
+            progress(cases[n].name)
+            if "refused" in verdict:
+                problem = Problem(**verdict["refused"])
+                raise SpecError(problem.code, problem.sentence, place=problem.place, help=problem.help)
+            found[n] = verdict
+            if verdict.get("verdict") != UNPROVED:
+                kept.put(cases[n].key, verdict)
+    return [{**x, "at": c.at} if c.at else x for c, x in zip(cases, found.values(), strict=True) if x is not None]
+
+
+def _known(case: Case, kept: Cache) -> JSON | None:
+    """Return the verdict that is kept of a case, None where there is none to be believed."""
+    found = kept.get(case.key)
+    if found is None or case.confirmed(found):
+        return found
+    kept.hits -= 1
+    return None
+
+
+@contextlib.contextmanager
+def rare_collection() -> Iterator[None]:
+    """Look for cycles among objects seldom: a proof makes millions of objects that stay for as long as it lasts."""
+    before = gc.get_threshold()
+    gc.set_threshold(*RARE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _here(cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
+    return ((n, cases[n].judge()) for n in missing)
+
+
+class _Clerks:
+    """Processes that judge cases, each with a thread that hands it one after the other; they end with the body."""
+
+    def __init__(self, count: int) -> None:
+        command = [sys.executable, "-m", "rewrite_compiler.prove.certificates.judge_process"]
+        streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+        alone = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")  # each process is a thread of the work already
+        self.processes = [subprocess.Popen(command, env={**os.environ, **alone}, **streams) for _ in range(count)]
+        self.threads: list[threading.Thread] = []
+
+    def __enter__(self) -> _Clerks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for p in self.processes:
+            p.kill()
+        for t in self.threads:
+            t.join()
+        for p in self.processes:
+            p.communicate()
+
+    def answers(self, cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
+        """Yield the verdicts in the order in which they are found."""
+        waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[int, JSON]] = queue.SimpleQueue()
+        for n in (*missing, *[None] * len(self.processes)):
+            waiting.put(n)
+
+        def serve(p: subprocess.Popen[str]) -> None:
+            while p.poll() is None and (n := waiting.get()) is not None:
+                done.put((n, _asked(p, cases[n])))
+
+        self.threads = [threading.Thread(target=serve, args=(p,), daemon=True) for p in self.processes]
+        for t in self.threads:
+            t.start()
+        for count in range(len(missing)):
+            while True:
+                with contextlib.suppress(queue.Empty):
+                    yield done.get(timeout=1.0)
+                    break
+                if not any(t.is_alive() for t in self.threads) and done.empty():
+                    left = list(iter(waiting.get, None))
+                    yield from ((n, _open(cases[n], "no process was left to judge it")) for n in left[: len(missing) - count])
+                    return
+
+
+def _asked(p: subprocess.Popen[str], case: Case) -> JSON:
+    """Ask a process for a verdict; one that has ended leaves the case open."""
+    assert p.stdin is not None
+    assert p.stdout is not None
+    line = ""
+    with contextlib.suppress(OSError, ValueError):
+        p.stdin.write(json.dumps(case.message) + "\n")
+        p.stdin.flush()
+        line = p.stdout.readline()
+    if line.endswith("\n"):
+        answered: JSON = json.loads(line)
+        return answered
+    return _open(case, f"the process that judged it ended with status {p.wait()}")
+
+
+def _open(case: Case, reason: str) -> JSON:
+    if case.message["kind"] == "model":
+        return record.model_record(record.ModelVerdict(case.name, 0, False, (), reason, (reason,)))
+    return record.proof_record(Proof(case.name, case.at, UNPROVED, "", reason, "", code="R103"))
+
+
+def proofs(records: Sequence[JSON]) -> tuple[Proof, ...]:
+    """Return the proofs of records."""
+    return tuple(record.proof_of(r) for r in records)
+
+
+def judge_rule(rule: Rule, kept: Cache) -> Proof:
+    """Return the verdict on one rule, from the cache where it is known."""
+    (found,) = judged([rule_case(rule, None)], kept)
+    return replace(record.proof_of(found), at=rule.place)

@@ -1,0 +1,30 @@
+"""A process of the court: reads one case a line, answers with its verdict.
+
+python -m rewrite_compiler.prove.certificates.judge_process < cases
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+from ...errors import FlexmatchError
+from .judge import answer, rare_collection
+
+
+def main() -> int:
+    """Judge until there are no more cases."""
+    with rare_collection():
+        for line in sys.stdin:
+            try:
+                answered = answer(json.loads(line))
+            except FlexmatchError as refusal:
+                answered = {"refused": asdict(refusal.problem)}
+            sys.stdout.write(json.dumps(answered) + "\n")
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The certificates that ship with the library: what the court said of every rule, operation and model, by what was judged.
+
+A certificate counts as long as its statement is the same, and the court that judged it: the file names the hash of the court's
+sources, from the operators' meaning and the arithmetic below it on, and the versions of what it asks, those of rules apart from
+those of operations and models. `benchmarks/certificates.py` writes the file, and with `--check` compares it with a run that judges
+all of it. Plans state these and not what one machine has judged, so that equal runs give equal plans.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...rewrite.rule import Rule
+from ...target import Target
+from .sources import ROOTS, Court, court_of
+from .statements import statement_of_model, statement_of_operation, statement_of_rule
+
+FILE = Path(__file__).with_name("certificates.json")
+# from the strongest on: what a certificate covers, as a plan states it
+ALL_SHAPES, SYMBOLIC, ON_TRUST, OPEN = COVERS = ("all shapes", "symbolic", "used on trust", "not judged")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What the court said of a rule, an operation or a model: its verdict, what that covers, and by what evidence.
+
+    `ulp` is the largest difference of a rule's sides that was seen in float32, in units in the last place, `share_of_rounding` the
+    largest one as a share of what rounding can do; None: not measured.
+    """
+
+    kind: str
+    name: str
+    verdict: str
+    strength: str
+    evidence: str
+    ulp: float | None = None
+    share_of_rounding: float | None = None
+    ranks: int | None = None  # the largest rank of an operand that a rule is proved for, None: every rank
+
+
+def certificate_of_rule(rule: Rule) -> Certificate | None:
+    """Return the shipped certificate of a rule as it is written now."""
+    return _shipped().get(statement_of_rule(rule))
+
+
+def certificate_of_operation(target: Target, name: str) -> Certificate | None:
+    """Return the shipped certificate of an operation of a target as both are written now, at the target's parameters."""
+    return _shipped().get(statement_of_operation(target, name))
+
+
+def certificate_of_model(target: Target) -> Certificate | None:
+    """Return the shipped certificate of a target's accelerator model as it is written now, at its parameters."""
+    return _shipped().get(statement_of_model(target))
+
+
+def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Certificate:
+    """Return the certificate that the record of a verdict is."""
+    if kind == "model":
+        verdict = "refuted" if record["problems"] else "proved"
+        said = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
+        return Certificate(kind, name, verdict, f"{record['instructions']} instructions", said)
+    seen = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
+    return Certificate(
+        kind, name, record["verdict"], record["strength"], record["evidence"], seen["ulp"], seen["share_of_rounding"], record["ranks"]
+    )
+
+
+def in_short(c: Certificate | None) -> str:
+    """Return what a certificate covers, as one of `COVERS`."""
+    if c is None:
+        return OPEN
+    if c.verdict != "proved":
+        return ON_TRUST
+    return ALL_SHAPES if c.kind == "rule" else SYMBOLIC
+
+
+def weakest(covers: Iterable[str]) -> str:
+    """Return the weakest of what certificates cover."""
+    return max(covers, key=COVERS.index)
+
+
+def document(certificates: Mapping[str, Certificate]) -> str:
+    """Return the text of the file that ships: the courts, and certificates with their statements, a line each in the order of names."""
+    judges = ",\n".join(f"{json.dumps(kind)}: {json.dumps(asdict(court_of(kind)))}" for kind in ROOTS)
+    by_name = sorted(certificates.items(), key=lambda c: (c[1].kind, c[1].name))
+    rows = ",\n".join(json.dumps({"statement": s, **asdict(c)}, ensure_ascii=False) for s, c in by_name)
+    return f'{{"courts": {{\n{judges}\n}},\n"certificates": [\n{rows}\n]}}\n'
+
+
+def courts() -> dict[str, Court]:
+    """Return the courts that judged what ships."""
+    read: dict[str, Any] = _read()["courts"]
+    return {kind: Court(c["sha256"], tuple(c["files"]), tuple(c["versions"])) for kind, c in read.items()}
+
+
+@cache
+def _read() -> dict[str, Any]:
+    return dict(json.loads(FILE.read_text("utf-8")))
+
+
+@cache
+def _shipped() -> dict[str, Certificate]:
+    """Return the certificates that the courts as they are installed judged: none of another court counts."""
+    here = {kind for kind, judge in courts().items() if judge.is_here}
+    rows = ((row["statement"], Certificate(**{k: v for k, v in row.items() if k != "statement"})) for row in _read()["certificates"])
+    return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in here}

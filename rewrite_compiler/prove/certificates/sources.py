@@ -1,0 +1,92 @@
+"""The sources of the court: every module that judging needs, followed through imports, and the versions of what it asks.
+
+What has only the same sources judges the same. The list of a court's files is a function of these files, so where all in a
+known list are as they were, the list is, too, and only files need to be read; else imports are followed anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+ENGINE = Path(__file__).parents[2]
+SOLVERS = ("z3-solver", "egglog")
+GRAMMAR = "rewrite/grammar.lark"
+ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/textfile.py"), "target": ("prove/certificates/judge.py", "rewrite/textfile.py")}
+# beside the court: words, files, limits; and what rules are compiled to, which is in their statement
+BESIDE = frozenset({"errors.py", "kept.py", "limits.py", "intake.py", "callable_module.py", "egraph"})
+
+
+@dataclass(frozen=True)
+class Court:
+    """What judges rules, or operations and models: the hash of its files, their names, and versions by name."""
+
+    sha256: str
+    files: tuple[str, ...]
+    versions: tuple[str, ...]
+
+    @property
+    def is_here(self) -> bool:
+        """Tell whether this very court is the one that is installed."""
+        return self.versions == versions() and self.sha256 == _hash(self.files)
+
+
+def court_of(kind: str, known: Court | None = None) -> Court:
+    """Return the court of a kind as it is installed; where a known one is, imports need not be followed."""
+    return known if known is not None and known.is_here else _followed(kind)
+
+
+def versions() -> tuple[str, ...]:
+    """Return the versions of what the court asks."""
+    return tuple(f"{name} {version(name)}" for name in SOLVERS)
+
+
+@cache
+def _followed(kind: str) -> Court:
+    files = closure(ROOTS[kind])
+    return Court(_hash(files), files, versions())
+
+
+def closure(roots: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that some modules need, themselves among them; what stands beside the court is not followed."""
+    waiting, found = [ENGINE / name for name in roots], {GRAMMAR}
+    while waiting:
+        file = waiting.pop()
+        name = file.relative_to(ENGINE)
+        if name.parts[0] not in BESIDE and str(name) not in found:
+            found.add(name.as_posix())
+            waiting += _imports(file)
+    return tuple(sorted(found))
+
+
+def _imports(file: Path) -> Iterator[Path]:
+    """Yield the modules of the library that one imports, inside of functions, too."""
+    for x in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(x, ast.ImportFrom):
+            base = (file.parents[x.level - 1] if x.level else ENGINE.parent) / (x.module or "").replace(".", "/")
+            modules = [_module(base / name.name) or _module(base) for name in x.names]
+        elif isinstance(x, ast.Import):
+            modules = [_module(ENGINE.parent / name.name.replace(".", "/")) for name in x.names]
+        else:
+            continue
+        yield from (m for m in modules if m is not None and m.is_relative_to(ENGINE))
+
+
+def _module(name: Path) -> Path | None:
+    """Return the file of a module or of a package."""
+    return next((f for f in (name.with_suffix(".py"), name / "__init__.py") if f.is_file()), None)
+
+
+@cache
+def _hash(files: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for name in files:
+        file = ENGINE / name
+        data = file.read_bytes() if file.is_file() else b""
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()

@@ -1,0 +1,29 @@
+"""What is known of an accelerator's operations without judging them: the verdicts that `prove` has kept, else those that ship."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...target import Target
+from .cache import court_cache, mapping_key
+from .shipped import Certificate, certificate_of_operation
+
+NOT_JUDGED = "not judged yet"
+
+
+def known_verdicts(target: Target) -> dict[str, str]:
+    """Return the verdict on every operation of a target as it is now: another text of it is not judged yet."""
+    kept = court_cache()
+    return {name: _known(kept.get(mapping_key(target, name)), certificate_of_operation(target, name)) for name in target.mappings}
+
+
+def _known(kept: dict[str, Any] | None, shipped: Certificate | None) -> str:
+    if kept is not None:
+        return str(kept["verdict"])
+    return NOT_JUDGED if shipped is None else shipped.verdict
+
+
+def in_short(verdicts: dict[str, str]) -> str:
+    """Return how many operations have each verdict, in words."""
+    counts = {v: sum(x == v for x in verdicts.values()) for v in dict.fromkeys(verdicts.values())}
+    return ", ".join(f"{n} {verdict}" for verdict, n in counts.items())

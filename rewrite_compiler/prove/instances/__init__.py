@@ -1,0 +1,1 @@
+"""Instances of rules at concrete shapes."""

@@ -1,0 +1,83 @@
+"""Counter-examples: data on which the two sides of a rule differ, made as small and round as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.program import Data
+from ...ops.op import Tensor
+from ..verdict import Counterexample
+from .instance_search import Instance
+from .sides import nested, operands_from, results, same_values, show
+
+Pairs = Sequence[tuple[Tensor, Tensor]]
+# the values operands are drawn from, the plain ones first
+POOLS: tuple[tuple[float, ...], ...] = ((0.0, 1.0), (-1.0, 0.0, 1.0), (1.0, 2.0, 3.0), (-2.0, -1.0, -0.5, 0.0, 0.25, 1.0, 3.0))
+DRAWS = 8
+
+
+def difference(pairs: Pairs, instance: Instance) -> Counterexample | None:
+    """Return data on which the sides differ by more than rounding, None when no draw shows any."""
+    for operands in _draws(instance):
+        if _first_difference(pairs, instance, operands) is not None:
+            return counterexample(pairs, instance, _simplified(pairs, instance, operands))
+    return None
+
+
+def _draws(instance: Instance) -> Iterator[dict[str, Data]]:
+    random = np.random.default_rng(0)
+    for pool in POOLS:
+        for _ in range(DRAWS):
+            yield operands_from(instance, lambda shape, pool=pool: random.choice(pool, shape))
+    for _ in range(DRAWS):
+        yield operands_from(instance, random.standard_normal)
+
+
+def _first_difference(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) -> tuple[int, tuple[int, ...], Any, Any] | None:
+    for n, (left, right) in enumerate(results(pairs, instance, operands, np.float64)):
+        places = np.argwhere(~same_values(left, right, exact=False))
+        if len(places):
+            place = tuple(int(i) for i in places[0])
+            return n, place, left[place], right[place]
+    return None
+
+
+def _simplified(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) -> dict[str, Data]:
+    """Replace elements by 0 or 1 as long as the sides still differ."""
+    kept = {name: x.copy() for name, x in operands.items()}
+    for x in kept.values():
+        for place in np.ndindex(x.shape):
+            for value in (0.0, 1.0):
+                if x[place] in (0.0, value):
+                    break
+                before, x[place] = x[place], value
+                if _first_difference(pairs, instance, kept) is not None:
+                    break
+                x[place] = before
+    return kept
+
+
+def counterexample(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) -> Counterexample:
+    """Return operands with the first place where the sides differ on them."""
+    found = _first_difference(pairs, instance, operands)
+    if found is None:
+        raise ValueError("the sides do not differ on these operands")
+    _, place, left, right = found
+    return Counterexample({n: nested(x) for n, x in operands.items()}, instance.attributes, place, show(left), show(right))
+
+
+def float32_difference(
+    pairs: Pairs, instance: Instance, draw: Callable[[Any], Data], agree: Callable[[Data, Data], Data]
+) -> Counterexample | None:
+    """Return float32 data on which the sides do not agree."""
+    operands = operands_from(instance, draw)
+    for left, right in results(pairs, instance, operands, np.float32):
+        places = np.argwhere(~agree(left, right))
+        if len(places):
+            place = tuple(int(i) for i in places[0])
+            shown = {name: nested(x) for name, x in operands.items()}
+            return Counterexample(shown, instance.attributes, place, repr(float(left[place])), repr(float(right[place])))
+    return None

@@ -1,0 +1,294 @@
+"""The elements of a term as nodes: all points of an array at once, indices as numbers, data as symbols.
+
+What the meaning of one application of an operator does to its operands is found once and kept as a template: a table of
+places where it only moves elements, nodes over its operands' elements where it computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ir.program import Data
+from ...lang.binders import Array, Comprehension, Fold, FoldResult, Leaf, static_shape
+from ...lang.expr import Expr, lift
+from ...ops.op import AttributeValue, Op
+from . import element_terms as nodes
+from .element_terms import Node
+
+KEPT = 20_000  # templates
+
+
+class Unreadable(Exception):
+    """A term that is not read as nodes: tables, words, places that depend on data."""
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements of a tensor as nodes, and whether they are real."""
+
+    data: Data
+    real: bool
+
+
+def symbols(name: str, shape: Sequence[int], *, real: bool = True) -> Elements:
+    """Return a tensor of symbolic elements."""
+    found = np.empty(math.prod(shape), object)
+    found[:] = [nodes.leaf(name, n, real=real) for n in range(len(found))]
+    return Elements(found.reshape(tuple(shape)), real)
+
+
+def applied(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[Elements, ...]:
+    """Return the outputs of an operator on symbolic operands; Unreadable when its meaning is not read as nodes."""
+    key = (operator.name, tuple((x.data.shape, x.real) for x in operands), tuple(attributes.items()))
+    found = _templates.get(key)
+    if found is None or found[0].generation != nodes.generation():
+        if len(_templates) > KEPT:
+            _templates.clear()
+        found = _templates[key] = _template(operator, operands, attributes)
+    flat = np.concatenate([x.data.reshape(-1) for x in operands]) if operands else np.empty(0, object)
+    known = dict[Node, Node](zip(found[0].elements, flat, strict=True))
+    return tuple(t.filled(flat, known) for t in found)
+
+
+@dataclass(frozen=True)
+class _Template:
+    """One output over the elements of all operands, one after the other; `places` where it only moves them."""
+
+    data: Data
+    real: bool
+    elements: tuple[Node, ...]
+    generation: int
+    places: Data | None
+
+    def filled(self, flat: Data, known: dict[Node, Node]) -> Elements:
+        """Return the output for the elements of given operands."""
+        if self.places is not None:
+            return Elements(flat[self.places.reshape(-1)].reshape(self.places.shape), self.real)
+        found = np.empty(self.data.size, object)
+        found[:] = [nodes.rebuilt(x, known) for x in self.data.flat]
+        return Elements(found.reshape(self.data.shape), self.real)
+
+
+_templates: dict[Any, tuple[_Template, ...]] = {}
+
+
+def _template(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[_Template, ...]:
+    leaves = [Leaf(tuple(x.data.shape), (None, None), x.real, f"x{n}") for n, x in enumerate(operands)]
+    given = {
+        leaf: symbols(f"operand {n}", x.data.shape, real=x.real).data for n, (leaf, x) in enumerate(zip(leaves, operands, strict=True))
+    }
+    elements = tuple(x for data in given.values() for x in data.flat)
+    at = {x: n for n, x in enumerate(elements)}
+    meaning = operator.meaning(*leaves, **attributes)
+    found = []
+    for a in meaning if isinstance(meaning, tuple | list) else (meaning,):
+        data = Reading(given).array(a)
+        moved = [at.get(x, -1) for x in data.flat]
+        places = np.array(moved, np.intp).reshape(data.shape) if -1 not in moved else None
+        found.append(_Template(data, a.real, elements, nodes.generation(), places))
+    return tuple(found)
+
+
+class _Points:
+    """The points a term is evaluated at: the number that each variable has there, and the values found."""
+
+    def __init__(self, bound: Mapping[Expr, Data], count: int) -> None:
+        self.bound = dict(bound)
+        self.count = count
+        self.found: dict[Expr, Any] = {}
+
+
+class Reading:
+    """Evaluates terms on arrays of nodes."""
+
+    def __init__(self, leaves: Mapping[Leaf, Data]) -> None:
+        self.arrays = dict[Array, Data](leaves.items())
+        self.folds: dict[Fold, tuple[list[Data], list[Data]]] = {}
+        self.steps: dict[Expr, int] = {}  # the variables of the folds that are running
+
+    def array(self, a: Array) -> Data:
+        """Return the elements of an array whose free variables are those of running folds."""
+        found = self.arrays.get(a)
+        if found is None:
+            found = self._fold_result(a) if isinstance(a, FoldResult) else self._comprehension(a)
+            if not a.free:
+                self.arrays[a] = found
+        return found
+
+    def _comprehension(self, a: Array) -> Data:
+        if not isinstance(a, Comprehension):
+            raise Unreadable
+        shape = static_shape(a)
+        grid = np.indices(shape).reshape(len(shape), math.prod(shape))
+        values = self.value(a.body, _Points(dict(zip(a.variables, grid, strict=True)), math.prod(shape)))
+        return _spread(_as_nodes(values), math.prod(shape)).reshape(shape)
+
+    def _fold_result(self, a: FoldResult) -> Data:
+        last, every = self.folds.get(a.fold) or self._fold(a.fold)
+        if not a.fold.free:
+            self.folds[a.fold] = last, every
+        return every[a.component] if a.history else last[a.component]
+
+    def _fold(self, f: Fold) -> tuple[list[Data], list[Data]]:
+        current, history = [self.array(first) for first in f.initial], list[list[Data]]()
+        for k in range(self._extent(f.extent, _Points({}, 1))):
+            self.steps[f.variable] = k
+            self.arrays.update(zip(f.accumulators, current, strict=True))
+            current = [self.array(body) for body in f.bodies]
+            history.append(current)
+        self.steps.pop(f.variable, None)
+        return current, [np.stack([step[n] for step in history] or [x])[: len(history)] for n, x in enumerate(current)]
+
+    def value(self, e: Expr, at: _Points) -> Any:
+        """Return the value of a term at some points: integers where it reads no data, else nodes."""
+        if e.op == "const":
+            return nodes.constant(e.data) if e.real else int(e.data)
+        if e.op == "var":
+            return self.steps[e] if e in self.steps else at.bound[e]
+        found = at.found.get(e)
+        if found is None:
+            found = at.found[e] = self._value(e, at)
+        return found
+
+    def _value(self, e: Expr, at: _Points) -> Any:
+        if e.op == "load":
+            return self._load(e, at)
+        if e.op == "reduce":
+            return self._reduce(e, at)
+        operands = [self.value(a, at) for a in e.args]
+        if not e.real and not any(map(_is_symbolic, operands)):
+            return _control(e.op, operands)
+        if e.op == "select" and not _is_symbolic(operands[0]):
+            return _chosen(operands[0], *map(_as_nodes, operands[1:]))
+        function = _function(e)
+        return function(*map(_as_nodes, operands))
+
+    def _load(self, e: Expr, at: _Points) -> Any:
+        index = [self.value(i, at) for i in e.args]
+        if any(map(_is_symbolic, index)):
+            raise Unreadable
+        if not e.data.free <= self.steps.keys():
+            return self._inside(e.data, index, at)
+        data = self.array(e.data)
+        if 0 in data.shape:  # a branch that is never taken
+            return nodes.constant(0)
+        inside = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, data.shape, strict=True))
+        return data[inside]
+
+    def _inside(self, a: Array, index: Sequence[Any], at: _Points) -> Any:
+        if not isinstance(a, Comprehension):
+            raise Unreadable
+        places = {v: np.broadcast_to(np.asarray(i), at.count) for v, i in zip(a.variables, index, strict=True)}
+        return self.value(a.body, _Points({**at.bound, **places}, at.count))
+
+    def _reduce(self, e: Expr, at: _Points) -> Any:
+        monoid, variables = e.data
+        extents = [self._extent(n, at) for n in e.args[1:]]
+        inner = math.prod(extents)
+        if inner == 0:
+            if monoid != "sum":
+                raise Unreadable
+            return nodes.constant(0) if e.real or e.reads else 0
+        grid = np.indices(extents).reshape(len(extents), inner)
+        bound = {v: np.repeat(np.broadcast_to(np.asarray(i), at.count), inner) for v, i in at.bound.items()}
+        bound.update((v, np.tile(i, at.count)) for v, i in zip(variables, grid, strict=True))
+        body = self.value(e.args[0], _Points(bound, at.count * inner))
+        if not _is_symbolic(body) and not e.real:
+            table = np.broadcast_to(np.asarray(body), at.count * inner).reshape(at.count, inner)
+            return COUNTED[monoid](table)
+        return _each(REDUCTIONS[monoid], _spread(_as_nodes(body), at.count * inner).reshape(at.count, inner))
+
+    def _extent(self, e: Expr, at: _Points) -> int:
+        values = np.unique(np.asarray(self.value(lift(e), at)))
+        if values.dtype == object or len(values) != 1:
+            raise Unreadable
+        return int(values[0])
+
+
+def _each(function: Callable[[Sequence[Node]], Node], table: Data) -> Data:
+    found = np.empty(len(table), object)
+    found[:] = [function(row) for row in table.tolist()]
+    return found
+
+
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, Node) or (isinstance(x, np.ndarray) and x.dtype == object)
+
+
+_numbers = np.frompyfunc(lambda x: nodes.constant(int(x)), 1, 1)
+
+
+def _as_nodes(x: Any) -> Any:
+    return x if _is_symbolic(x) else _numbers(x)
+
+
+def _spread(x: Any, count: int) -> Data:
+    if isinstance(x, np.ndarray):
+        return np.broadcast_to(x, count)
+    found = np.empty(count, object)
+    found[:] = [x] * count
+    return found
+
+
+def _chosen(condition: Any, a: Any, b: Any) -> Any:
+    if not isinstance(condition, np.ndarray):
+        return a if condition else b
+    return np.where(condition != 0, _spread(a, len(condition)), _spread(b, len(condition)))
+
+
+def _control(op: str, operands: Sequence[Any]) -> Any:
+    function = CONTROL.get(op)
+    if function is None:
+        raise Unreadable
+    return function(*operands)
+
+
+def _divisor(y: Any) -> Any:
+    """Return y, and something else where it is 0 in a branch that is not taken."""
+    return np.where(np.asarray(y) == 0, 1, y)
+
+
+CONTROL: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "neg": lambda x: -x,
+    "not": lambda x: 1 - x,
+    "div": lambda x, y: x // _divisor(y),
+    "mod": lambda x, y: x % _divisor(y),
+    "min": np.minimum,
+    "max": np.maximum,
+    "bitand": lambda x, y: x & y,
+    "bitor": lambda x, y: x | y,
+    "select": lambda c, x, y: np.where(np.asarray(c) != 0, x, y),
+    "eq": lambda x, y: np.asarray(x == y).astype(int),
+    "ne": lambda x, y: np.asarray(x != y).astype(int),
+    "lt": lambda x, y: np.asarray(x < y).astype(int),
+    "le": lambda x, y: np.asarray(x <= y).astype(int),
+}
+COUNTED: dict[str, Callable[[Data], Any]] = {
+    "sum": lambda table: table.sum(axis=1),
+    "max": lambda table: table.max(axis=1),
+    "min": lambda table: table.min(axis=1),
+}
+REDUCTIONS = {"sum": nodes.total, "max": nodes.extremum("max"), "min": nodes.extremum("min")}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{op: np.frompyfunc(f, 2, 1) for op, f in nodes.BINARY.items()},
+    **{op: np.frompyfunc(f, 1, 1) for op, f in nodes.UNARY.items()},
+    "select": np.frompyfunc(nodes.select, 3, 1),
+}
+
+
+def _function(e: Expr) -> Callable[..., Any]:
+    if e.op == "call":
+        called: Callable[..., Any] = np.frompyfunc(nodes.call(e.data), len(e.args), 1)
+        return called
+    found = FUNCTIONS.get(e.op)
+    if found is None:
+        raise Unreadable
+    return found

@@ -1,0 +1,325 @@
+"""Nodes: scalar terms over symbolic elements, each kept once, compared by structure and by polynomial normal form.
+
+Two nodes that are the same object are the same term. What is compared never depends on the values of functions: `exp`,
+quotients and choices are atoms, equal when what they are applied to is equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ...lang.expr import COMPARISONS, INTEGER
+
+KEPT = 300_000  # nodes after which all are forgotten
+TERMS = 20_000  # monomials beyond which a normal form is given up
+RING = frozenset({"add", "sum", "sub", "mul", "neg", "const", "leaf"})
+
+Atom = tuple[Any, ...]
+Monomial = tuple[int, ...]  # the numbers of its atoms in order, repeated by degree
+Polynomial = dict[Monomial, Fraction | int]
+
+
+class Node:
+    """One scalar term: an operator on nodes, a number, or a symbolic element."""
+
+    __slots__ = ("args", "data", "op", "ordered", "polynomial", "without_zeros")
+
+    def __init__(self, op: str, data: Any, args: tuple[Node, ...]) -> None:
+        self.op = op
+        self.data = data
+        self.args = args
+        self.ordered: Node | None = None
+        self.without_zeros: Node | None = None
+        self.polynomial: Polynomial | None = None
+
+    @property
+    def number(self) -> int | Fraction | None:
+        """The value of a constant, None of any other node."""
+        return self.data if self.op == "const" else None
+
+
+class TooLarge(Exception):
+    """A normal form has more terms than are kept."""
+
+
+_nodes: dict[tuple[Any, ...], Node] = {}
+_serial: dict[Any, int] = {}  # numbers of nodes in an order of operands, and of atoms
+
+
+class _Generation:
+    """Counts how often all nodes were forgotten."""
+
+    number = 0
+
+
+def forget() -> None:
+    """Forget all nodes when they are many; nodes made before are not compared with later ones."""
+    if len(_nodes) > KEPT:
+        _nodes.clear()
+        _serial.clear()
+        _Generation.number += 1
+
+
+def generation() -> int:
+    """Return a number that changes when nodes are forgotten."""
+    return _Generation.number
+
+
+def node(op: str, args: Sequence[Node], data: Any = None) -> Node:
+    """Return the node of an operator on nodes; numbers are computed."""
+    key = (op, data, *args)
+    found = _nodes.get(key)
+    if found is None:
+        found = _nodes[key] = Node(op, data, tuple(args))
+    return found
+
+
+def leaf(name: str, place: int, *, real: bool = True) -> Node:
+    """Return a symbolic element."""
+    return node("leaf", (), (name, place, real))
+
+
+def constant(x: int | Fraction) -> Node:
+    """Return a number."""
+    return node("const", (), x.numerator if x.denominator == 1 else x)
+
+
+def binary(op: str) -> Callable[[Node, Node], Node]:
+    """Return the function that applies an operator of two operands."""
+
+    def apply(a: Node, b: Node) -> Node:
+        x, y = a.number, b.number
+        if x is not None and y is not None and not (op in ("rdiv", "div", "mod", "tdiv", "tmod") and y == 0):
+            return constant(Fraction(x) / y if op == "rdiv" else INTEGER[op](x, y))  # type: ignore[arg-type]
+        if op == "mul" and (x == 0 or y == 0):
+            return constant(0)
+        return node(op, (a, b))
+
+    return apply
+
+
+def unary(op: str, data: Any = None) -> Callable[[Node], Node]:
+    """Return the function that applies an operator of one operand; only signs and truth values of numbers are computed."""
+
+    def apply(a: Node) -> Node:
+        if a.number is None or op not in ("neg", "not", "real"):
+            return node(op, (a,), data)
+        return {"neg": constant(-a.number), "not": constant(1 - a.number), "real": a}[op]
+
+    return apply
+
+
+def call(name: str) -> Callable[..., Node]:
+    """Return the function that applies a real function, whatever it computes."""
+    return lambda *operands: node("call", operands, name)
+
+
+def select(condition: Node, a: Node, b: Node) -> Node:
+    """Return the node of a choice."""
+    if condition.number is not None:
+        return a if condition.number else b
+    return node("select", (condition, a, b))
+
+
+def total(values: Sequence[Node]) -> Node:
+    """Return the sum of nodes in their order; numbers are added up, a sum of 0 is left out."""
+    known = sum(x.data for x in values if x.op == "const")
+    terms = [x for x in values if x.op != "const"]
+    if not terms:
+        return constant(known)
+    added = terms[0] if len(terms) == 1 else node("sum", terms)
+    return added if known == 0 else node("add", (added, constant(known)))
+
+
+def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
+    """Return the function that gives the largest or smallest of some nodes."""
+    pair = binary(op)
+
+    def apply(values: Sequence[Node]) -> Node:
+        found = values[0]
+        for x in values[1:]:
+            found = pair(found, x)
+        return found
+
+    return apply
+
+
+def rebuilt(root: Node, known: dict[Node, Node]) -> Node:
+    """Return a node with others in the place of its leaves; `known` keeps what was rebuilt."""
+    found = known.get(root)
+    if found is None:
+        if root.op == "const":
+            return root
+        found = known[root] = _made(root, [rebuilt(x, known) for x in root.args])
+    return found
+
+
+def _made(like: Node, args: list[Node]) -> Node:
+    if like.op == "select":
+        return select(*args)
+    if like.op == "sum":
+        return total(args)
+    if like.op in BINARY:
+        return BINARY[like.op](*args)
+    if like.op in UNARY:
+        return UNARY[like.op](*args)
+    return node(like.op, args, like.data)
+
+
+BINARY: dict[str, Callable[[Node, Node], Node]] = {
+    op: binary(op) for op in ("add", "sub", "mul", "rdiv", "div", "mod", "tdiv", "tmod", "min", "max", *COMPARISONS)
+}
+UNARY: dict[str, Callable[[Node], Node]] = {op: unary(op) for op in ("neg", "not", "real", "floor", "rint")}
+
+
+# -- structure
+
+
+def identical(a: Node, b: Node) -> bool:
+    """Tell whether two nodes are the same term."""
+    return a is b
+
+
+def same_operations(a: Node, b: Node, *, drop_zeros: bool = False) -> bool:
+    """Tell whether two nodes are the same operations in the same order: operands of one + or · may be exchanged.
+
+    With `drop_zeros` an added 0 counts as no operation.
+    """
+    return _canonical(a, drop_zeros) is _canonical(b, drop_zeros)
+
+
+def _canonical(x: Node, drop_zeros: bool) -> Node:
+    found = x.without_zeros if drop_zeros else x.ordered
+    if found is None:
+        found = _in_order(x, [_canonical(a, drop_zeros) for a in x.args], drop_zeros)
+        if drop_zeros:
+            x.without_zeros = found
+        else:
+            x.ordered = found
+    return found
+
+
+def _in_order(x: Node, args: list[Node], drop_zeros: bool) -> Node:
+    op = "add" if x.op == "sum" else x.op
+    if op == "add" and drop_zeros:
+        args = [a for a in args if a.number != 0] or args[:1]
+    if op in ("add", "mul") and len(args) == 2:
+        args.sort(key=_number)
+    return args[0] if op == "add" and len(args) == 1 else x if not args else node(op, args, x.data)
+
+
+def _number(key: Any) -> int:
+    return _serial.setdefault(key, len(_serial))
+
+
+def is_ring_term(root: Node) -> bool:
+    """Tell whether a node is built from elements and numbers by +, − and · alone."""
+    pending, seen = [root], set[Node]()
+    while pending:
+        x = pending.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if x.op not in RING:
+            return False
+        pending.extend(x.args)
+    return True
+
+
+# -- normal forms
+
+
+def normal_forms_agree(a: Node, b: Node) -> bool:
+    """Tell whether two nodes are equal as polynomials in elements, functions, quotients, choices and extrema."""
+    try:
+        return polynomial(a) == polynomial(b)
+    except (TooLarge, RecursionError):
+        return False
+
+
+def polynomial(x: Node) -> Polynomial:
+    """Return the normal form of a node; TooLarge when it has too many terms."""
+    if x.polynomial is None:
+        x.polynomial = FORMS.get(x.op, _application)(x)
+        if len(x.polynomial) > TERMS:
+            raise TooLarge
+    return x.polynomial
+
+
+def _constant_form(x: Node) -> Polynomial:
+    return {(): x.data} if x.data else {}
+
+
+def _atom(kind: Atom) -> Polynomial:
+    return {(_number(kind),): 1}
+
+
+def _sum(parts: Iterable[tuple[Polynomial, int | Fraction]]) -> Polynomial:
+    found: Polynomial = {}
+    for part, factor in parts:
+        for monomial, c in part.items():
+            now = found.get(monomial, 0) + c * factor
+            if now:
+                found[monomial] = now
+            else:
+                del found[monomial]
+    return found
+
+
+def _product(x: Node) -> Polynomial:
+    a, b = (polynomial(p) for p in x.args)
+    if len(a) * len(b) > TERMS:
+        raise TooLarge
+    found: Polynomial = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            key = tuple(sorted(m + n))
+            found[key] = found.get(key, 0) + c * d
+    return {m: c for m, c in found.items() if c}
+
+
+def _quotient(x: Node) -> Polynomial:
+    a, b = (polynomial(p) for p in x.args)
+    if b.keys() == {()}:
+        return _sum([(a, 1 / Fraction(b[()]))])
+    return _atom(("rdiv", _frozen(a), _frozen(b)))
+
+
+def _extreme(x: Node) -> Polynomial:
+    """An extremum is the set of its operands: it does not matter in which order or how often they are compared."""
+    operands, pending = set[Any](), [*x.args]
+    while pending:
+        a = pending.pop()
+        if a.op == x.op:
+            pending.extend(a.args)
+        else:
+            operands.add(_frozen(polynomial(a)))
+    return polynomial(x.args[0]) if len(operands) == 1 else _atom((x.op, frozenset(operands)))
+
+
+def _comparison(x: Node) -> Polynomial:
+    return _atom((x.op, _frozen(_sum([(polynomial(x.args[0]), 1), (polynomial(x.args[1]), -1)]))))
+
+
+def _application(x: Node) -> Polynomial:
+    return _atom((x.op, x.data, *(_frozen(polynomial(a)) for a in x.args)))
+
+
+def _frozen(p: Polynomial) -> frozenset[Any]:
+    return frozenset(p.items())
+
+
+Form = Callable[[Node], Polynomial]
+FORMS: dict[str, Form] = {
+    "const": _constant_form,
+    **dict.fromkeys(("add", "sum"), lambda x: _sum((polynomial(a), 1) for a in x.args)),
+    "sub": lambda x: _sum([(polynomial(x.args[0]), 1), (polynomial(x.args[1]), -1)]),
+    "neg": lambda x: _sum([(polynomial(x.args[0]), -1)]),
+    "mul": _product,
+    "rdiv": _quotient,
+    "max": _extreme,
+    "min": _extreme,
+    **dict.fromkeys(COMPARISONS, _comparison),
+}

@@ -1,0 +1,547 @@
+"""The search for instances of a rule: shapes and attributes for which its left sides are typed and its guard holds.
+
+Every shape of the operands and every value of the attributes within the bounds is a candidate, operands first; what a
+search leaves out it is told to leave out (`choose`, pins, operands that are finished).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from ...errors import SpecError
+from ...lang.expr import Expr
+from ...ops.op import Apply, AttributeValue, Op, Shape, ShapeError, Tensor, Variable, subterms
+from ...ops.recurrent import GATES
+from ...ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, RealIs, ShapeOf, Truth, holds, list_of, value_of
+from ...rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
+
+DRAWS = 10  # draws for each instance wanted
+TRIED_IN_A_DRAW = 1_000
+WINDOW = 2  # the largest window that is tried where a rule does not ask for more
+Operands = tuple[tuple[str, Shape], ...]
+Extents = range | tuple[int, ...]
+Choose = Callable[[Sequence[Any]], Iterable[Any]]  # the candidates that are followed, in their order
+Component = tuple[str, int]  # the name of an attribute, and the place in its list (0 of a number or of a whole list)
+WHOLE = frozenset({"shape", "perm", "axes"})  # attributes whose elements do not vary one by one
+FLOATS: dict[str, tuple[float, ...]] = {
+    "epsilon": (0.5, 0.0),
+    "value": (0.0, 1.0),
+    "low": (0.0, -1.0, -math.inf),
+    "high": (1.0, 0.5, math.inf),
+}
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Shapes of a rule's operands and values of its attributes; `shapes` has every pattern of the left sides."""
+
+    shapes: Mapping[int, Shape]
+    values: Mapping[Any, Any]
+    operands: Mapping[str, Shape]
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of all left patterns."""
+        return sum(math.prod(s) for s in self.shapes.values())
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The values of the attributes by name."""
+        return {label(k): v for k, v in self.values.items()}
+
+    def binding(self) -> Binding:
+        """Return the instance as the match that guards and attributes are evaluated under."""
+        return Binding(
+            lambda t: self.shapes[id(t)], self.values, lambda t: self.dtypes.get(getattr(t, "name", ""), "float32"), lambda t: True
+        )
+
+
+Waiting = tuple[Condition, frozenset[Any]]  # a condition, and what must be bound before it can be held: operands and keys of attributes
+
+
+def _conditions(rule: Rule) -> dict[str, list[Waiting]]:
+    """Return the conditions of a guard by the variables that they use; those on typed terms under no name."""
+    found: dict[str, list[Waiting]] = {}
+    for c in rule.where:
+        variables = [*condition_variables(c)]
+        names = {name_of(v) for v in variables}
+        waiting = c, frozenset(v if isinstance(v, Expr) else name_of(v) for v in variables)
+        for name in {"", *names} if _reads_terms(c) else names:
+            found.setdefault(name, []).append(waiting)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _read(rule: Rule) -> tuple[Mapping[str, list[Waiting]], frozenset[str], Mapping[str, str]]:
+    """Return the conditions of a rule by variable, the names of its operands, and the element types that its guard gives them."""
+    names = frozenset(x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable))
+    dtypes = {name_of(c.tensor): c.dtypes[0] for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
+    return _conditions(rule), names, dtypes
+
+
+@cache
+def largest_window(rule: Rule) -> int:
+    """Return the largest window that is tried: 2, or one and two more than a guard asks for where it asks for more than 2."""
+    kernels = {
+        id(x.attributes["kernel"]) for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Apply) and "kernel" in x.attributes
+    }
+    asked = [int(low.data) for c in rule.where if isinstance(c, Truth) for low in _lower_bounds(c.term, kernels)]
+    return max([WINDOW, *(n + 2 for n in asked if n >= WINDOW)])
+
+
+@cache
+def numbers_of(rule: Rule) -> tuple[float, ...]:
+    """Return the finite numbers that are float attributes in the patterns of a rule."""
+    patterns = (x for pair in rule.pairs for side in pair for x in subterms(side) if isinstance(x, Apply))
+    values = (v for x in patterns for v in x.attributes.values())
+    return tuple(dict.fromkeys(v for v in values if isinstance(v, float) and math.isfinite(v)))
+
+
+@cache
+def numbers_near(rule: Rule) -> tuple[float, ...]:
+    """Return the numbers that a guard compares float attributes with, and those one less and one more."""
+    numbers = [n for c in rule.where if isinstance(c, RealIs) for n in c.numbers]
+    return tuple(dict.fromkeys(m for n in numbers for m in (n, n - 1, n + 1)))
+
+
+def _lower_bounds(e: Expr, kernels: set[int]) -> Iterator[Expr]:
+    """Yield the constants that elements of some lists must be more than."""
+    if e.op in ("lt", "le") and e.args[0].op == "const":
+        element = ELEMENTS.get(e.args[1])
+        if element is not None and id(element.base) in kernels:
+            yield e.args[0]
+    for a in e.args if e.op == "bitand" else ():
+        yield from _lower_bounds(a, kernels)
+
+
+def _reads_terms(c: Condition) -> bool:
+    """Tell whether a condition uses the shape of something that is not a variable."""
+    return any(isinstance(a, ShapeOf | HasType) and isinstance(a.tensor, Apply) for a in condition_atoms(c))
+
+
+def label(key: Any) -> str:
+    """Return the name of an attribute from the key that a match binds it under."""
+    return name_of(key) if isinstance(key, Expr) else str(key)
+
+
+class TooMany(Exception):
+    """There are more candidates than are tried."""
+
+
+class State(NamedTuple):
+    """What a search has bound so far; a tuple, because a search makes many."""
+
+    shapes: Mapping[int, Shape]
+    values: Mapping[Any, Any]
+    operands: Mapping[str, Shape]
+
+    def typed(self, t: Tensor, shape: Shape) -> State:
+        """Return the state with the shape of a term."""
+        return State({**self.shapes, id(t): shape}, self.values, self.operands)
+
+    def valued(self, key: Any, value: Any) -> State:
+        """Return the state with the value of an attribute."""
+        return State(self.shapes, {**self.values, key: value}, self.operands)
+
+
+class Search:
+    """Binds the variables of the left sides one after the other; `choose` says which candidates are followed.
+
+    `fixed` are the only shapes of operands, `pins` the only values of components of attributes that are followed, nothing
+    is yielded for operands that are `finished`.
+    """
+
+    def __init__(self, rule: Rule, extents: range, rank: int, choose: Choose, budget: int) -> None:
+        self.rule = rule
+        self.extents: Extents = extents
+        self.rank = rank
+        self.choose = choose
+        self.budget = budget
+        self.left: float = math.inf  # candidates that are still held against the guard
+        self.fixed: Mapping[str, Shape] = {}
+        self.pins: Mapping[Component, Any] = {}
+        self.finished: set[Operands] = set()
+        self.domains: dict[Component, set[Any]] = {}  # values of components that were candidates
+        self.noted: set[tuple[int, int]] = set()
+        self.whole: set[str] = set()  # attributes of one component
+        self.conditions, self.names, self.dtypes = _read(rule)
+        self.windows = largest_window(rule)
+        self.numbers = numbers_near(rule)
+
+    def instances(self) -> Iterator[Instance]:
+        """Yield the instances in the order of the candidates."""
+        for state in self.terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
+            made = self.made(state)
+            try:
+                is_instance = all(holds(c, made.binding()) for c in self.rule.where)
+            except KeyError:  # all that the left side has is typed
+                raise SpecError("R101", "the guard uses a result that the left side does not have") from None
+            if is_instance:
+                yield made
+
+    def made(self, state: State) -> Instance:
+        """Return a state as an instance."""
+        return Instance(state.shapes, state.values, state.operands, self.dtypes)
+
+    def is_excluded(self, state: State, name: str = "") -> bool:
+        """Tell whether a condition on a variable that was bound now, or on a term that was typed, fails already."""
+        conditions = self.ready(name, state.values.keys() | state.operands.keys())
+        return bool(conditions) and self.fails(conditions, self.made(state).binding())
+
+    def ready(self, name: str, bound: Set[Any]) -> Sequence[Condition]:
+        """Return the conditions on a variable, or on typed terms, of which everything is bound."""
+        return [c for c, needed in self.conditions.get(name, ()) if needed <= bound]
+
+    def fails(self, conditions: Sequence[Condition], binding: Binding) -> bool:
+        """Tell whether one of some conditions fails; TooMany where more candidates were held against the guard than are."""
+        self.left -= 1
+        if self.left < 0:
+            raise TooMany
+        return any(_fails(c, binding) for c in conditions)
+
+    def terms(self, ts: Sequence[Tensor], state: State, hint: Callable[[list[Shape]], Sequence[Shape] | None]) -> Iterator[State]:
+        """Yield the states in which all of `ts` are typed, one after the other."""
+        states: Iterator[State] = iter([state])
+        for n in range(len(ts)):
+            states = self.extended(states, ts, n, hint)
+        return states
+
+    def extended(self, states: Iterator[State], ts: Sequence[Tensor], n: int, hint: Callable[[list[Shape]], Any]) -> Iterator[State]:
+        """Yield the states in which one more of `ts` is typed; `hint` narrows what follows the first."""
+        for state in states:
+            before = [state.shapes[id(t)] for t in ts[:n]]
+            yield from self.term(ts[n], state, hint(before) if before else None)
+
+    def term(self, t: Tensor, state: State, candidates: Sequence[Shape] | None) -> Iterator[State]:
+        """Yield the states in which a term is typed."""
+        if id(t) in state.shapes:
+            yield state
+        elif isinstance(t, Variable):
+            for shape in self.choose(self.allowed(t.name, self.operand_shapes(state) if candidates is None else candidates)):
+                following = State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
+                if not self.is_finished(following) and not self.is_excluded(following, t.name):
+                    yield following
+        elif isinstance(t, Apply):
+            follow = OPERANDS.get(t.op.name)
+            for with_operands in self.terms(t.operands, state, lambda s: follow(s, self) if follow else None):
+                for complete in self.attributes(t, with_operands):
+                    yield from self.checked(t, complete)
+
+    def operand_shapes(self, state: State) -> Sequence[Shape]:
+        """Return the shapes tried for an operand of which nothing is known."""
+        return all_shapes(self.extents, self.rank)
+
+    def attribute_values(self, t: Apply, name: str, shapes: tuple[Shape, ...]) -> Sequence[Any]:
+        """Return the values tried for a free attribute of an application to operands of these shapes."""
+        return candidates_for(t.op, name, shapes, self.extents, self.rank, self.windows, self.numbers)
+
+    def allowed(self, name: str, candidates: Sequence[Shape]) -> Sequence[Shape]:
+        """Return the shapes that an operand may have."""
+        fixed = self.fixed.get(name)
+        return candidates if fixed is None else [fixed] if fixed in candidates else []
+
+    def is_finished(self, state: State) -> bool:
+        """Tell whether all operands are bound to shapes that need no more instances."""
+        return bool(self.finished) and len(state.operands) == len(self.names) and operands_key(state.operands) in self.finished
+
+    def attributes(self, t: Apply, state: State) -> Iterator[State]:
+        """Yield the states in which the attributes of an application are bound."""
+        states: Iterator[State] = iter([state])
+        for a in t.op.attributes:
+            key = free_attribute(t.attributes[a.name])
+            if key is not None and key not in state.values:
+                states = self.bound(states, t, a.name, key)
+        return states
+
+    def bound(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
+        """Yield the states in which one attribute is bound."""
+        known_as = label(key)
+        for state in states:
+            shapes = tuple(state.shapes[id(x)] for x in t.operands)
+            candidates = self.attribute_values(t, name, shapes)
+            self.note(key, name in WHOLE, candidates)
+            if self.is_finished(state):
+                continue
+            conditions = self.ready(known_as, {key} | state.values.keys() | state.operands.keys())
+            values = {**state.values, key: None}
+            binding = Instance(state.shapes, values, state.operands, self.dtypes).binding()
+            for value in self.choose([c for c in candidates if self.follows(key, c)] if self.pins else candidates):
+                values[key] = value
+                if not (conditions and self.fails(conditions, binding)):
+                    yield state.valued(key, value)
+
+    def note(self, key: Any, is_whole: bool, candidates: Sequence[Any]) -> None:
+        """Remember which values the components of an attribute can have; lists of candidates are kept, so their ids are theirs."""
+        if (id(key), id(candidates)) in self.noted:
+            return
+        self.noted.add((id(key), id(candidates)))
+        if is_whole:
+            self.whole.add(label(key))
+        for value in candidates:
+            for component, part in self.parts(key, value):
+                self.domains.setdefault(component, set()).add(part)
+
+    def parts(self, key: Any, value: Any) -> list[tuple[Component, Any]]:
+        """Return the components of a value of an attribute."""
+        name = label(key)
+        if isinstance(value, tuple) and name not in self.whole:
+            return [((name, n), part) for n, part in enumerate(value)]
+        return [((name, 0), value)]
+
+    def follows(self, key: Any, value: Any) -> bool:
+        """Tell whether a value agrees with the pins."""
+        return all(self.pins.get(component, part) == part for component, part in self.parts(key, value))
+
+    def checked(self, t: Apply, state: State) -> Iterator[State]:
+        """Yield the state in which an application is typed, if it has a meaning."""
+        self.budget -= 1
+        if self.budget < 0:
+            raise TooMany
+        if self.is_finished(state):
+            return
+        try:
+            attributes = attributes_of(t, self.made(state).binding())
+        except (ShapeError, IndexError):
+            return
+        shapes = _typed(t.op, tuple([state.shapes[id(x)] for x in t.operands]), tuple(attributes.items()))
+        if shapes is None:
+            return
+        following = state.typed(t, shapes[t.output])
+        if not self.is_excluded(following):
+            yield following
+
+
+@lru_cache(maxsize=1 << 16)
+def _typed(op: Op, operands: tuple[Shape, ...], attributes: tuple[tuple[str, AttributeValue], ...]) -> tuple[Shape, ...] | None:
+    """Return the shapes of an application, None where it has no meaning: most candidates have none, and many are tried again."""
+    try:
+        return op.shapes(operands, dict(attributes))
+    except (ShapeError, IndexError):
+        return None
+
+
+def operands_key(operands: Mapping[str, Shape]) -> Operands:
+    """Return the shapes of operands as a key."""
+    return tuple(sorted(operands.items()))
+
+
+def in_random_order(source: random.Random) -> Choose:
+    """Return what yields candidates in a random order: as many are drawn as are asked for."""
+
+    def choose(candidates: Sequence[Any]) -> Iterator[Any]:
+        left = list(candidates)
+        while left:
+            place = int(source.random() * len(left))
+            left[place], left[-1] = left[-1], left[place]
+            yield left.pop()
+
+    return choose
+
+
+def drawn(
+    rule: Rule,
+    extents: range,
+    rank: int,
+    count: int,
+    seed: int = 0,
+    draws: int = DRAWS,
+    guarded: float = math.inf,
+    numbers: tuple[float, ...] = (),
+) -> list[Instance]:
+    """Return at most `count` different random instances, of `draws` for each, whose operands have these extents and at most `rank` axes.
+
+    Float attributes are drawn from `numbers`, too.
+    """
+    source = random.Random(seed)
+    found: dict[tuple[Any, ...], Instance] = {}
+    for _ in range(count * draws):
+        search = Search(rule, extents, rank, in_random_order(source), TRIED_IN_A_DRAW)
+        search.left = guarded
+        search.numbers += numbers
+        with suppress(TooMany):
+            for instance in itertools.islice(search.instances(), 1):
+                found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _fails(c: Condition, binding: Binding) -> bool:
+    try:
+        return not holds(c, binding)
+    except KeyError:  # a variable is not bound yet
+        return False
+
+
+def free_attribute(value: object) -> Any:
+    """Return the key under which a match binds an attribute, None when it is a literal or computed."""
+    if isinstance(value, Named | Float):
+        return value.name
+    if isinstance(value, Expr) and value.op == "var" and value not in ELEMENTS:
+        return value
+    return None
+
+
+def attributes_of(t: Apply, binding: Binding) -> dict[str, AttributeValue]:
+    """Return the attributes of an application under a match; SpecError when one is not bound."""
+    found: dict[str, AttributeValue] = {}
+    for name, value in t.attributes.items():
+        try:
+            found[name] = _value(value, binding)
+        except KeyError as missing:
+            raise SpecError("R101", f"attribute {name} of {t.op.name} uses {missing}, which the left side does not bind") from None
+    return found
+
+
+def _value(value: object, binding: Binding) -> AttributeValue:
+    if isinstance(value, Float):
+        return binding.attributes[value.name]  # type: ignore[no-any-return]
+    if isinstance(value, Ints):
+        return list_of(value, binding)
+    if isinstance(value, Expr):
+        return value_of(value, binding)
+    return value  # type: ignore[return-value]
+
+
+@cache
+def all_shapes(extents: Extents, rank: int) -> tuple[Shape, ...]:
+    """Return every shape of at most `rank` axes with these extents, small ones first."""
+    return tuple(s for r in range(rank + 1) for s in itertools.product(extents, repeat=r))
+
+
+@cache
+def factorings(size: int, rank: int) -> tuple[Shape, ...]:
+    """Return every shape of at most `rank` axes with `size` elements; for none, those with extents 0 and 1."""
+    if size == 0:
+        return tuple(s for s in all_shapes(range(2), rank) if 0 in s)
+    if rank == 0:
+        return ((),) if size == 1 else ()
+    found = [(n, *rest) for n in range(1, size + 1) if size % n == 0 for rest in factorings(size // n, rank - 1)]
+    shorter = factorings(size, rank - 1)
+    return (*shorter, *(s for s in found if len(s) == rank))
+
+
+# -- candidates of operands that an operator's shape rule narrows to few; others would be refused there
+
+
+def _vector_along_axis(shapes: list[Shape], _: Search) -> Sequence[Shape]:
+    return sorted({(n,) for n in shapes[0]})
+
+
+def _channel_vector(shapes: list[Shape], _: Search) -> Sequence[Shape]:
+    return [shapes[0][1:2]] if len(shapes[0]) > 1 else []
+
+
+def _filters(shapes: list[Shape], search: Search) -> Sequence[Shape]:
+    x, extents = shapes[0], search.extents
+    if len(x) < 3:
+        return []
+    return list(itertools.product(extents, [c for c in range(x[1] + 1) if c == x[1] or (c and x[1] % c == 0)], *[extents for _ in x[2:]]))
+
+
+def _recurrent(gates: int) -> Callable[[list[Shape], Search], Sequence[Shape]]:
+    def follow(shapes: list[Shape], search: Search) -> Sequence[Shape]:
+        x, *others = shapes
+        if len(x) != 3:
+            return []
+        if not others:
+            return [(gates * n, x[2]) for n in search.extents]
+        rows, hidden = others[0][0], others[0][0] // gates
+        following: list[Shape] = [(rows, hidden), (2 * rows,), (x[1], hidden)]
+        return [following[min(len(others), 3) - 1]]
+
+    return follow
+
+
+def _gate_sum(shapes: list[Shape], search: Search) -> Sequence[Shape]:
+    x, *others = shapes
+    if len(x) != 2:
+        return []
+    if len(others) < 2:
+        return [(x[0], n) for n in search.extents] if not others else [(n, x[1]) for n in search.extents]
+    rows = others[1][0]
+    return [(rows, others[0][1])] if len(others) == 2 else [(rows,)]
+
+
+def _weight(shapes: list[Shape], search: Search) -> Sequence[Shape]:
+    return [(n, shapes[0][-1]) for n in search.extents] if shapes[0] else []
+
+
+def _trailing(shapes: list[Shape], _: Search) -> Sequence[Shape]:
+    return sorted({shapes[0][a:] for a in range(len(shapes[0]))})
+
+
+OPERANDS: dict[str, Callable[[list[Shape], Search], Sequence[Shape]]] = {
+    "bias_add": _vector_along_axis,
+    "scale": _vector_along_axis,
+    "batch_norm": _channel_vector,
+    "conv": _filters,
+    "dense": _weight,
+    "gate_sum": _gate_sum,
+    "layer_norm": _trailing,
+    **{name: _recurrent(gates) for name, gates in GATES.items()},
+}
+
+
+# -- candidates of attributes
+
+
+def _each(values: Sequence[int], count: int) -> list[tuple[int, ...]]:
+    return list(itertools.product(values, repeat=count))
+
+
+def _groups(shapes: Sequence[Shape], extents: Extents) -> Sequence[int]:
+    """The channels say how many groups there are; any other number would be refused."""
+    x, w = shapes
+    if len(x) < 2 or len(w) < 2:
+        return range(1, max(extents) + 1)
+    return range(1, max(extents) + 1) if 0 in (x[1], w[1]) else [x[1] // w[1]] if x[1] % w[1] == 0 else []
+
+
+def _spatial(shape: Shape) -> int:
+    return max(len(shape) - 2, 0)
+
+
+def _subsets(shape: Shape) -> list[tuple[int, ...]]:
+    axes = range(len(shape))
+    return [c for n in range(1, len(shape) + 1) for c in itertools.combinations(axes, n)]
+
+
+@cache
+def candidates_for(
+    op: Op, name: str, shapes: tuple[Shape, ...], extents: Extents, rank: int, windows: int = WINDOW, numbers: tuple[float, ...] = ()
+) -> Sequence[Any]:
+    """Return the values tried for a free attribute of an operator on operands of these shapes; windows are at most that large.
+
+    `numbers` are tried for floats beside the usual ones.
+    """
+    x = shapes[0] if shapes else ()
+    table: dict[str, Callable[[], Sequence[Any]]] = {
+        "perm": lambda: list(itertools.permutations(range(len(x)))),
+        "axis": lambda: range(len(x)),
+        "axes": lambda: _subsets(x),
+        "shape": lambda: factorings(math.prod(x), rank) if op.name == "reshape" else all_shapes(extents, rank),
+        "strides": lambda: _each((1, 2), _spatial(x)),
+        "dilations": lambda: _each((1, 2), _spatial(x)),
+        "kernel": lambda: _each(range(1, windows + 1), _spatial(x)),
+        "pads": lambda: _each((0, 1), 2 * (len(x) if op.name == "pad" else _spatial(x))),
+        "group": lambda: _groups(shapes, extents),
+        "start": lambda: range(max(x, default=0) + 1),
+        "stop": lambda: range(max(x, default=0) + 1),
+        "step": lambda: (1, 2),
+        **{flag: lambda: (0, 1) for flag in ("keepdims", "ceil", "count_include_pad", "linear_before_reset")},
+        **{zero: lambda: (0, 3) for zero in ("zero", "x_zero", "w_zero")},
+        "activation": lambda: ("tanh", "sigmoid", "relu"),
+        **{f: lambda v=v: tuple(dict.fromkeys((*v, *numbers))) for f, v in FLOATS.items()},  # type: ignore[misc]
+    }
+    if name not in table:
+        raise SpecError("R101", f"no values are known to try for the attribute {name} of {op.name}")
+    return table[name]()

@@ -1,0 +1,131 @@
+"""The two sides of a rule at one instance: their shapes, their meaning as terms, and their values on data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...errors import SpecError
+from ...ir.evaluate import run_op
+from ...ir.program import Data
+from ...lang.binders import Array, Leaf
+from ...ops.op import Apply, Shape, Tensor, Variable
+from ...ops.static import Binding
+from .element_meaning import Elements, applied, symbols
+from .element_terms import forget
+from .instance_search import Instance, attributes_of
+
+LARGEST_DENOMINATOR = 64
+
+
+def right_shape(t: Tensor, instance: Instance) -> Shape:
+    """Return the shape of a right side; ShapeError where it has no meaning."""
+    return _Shapes(instance).of(t)
+
+
+class _Shapes:
+    def __init__(self, instance: Instance) -> None:
+        self.known = dict(instance.shapes)
+        self.binding = Binding(lambda t: self.of(t), instance.values, instance.binding().dtype, lambda _: True)
+
+    def of(self, t: Tensor) -> Shape:
+        """Return the shape of a pattern, left or right."""
+        if id(t) not in self.known:
+            if not isinstance(t, Apply):
+                raise SpecError("R101", "a right side uses a tensor that the left side does not bind")
+            operands = [self.of(x) for x in t.operands]
+            self.known[id(t)] = t.op.shapes(operands, attributes_of(t, self.binding))[t.output]
+        return self.known[id(t)]
+
+
+def binding_of(instance: Instance) -> Binding:
+    """Return an instance as a match under which every pattern has its shape, right sides, too; all tensors are constant."""
+    return _Shapes(instance).binding
+
+
+class Side:
+    """Builds patterns at one instance out of given operands: terms from leaves, data from data."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.binding = _Shapes(instance).binding
+        self.terms: dict[Any, Any] = {}
+
+    def term(self, t: Tensor, leaves: Mapping[str, Leaf]) -> Array:
+        """Return the meaning of a pattern over leaves."""
+        built: Array = self._built(t, leaves, lambda a, xs: a.op.meaning(*xs, **attributes_of(a, self.binding)))
+        return built
+
+    def elements(self, t: Tensor, operands: Mapping[str, Elements]) -> Elements:
+        """Return the elements of a pattern over symbolic operands."""
+        built: Elements = self._built(t, operands, lambda a, xs: applied(a.op, xs, attributes_of(a, self.binding)))
+        return built
+
+    def data(self, t: Tensor, operands: Mapping[str, Data], real: Any) -> Data:
+        """Return the value of a pattern on data, every operator rounded to `real`."""
+        with np.errstate(all="ignore"):
+            computed: Data = self._built(t, operands, lambda a, xs: run_op(a.op, xs, attributes_of(a, self.binding), real))
+        return computed
+
+    def _built(self, t: Tensor, given: Mapping[str, Any], make: Any) -> Any:
+        if isinstance(t, Variable):
+            return given[t.name]
+        if not isinstance(t, Apply):
+            raise SpecError("R101", f"a pattern of kind {type(t).__name__} has no meaning")
+        key = (t.op.name, id(t.attributes), tuple(map(id, t.operands)))
+        if key not in self.terms:
+            made = make(t, [self._built(x, given, make) for x in t.operands])
+            self.terms[key] = made if isinstance(made, tuple | list) else (made,)
+        return self.terms[key][t.output]
+
+
+def symbolic_elements(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, *, real: bool) -> list[tuple[Any, Any]]:
+    """Return the elements of both sides as nodes; Unreadable where an operator is not read as nodes."""
+    forget()
+    side = Side(instance)
+    operands = {name: symbols(name, shape, real=real) for name, shape in instance.operands.items()}
+    sides = [(side.elements(left, operands).data, side.elements(right, operands).data) for left, right in pairs]
+    return [pair for a, b in sides for pair in zip(a.flat, b.flat, strict=True)]
+
+
+def leaves_of(instance: Instance, *, real: bool) -> dict[str, Leaf]:
+    """Return one leaf for each operand."""
+    return {name: Leaf(tuple(shape), (None, None), real, name) for name, shape in instance.operands.items()}
+
+
+def same_values(left: Data, right: Data, *, exact: bool) -> Data:
+    """Return where two results agree: bit for bit, or up to rounding (not-a-number agrees with itself)."""
+    if exact:
+        return np.asarray((left == right) & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right)))
+    return np.asarray(np.isclose(left, right, rtol=1e-9, atol=1e-9, equal_nan=True))
+
+
+def show(value: Any) -> str:
+    """Return a number as people write it: a short fraction where it is one, else six digits."""
+    number = float(value)
+    if not math.isfinite(number) or (number == 0 and math.copysign(1, number) < 0):
+        return f"{number:g}"
+    fraction = Fraction(number).limit_denominator(LARGEST_DENOMINATOR)
+    return str(fraction) if float(fraction) == number else f"{number:.6g}"
+
+
+def nested(data: Data) -> str:
+    """Return a small array as nested lists of short numbers."""
+    if data.ndim == 0:
+        return show(data[()])
+    return "[" + ", ".join(nested(part) for part in data) + "]"
+
+
+def operands_from(instance: Instance, draw: Any) -> dict[str, Data]:
+    """Return data for each operand, `draw` giving an array of a shape."""
+    return {name: np.asarray(draw(shape), np.float64).reshape(shape) for name, shape in instance.operands.items()}
+
+
+def results(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any) -> list[tuple[Data, Data]]:
+    """Return the values of both sides of every equation."""
+    side = Side(instance)
+    given = {name: x.astype(real) for name, x in operands.items()}
+    return [(side.data(left, given, real), side.data(right, given, real)) for left, right in pairs]

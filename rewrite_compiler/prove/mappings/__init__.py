@@ -1,0 +1,1 @@
+"""The court of mappings: drivers on symbolic devices."""

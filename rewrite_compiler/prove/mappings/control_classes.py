@@ -1,0 +1,213 @@
+"""Control classes of a driver: which way its branches go, how often its loops turn, which fields its instructions set.
+
+A driver runs on a device that does nothing, under a tracer of its own files. Of calls that are drawn those stay that show
+something new; what no call shows is listed.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from ...ila import Ila
+from ...readings.arrays.labelled_array import Data, storage_dtype
+from ...target import Mapping, Target
+from .draws import Tried, result_dimensions, work
+from .mappings import attributes_at, formats_at, shapes_at
+
+QUIET = 60  # calls in a row that show nothing new, after which no more are drawn
+MANY = 3  # turns of a loop, values of an attribute: from here on they are one class
+CALLS = 6  # of one function in one run that are followed
+Fact = Hashable
+Branch = tuple[CodeType, int, int]  # the instruction before, the instruction after
+
+
+@dataclass
+class _Idle:
+    """A device that does nothing, and notes which fields are set."""
+
+    ila: Ila
+    facts: set[Fact] = field(default_factory=set)
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        self.facts.add((instruction, *sorted(name for name, n in operands.items() if n)))
+
+    def store(self, instruction: str, **operands: Data) -> None:
+        self.facts.add(instruction)
+
+    def load(self, instruction: str, **operands: Data) -> Data:
+        self.facts.add(instruction)
+        found = self.ila.instructions[instruction]
+        assert found.result is not None
+        count = len(next(iter(operands.values())))
+        return np.zeros((count, *(int(n) for n in found.result.shape)), np.uint8)  # type: ignore[arg-type]
+
+    def wait(self) -> None:
+        pass
+
+    def attach(self, memory: str, words: int) -> None:
+        pass
+
+    def place(self, memory: str, address: int, words: Data) -> None:
+        pass
+
+    def fetch(self, memory: str, address: int, count: int) -> Data:
+        return np.zeros(count, storage_dtype(self.ila.externals[memory].leaf.interval))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call on a design."""
+
+    design: Target
+    mapping: Mapping
+    tried: Tried
+
+    @property
+    def ila(self) -> Ila:
+        """The model of the design."""
+        return self.design.ila()
+
+    def __str__(self) -> str:
+        return f"{self.tried} on the design {', '.join(f'{k}={v}' for k, v in self.design.chosen.items())}"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The calls that show all that was seen, and the lines to which no condition led that was asked, each as `file:line`."""
+
+    calls: tuple[Call, ...]
+    unreached: tuple[str, ...]
+
+
+def classes(drawn: Iterable[Call], most: int) -> Classes:
+    """Return the drawn calls that show a fact first, at most so many, in the order of their work."""
+    seen, shown, quiet = set[Fact](), list[Call](), 0
+    for call in drawn:
+        found = facts(call)
+        quiet = quiet + 1 if found <= seen else 0
+        if quiet == QUIET:
+            break
+        if not quiet:
+            seen |= found
+            shown.append(call)
+        if len(shown) == most:
+            break
+    return Classes(tuple(sorted(shown, key=lambda c: work(c.mapping, c.tried.sizes))), tuple(_unreached(seen)))
+
+
+def facts(call: Call) -> frozenset[Fact]:
+    """Return what a call shows."""
+    m, tried = call.mapping, call.tried
+    device, tracer = _Idle(call.ila), _Tracer(_folder(m))
+    operands = {n: np.zeros(shape, np.int64) for n, shape in shapes_at(m, tried.sizes).items()}
+    before = sys.gettrace()
+    sys.settrace(tracer.call)
+    try:
+        m.run_driver(device, operands, formats_at(m), attributes_at(m, tried.sizes), tried.stay)
+    finally:
+        sys.settrace(before)
+    turns = [(loop, min(n, MANY)) for loop, n in tracer.turns]
+    outer = sorted({t for t in turns if t[0][0].co_name not in ("<genexpr>", "<listcomp>")}, key=repr)
+    lists, results = {name for name, kind in m.statics if kind == "ints"}, result_dimensions(m)
+    given = [(name, n, min(x, MANY)) for name, a in tried.sizes.items() for n, x in enumerate(a if isinstance(a, tuple) else (a,))]
+    beside = itertools.product((g for g in given if g[0] in lists), (g for g in given if g[0] in results))
+    stay = () if tried.stay is None else (("stay", bool(tried.stay.present), any(tried.stay.at.values())),)
+    return frozenset(itertools.chain(tracer.taken, turns, itertools.combinations(outer, 2), given, beside, stay, device.facts))
+
+
+def _folder(m: Mapping) -> Path:
+    drive: Any = m.drive
+    while isinstance(drive, partial):
+        drive = drive.func
+    return Path(inspect.unwrap(drive).__code__.co_filename).parent
+
+
+class _Tracer:
+    """Follows the frames of one folder's files, instruction by instruction."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.taken: set[Branch] = set()
+        self.turns: set[tuple[tuple[CodeType, int], int]] = set()
+        self.calls: Counter[CodeType] = Counter()
+        self.last: dict[FrameType, int] = {}
+        self.counts: dict[FrameType, Counter[int]] = {}
+
+    def call(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Follow a frame that begins or goes on."""
+        code = frame.f_code
+        if not _is_inside(code, self.folder) or not _branches(code) or self.calls[code] == CALLS:
+            return None
+        self.calls[code] += 1
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        return self.step
+
+    def step(self, frame: FrameType, event: str, _: Any) -> Any:
+        """Note where a frame goes after a branch, and how often a loop has turned when it ends."""
+        if event == "return":
+            self.last.pop(frame, None)
+        if event != "opcode":
+            return self.step
+        before, here, code = self.last.get(frame, -1), frame.f_lasti, frame.f_code
+        self.last[frame] = here
+        ways = _branches(code).get(before)
+        if ways is None:
+            return self.step
+        self.taken.add((code, before, here))
+        if ways.is_loop:
+            counts = self.counts.setdefault(frame, Counter())
+            if here == ways.on:
+                counts[before] += 1
+            else:
+                self.turns.add(((code, before), counts.pop(before, 0)))
+        return self.step
+
+
+@lru_cache(maxsize=1024)
+def _is_inside(code: CodeType, folder: Path) -> bool:
+    return Path(code.co_filename).parent == folder
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """Where a conditional jump leads: the next instruction, and the one it jumps to."""
+
+    on: int
+    jump: int
+    is_loop: bool
+
+
+@lru_cache(maxsize=1024)
+def _branches(code: CodeType) -> dict[int, _Ways]:
+    """Return the conditional jumps of a code, those that end a loop, too."""
+    found = list(dis.get_instructions(code))
+    after = dict(zip((i.offset for i in found), (i.offset for i in found[1:]), strict=False))
+    jumps = [i for i in found if i.opname == "FOR_ITER" or ("JUMP" in i.opname and "IF" in i.opname)]
+    return {i.offset: _Ways(after[i.offset], i.argval, i.opname == "FOR_ITER") for i in jumps}
+
+
+def _unreached(seen: Iterable[Fact]) -> Iterator[str]:
+    """Yield the lines to which a condition that was asked never led, in order."""
+    taken = {x for x in seen if isinstance(x, tuple) and isinstance(x[0], CodeType)}
+    lines = set()
+    for code, before in {(code, before) for code, before, _ in taken}:
+        ways = _branches(code)[before]
+        missing = [way for way in (ways.on, ways.jump) if not ways.is_loop and (code, before, way) not in taken]
+        lines |= {(Path(code.co_filename).name, _line(code, way)) for way in missing}
+    return (f"{name}:{line}" for name, line in sorted(lines))
+
+
+def _line(code: CodeType, offset: int) -> int:
+    return next((line for first, end, line in code.co_lines() if first <= offset < end and line is not None), code.co_firstlineno)

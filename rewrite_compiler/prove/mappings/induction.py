@@ -1,0 +1,134 @@
+"""Induction on a reduction length: what one more step adds to an accumulator, and what becomes of it, is the same at every step.
+
+At two lengths the results of driver and numerics are one term. Of such a term, what was computed from earlier steps only is
+an accumulator: it becomes a symbol. What is left must be the same function of symbols and elements of the last step at both
+lengths, and so must be what made the accumulator out of the one before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ...readings.arrays.labelled_array import Data
+from ...readings.smt.polynomial_terms import Number, Term
+
+Parts = tuple[tuple[int, Term], ...]  # a sum of terms, each times a number
+COMMUTATIVE = ("mul", "min", "max", "eq", "ne")
+
+
+class Steps:
+    """Terms as functions of accumulators; elements lie `at` a place along the reduction, `beside` along the other axes."""
+
+    def __init__(self, operands: Mapping[str, Data], axes: Mapping[str, tuple[str, ...]], dimension: str) -> None:
+        self.at, self.beside = _places(operands, axes, dimension)
+        self.spans: dict[int, tuple[int, int] | None] = {}
+
+    def span(self, root: Term) -> tuple[int, int] | None:
+        """Return the first and the last place along the reduction that a term reads, None when it reads none."""
+        work = [root]
+        while work:
+            t = work[-1]
+            waiting = [a for a in t.args if a.number not in self.spans] if t.number not in self.spans else []
+            work.extend(waiting)
+            if waiting:
+                continue
+            work.pop()
+            if t.number not in self.spans:
+                here = [s for s in (self.spans[a.number] for a in t.args) if s is not None]
+                if t.number in self.at:
+                    here.append((self.at[t.number], self.at[t.number]))
+                self.spans[t.number] = (min(s[0] for s in here), max(s[1] for s in here)) if here else None
+        return self.spans[root.number]
+
+    def function(self, value: Parts | Number, last: int) -> tuple[Hashable, list[Parts]]:
+        """Return a value as a function of its accumulators and of the elements from place `last` on, and the accumulators."""
+        reading = _Reading(self, last)
+        if isinstance(value, tuple):
+            return (reading.sum(0, value) if len(value) > 1 or value[0][0] != 1 else reading.term(value[0][1])), reading.found
+        return (reading.term(value) if isinstance(value, Term) else value), reading.found
+
+
+class _Reading:
+    """One walk over a term."""
+
+    def __init__(self, steps: Steps, last: int) -> None:
+        self.steps, self.last = steps, last
+        self.found: list[Parts] = []
+        self.known: dict[int, Hashable] = {}
+
+    def accumulator(self, parts: Parts) -> Hashable:
+        if parts not in self.found:
+            self.found.append(parts)
+        return "accumulator", self.found.index(parts)
+
+    def term(self, t: Term) -> Hashable:
+        """Return the shape of a term: what does not read along the reduction stays itself."""
+        if t.number not in self.known:
+            self.known[t.number] = self._term(t)
+        return self.known[t.number]
+
+    def _term(self, t: Term) -> Hashable:
+        span = self.steps.span(t)
+        if span is None:
+            return t
+        if span[1] < self.last:
+            return self.accumulator(((1, t),))
+        if t.op == "var":
+            return self.steps.at[t.number] - self.last, self.steps.beside[t.number]
+        if t.op == "sum":
+            return self.sum(t.data[0], tuple(zip(t.data[1], t.args, strict=True)))
+        parts = [self.term(a) for a in t.args]
+        return t.op, t.data, frozenset(Counter(parts).items()) if t.op in COMMUTATIVE else tuple(parts)
+
+    def sum(self, constant: int, parts: Parts) -> Hashable:
+        """Return the shape of a sum: what earlier steps gave is one accumulator."""
+        spans = [self.steps.span(t) for _, t in parts]
+        old = tuple(p for p, s in zip(parts, spans, strict=True) if s is not None and s[1] < self.last)
+        new = [(c, self.term(t)) for (c, t), s in zip(parts, spans, strict=True) if s is None or s[1] >= self.last]
+        kept = [(1, self.accumulator(old))] if old else []
+        return "sum", constant, frozenset(Counter([*new, *kept]).items())
+
+
+def differs(results: Sequence[tuple[int, Sequence[Number]]], steps: Steps, step: int) -> str:
+    """Return why results at two lengths, each with its length, are no induction in steps of so many elements; nothing when they are."""
+    (_, short), (length, long) = results
+    for a, b in zip(short, long, strict=True):
+        finish, before = steps.function(a, length - 2 * step)
+        again, held = steps.function(b, length - step)
+        if finish != again:
+            return "what becomes of the accumulator depends on the length"
+        for reason in _uneven(held, before, steps, length - 2 * step, step):
+            return reason
+    return ""
+
+
+def _uneven(held: Sequence[Parts], alone: Sequence[Parts], steps: Steps, last: int, step: int) -> Iterator[str]:
+    """Yield why accumulators are not made step by step; `alone` are those before the last step, as the shorter length makes them."""
+    for parts in held:
+        now, before = steps.function(parts, last)
+        if len(before) != 1:
+            yield f"the accumulator is made of {len(before)} earlier ones"
+        elif before[0] not in alone:
+            yield "the accumulator depends on the length"
+        elif steps.function(before[0], last - step)[0] != now:
+            yield "two steps are not the same function of the accumulator"
+
+
+def _places(
+    operands: Mapping[str, Data], axes: Mapping[str, tuple[str, ...]], dimension: str
+) -> tuple[dict[int, int], dict[int, Hashable]]:  # fmt: skip
+    """Return of every element where it lies along a dimension, and where along the others."""
+    at, beside = dict[int, int](), dict[int, Hashable]()
+    for name, array in operands.items():
+        if dimension not in axes[name]:
+            continue
+        axis = axes[name].index(dimension)
+        for place in np.ndindex(*array.shape):
+            element: object = array[place]
+            if isinstance(element, Term):
+                at[element.number] = place[axis]
+                beside[element.number] = name, place[:axis] + place[axis + 1 :]
+    return at, beside

@@ -1,0 +1,91 @@
+"""Sizes at the edge of what a mapping's limits admit, where a capacity that is wrong by one shows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
+from typing import Any
+
+from ...target import Mapping
+from .mappings import refused_at
+
+MOST_CODES = 1 << 17  # of all operands of a size that is tried as a corner
+MOST_TIGHT = 1 << 20  # and of one at which a single capacity is used up
+ORDERS, STEPS = 6, 16
+DIMENSIONS = 4  # of an operation whose sizes are free
+Sizes = dict[str, int]
+
+
+def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
+    """Yield sizes that the limits admit, with no dimension that could be larger: each order of dimensions leads to one."""
+    if m.statics:
+        return  # its sizes go together: its own trials say which
+    units = _units(m)
+    found: list[dict[str, int]] = []
+    for order in itertools.islice(itertools.permutations(units), ORDERS):
+        sizes = dict(units)
+        for d in order:
+            sizes[d] = _largest(m, sizes, d)
+        if sizes not in found and _codes(m, sizes) <= MOST_CODES:
+            found.append(sizes)
+    yield from filter(None, (_admitted(m, sizes) for sizes in found))
+
+
+def _admitted(m: Mapping, sizes: dict[str, int]) -> dict[str, int] | None:
+    """Return the sizes, or with one of them a little smaller, as the guard admits them."""
+    smaller = ({**sizes, d: n - step} for d, n in sizes.items() for step in range(min(n, STEPS)))
+    return next((at for at in smaller if not refused_at(m, at)), None)
+
+
+def _largest(m: Mapping, sizes: MappingOf[str, int], d: str) -> int:
+    """Return the largest multiple of a dimension's unit that the limits admit beside the other sizes."""
+    unit = m.units.get(d, 1)
+    low, high = 1, 1
+    while high < MOST_CODES and m.violated({**sizes, d: 2 * high * unit}, {}) is None:
+        low = high = 2 * high
+    high = 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if m.violated({**sizes, d: middle * unit}, {}) is None else (low, middle)
+    return low * unit
+
+
+def tight(m: Mapping) -> Iterator[MappingOf[str, Any]]:
+    """Yield for each capacity sizes that use it up as far as any that were tried, the smallest of these; each size once.
+
+    Tried are all pairs of dimensions at one unit of the others: the first in small multiples and powers of two, the second as
+    large as the limits admit.
+    """
+    if m.statics or m.capacities is None or len(_units(m)) > DIMENSIONS:
+        return  # sizes that go together, those of windows and of recurrent layers, are drawn on small designs or named by trials
+    candidates = [sizes for sizes in _pairs(m) if _codes(m, sizes) <= MOST_TIGHT and not refused_at(m, sizes)]
+    best: dict[str, tuple[tuple[int, ...], Sizes]] = {}
+    for sizes in candidates:
+        for limit in m.limits_at(sizes):
+            order = limit.most - limit.needs, max(sizes.values()), _codes(m, sizes)
+            if limit.what not in best or order < best[limit.what][0]:
+                best[limit.what] = order, sizes
+    seen: list[Sizes] = []
+    for _, sizes in best.values():
+        if sizes not in seen:
+            seen.append(sizes)
+            yield sizes
+
+
+def _pairs(m: Mapping) -> Iterator[Sizes]:
+    units = _units(m)
+    for first, second in itertools.permutations(units, 2):
+        for times in (1, 2, 3, 5, *(1 << k for k in range(2, 12))):
+            sizes = {**units, first: times * units[first]}
+            if m.violated(sizes, {}) is None:
+                yield {**sizes, second: _largest(m, sizes, second)}
+
+
+def _units(m: Mapping) -> Sizes:
+    return {d: m.units.get(d, 1) for d in dict.fromkeys(d for dims in m.axes.of.values() for d in dims)}
+
+
+def _codes(m: Mapping, sizes: MappingOf[str, int]) -> int:
+    return sum(math.prod(sizes[d] for d in m.axes.of[v.name]) for v in m.operands)

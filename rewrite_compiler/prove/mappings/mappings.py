@@ -1,0 +1,451 @@
+"""Mapping certificates: the driver's instruction stream on the accelerator model returns exactly the numerics.
+
+Symbolically at a small size: data are z3 integers, encoders and tables uninterpreted, control concrete. Numerically, on
+random codes, at larger sizes and at the edges of the capacities.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...errors import FlexmatchError, SpecError
+from ...fit import Refusal, tile
+from ...ila import Ila
+from ...ila.simulation.initialisation_tracking import CODE as UNWRITTEN
+from ...lang.binders import Leaf, any_length
+from ...lang.expr import Expr
+from ...lang.formats import Format
+from ...ops.op import ShapeError
+from ...ops.static import Binding, HasType, holds
+from ...readings.arrays.evaluator import evaluate
+from ...readings.arrays.labelled_array import Data
+from ...readings.smt.evaluator import Symbolic, symbols, within
+from ...readings.smt.inverse_pairs import restored
+from ...readings.smt.normal_form_evaluator import NotInteger, Numbered, Solved, variables
+from ...readings.smt.polynomial_terms import Number, Terms
+from ...readings.smt.shared_abstraction import prove_equal_sharing
+from ...rewrite.rule import name_of
+from ...rewrite.text import condition_text
+from ...rewrite.userfile import user_line
+from ...target import Mapping, Stay, simulated_device
+from ..instances.instance_search import Instance
+from ..instances.sides import binding_of
+from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
+from .induction import Steps, differs
+from .lockstep import evaluated_together, run_together
+from .symbolic_device import symbolic_device
+
+SEED = 7
+UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
+EXTREME = 100_000  # codes of a size at which extreme ones are tried, too
+SHOWN = 64  # codes that a counter-example shows
+BEFORE = " before"  # marks the operands of the call before
+SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
+NORMAL_FIRST = 0.1  # of the time: the question in normal form, before it is asked as both sides compute it
+Sides = tuple[list[tuple[Any, Any]], list[Any], int]  # results of driver and numerics, axioms, instructions executed
+
+
+def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
+    """Prove that an operation's driver gives its numerics: on random codes, and symbolically at the first of its trials.
+
+    Only codes refute: what the solver finds with tables it does not know may be impossible.
+    """
+    started = time.perf_counter()
+
+    def proof(verdict: str, strength: str, evidence: str, example: Counterexample | None = None, code: str = "") -> Proof:
+        return Proof(m.name, m.rule.place, verdict, strength, evidence, "E", example, code, time.perf_counter() - started)
+
+    try:
+        return proof(*_judged(m, ila, seconds))
+    except FlexmatchError as error:
+        p = error.problem
+        return proof(UNPROVED, "", f"{p.sentence} at {p.place}" if p.place and error.__cause__ else p.sentence, code=p.code)
+    except Exception as error:  # the driver and the numerics are code of the target
+        place = f"{type(error).__name__}: {error} at {user_line(m.rule.place, error)}"
+        return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")
+
+
+Verdict = tuple[str, str, str, Counterexample | None, str]  # verdict, strength, evidence, counter-example, code
+
+
+def _judged(m: Mapping, ila: Ila, seconds: float) -> Verdict:
+    if m.drive is None or m.codes is None:
+        return _open("it has no driver or no numerics")
+    sizes, reason = first_sizes(m)
+    if sizes is None:
+        return _open(reason)
+    tried = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
+    for at, different in _differences(m, ila, tried):
+        return _refuted(at, different)
+    verdict, executed = symbolic_verdict(m, ila, sizes, seconds)
+    if verdict.outcome == "refuted":
+        example = _of_model(m, ila, sizes, verdict.model)
+        found = f"z3 separates driver and numerics at {shown_sizes(sizes)}, but no codes were found that do"
+        return _open(found) if example is None else _refuted(sizes, example)
+    if verdict.outcome != "proved":
+        return _open(f"the solver gave up at {shown_sizes(sizes)}: {verdict.reason}")
+    lengths = inductions(m, ila, sizes)
+    for at, different in _differences(m, ila, lengths.doubtful):
+        return _refuted(at, different)
+    strength = f"symbolic at {shown_sizes(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
+    reasons = f"; no induction: {'; '.join(lengths.reasons)}" if lengths.reasons else ""
+    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(shown_sizes, tried))}{reasons}", None, ""
+
+
+def _open(reason: str) -> Verdict:
+    return UNPROVED, "", reason, None, "R103"
+
+
+def _refuted(sizes: MappingOf[str, Any], example: Counterexample) -> Verdict:
+    return REFUTED, "", f"driver and numerics differ at {shown_sizes(sizes)}", example, "I105"
+
+
+def _differences(m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
+    """Yield sizes at which driver and numerics differ, with the codes."""
+    found = ((at, code_difference(m, ila, at)) for at in tried)
+    yield from ((at, example) for at, example in found if example is not None)
+
+
+def _dimensions(m: Mapping) -> list[str]:
+    return list(dict.fromkeys(d for dims in m.axes.of.values() for d in dims))
+
+
+def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
+    """Return the size that is proved symbolically: the first trial, else the smallest units that guard and limits admit."""
+    for at in m.trials:
+        refused = refused_at(m, at)
+        if refused:
+            return None, f"the trial {shown_sizes(at)} is none of its sizes: {refused}"
+    if m.trials:
+        return m.trials[0], ""
+    if m.statics:
+        return None, f"its pattern has attributes ({', '.join(name for name, _ in m.statics)}), so it needs trials"
+    dimensions = _dimensions(m)
+    for factors in sorted(itertools.product(UNITS, repeat=len(dimensions)), key=sum):
+        sizes = {d: k * m.units.get(d, 1) for d, k in zip(dimensions, factors, strict=True)}
+        if not refused_at(m, sizes):
+            return sizes, ""
+    return None, f"guard and limits admit no size of at most {UNITS[-1]} units along each dimension; it needs trials"
+
+
+def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
+    """Return why a tile of these sizes is none that the operation takes, nothing when it is."""
+    attributes = attributes_at(m, sizes)
+    binding = _binding(m, sizes)
+    try:
+        for (t, _), name in zip(m.rule.pairs, m.axes.results, strict=True):
+            if binding.shape(t) != tuple(sizes[d] for d in m.axes.of[name]):
+                return f"{name} has the shape {binding.shape(t)}"
+        failed = next((c for c in m.rule.where if not holds(c, binding)), None)
+    except ShapeError as error:
+        return str(error.problem.sentence)
+    if failed is not None:
+        return f"the guard fails: {condition_text(failed)}"
+    limit = m.violated(sizes, attributes)
+    return "" if limit is None else str(limit)
+
+
+def _binding(m: Mapping, sizes: MappingOf[str, Any]) -> Binding:
+    """Return operands of these sizes, and static variables, as a match."""
+    attributes, shapes = attributes_at(m, sizes), shapes_at(m, sizes)
+    values = {key if isinstance(key := m.rule.variables[name], Expr) else name: value for name, value in attributes.items()}
+    dtypes = {name_of(c.tensor): c.dtypes[0] for c in m.rule.where if isinstance(c, HasType)}
+    return binding_of(Instance({id(v): shapes[v.name] for v in m.operands}, values, shapes, dtypes))
+
+
+def with_results(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Any]:
+    """Return sizes of operands with those of results, as the pattern has them; ShapeError where it has no meaning."""
+    binding = _binding(m, sizes)
+    shapes = {name: binding.shape(t) for (t, _), name in zip(m.rule.pairs, m.axes.results, strict=True)}
+    return {**m.axes.sizes(shapes), **sizes}
+
+
+def shown_sizes(sizes: MappingOf[str, int]) -> str:
+    """Return sizes in words."""
+    return ", ".join(f"{d}={n}" for d, n in sizes.items())
+
+
+def formats_at(m: Mapping) -> dict[str, Format]:
+    """Return the formats in which an operation is judged."""
+    return m.formats_for(dict(zip(m.format_choices, itertools.cycle(SCALES), strict=False)))
+
+
+def attributes_at(m: Mapping, at: MappingOf[str, Any]) -> dict[str, Any]:
+    """Return the static variables among sizes."""
+    return {name: at[name] for name, _ in m.statics}
+
+
+def shapes_at(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the operands."""
+    return {v.name: tuple(sizes[d] for d in m.axes.of[v.name]) for v in m.operands}
+
+
+def _leaves(m: Mapping, sizes: MappingOf[str, int], formats: MappingOf[str, Format]) -> dict[str, Leaf]:
+    return {n: Leaf(shape, formats[n].codes, False, n) for n, shape in shapes_at(m, sizes).items()}
+
+
+def symbolic_verdict(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float, stay: Stay | None = None
+) -> tuple[Any, int]:  # fmt: skip
+    """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed.
+
+    The question is asked in a normal form first, in part of the time; where that is not answered, as both sides compute it.
+    """
+    with contextlib.suppress(NotInteger):
+        verdict, executed = _asked(m, sizes, _numbered(m, ila, sizes, stay), NORMAL_FIRST * seconds)
+        if verdict.outcome != "unknown":
+            return verdict, executed
+    return _asked(m, sizes, _as_z3(m, ila, sizes, stay), seconds)
+
+
+def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
+    """Ask whether both sides are equal."""
+    formats = formats_at(m)
+    shapes = shapes_at(m, sizes)
+    premises = [c for n, shape in shapes.items() for c in within(symbols(n, shape), formats[n].codes)]
+    ranges = {str(v): formats[n].codes for n, shape in shapes.items() for v in symbols(n, shape).flat}
+    pairs, axioms, executed = sides
+    left, right = [a for a, _ in pairs], [b for _, b in pairs]
+    pairs = list(zip(restored(left, ranges), right, strict=True))
+    return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
+
+
+def _numbered(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
+    """Execute both sides on terms in a normal form; pairs that are one term are proved and left out."""
+    run, solved = execute(m, ila, sizes, Terms(), stay), Solved()
+    left = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
+    return left, solved.axioms, run.executed
+
+
+def _driven(
+    m: Mapping, device: Any, sizes: MappingOf[str, Any], operands: MappingOf[str, Data], stay: Stay | None,
+    others: Callable[[str], MappingOf[str, Data]],
+) -> Any:  # fmt: skip
+    """Return the results of a driver; a call before it, on `others`, leaves there what is present."""
+    formats, attributes = formats_at(m), attributes_at(m, sizes)
+    if stay is not None and stay.present:
+        before = {**others(BEFORE), **{n: operands[n] for n in stay.present}}
+        m.run_driver(device, before, formats, attributes, replace(stay, present=frozenset()))
+    return m.run_driver(device, operands, formats, attributes, stay)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Both sides at one size: the variables of the operands, every result of driver and numerics, the instructions executed."""
+
+    operands: MappingOf[str, Data]
+    pairs: Sequence[tuple[Number, Number]]
+    executed: int
+
+
+def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay: Stay | None = None) -> Run:
+    """Execute both sides on terms in a normal form; NotInteger where one computes with real numbers."""
+    formats = formats_at(m)
+    leaves = _leaves(m, sizes, formats)
+
+    def symbolic(mark: str) -> dict[str, Data]:
+        return {n: variables(terms, n + mark, shape, formats[n].codes) for n, shape in shapes_at(m, sizes).items()}
+
+    operands = symbolic("")
+    device = symbolic_device(ila, lambda memories: Numbered(memories, terms))
+    found = _driven(m, device, sizes, operands, stay, symbolic)
+    meaning = Numbered({leaves[n]: x for n, x in operands.items()}, terms)
+    expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
+    return Run(operands, list(zip(_flat(_tuple(found)), _flat(expected), strict=True)), device.executed)
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """At which lengths of its reductions an operation is proved, why not at every one, and where its sides may differ."""
+
+    proved: Sequence[str]
+    reasons: Sequence[str]
+    doubtful: Sequence[MappingOf[str, Any]]
+
+
+def inductions(m: Mapping, ila: Ila, sizes: MappingOf[str, Any]) -> Lengths:
+    """Prove an operation at every length of each of its reductions, by induction from a size at which it is proved."""
+    proved, reasons, doubtful = list[str](), dict[str, list[str]](), list[MappingOf[str, Any]]()
+    for d in m.axes.summed:
+        reason = "another size alone does not fit the pattern"
+        for step, first in _lengthenings(m, sizes, d):
+            tried = [{**sizes, d: sizes[d] + k * step} for k in (first, first + 1)]
+            if any(refused_at(m, at) for at in tried):
+                continue
+            reason, different = _induction(m, ila, tried, d, step)
+            doubtful += different
+            if not reason:
+                since = tried[0][d] - (step if first == 1 else 0)  # the size before is the first one
+                proved.append(f"every {d} from {since} on by induction in steps of {step}")
+            if not reason or different:
+                break
+        if reason:
+            reasons.setdefault(reason, []).append(d)
+    listed = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return Lengths(proved, listed if m.axes.summed else ["every dimension is one of the result's"], doubtful)
+
+
+def _lengthenings(m: Mapping, sizes: MappingOf[str, int], d: str) -> Iterator[tuple[int, int]]:
+    """Yield steps, and after how many of them to begin: what starts from 0 shows its step from the second one on."""
+    yield 1, 1
+    for step in dict.fromkeys((m.units.get(d, 1), sizes[d])):
+        if step > 1:
+            yield from ((step, 1), (step, 2))
+
+
+def _induction(
+    m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]], d: str, step: int
+) -> tuple[str, list[MappingOf[str, Any]]]:  # fmt: skip
+    """Return why two sizes show no induction, nothing when they do, and the size at which the sides may differ."""
+    terms = Terms(unbounded=True)
+    try:
+        with any_length(tried[0][d]):
+            runs = [execute(m, ila, at, terms) for at in tried]
+    except NotInteger:
+        return "it computes with real numbers", []
+    for at, run in zip(tried, runs, strict=True):
+        if any(not is_one(a, b) for a, b in run.pairs):
+            return f"driver and numerics at {shown_sizes(at)} are not the same term", [at]
+    steps = Steps(runs[1].operands, m.axes.of, d)
+    return differs([(at[d], [a for a, _ in run.pairs]) for at, run in zip(tried, runs, strict=True)], steps, step), []
+
+
+def is_one(a: Number, b: Number) -> bool:
+    """Tell whether two values are one term, or one number."""
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def _flat(results: Sequence[Any]) -> list[Any]:
+    return [x for a in results for x in np.asarray(a, object).flat]
+
+
+def _as_z3(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None = None) -> Sides:
+    """Execute both sides on z3 terms."""
+    formats = formats_at(m)
+    leaves = _leaves(m, sizes, formats)
+
+    def symbolic(mark: str) -> dict[str, Data]:
+        return {n: symbols(n + mark, shape) for n, shape in shapes_at(m, sizes).items()}
+
+    operands = symbolic("")
+    device = symbolic_device(ila)
+    found = _driven(m, device, sizes, operands, stay, symbolic)
+    meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
+    expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
+    pairs = list(zip(_flat(_tuple(found)), _flat(expected), strict=True))
+    return pairs, [*device.symbolic.axioms, *meaning.axioms], device.executed
+
+
+def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
+    """Yield the mapping's own trials; else a ragged size, and the largest tile along every dimension at one unit of the others."""
+    if m.trials:
+        yield from m.trials
+        return
+    units = {d: m.units.get(d, 1) for d in _dimensions(m)}
+    ragged = {d: 3 * u + (u > 1) for d, u in units.items()}
+    fits = {d: tile(m, {**units, d: 1 << 24}) for d in units}
+    largest = ({**units, d: fit.tile[d]} for d, fit in fits.items() if not isinstance(fit, Refusal))
+    yield from (at for at in (ragged, *largest) if not refused_at(m, at))
+
+
+def code_difference(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED, stay: Stay | None = None
+) -> Counterexample | None:  # fmt: skip
+    """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference."""
+    formats = formats_at(m)
+    draws = list(_draws(_leaves(m, sizes, formats), formats, seed))
+    if stay is None and len(draws) > 1 and _agree_together(m, ila, sizes, [codes for _, codes in draws]):
+        return None
+    unwritten: FlexmatchError | None = None
+    for n, (name, codes) in enumerate(draws):
+        shown = {"codes": f"{name}seed {seed}"}
+        try:  # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
+            found = difference_on(m, ila, sizes, codes, shown, strict=n == 0, stay=stay)
+        except FlexmatchError as refusal:
+            if n or refusal.problem.code != UNWRITTEN:
+                raise
+            unwritten, found = refusal, difference_on(m, ila, sizes, codes, shown, strict=False, stay=stay)
+        if found is not None:
+            return found
+    if unwritten is not None:  # codes that differ would say more
+        raise unwritten
+    return None
+
+
+def _agree_together(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], draws: Sequence[MappingOf[str, Data]]) -> bool:
+    """Tell whether driver and numerics agree on codes that are run as samples of one device; False decides nothing."""
+    formats, attributes = formats_at(m), attributes_at(m, sizes)
+    leaves = _leaves(m, sizes, formats)
+    drivers = [partial(m.run_driver, operands=dict(codes), formats=formats, attributes=attributes) for codes in draws]
+    try:
+        found = zip(*map(_tuple, run_together(simulated_device(ila, samples=len(draws)), drivers)), strict=True)
+        given = {leaf: np.stack([codes[n] for codes in draws]) for n, leaf in leaves.items()}
+        expected = [evaluated_together(term, given) for term in _tuple(m.result_codes(list(leaves.values()), formats, attributes))]
+        return all(np.array_equal(np.stack(runs), x) for runs, x in zip(found, expected, strict=True))
+    except Exception:  # whatever it is, each run alone tells it
+        return False
+
+
+def difference_on(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], shown: MappingOf[str, str], *, strict: bool = True,
+    stay: Stay | None = None,
+) -> Counterexample | None:  # fmt: skip
+    """Compare driver and numerics on given codes; return the first difference."""
+    formats = formats_at(m)
+    leaves = _leaves(m, sizes, formats)
+    device = simulated_device(ila, strict=strict)
+    turned = {n: np.flip(x) for n, x in codes.items()}
+    results = _tuple(_driven(m, device, sizes, dict(codes), stay, lambda _: turned))
+    for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
+        expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
+        if np.shape(found) != np.shape(expected):
+            sentence = f"the driver of {m.name} returns an array of shape {np.shape(found)}, its numerics one of {np.shape(expected)}"
+            raise SpecError("I105", sentence, help="return the codes in the order of the axes of the result")
+        places = np.argwhere(np.asarray(found) != expected)
+        if len(places):
+            place = tuple(int(i) for i in places[0])
+            return Counterexample(dict(shown), dict(sizes), place, str(found[place]), str(expected[place]))
+    return None
+
+
+def _draws(leaves: MappingOf[str, Leaf], formats: MappingOf[str, Format], seed: int) -> Iterator[tuple[str, dict[str, Data]]]:
+    """Yield codes: random; where they are few, the least and the largest at random, and a first operand that turns half-way."""
+    random = np.random.default_rng(seed)
+    shapes = {n: tuple(int(s) for s in leaf.shape) for n, leaf in leaves.items()}  # type: ignore[arg-type]
+    ends = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
+    yield "", {n: random.integers(ends[n][0], ends[n][1] + 1, shape) for n, shape in shapes.items()}
+    if sum(math.prod(shape) for shape in shapes.values()) > EXTREME:
+        return
+    yield "extremes of ", {n: random.choice(ends[n], shape) for n, shape in shapes.items()}
+    for turned in (False, True):
+        codes = {n: np.full(shape, ends[n][1]) for n, shape in shapes.items()}
+        first = next(iter(shapes))
+        half = shapes[first][-1] // 2
+        codes[first][..., slice(half, None) if turned else slice(half)] = ends[first][0]
+        yield "halves of ", codes
+
+
+def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
+    """Return a difference on the codes that the solver found, None where the tables it does not know make it impossible."""
+    formats = formats_at(m)
+    codes: dict[str, Data] = {}
+    for n, shape in shapes_at(m, sizes).items():
+        low, high = formats[n].codes
+        values = [int(model.get(str(v), 0)) for v in symbols(n, shape).flat]
+        codes[n] = np.clip(np.array(values, np.int64), low or 0, high or 0).reshape(shape)
+    shown = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
+    return difference_on(m, ila, sizes, codes, shown, strict=False)  # strictness has been asked already
+
+
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return x if isinstance(x, tuple) else (x,)

@@ -1,0 +1,73 @@
+"""Operations in use: each has the certificate that ships, or is judged the first time it is used, as it and its model are written now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...errors import Problem
+from ...target import Mapping, Target
+from ..certificates.cache import Cache, court_cache, mapping_key
+from ..certificates.json_record import proof_of
+from ..certificates.judge import judged, mapping_case
+from ..certificates.shipped import Certificate, certificate_of_operation, certificate_of_record
+from ..verdict import PROVED, REFUTED, UNPROVED
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The certificate of an operation, and what a user must know of one that is not proved."""
+
+    certificate: Certificate
+    problem: Problem | None = None
+
+    @property
+    def is_proved(self) -> bool:
+        """Tell whether driver and numerics are proved to agree."""
+        return self.certificate.verdict == PROVED
+
+    @property
+    def is_refuted(self) -> bool:
+        """Tell whether codes are known on which driver and numerics differ."""
+        return self.certificate.verdict == REFUTED
+
+
+_KNOWN: dict[str, Judgement] = {}  # by key: what this process has looked up
+
+
+def judged_operation(target: Target, m: Mapping, progress: Progress = lambda _: None) -> Judgement:
+    """Return what the court says of an operation at the parameters of its target, judging it where nothing is known.
+
+    A verdict is kept by the text of everything it depends on; one that the solver left open is kept for compilations, and judged
+    anew by `flexmatch prove`. A target that names no files has no text to know it by, and is judged each time.
+    """
+    shipped = certificate_of_operation(target, m.variant)
+    if shipped is not None and shipped.verdict == PROVED:
+        return Judgement(shipped)
+    if not target.sources:
+        return _judge(target, m, Cache(None), progress)
+    key = mapping_key(target, m.variant)
+    if key not in _KNOWN:
+        _KNOWN[key] = _judge(target, m, court_cache(), progress)
+    return _KNOWN[key]
+
+
+def _judge(target: Target, m: Mapping, kept: Cache, progress: Progress) -> Judgement:
+    case = mapping_case(target, target.name, m.variant)
+    open_key = f"{case.key}.open"
+    record = kept.get(case.key) or kept.get(open_key)
+    if record is None:
+        progress(m.name)
+        (record,) = judged([case], Cache(None))
+        kept.put(open_key if record["verdict"] == UNPROVED else case.key, record)
+    proof = replace(proof_of(record), at=m.rule.place)
+    return Judgement(certificate_of_record("operation", m.name, record), None if proof.is_proved else _problem(m, proof.problem))
+
+
+def _problem(m: Mapping, problem: Problem | None) -> Problem | None:
+    """Return why an operation is not proved, called by its kind and at the place where it is written."""
+    if problem is None:
+        return None
+    return replace(problem, sentence=problem.sentence.replace(f"rule {m.name} ", f"operation {m.name} ", 1), place=m.rule.place, help="")

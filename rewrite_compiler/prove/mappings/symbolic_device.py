@@ -1,0 +1,125 @@
+"""Devices that execute a driver on z3 terms: control is concrete, data symbolic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...ila import Ila
+from ...ila.model import Instruction
+from ...ila.simulation.simulator import DeviceHang
+from ...ila.verification.queue_interleavings import Issue, schedule
+from ...lang.binders import Leaf, static_shape
+from ...readings.arrays.labelled_array import Data
+from ...readings.arrays.sparse_memory import Sparse
+from ...readings.smt.evaluator import Symbolic
+
+SMALL = 1 << 12  # elements of a memory, beyond which only those that are written are kept
+Reading = Callable[[dict[Leaf, Data]], Symbolic]
+
+
+def _uninterpreted(memories: Mapping[Leaf, Data]) -> Symbolic:
+    return Symbolic(memories, uninterpreted_tables=True)
+
+
+def _memory(shape: tuple[int, ...], reset: Any) -> Any:
+    return Sparse(shape, reset) if math.prod(shape) > SMALL else np.full(shape, reset, object)
+
+
+class SymbolicDevice:
+    """Runs instructions by their updates on memories of terms; tables (encoders, activations) stay uninterpreted."""
+
+    def __init__(self, ila: Ila, reading: Reading = _uninterpreted) -> None:
+        self.ila = ila
+        inside = [s for s in ila.states.values() if s.name not in ila.externals]
+        memories = {s.leaf: _memory(static_shape(s.leaf), s.reset) for s in inside}
+        self.symbolic = reading(memories)
+        self.executed = 0
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        """Send one instruction."""
+        found = self.ila.instructions[instruction]
+        self._run(found, {n: _objects(x) for n, x in operands.items()})
+
+    def store(self, instruction: str, **operands: Data) -> None:
+        """Send one instruction for each row."""
+        found = self.ila.instructions[instruction]
+        for n in range(len(next(iter(operands.values())))):
+            self._run(found, {name: _objects(rows[n]) for name, rows in operands.items()})
+
+    def load(self, instruction: str, **operands: Data) -> Data:
+        """Send one read for each row; return [count, lanes]."""
+        found = self.ila.instructions[instruction]
+        assert found.result is not None
+        rows = []
+        for n in range(len(next(iter(operands.values())))):
+            self._run(found, {name: _objects(values[n]) for name, values in operands.items()})
+            rows.append(np.array(self.symbolic.array(found.result), object))
+        return np.stack(rows)
+
+    def wait(self) -> None:
+        """Take the interrupt; DeviceHang when there is none."""
+        line = self.ila.interrupt
+        assert line is not None
+        if not self.symbolic.memories[line][()]:
+            raise DeviceHang(self.ila.name, "was not started")
+        self.symbolic.memories[line][()] = int(self.ila.interrupt_stays)
+
+    def _run(self, instruction: Instruction, operands: Mapping[str, Data]) -> None:
+        self.executed += 1
+        for name, operand in instruction.operands.items():
+            shape = static_shape(operand.leaf)
+            given = operands.get(name, np.zeros(shape, object))
+            self.symbolic.bind(operand.leaf, given.reshape(shape))
+        self.symbolic.run(instruction.update)
+
+
+class SymbolicStream(SymbolicDevice):
+    """A streamed device on terms: the queues order the stream, then each instruction runs by its update."""
+
+    def __init__(self, ila: Ila, reading: Reading = _uninterpreted) -> None:
+        super().__init__(ila, reading)
+        self.pending: list[Issue] = []
+
+    def attach(self, memory: str, words: int) -> None:
+        """Give it a new external memory of so many words from address 0."""
+        external = self.ila.externals[memory]
+        self.symbolic.bind(external.leaf, np.zeros(words, object))
+        self.symbolic.bind(external.base, np.array(0, object))
+        self.symbolic.bind(external.size, np.array(words, object))
+
+    def place(self, memory: str, address: int, words: Data) -> None:
+        """Write words to an external memory."""
+        self.symbolic.memories[self.ila.externals[memory].leaf][address : address + len(words)] = _objects(words)
+
+    def fetch(self, memory: str, address: int, count: int) -> Data:
+        """Return words of an external memory."""
+        return np.array(self.symbolic.memories[self.ila.externals[memory].leaf][address : address + count], object)
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        """Append one instruction to the stream."""
+        given: dict[str, Any] = {**dict.fromkeys(self.ila.instructions[instruction].operands, 0), **operands}
+        self.pending.append(Issue(len(self.pending), self.ila.instructions[instruction], given))
+
+    def wait(self) -> None:
+        """Run the stream and take the interrupt; DeviceHang when a queue waits for ever."""
+        made = schedule(self.ila.queues, self.pending)
+        self.pending = []
+        if made.waiting:
+            raise DeviceHang(f"queue {made.waiting[0][0]}", made.waiting[0][1])
+        for turn in made.turns:
+            self._run(turn.issue.instruction, {n: _objects(x) for n, x in turn.issue.operands.items()})
+        super().wait()
+
+
+def symbolic_device(ila: Ila, reading: Reading = _uninterpreted) -> SymbolicDevice:
+    """Return a device at the reset state that runs a model on terms."""
+    return SymbolicStream(ila, reading) if ila.externals else SymbolicDevice(ila, reading)
+
+
+def _objects(x: object) -> Data:
+    """Return an array of Python integers and terms."""
+    return np.asarray(x).astype(object)

@@ -1,0 +1,1 @@
+"""The court of rules."""

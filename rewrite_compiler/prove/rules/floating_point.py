@@ -1,0 +1,143 @@
+"""Floating point decided: whether elements of both sides have the same bits, by exact laws and by z3 at float16 and float32.
+
+Exact in every IEEE type: a − b = a + (−b), a + a = 2·a, signs taken out of products and quotients, two operands exchanged, and an extremum
+as the set of its operands (of two zeros it is +0 that counts as larger, as in IEEE 754-2019). What these leave apart is one
+question for z3, with operands as symbols and functions that are not interpreted. What z3 does not decide is no proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..instances.element_terms import Node, constant, node
+from ..verdict import Counterexample, Stop
+
+ENGINE = "floating point (z3)"
+NODES = 60  # of both elements together
+QUESTIONS = 12  # of one rule
+WORK = 10_000_000  # of z3 for one question, in its own units of work
+KINDS = ("float16", "float32")
+
+
+@dataclass
+class Open:
+    """Pairs of elements that exact laws leave apart, one for each form that they have."""
+
+    up_to_zeros: bool  # grade Z: added zeros and their signs do not count, nor data on which a side overflows
+    pairs: dict[str, tuple[Node, Node]] = field(default_factory=dict)
+    stop: Stop | None = None
+
+    def add(self, pairs: Iterable[tuple[Any, Any]], attributes: Iterable[str] = ()) -> None:
+        """Take pairs in that are not the same by exact laws; `attributes` are the float ones, which have numbers in them."""
+        known: dict[Node, Node] = {}
+        for a, b in pairs:
+            if self.stop is not None:
+                return
+            if not (isinstance(a, Node) and isinstance(b, Node)):
+                self.stop = Stop(ENGINE, "it does not read an operator of the rule")
+            elif _form(a, self.up_to_zeros, known) is not _form(b, self.up_to_zeros, known):
+                self._take(a, b, sorted(attributes))
+
+    def _take(self, a: Node, b: Node, attributes: list[str]) -> None:
+        if attributes:
+            self.refuse(attributes)
+            return
+        inside = _inside(a, b)
+        if len(inside) > NODES:
+            self.stop = Stop(ENGINE, f"an element is made of more than {NODES} operations")
+            return
+        self.pairs.setdefault(_skeleton(inside, a, b), (a, b))
+        if len(self.pairs) > QUESTIONS:
+            self.stop = Stop(ENGINE, f"elements differ in more than {QUESTIONS} forms")
+
+    def refuse(self, attributes: list[str]) -> None:
+        """Show nothing, because of float attributes."""
+        self.stop = Stop(ENGINE, f"it takes numbers for {', '.join(attributes)}, and other operations may round otherwise at others")
+
+    def decided(self) -> Stop | tuple[str, Counterexample] | None:
+        """Return None where all pairs are shown to agree, else a type with operands at which one does not, or where z3 stops."""
+        if self.stop is not None:
+            return self.stop
+        answers = (_asked(a, b, kind, self.up_to_zeros) for a, b in self.pairs.values() for kind in KINDS)
+        return next((x for x in answers if x is not None), None)
+
+
+def _asked(a: Node, b: Node, kind: str, up_to_zeros: bool) -> Stop | tuple[str, Counterexample] | None:
+    from ...readings.smt.floating_point import Undecided, difference
+
+    try:
+        found = difference(a, b, kind, WORK, up_to_zeros=up_to_zeros)
+    except Undecided as why:
+        return Stop(ENGINE, str(why))
+    if found is None:
+        return None
+    operands, left, right = found
+    return kind, Counterexample(operands, {}, None, left, right)
+
+
+# -- exact laws
+
+
+def _form(x: Node, up_to_zeros: bool, known: dict[Node, Node]) -> Node:
+    if x not in known:
+        args = [_form(a, up_to_zeros, known) for a in x.args]
+        known[x] = _exact(x, args, up_to_zeros) if args else x
+    return known[x]
+
+
+def _exact(x: Node, args: list[Node], up_to_zeros: bool) -> Node:
+    if x.op == "neg":
+        return _negative(args[0], up_to_zeros)
+    if x.op in ("max", "min"):
+        members = {m for a in args for m in (a.args if a.op == x.op else (a,))}
+        return args[0] if len(members) == 1 else node(x.op, sorted(members, key=id))
+    if x.op in ("mul", "rdiv"):
+        sign = sum(a.op == "neg" for a in args) % 2
+        bare = [a.args[0] if a.op == "neg" else a for a in args]
+        product = node(x.op, sorted(bare, key=id) if x.op == "mul" else bare)
+        return _negative(product, up_to_zeros) if sign else product
+    if x.op in ("add", "sub", "sum"):
+        return _added([args[0], _negative(args[1], up_to_zeros)] if x.op == "sub" else args, up_to_zeros)
+    return node(x.op, args, x.data)
+
+
+def _added(args: list[Node], up_to_zeros: bool) -> Node:
+    if up_to_zeros:
+        args = [a for a in args if a.number != 0] or args[:1]
+    if len(args) == 1:
+        return args[0]
+    if len(args) == 2 and args[0] is args[1]:
+        return _exact(node("mul", args), [args[0], constant(2)], up_to_zeros)
+    return node("add", sorted(args, key=id) if len(args) == 2 else args)
+
+
+def _negative(x: Node, up_to_zeros: bool) -> Node:
+    """Return −x; −0 is no number that a node has, and −(a + b) = (−a) + (−b) but for the sign of a zero."""
+    if x.number:
+        return constant(-x.number)
+    if x.op == "add" and up_to_zeros:
+        return _added([_negative(a, up_to_zeros) for a in x.args], up_to_zeros)
+    return x.args[0] if x.op == "neg" else node("neg", (x,))
+
+
+def _inside(*roots: Node) -> dict[Node, int]:
+    """Return all nodes of some, operands first, with their places in this order."""
+    found: dict[Node, int] = {}
+
+    def visit(x: Node) -> None:
+        if x not in found and len(found) <= NODES:
+            for a in x.args:
+                visit(a)
+            found[x] = len(found)
+
+    for x in roots:
+        visit(x)
+    return found
+
+
+def _skeleton(inside: Mapping[Node, int], a: Node, b: Node) -> str:
+    """Return two elements as a text that is the same whatever their operands are called."""
+    rows = [(x.op, "" if x.op == "leaf" else str(x.data), *(inside[y] for y in x.args)) for x in inside]
+    return f"{rows} {inside[a]} {inside[b]}"

@@ -1,0 +1,90 @@
+"""Guards for a false rule: the weakest condition of a small vocabulary that leaves no known difference, then proved.
+
+The vocabulary compares ranks and extents of the rule's operands and attributes. A suggestion is never used by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ...errors import SpecError
+from ...lang.expr import Expr
+from ...ops.op import ShapeError, Variable
+from ...ops.static import Condition, Named, as_condition, holds
+from ...rewrite.rule import Float, Rule, Str
+from ...rewrite.text import condition_text
+from ..instances import element_terms as nodes
+from ..instances.element_meaning import Unreadable
+from ..instances.instance_search import Instance, drawn, numbers_of
+from ..instances.sides import binding_of, right_shape, symbolic_elements
+from ..verdict import Proof
+
+SAMPLE = 80  # drawn instances on which conditions are compared
+TRIED = 4  # conditions that are sent to the court
+RANKS = (0, 1, 2, 3, 4)
+
+
+def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
+    """Return the text of a condition under which `judge` proves the rule, nothing when none is found."""
+    sample = drawn(
+        rule, range(1, 4), 4, SAMPLE, numbers=tuple(dict.fromkeys(m for n in (0.0, 1.0, *numbers_of(rule)) for m in (n - 2, n, n + 2)))
+    )
+    true = [i for i in sample if _agrees(rule, i)]
+    false = [i for i in sample if i not in true]
+    found = []
+    for n, condition in enumerate(vocabulary(rule)):
+        kept = [i for i in true if _holds(condition, i)]
+        if kept and not any(_holds(condition, i) for i in false):
+            found.append((-len(kept), n, condition))
+    for *_, condition in sorted(found, key=lambda f: f[:2])[:TRIED]:
+        if judge(replace(rule, where=(*rule.where, condition))).is_proved:
+            return condition_text(condition)
+    return ""
+
+
+def _agrees(rule: Rule, instance: Instance) -> bool:
+    try:
+        if any(right_shape(right, instance) != instance.shapes[id(left)] for left, right in rule.pairs):
+            return False
+        if any(0 in instance.shapes[id(left)] for left, _ in rule.pairs):  # no elements, which agree
+            return True
+        return all(nodes.normal_forms_agree(a, b) for a, b in symbolic_elements(rule.pairs, instance, real=True))
+    except (ShapeError, SpecError, IndexError, ZeroDivisionError, Unreadable):
+        return False
+
+
+def _holds(condition: Condition, instance: Instance) -> bool:
+    return holds(condition, binding_of(instance))
+
+
+def vocabulary(rule: Rule) -> Iterator[Condition]:
+    """Yield the conditions that are tried, the plainer of equally weak ones first."""
+    tensors = [v for v in rule.variables.values() if isinstance(v, Variable)]
+    lists = [v for v in rule.variables.values() if isinstance(v, Named)]
+    numbers = [v for v in rule.variables.values() if isinstance(v, Expr)]
+    terms: list[object] = []
+    for x, y in itertools.permutations(tensors, 2):
+        terms += [y.rank <= x.rank, y.shape == x.shape, y.shape[-1] == x.shape[-1], y.shape[0] == x.shape[-1], y.rank == x.rank]
+    for x in tensors:
+        terms += [*(x.rank == r for r in RANKS), *(x.rank > r for r in RANKS), x.size == 1, x.shape[-1] == 1]
+    for s, x in itertools.product(lists, tensors):
+        terms += [s == x.shape, s.length == x.rank, s[-1] == x.shape[-1], s[0] == x.shape[0]]
+    for s, t in itertools.combinations(lists, 2):
+        terms += [s == t, s.permuted(t) == t.permuted(s)]
+    terms += [s[0] == 0 for s in lists] + [s.product == 1 for s in lists]
+    for n in numbers:
+        terms += [n == 0, n == 1, *(n == x.rank - 1 for x in tensors)]
+    yield from map(as_condition, terms)
+    yield from _of_floats(rule)
+
+
+def _of_floats(rule: Rule) -> Iterator[Condition]:
+    """Yield comparisons of float attributes with each other and with the numbers of both sides."""
+    floats = [v for v in rule.variables.values() if isinstance(v, Float) and not isinstance(v, Str)]
+    numbers = dict.fromkeys((0.0, 1.0, *numbers_of(rule)))
+    for v, n in itertools.product(floats, numbers):
+        yield from (v >= n, v <= n, v == n)
+    for v, w in itertools.permutations(floats, 2):
+        yield v <= w

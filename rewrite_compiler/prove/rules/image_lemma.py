@@ -1,0 +1,60 @@
+"""The image lemma: an extremum over a range is one over the set of places that the range reaches, so equal sets are equal extrema.
+
+Two indices of which only a·i + j is read reach 0 … (m − 1)·a + k − 1 for i below m and j below k, without a gap where
+1 ≤ a ≤ k: one index of that extent reaches the same. A sum counts places, so for it a must be k. An extremum of extrema of
+one kind, and a sum of sums, is one over all their indices.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ..shapes_calculus.atom_keys import height_of, integer_atoms, places, renamed
+from ..shapes_calculus.polynomials import ZERO, Facts, Poly, atom_number, long_division
+
+
+class Range(NamedTuple):
+    """Indices with their extents, and what is read at them."""
+
+    extents: list[Poly]
+    variables: list[Poly]
+    body: Any
+
+
+def opened(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
+    """Return a range under new names of its indices."""
+    _, extents, body = key
+    height = height_of(body)
+    variables = [facts.index(("v", next(fresh)), e) for e in extents]
+    names = {atom_number(("bound", height, k)): v for k, v in enumerate(variables)}
+    return Range(list(extents), variables, renamed(body, names))
+
+
+def merged(facts: Facts, fresh: Iterator[int], found: Range, *, counted: bool) -> Range | None:
+    """Return a range with one index in the place of two that reach the same, None where there are none; `counted`: each place once."""
+    extents, variables, body = found
+    for a, b in itertools.permutations(range(len(variables)), 2):
+        (u,), (v,) = variables[a].atoms, variables[b].atoms
+        if not counted and not facts.nonnegative(extents[a] - 1):
+            continue
+        for step in [extents[b]] if counted else _steps(facts, body, u, v, extents[b]):
+            both = facts.norm(extents[b] + (extents[a] - 1) * step)
+            joined = facts.index(("v", next(fresh)), both)
+            changed = renamed(body, {v: joined - variables[a] * step})
+            if u not in integer_atoms(changed):
+                others = [n for n in range(len(variables)) if n not in (a, b)]
+                return Range([both, *(extents[n] for n in others)], [joined, *(variables[n] for n in others)], changed)
+    return None
+
+
+def _steps(facts: Facts, body: Any, u: int, v: int, extent: Poly) -> Iterable[Poly]:
+    """Yield how many places of one index a step of another may be, without a gap between them."""
+    for p in sorted({p for p in places(body) if {u, v} <= p.atoms}, key=lambda p: p.terms):
+        far, near = (facts.slope(p, x)[0] for x in (u, v))
+        if far is None or near is None or near == ZERO:
+            continue
+        step, rest = long_division(far, near)
+        if rest == ZERO and facts.nonnegative(step - 1) and facts.nonnegative(extent - step):
+            yield step

@@ -1,0 +1,268 @@
+"""The refuter: instances with strides, windows, pads, numbers, extents and ranks as they are met in use, executed on both sides.
+
+It never proves. Small instances come first; how many are drawn is bounded by their work, so that equal rules get equal answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import FlexmatchError
+from ...ir.program import Data
+from ...ops.op import Apply, Shape, ShapeError, subterms
+from ...ops.recurrent import GATES
+from ...rewrite.rule import Rule
+from ..instances.instance_search import FLOATS, Instance, Search, State, TooMany, candidates_for, in_random_order, numbers_of
+from ..instances.sides import Side, nested, right_shape, show
+from ..verdict import Counterexample
+
+EXTENT, RANK, STEP, KERNEL, PAD = 12, 6, 5, 7, 5  # the largest that are drawn
+TRIED, GUARDED = 400, 600  # candidates of one draw that are typed, and that are held against the guard
+INSTANCES, WORK = 60, 300_000  # of one rule: instances, and about how many microseconds
+DRAW, CANDIDATE, HELD = 300, 20, 12  # microseconds of a draw, of a candidate that is typed, and of one that is held against the guard
+RUN, RECURRENT, DATA = 300, 5_000, 3  # microseconds of an operator, of a recurrent one, and how often each side is run
+ELEMENTS, LARGEST = 600, 12_000  # of one operand, and of all patterns of a left side
+BEYOND, BEYOND_DRAWS, BEYOND_SIZE = 2, 6, 700  # instances whose elements are compared as terms: of so many draws, and their elements
+EACH = 8  # values that are drawn for one attribute
+TRIES = 120  # to make operands of a difference plain
+LISTED = 24  # elements of an operand that are all shown
+CLOSE = 1e-6  # as a share of the largest value: true laws differ by a thousandth of it and less
+RANDOM = (-2.5, -0.75, 0.3, 1.7, 6.0, 40.0)
+NOTHING = (FlexmatchError, IndexError, ValueError, ZeroDivisionError, OverflowError, KeyError, TypeError)
+
+
+class _Wide(Search):
+    """A search of one instance among what is drawn from wide ranges, the wider the later the draw."""
+
+    def __init__(self, rule: Rule, source: random.Random, share: float) -> None:
+        super().__init__(rule, range(1, EXTENT + 1), RANK, in_random_order(source), TRIED)
+        self.left = GUARDED
+        self.source = source
+        self.top = 3 + round((EXTENT - 3) * share)
+        self.ranks = 4 if share < 0.3 else RANK
+        self.pool = tuple(sorted({1, *(source.randint(1, self.top) for _ in range(3)), source.randint(2, self.top)}))
+        self.extents = self.pool
+        near = (m for n in (*numbers_of(rule), *self.numbers, 0.0, 1.0) for m in (n, n - 1, n + 1))
+        self.reals = tuple(dict.fromkeys((*near, *RANDOM)))
+
+    def operand_shapes(self, state: State) -> Sequence[Shape]:
+        """Return a few shapes of every rank, and those that go with operands that have theirs."""
+        drawn = [self.shape(r) for r in (*range(self.ranks + 1), *range(2, self.ranks + 1)) for _ in range(2 if r < self.ranks else 3)]
+        known = [s for shape in state.operands.values() for s in (shape, shape[-1:], shape[1:], shape[1:2])]
+        return list(dict.fromkeys([*drawn, *known, *known]))
+
+    def shape(self, rank: int) -> Shape:
+        """Return a shape of a rank that is not too large."""
+        extents = [self.source.choice(self.pool) for _ in range(rank)]
+        while math.prod(extents) > ELEMENTS:
+            extents[self.source.randrange(rank)] = self.source.randint(1, 2)
+        return tuple(extents)
+
+    def attribute_values(self, t: Apply, name: str, shapes: tuple[Shape, ...]) -> Sequence[Any]:
+        """Return some values of an attribute."""
+        x = shapes[0] if shapes else ()
+        spatial = max(len(x) - 2, 0)
+        if name in ("strides", "dilations", "kernel"):
+            return self.several(spatial, [1], range(1, (KERNEL if name == "kernel" else STEP) + 1))
+        if name == "pads":
+            count = 2 * (len(x) if t.op.name == "pad" else spatial)
+            return self.several(count, [0] * (3 * count if count > 4 else 1), range(PAD + 1))
+        if name == "step":
+            return range(1, STEP + 1)
+        if name == "shape":
+            return [
+                self.factors(math.prod(x)) if t.op.name == "reshape" else self.shape(self.source.randint(0, self.ranks))
+                for _ in range(EACH)
+            ]
+        if name == "axes":
+            axes = tuple(range(len(x)))
+            return [
+                *candidates_for(t.op, name, shapes, range(1, EXTENT + 1), RANK),
+                *[axes] * 3 * len(axes),
+                *(axes[:n] + axes[n + 1 :] for n in axes),
+            ]
+        if name in FLOATS:
+            return self.numbers_of(name)
+        return candidates_for(t.op, name, shapes, range(1, EXTENT + 1), RANK)
+
+    def several(self, count: int, plain: Sequence[int], values: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return lists of values: plain ones, equal ones, and any."""
+        equal = [(self.source.choice(values),) * count for _ in range(EACH // 2)]
+        mixed = [tuple(self.source.choice((*plain, *values)) for _ in range(count)) for _ in range(EACH)]
+        return list(dict.fromkeys([tuple(plain[:1]) * count, *equal, *mixed]))
+
+    def factors(self, size: int) -> Shape:
+        """Return a shape of a size."""
+        found = [size]
+        for _ in range(self.source.randint(0, self.ranks - 1)):
+            n = found.pop(self.source.randrange(len(found)))
+            d = self.source.choice([k for k in range(1, n + 1) if n % k == 0] or [1])
+            found += [d, n // d]
+        return tuple(found)
+
+    def numbers_of(self, name: str) -> list[float]:
+        """Return numbers of a float attribute, infinite ones where it is a bound."""
+        if name == "epsilon":
+            return [*FLOATS[name], 1e-5]
+        return [*self.reals, *(n for n in FLOATS[name] if math.isinf(n)), self.source.gauss(0, 3)]
+
+
+def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexample, str] | None:
+    """Return an instance at which the sides of a rule differ, with what differs, or None when no draw shows one.
+
+    `share` is how much of the usual work is spent.
+    """
+    source, numbers = random.Random(seed), np.random.default_rng(seed)
+    work = count = 0
+    most = share * WORK
+    while work < most and count < INSTANCES:
+        search = _Wide(rule, source, max(work / most, count / INSTANCES))
+        instance = None
+        with suppress(TooMany, FlexmatchError):
+            instance = next(search.instances(), None)
+        work += DRAW + CANDIDATE * (TRIED - search.budget) + HELD * (GUARDED - int(search.left))
+        if instance is None or instance.size > LARGEST:
+            continue
+        count += 1
+        work += _work(rule, instance)
+        found = _difference(rule, instance, numbers)
+        if found is not None:
+            return found
+    return None
+
+
+def beyond(rule: Rule) -> tuple[Instance, ...]:
+    """Return a few instances with extents, windows and strides beyond those that are judged first, small enough to be written as terms."""
+    source, found = random.Random(1), list[Instance]()
+    for _ in range(BEYOND_DRAWS):
+        search = _Wide(rule, source, 0.5)
+        with suppress(TooMany, FlexmatchError):
+            found += [i for i in itertools.islice(search.instances(), 1) if i.size <= BEYOND_SIZE]
+        if len(found) == BEYOND:
+            break
+    return tuple(found)
+
+
+def _work(rule: Rule, instance: Instance) -> int:
+    """Return about how many microseconds both sides take on all data."""
+    names = (x.op.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Apply))
+    return 2 * DATA * (sum(RECURRENT if name in GATES else RUN for name in names) + instance.size)
+
+
+def _difference(rule: Rule, instance: Instance, numbers: np.random.Generator) -> tuple[Counterexample, str] | None:
+    """Return how the sides differ at an instance, in shape or on data."""
+    for left, right in rule.pairs:
+        expected = instance.shapes[id(left)]
+        try:
+            shape = right_shape(right, instance)
+        except ShapeError as error:
+            return _shapes(
+                instance, str(expected), "no meaning"
+            ), f"the right side has no meaning where the left has one: {error.problem.sentence}"
+        except NOTHING:
+            return None
+        if shape != expected:
+            return _shapes(instance, str(expected), str(shape)), "the sides have different shapes"
+    if instance.dtypes:
+        return None
+    for operands in _data(rule, instance, numbers):
+        place = _place(rule, instance, operands)
+        if place is not None:
+            return _shown(rule, instance, operands, place), "the sides differ"
+    return None
+
+
+def _data(rule: Rule, instance: Instance, numbers: np.random.Generator) -> Iterator[dict[str, Data]]:
+    """Yield operands: small integers, numbers around those of the instance, and normal ones that are positive."""
+    near = sorted({m for n in _constants(rule, instance) for m in (n - 1, n, n + 1, 2 * n, n * n + 1)} | {-2.0, 0.0, 0.5, 1.0, 3.0})
+    names = instance.operands.items()
+    yield {name: numbers.choice(near, shape) for name, shape in names}
+    yield {name: numbers.normal(0, 2, shape) for name, shape in names}
+    yield {name: numbers.uniform(0.25, 3, shape) for name, shape in names}
+
+
+def _constants(rule: Rule, instance: Instance) -> list[float]:
+    bound = (v for v in instance.attributes.values() if isinstance(v, float))
+    return [v for v in (*numbers_of(rule), *bound) if math.isfinite(v)]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the sides are apart: the index and both values."""
+
+    index: tuple[int, ...]
+    left: float
+    right: float
+
+    def is_like(self, other: _Place) -> bool:
+        """Tell whether another difference is one of two numbers, too, or is none, too."""
+        return math.isfinite(other.right) == math.isfinite(self.right)
+
+
+def _place(rule: Rule, instance: Instance, operands: Mapping[str, Data]) -> _Place | None:
+    """Return where the sides are apart, among places where the left one is a number: where both are, if there are such places."""
+    side, found = Side(instance), list[_Place]()
+    for left, right in rule.pairs:
+        try:
+            a, b = (np.asarray(side.data(t, operands, np.float64)) for t in (left, right))
+        except NOTHING:
+            return None
+        size = max(1.0, *(float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)) for x in (a, b)))
+        with np.errstate(invalid="ignore"):
+            apart = np.isfinite(a) & ~(np.abs(a - b) <= CLOSE * size)
+        for of in (apart & np.isfinite(b), apart):
+            found += [_Place(tuple(map(int, at)), float(a[tuple(at)]), float(b[tuple(at)])) for at in np.argwhere(of)[:1]]
+    return next((p for p in found if math.isfinite(p.right)), found[0] if found else None)
+
+
+def _shown(rule: Rule, instance: Instance, operands: Mapping[str, Data], place: _Place) -> Counterexample:
+    """Return the difference with operands of as many zeros and ones as leave one of its kind."""
+    kept = {name: np.array(x) for name, x in operands.items()}
+    tries = TRIES
+    for part, value in _plainer(kept):
+        before = part.copy()
+        if tries and not np.isin(before, (0.0, value)).all():
+            part[:] = value
+            tries -= 1
+            now = _place(rule, instance, kept)
+            if now is None or not place.is_like(now):
+                part[:] = before
+            else:
+                place = now
+    return Counterexample(
+        {name: _text(x) for name, x in kept.items()}, instance.attributes, place.index, show(place.left), show(place.right)
+    )
+
+
+def _plainer(operands: Mapping[str, Data]) -> Iterator[tuple[Data, float]]:
+    """Yield parts of operands, large ones first, each with a value to try for all of it."""
+    for x in operands.values():
+        flat, block = x.reshape(-1), x.size
+        while block:
+            for start in range(0, x.size, block):
+                yield flat[start : start + block], 0.0
+            block //= 2
+        for n in range(x.size):
+            yield flat[n : n + 1], 1.0
+
+
+def _text(x: Data) -> str:
+    """Return an operand as text: what is not 0 where that is little of much."""
+    places = np.argwhere(x)
+    if x.size <= LISTED or len(places) > LISTED // 3:
+        return nested(x)
+    given = ", ".join(f"{show(x[tuple(at)])} at {at.tolist()}" for at in places)
+    return f"zeros{list(x.shape)}{f' but {given}' if given else ''}"
+
+
+def _shapes(instance: Instance, left: str, right: str) -> Counterexample:
+    operands = {name: f"tensor{list(shape)}" for name, shape in instance.operands.items()}
+    return Counterexample(operands, instance.attributes, None, left, right)

@@ -1,0 +1,290 @@
+"""Certificates of rules: a theorem on all extents and attributes proves one, an instance refutes it, grade and marks are checked.
+
+Instances prove nothing: on drawn ones, where both sides are compared as terms, a difference on data refutes the rule and
+is reported with the smallest operands that show it. What neither an engine proves nor an instance refutes is unproved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ...errors import SpecError
+from ...ops.op import Apply, ShapeError, Variable, subterms
+from ...ops.static import HasType
+from ...rewrite.rule import Rule
+from ..instances import element_terms as nodes
+from ..instances.counterexamples import difference
+from ..instances.covering_sets import Instances, instances_of, smallest
+from ..instances.element_meaning import Unreadable
+from ..instances.instance_search import Instance
+from ..instances.sides import Side, leaves_of, right_shape, symbolic_elements
+from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof, Stop, Theorem
+from .all_shapes import theorem_of
+from .floating_point import Open
+from .grades import broken_grade
+from .guard_synthesis import suggested_guard
+from .refuter import beyond, witness
+from .rounding_error import measured
+from .wrapped_words import are_integers, decided_in_words, is_polynomial, types_of
+
+BELOW_A_PROOF = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
+NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
+SEARCHES = 24  # of data on which sides that are not seen to be equal differ: instances of one batch
+INTEGER_MARKS = frozenset({"any_dtype", "ring"})
+
+
+@dataclass
+class _Evidence:
+    """How much alike both sides were at the instances that were looked at."""
+
+    literal: bool = True  # the same elements, everywhere
+    identical: bool = True  # the same operations in the same order, everywhere
+    up_to_zeros: bool = True  # the same but for added zeros, everywhere
+    searches: int = 0  # of data on which they differ
+    open: Open = field(default_factory=lambda: Open(False))  # elements that a grade claims more of than that they are equal
+
+    def sentence(self, engine: str) -> str:
+        """Return the strongest of these in words, else what proved the rule."""
+        if self.literal:
+            return "both sides are the same elements"
+        if self.identical:
+            return "both sides are the same operations in the same order"
+        if self.up_to_zeros:
+            return "both sides are the same operations in the same order, added zeros left out"
+        return f"both sides are equal by the {engine}"
+
+
+class _Failed(Exception):
+    """A rule that is not proved; carries its proof."""
+
+    def __init__(self, proof: Proof) -> None:
+        super().__init__(proof.evidence)
+        self.proof = proof
+
+
+def prove_rules(rules: Iterable[Rule], count: int | None = None) -> Iterator[Proof]:
+    """Yield the proof of each rule, in the order given."""
+    for r in rules:
+        yield prove_rule(r, count)
+
+
+def prove_rule(rule: Rule, count: int | None = None) -> Proof:
+    """Judge one rule: a theorem proves it, an instance refutes it.
+
+    It is tried at `count` drawn instances, without a count at those of `instances_of`.
+    """
+    start = time.perf_counter()
+    try:
+        proof = _judged(rule, count)
+    except _Failed as failed:
+        proof = failed.proof
+    except SpecError as e:
+        proof = Proof(rule.name, rule.place, UNPROVED, "", e.problem.sentence, rule.grade, code="R103")
+    if proof.verdict != REFUTED:
+        proof = _beside_wide_draws(rule, proof)
+    return replace(proof, seconds=time.perf_counter() - start)
+
+
+def _beside_wide_draws(rule: Rule, proof: Proof) -> Proof:
+    """Return what was judged, or a refutation where instances beyond those show a difference."""
+    found = witness(rule, share=BELOW_A_PROOF if proof.is_proved else 1.0)
+    if found is None:
+        return proof
+    example, sentence = found
+    code = "R105" if example.place is None else "R102"
+    return Proof(rule.name, rule.place, REFUTED, proof.strength, sentence, rule.grade, example, code)
+
+
+def with_suggestion(proof: Proof, rule: Rule) -> Proof:
+    """Return the proof of a rule, with a guard under which it is proved when its sides differ."""
+    if proof.verdict != REFUTED or proof.counterexample is None or proof.evidence.startswith("it is "):
+        return proof
+    return replace(proof, suggestion=suggested_guard(rule, prove_rule))
+
+
+def _judged(rule: Rule, count: int | None) -> Proof:
+    fail = partial(_failed, rule)
+    found = instances_of(rule, count)
+    if not found.chosen:
+        raise fail(UNPROVED, "R103", "no operands satisfy its left side and guard")
+    if are_integers(rule):
+        return _judged_on_integers(rule, found, fail)
+    theorem = theorem_of(rule)
+    if isinstance(theorem, Stop):
+        for some in (smallest(rule), found):
+            _checked(rule, some, fail)
+        raise fail(UNPROVED, "R103", str(theorem))
+    evidence = _checked(rule, replace(found, chosen=(*found.chosen, *beyond(rule))), fail)
+    _check_marks(rule, found, evidence, fail)
+    if not (evidence.literal or rule.marks & INTEGER_MARKS or are_real(rule)):
+        raise fail(UNPROVED, "R103", f"{theorem.engine}: it reads as real numbers what a guard says are integers")
+    broken = broken_grade(rule, found.chosen, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
+    if broken is not None:
+        raise fail(REFUTED, "R102", *broken)
+    figures, excess = measured(rule, found.chosen)
+    if excess is not None:
+        raise fail(REFUTED, "R102", excess.sentence, excess.example)
+    _check_bits(rule, evidence.open, fail)
+    strength, said = str(theorem), evidence.sentence(theorem.engine)
+    return Proof(rule.name, rule.place, PROVED, strength, said, rule.grade, ranks=theorem.ranks, measured=tuple(figures))
+
+
+def _judged_on_integers(rule: Rule, found: Instances, fail: Any) -> Proof:
+    """Judge a rule whose operands are integers: data of real numbers are no instances of it, and nothing is rounded."""
+    for instance in (*found.chosen, *found.empty):
+        _check_types(rule, instance, fail)
+    answer = decided_in_words(rule)
+    if isinstance(answer, Counterexample):
+        raise fail(REFUTED, "R102", "the sides differ on integers that wrap around", answer)
+    said = f"both sides are equal on {', '.join(types_of(rule))} that wrap around"
+    if isinstance(answer, Stop):
+        answer, said = _on_any_ring(rule, found, answer, fail)
+    _check_marks(rule, found, _Evidence(), fail)
+    return Proof(rule.name, rule.place, PROVED, str(answer), said, rule.grade, ranks=answer.ranks)
+
+
+def _on_any_ring(rule: Rule, found: Instances, stop: Stop, fail: Any) -> tuple[Theorem, str]:
+    """Return the theorem on real numbers where it holds of integers, too: of polynomials, and of elements that are the same."""
+    theorem = theorem_of(rule)
+    if isinstance(theorem, Stop):
+        raise fail(UNPROVED, "R103", f"{stop}; {theorem}")
+    if is_polynomial(rule):
+        return theorem, "both sides are one polynomial with integer coefficients"
+    evidence = _Evidence(searches=SEARCHES)  # on which there are none: data are drawn as real numbers
+    for instance in (*found.chosen, *beyond(rule)):
+        _check_meaning(rule, instance, evidence, fail)
+    if not evidence.literal:
+        raise fail(UNPROVED, "R103", f"{stop}; {theorem.engine}: it reads as real numbers what a guard says are integers")
+    return theorem, evidence.sentence(theorem.engine)
+
+
+def are_real(rule: Rule) -> bool:
+    """Tell whether no guard says that an operand has integers."""
+    dtypes = [d for c in rule.where if isinstance(c, HasType) for d in c.dtypes]
+    return all(d.startswith("float") for d in dtypes)
+
+
+def _failed(rule: Rule, verdict: str, code: str, sentence: str, example: Counterexample | None = None) -> _Failed:
+    return _Failed(Proof(rule.name, rule.place, verdict, "", sentence, rule.grade, example, code))
+
+
+def _checked(rule: Rule, found: Instances, fail: Any) -> _Evidence:
+    """Compare both sides at all instances: first their shapes, then their elements."""
+    for instance in (*found.chosen, *found.empty):
+        _check_types(rule, instance, fail)
+    evidence = _Evidence(open=Open(rule.grade == "Z"))
+    for instance in found.chosen:
+        _check_meaning(rule, instance, evidence, fail)
+    attributes = sorted({name for i in found.chosen[:1] for name in _float_attributes(i)})
+    if attributes and rule.grade in ("E", "Z") and _computes_numbers(rule):
+        evidence.open.refuse(attributes)
+    return evidence
+
+
+def _float_attributes(instance: Instance) -> list[str]:
+    return sorted(name for name, value in instance.attributes.items() if isinstance(value, float))
+
+
+def _computes_numbers(rule: Rule) -> bool:
+    """Tell whether a side has an operation on numbers alone: its elements at an instance show the exact result and no operation."""
+    parts = (x for pair in rule.pairs for side in pair for x in subterms(side))
+    return any(isinstance(x, Apply) and x.operands and not any(isinstance(y, Variable) for y in subterms(x)) for x in parts)
+
+
+def _check_types(rule: Rule, instance: Instance, fail: Any) -> None:
+    for left, right in rule.pairs:
+        expected = instance.shapes[id(left)]
+        try:
+            shape = right_shape(right, instance)
+        except (ShapeError, IndexError, ZeroDivisionError) as e:
+            sentence = e.problem.sentence if isinstance(e, ShapeError) else NO_MEANING[type(e)]
+            example = _types(instance, str(expected), "no meaning")
+            raise fail(REFUTED, "R105", f"the right side has no meaning where the left has one: {sentence}", example) from None
+        if shape != expected:
+            example = _types(instance, str(expected), str(shape))
+            raise fail(REFUTED, "R105", "the sides have different shapes", example)
+
+
+def _types(instance: Instance, left: str, right: str) -> Counterexample:
+    operands = {name: f"tensor{list(shape)}" for name, shape in instance.operands.items()}
+    return Counterexample(operands, instance.attributes, None, left, right)
+
+
+def _terms(rule: Rule, instance: Instance, real: bool) -> list[tuple[Any, Any]]:
+    """Return the elements of both sides as z3 terms over symbolic operands."""
+    from ...readings.smt.evaluator import Symbolic, symbols
+
+    leaves = leaves_of(instance, real=real)
+    reading = Symbolic({x: symbols(name, instance.operands[name], real=real) for name, x in leaves.items()})
+    side = Side(instance)
+    sides = [(reading.array(side.term(left, leaves)), reading.array(side.term(right, leaves))) for left, right in rule.pairs]
+    return [pair for a, b in sides for pair in zip(a.flat, b.flat, strict=True)]
+
+
+def _elements(rule: Rule, instance: Instance, real: bool) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return the elements of both sides and the module that compares them: as nodes if possible, else as z3 terms."""
+    try:
+        return symbolic_elements(rule.pairs, instance, real=real), nodes
+    except Unreadable:
+        from ...readings.smt import syntactic_equality as smt_forms
+
+        return _terms(rule, instance, real), smt_forms
+
+
+def _check_meaning(rule: Rule, instance: Instance, evidence: _Evidence, fail: Any) -> None:
+    pairs, forms = _elements(rule, instance, real=True)
+    different = [pair for pair in pairs if not forms.identical(*pair)]
+    if not different:
+        return
+    evidence.literal = False
+    different = [pair for pair in different if not forms.same_operations(*pair)]
+    if not different:
+        return
+    evidence.identical = False
+    if rule.grade in ("E", "Z"):
+        evidence.open.add(different, _float_attributes(instance))
+    evidence.up_to_zeros &= all(forms.same_operations(*pair, drop_zeros=True) for pair in different)
+    if evidence.searches < SEARCHES and not all(forms.normal_forms_agree(*pair) for pair in different):
+        evidence.searches += 1
+        example = difference(rule.pairs, instance)
+        if example is not None:
+            raise fail(REFUTED, "R102", "the sides differ", example)
+
+
+def _check_bits(rule: Rule, left_open: Open, fail: Any) -> None:
+    """Refuse a rule of grade E or Z whose bits are not shown to be the same: what is not decided is no pass."""
+    answer = left_open.decided()
+    if isinstance(answer, Stop):
+        raise fail(UNPROVED, "R103", f"it is not shown to be of grade {rule.grade}: {answer}")
+    if answer is not None:
+        kind, example = answer
+        raise fail(REFUTED, "R102", f"it is not of grade {rule.grade}: the sides differ in {kind}", example)
+
+
+def _check_marks(rule: Rule, found: Instances, evidence: _Evidence, fail: Any) -> None:
+    if not rule.marks & INTEGER_MARKS:
+        return
+    if "any_dtype" in rule.marks and not evidence.literal:
+        raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides are not the same elements")
+    for instance in found.by_shape:
+        pairs, forms = _integer_elements(rule, instance, fail)
+        if "any_dtype" in rule.marks and not all(forms.identical(a, b) for a, b in pairs):
+            raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides differ on integers")
+        if "ring" in rule.marks and not all(_is_polynomial(a, b, forms) for a, b in pairs):
+            raise fail(REFUTED, "R102", "it is marked ring, but its sides are not one polynomial in sums and products")
+
+
+def _is_polynomial(a: Any, b: Any, forms: Any) -> bool:
+    return bool(forms.is_ring_term(a) and forms.is_ring_term(b) and (forms.identical(a, b) or forms.normal_forms_agree(a, b)))
+
+
+def _integer_elements(rule: Rule, instance: Instance, fail: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    try:
+        return _elements(rule, instance, real=False)
+    except SpecError as e:
+        marks = " and ".join(sorted(rule.marks & INTEGER_MARKS))
+        raise fail(REFUTED, "R102", f"it is marked {marks}, but has no meaning on integers: {e.problem.sentence}") from None

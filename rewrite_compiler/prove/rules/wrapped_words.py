@@ -1,0 +1,98 @@
+"""Integer laws: a rule whose guard gives its operands integer types holds of integers that wrap around, and not of real numbers.
+
+Functions of elements are one question for z3 in bit-vectors of each type, at its own width. Elements that are polynomials with
+integer coefficients are equal in every ring where they are equal over the reals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+
+from ...ops.op import Apply, Tensor, Variable, subterms
+from ...ops.static import HasType
+from ...rewrite.rule import Rule
+from ..verdict import Counterexample, Stop, Theorem
+from .all_shapes import is_pointwise
+
+ENGINE = "bit-vectors (z3)"
+WORK = 20_000_000  # of z3 for one question, in its own units of work
+RING = frozenset({"add", "sub", "mul", "neg", "reduce_sum"})
+PLACES = frozenset({"reshape", "transpose", "slice", "reverse", "concat", "expand"})  # which move elements and compute none
+
+
+def types_of(rule: Rule) -> tuple[str, ...]:
+    """Return the element types that a guard leaves to operands, the same for all of them; none where it says nothing."""
+    said = [c.dtypes for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)]
+    return reduce(lambda known, more: tuple(t for t in known if t in more), said) if said else ()
+
+
+def are_integers(rule: Rule) -> bool:
+    """Tell whether a guard says of every operand that it has integers."""
+    said = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
+    operands = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
+    types = types_of(rule)
+    return bool(types) and operands <= said and not any(t.startswith(("float", "bfloat")) for t in types)
+
+
+def is_polynomial(rule: Rule) -> bool:
+    """Tell whether every element of both sides is a polynomial of elements with integer coefficients."""
+    return all(map(_is_of_ring, _parts(rule)))
+
+
+def _is_of_ring(t: Apply) -> bool:
+    if t.op.name == "full":
+        value = t.attributes["value"]
+        return isinstance(value, float) and value.is_integer()
+    return t.op.name in RING | PLACES
+
+
+def _parts(rule: Rule) -> Iterator[Apply]:
+    return (t for pair in rule.pairs for side in pair for t in subterms(side) if isinstance(t, Apply))
+
+
+def decided_in_words(rule: Rule) -> Theorem | Stop | Counterexample:
+    """Return what bit-vectors say of a rule of elements at all its integer types."""
+    if not is_pointwise(rule):
+        return Stop(ENGINE, "sides that are not functions of elements are not read")
+    for dtype in types_of(rule):
+        found = _decided(rule, dtype)
+        if found is not None:
+            return found
+    return Theorem(ENGINE, None)
+
+
+def _decided(rule: Rule, dtype: str) -> Stop | Counterexample | None:
+    from ...readings.smt.wrapped_integers import Undecided, Word, Wrapped, difference, wrapped
+
+    def term(t: Tensor, kind: Wrapped, symbols: dict[str, Word]) -> Word:
+        if isinstance(t, Variable):
+            return symbols.setdefault(t.name, kind.symbol(t.name))
+        assert isinstance(t, Apply)
+        if t.op.name == "full":
+            value = t.attributes["value"]
+            if not isinstance(value, float):
+                raise Undecided("a number that the pattern binds is not read on integers")
+            return kind.number(value)
+        return kind.applied(t.op.name, *(term(x, kind, symbols) for x in t.operands))
+
+    kind = wrapped(dtype)
+    if kind is None:
+        return Stop(ENGINE, f"{dtype} is not read")
+    try:
+        for sides in rule.pairs:
+            symbols: dict[str, Word] = {}
+            left, right = (term(t, kind, symbols) for t in sides)
+            found = difference(kind, left, right, symbols, WORK)
+            if found is not None:
+                return _counterexample(rule, dtype, *found)
+    except Undecided as why:
+        return Stop(ENGINE, f"{why}, in {dtype}")
+    return None
+
+
+def _counterexample(rule: Rule, dtype: str, operands: object, left: int, right: int) -> Stop | Counterexample:
+    if not all(isinstance(c, HasType) for c in rule.where):
+        return Stop(ENGINE, f"the sides differ in {dtype} where a condition of the guard may not hold")
+    assert isinstance(operands, dict)
+    return Counterexample({name: f"{x} ({dtype})" for name, x in operands.items()}, {}, None, str(left), str(right))

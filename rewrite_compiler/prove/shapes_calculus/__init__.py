@@ -1,0 +1,1 @@
+"""Index calculus: equality of terms at every extent."""

@@ -1,0 +1,118 @@
+"""Sums of products at shapes that are not known: what dense, matmul, conv and the like read at any place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .polynomials import Poly, as_poly, product
+from .real_elements import NIL, Real, Unmet
+from .symbolic_tensors import Attributes, Index, Tensor, Typing, around, broadcast, broadcast_read, indexed, inside, windows
+
+
+def dense(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
+    """Return x·wᵀ over the last axis."""
+    x, w = operands
+    if len(w.shape) != 2 or not x.shape:
+        raise Unmet
+    t.same(x.shape[-1], w.shape[1])
+    r = t.reals
+    return indexed(
+        t,
+        (*x.shape[:-1], w.shape[0]),
+        lambda i: r.total([w.shape[1]], lambda c: r.multiply(x.at((*i[:-1], c)), w.at((i[-1], c)))),
+    )
+
+
+def matmul(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
+    """Return a matrix product over the last two axes."""
+    x, y = operands
+    if len(x.shape) < 2 or len(y.shape) < 2:
+        raise Unmet
+    t.same(x.shape[-1], y.shape[-2])
+    shape = (*broadcast(t, [x.shape[:-2], y.shape[:-2]]), x.shape[-2], y.shape[-1])
+    r = t.reals
+
+    def at(i: Index) -> Real:
+        lead, m, n = i[:-2], i[-2], i[-1]
+
+        def term(c: Poly) -> Real:
+            return r.multiply(*(broadcast_read(t, v, (*lead, *p), (*shape[:-2], *v.shape[-2:])) for v, p in ((x, (m, c)), (y, (c, n)))))
+
+        return r.total([x.shape[-1]], term)
+
+    return indexed(t, shape, at)
+
+
+def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
+    """Return x·wᵀ + h·rᵀ + a + b."""
+    x, h, w, r, first, second = operands
+    if any(len(m.shape) != 2 for m in (x, h, w, r)) or any(len(v.shape) != 1 for v in (first, second)):
+        raise Unmet
+    same = ((x, 0, h, 0), (w, 1, x, 1), (r, 0, w, 0), (r, 1, h, 1), (first, 0, w, 0), (second, 0, w, 0))
+    for left, k, right, n in same:
+        t.same(left.shape[k], right.shape[n])
+    reals = t.reals
+
+    def at(i: Index) -> Real:
+        n, j = i
+        from_x = reals.total([w.shape[1]], lambda c: reals.multiply(x.at((n, c)), w.at((j, c))))
+        from_h = reals.total([r.shape[1]], lambda c: reals.multiply(h.at((n, c)), r.at((j, c))))
+        return reals.add(from_x, from_h, first.at([j]), second.at([j]))
+
+    return indexed(t, (x.shape[0], w.shape[0]), at)
+
+
+def conv(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
+    """Return a cross-correlation."""
+    x, w = operands
+    if len(x.shape) < 3 or len(w.shape) != len(x.shape):
+        raise Unmet
+    group = a["group"]
+    t.least(group - 1)
+    t.same(x.shape[1], w.shape[1] * group)
+    out = windows(t, x.shape[2:], w.shape[2:], a)
+    outputs = w.shape[0]
+    if group.number != 1:
+        outputs = t.facts.divided(w.shape[0], group)
+        t.same(outputs * group, w.shape[0])
+    pads, r = around(x, a["pads"]), t.reals
+
+    def at(i: Index) -> Real:
+        n, o, *p = i
+        first = as_poly(0) if group.number == 1 else t.facts.divided(o, outputs) * w.shape[1]
+
+        def term(c: Poly, *k: Poly) -> Real:
+            places = [q * s + j * d for q, s, j, d in zip(p, a["strides"], k, a["dilations"], strict=True)]
+            return r.multiply(inside(t, x, [n, first + c, *places], pads, NIL), w.at([o, c, *k]))
+
+        return r.total([w.shape[1], *w.shape[2:]], term)
+
+    return indexed(t, [x.shape[0], w.shape[0], *out], at)
+
+
+def im2col(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
+    """Return the windows as rows."""
+    (x,), kernel = operands, a["kernel"]
+    if len(x.shape) < 3:
+        raise Unmet
+    for k in kernel:
+        t.least(k - 1)
+    out = [x.shape[0], *windows(t, x.shape[2:], kernel, a)]
+    columns, pads = [x.shape[1], *kernel], around(x, a["pads"])
+
+    def at(i: Index) -> Real:
+        n, *p = t.facts.digits(i[0], out)
+        c, *k = t.facts.digits(i[1], columns)
+        places = [q * s + j * d for q, s, j, d in zip(p, a["strides"], k, a["dilations"], strict=True)]
+        return inside(t, x, [n, c, *places], pads, NIL)
+
+    return indexed(t, [product(out), product(columns)], at)
+
+
+CONTRACTIONS: dict[str, Callable[[Typing, Sequence[Tensor], Attributes], Tensor]] = {
+    "conv": conv,
+    "dense": dense,
+    "gate_sum": gate_sum,
+    "im2col": im2col,
+    "matmul": matmul,
+}

@@ -1,0 +1,155 @@
+"""Tensors at shapes that are not known, and what their readers share: typing, broadcasting, windows.
+
+A tensor is its extents and a function from an index, or from a row-major place, to the element there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .polynomials import Poly, as_poly, place_of, product
+from .real_elements import NotProved, Real, Reals, Unmet, number
+
+Index = Sequence[Poly]
+Attributes = Mapping[str, Any]
+
+
+class Typing:
+    """What a shape rule may ask: `same` of two extents, `joined` of two that broadcast. Left sides assume it, right sides prove it."""
+
+    def __init__(self, reals: Reals) -> None:
+        self.reals = reals
+        self.facts = reals.facts
+
+    def same(self, a: Poly, b: Poly) -> None:
+        """Require two extents to be equal."""
+        if not self.facts.equal(a, b):
+            raise Unmet
+
+    def least(self, p: Poly) -> None:
+        """Require a polynomial not to be negative."""
+        if not self.facts.nonnegative(p):
+            raise Unmet
+
+    def joined(self, a: Poly, b: Poly) -> Poly:
+        """Return the extent that two broadcast to."""
+        if self.facts.equal(a, b) or self.facts.norm(b).number == 1:
+            return a
+        if self.facts.norm(a).number == 1:
+            return b
+        a, b = self.facts.norm(a), self.facts.norm(b)
+        for narrow, wide in ((b, a), (a, b)):
+            if self.facts.may_widen(narrow, wide):
+                return wide
+        found = self.facts.join(a, b, assumed=False)
+        if found is None:
+            raise Unmet
+        return found
+
+    def widened(self, a: Poly, b: Poly) -> None:
+        """Require an extent to be another one or 1."""
+        a, b = self.facts.norm(a), self.facts.norm(b)
+        if a.number != 1 and not self.facts.may_widen(a, b):
+            self.same(a, b)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Extents, and the element at an index; `flat` is the element at a row-major place where that is no regrouping."""
+
+    shape: tuple[Poly, ...]
+    at: Callable[[Index], Real]
+    flat: Callable[[Poly], Real]
+
+
+def variable(reals: Reals, name: str, shape: Sequence[Poly]) -> Tensor:
+    """Return an operand."""
+    return Tensor(tuple(shape), lambda i: reals.read(name, place_of(i, shape)), lambda p: reals.read(name, p))
+
+
+def indexed(t: Typing, shape: Sequence[Poly], at: Callable[[Index], Real]) -> Tensor:
+    """Return a tensor that is read by index: a place is taken apart into digits."""
+    return Tensor(tuple(shape), at, lambda p: at(t.facts.digits(p, shape)))
+
+
+ARITHMETIC: dict[str, Callable[..., Real]] = {
+    "add": lambda r, a, b: r.add(a, b),
+    "sub": lambda r, a, b: r.add(a, r.scaled(b, -1)),
+    "neg": lambda r, a: r.scaled(a, -1),
+    "mul": lambda r, a, b: r.multiply(a, b),
+    "real": lambda r, a: a,
+}
+
+
+def broadcast(t: Typing, shapes: Sequence[Sequence[Poly]]) -> list[Poly]:
+    """Return the shape that shapes broadcast to."""
+    rank = max(map(len, shapes))
+    padded = [[as_poly(1)] * (rank - len(s)) + list(s) for s in shapes]
+    found = padded[0]
+    for other in padded[1:]:
+        found = [t.joined(a, b) for a, b in zip(found, other, strict=True)]
+    return found
+
+
+def broadcast_read(t: Typing, x: Tensor, i: Index, shape: Sequence[Poly]) -> Real:
+    """Return the element of a tensor at an index of the shape that it broadcasts to."""
+    before = len(i) - len(x.shape)
+    return x.at([t.facts.within(p, wide, n) for p, wide, n in zip(i[before:], shape[before:], x.shape, strict=True)])
+
+
+def axis_of(a: Attributes, x: Tensor) -> int:
+    """Return the attribute `axis`, which must be known and one of x."""
+    axis = a["axis"].number
+    if axis is None:
+        raise NotProved
+    if not 0 <= axis < len(x.shape):
+        raise Unmet
+    return int(axis)
+
+
+def inside(t: Typing, x: Tensor, i: Index, pads: Sequence[Poly], fill: Real) -> Real:
+    """Return the element of x under pads, or what fills them."""
+    place = [p - pads[k] for k, p in enumerate(i)]
+    moved = [k for k in range(len(place)) if not (pads[k].number == 0 and pads[k + len(place)].number == 0)]
+    conditions = [c for k in moved for c in (place[k], x.shape[k] - 1 - place[k])]
+    return t.reals.choose(conditions, x.at(place), fill) if conditions else x.at(place)
+
+
+def integer(t: Typing, p: Poly) -> Real:
+    """Return an integer as a real number."""
+    n = t.facts.norm(p)
+    if n.number is not None:
+        return number(n.number)
+    common = math.gcd(*(c for _, c in n.terms))
+    return t.reals.scaled(t.reals.atom("integer", Poly(tuple((m, c // common) for m, c in n.terms))), common)
+
+
+def mean_of(t: Typing, extents: Sequence[Poly], element: Callable[..., Real]) -> Real:
+    """Return the mean of element(i, …) over ranges."""
+    return t.reals.apply("rdiv", t.reals.total(extents, element), integer(t, product(extents)))
+
+
+def windows(t: Typing, spatial: Sequence[Poly], kernel: Sequence[Poly], a: Attributes) -> list[Poly]:
+    """Return the extents of windows along spatial axes."""
+    strides, pads, dilations = a["strides"], a["pads"], a["dilations"]
+    rank = len(spatial)
+    if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
+        raise Unmet
+    for p in (*(s - 1 for s in strides), *(d - 1 for d in dilations), *pads):
+        t.least(p)
+    found = []
+    for k, n in enumerate(spatial):
+        room = n + pads[k] + pads[k + rank] - dilations[k] * (kernel[k] - 1) - 1
+        t.least(room)
+        found.append(t.facts.divided(room, strides[k]) + 1)
+    return found
+
+
+def around(x: Tensor, pads: Sequence[Poly]) -> list[Poly]:
+    """Return spatial pads as pads of all axes."""
+    none = [as_poly(0)] * 2
+    half = len(pads) // 2
+    return [*none, *pads[:half], *none, *pads[half:]]

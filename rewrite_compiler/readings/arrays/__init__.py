@@ -1,0 +1,1 @@
+"""The arrays reading: terms evaluated by numpy over whole index grids."""

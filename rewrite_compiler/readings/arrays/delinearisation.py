@@ -1,0 +1,170 @@
+"""Digits: a loop whose places come from a table of the control state, as the nest of loops that the table was made from.
+
+Micro-ops of a convolution name their places by filter, channel block, kernel row and column; the loop over them has one
+variable. Where every index is a sum of progressions along digits of that variable, each digit becomes a loop of its own,
+so that iterations meet, and operands are read, along whole axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import SpecError
+from ...lang.binders import Comprehension, index_variable
+from ...lang.expr import Expr, const, lift
+from ...lang.step import NOTHING, Loop, Update
+from ...lang.substitution import substitute
+from .labelled_array import Data, axis_of
+
+if TYPE_CHECKING:
+    from ..state.interpreter import Machine
+    from ..state.reduction_recognition import Form
+
+MOST_DIGITS = 6
+ELEMENTS = 1 << 22
+Table = tuple[int, list[Data]]  # an index: its first value, and how far it is from it along each loop
+
+
+def factored(machine: Machine, form: Form, extents: Sequence[int]) -> Form:
+    """Return a form with a loop for each digit of its loops; the form itself where its indices have no digits."""
+    indices = list(dict.fromkeys(_indices(form)))
+    tables = [_table(machine, form, extents, i) for i in indices] if any(i.reads for i in indices) else []
+    known = [t for t in tables if t is not None]
+    if not known or len(known) < len(tables):
+        return form
+    digits = [digits_of(np.stack([steps[n] for _, steps in known])) for n in range(len(extents))]
+    if None in digits or all(len(d or ()) < 2 for d in digits):
+        return form
+    try:
+        return _rebuilt(form, [d or [1] for d in digits], dict(zip(indices, known, strict=True)))
+    except SpecError:  # a term that cannot be rebuilt
+        return form
+
+
+# -- the indices of a form
+
+
+def _indices(form: Form) -> Iterator[Expr]:
+    """Yield the largest terms inside of indices that depend on the loops and on no variable of updates or reductions."""
+    loops = frozenset(x.variable for x in form.loops)
+    updates = (form.core, *form.others)
+    inside = frozenset(v for u in updates for v in u.variables)
+    for u in updates:
+        for place in u.address:
+            yield from _below(place, loops, inside)
+    for term in (*(u.value for u in updates), *(() if form.term is None else (form.term,))):
+        yield from _in_loads(term, loops, inside, set())
+
+
+def _in_loads(e: Expr, loops: frozenset[Expr], inside: frozenset[Expr], seen: set[Expr]) -> Iterator[Expr]:
+    if e in seen or e.free.isdisjoint(loops):
+        return
+    seen.add(e)
+    if e.op == "reduce":
+        inside |= frozenset(e.data[1])
+    if e.op == "load" and isinstance(e.data, Comprehension):
+        yield from _in_loads(e.data.body, loops, inside | frozenset(e.data.variables), seen)
+    for a in e.args:
+        yield from _below(a, loops, inside) if e.op == "load" else _in_loads(a, loops, inside, seen)
+
+
+def _below(e: Expr, loops: frozenset[Expr], inside: frozenset[Expr]) -> Iterator[Expr]:
+    if e.free.isdisjoint(loops):
+        return
+    if e.free.isdisjoint(inside) and e.op != "var":
+        yield e
+        return
+    for a in e.args:
+        yield from _below(a, loops, inside)
+
+
+# -- their values
+
+
+def _table(machine: Machine, form: Form, extents: Sequence[int], index: Expr) -> Table | None:
+    """Return the values of an index as a sum over the loops; None where they are not one, or depend on anything else."""
+    variables, axes = [x.variable for x in form.loops], machine.axes
+    if not index.reads.isdisjoint(u.memory for u in (form.core, *form.others)):
+        return None
+    with machine.evaluator.inner(axes=list(zip(variables, extents, strict=True))):
+        found = machine.evaluator.value(index)
+        order = [axis_of(v) for v in variables]
+        if not set(found.axes) <= set(order) or math.prod(axes.shape(found.axes)) > ELEMENTS:
+            return None
+        present = tuple(a for a in order if a in found.axes)
+        data = np.asarray(axes.full(found, found.axes), np.int64).transpose([found.axes.index(a) for a in present])
+    parts = separated(data.reshape([n if a in present else 1 for a, n in zip(order, extents, strict=True)]))
+    return None if parts is None else (parts[0], [np.broadcast_to(s, (n,)) for s, n in zip(parts[1], extents, strict=True)])
+
+
+def separated(data: Data) -> Table | None:
+    """Return values as the first one and how far they are from it along each dimension; None where they are no such sum."""
+    first = int(data.flat[0])
+    steps = [data[tuple(slice(None) if m == n else 0 for m in range(data.ndim))] - first for n in range(data.ndim)]
+    total: Data = np.full((1,) * data.ndim, first, np.int64)
+    for n, s in enumerate(steps):
+        total = total + np.expand_dims(s, tuple(m for m in range(data.ndim) if m != n))
+    return (first, steps) if (data == total).all() else None
+
+
+def digits_of(x: Data, left: int = MOST_DIGITS) -> list[int] | None:
+    """Return the extents of digits, outermost first, along each of which every row of `x` is a progression; None without."""
+    n = x.shape[1]
+    if n == 1:
+        return [1]
+    step = x[:, 1:2] - x[:, :1]
+    is_one = (x == x[:, :1] + step * np.arange(n)).all(axis=0)
+    run = n if is_one.all() else int(np.argmin(is_one))
+    if run == n:
+        return [n]
+    for size in (r for r in range(run, 1, -1) if n % r == 0 and left > 1):
+        parts = x.reshape(len(x), n // size, size)
+        if (parts == parts[..., :1] + step[..., None] * np.arange(size)).all():
+            outer = digits_of(parts[..., 0], left - 1)
+            if outer is not None:
+                return [*outer, size]
+    return None
+
+
+# -- the form over digits
+
+
+def _rebuilt(form: Form, digits: Sequence[Sequence[int]], indices: dict[Expr, Table]) -> Form:
+    named = [[(index_variable("d", n), n) for n in extents] for extents in digits]
+    weights = [[math.prod(extents[n + 1 :]) for n in range(len(extents))] for extents in digits]
+    places: dict[Expr, Expr] = {}
+    for loop, own, weight in zip(form.loops, named, weights, strict=True):
+        places[loop.variable] = _sum(0, ((v, w) for (v, n), w in zip(own, weight, strict=True) if n > 1))
+    for index, (first, steps) in indices.items():
+        pairs = (
+            (v, int(s[w]))
+            for own, weight, s in zip(named, weights, steps, strict=True)
+            for (v, n), w in zip(own, weight, strict=True)
+            if n > 1
+        )
+        places[index] = _sum(first, pairs)
+
+    def placed(u: Update) -> Update:
+        return replace(u, address=tuple(substitute(a, places) for a in u.address), value=substitute(u.value, places))
+
+    return replace(
+        form,
+        loops=tuple(Loop(v, const(n), NOTHING) for own in named for v, n in own),
+        core=placed(form.core),
+        others=tuple(map(placed, form.others)),
+        term=None if form.term is None else substitute(form.term, places),
+        elsewhere=tuple(substitute(x, places) for x in form.elsewhere),
+    )  # fmt: skip
+
+
+def _sum(first: int, steps: Iterable[tuple[Expr, int]]) -> Expr:
+    found = lift(first)
+    for v, step in steps:
+        if step:
+            found = found + v * step
+    return found

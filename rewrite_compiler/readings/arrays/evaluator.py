@@ -1,0 +1,505 @@
+"""The arrays reading: terms evaluated with numpy over whole index grids, BLAS only where it is proved exact.
+
+Every variable is bound to one number or to an axis; a term is materialised over the axes it depends on and no others,
+and is kept for as long as the innermost of its variables keeps its value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import SpecError
+from ...lang import intervals as iv
+from ...lang.binders import Array, Comprehension, Fold, FoldResult, Leaf, Table, entries_of
+from ...lang.expr import Expr, lift
+from .elementwise import ELEMENTWISE
+from .fold_hoisting import Nest, ahead_of, at_step
+from .labelled_array import (
+    Affine,
+    Axes,
+    Axis,
+    Data,
+    Named,
+    Store,
+    affine,
+    axis_of,
+    contract,
+    dtype_of,
+    gather,
+    linear,
+    moving,
+    reach,
+    storage_dtype,
+    strided,
+)
+
+GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
+PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
+_tables: dict[Table, Data] = {}
+
+
+class Scope:
+    """What the variables stand for now: a number or an axis; with the terms and arrays computed under them."""
+
+    def __init__(self, parent: Scope | None, numbers: Mapping[Expr, int] | None = None, axes: Sequence[Expr] = ()) -> None:
+        """Open a scope inside `parent`."""
+        self.parent = parent
+        self.numbers = dict(numbers or {})
+        self.bound = frozenset((*self.numbers, *axes))
+        self.known: dict[Expr, int] = {**parent.known, **self.numbers} if parent else self.numbers
+        self.terms: dict[Expr, Named] = {}
+        self.stores: dict[Array, Store] = {}
+        self.folds: dict[tuple[Fold, bool], list[Store]] = {}
+        self.readers: dict[Leaf, dict[Any, dict[Any, Any]]] = {}  # by leaf: what is kept of its contents, and where
+
+    def keep(self, kept: dict[Any, Any], key: Any, reads: Iterable[Leaf], value: Any) -> None:
+        """Keep a value in one of the dictionaries for as long as nothing that it `reads` is written."""
+        kept[key] = value
+        for leaf in reads:
+            self.readers.setdefault(leaf, {})[key] = kept
+
+    def forget(self, written: Iterable[Leaf]) -> None:
+        """Drop the values that depend on the written leaves."""
+        for leaf in written if self.readers else ():
+            for key, kept in self.readers.pop(leaf, {}).items():
+                kept.pop(key, None)
+
+
+class Evaluator:
+    """Evaluates terms on given stores; `memories` may change between evaluations, not during one."""
+
+    def __init__(self, memories: Mapping[Leaf, Store], axes: Axes | None = None, real: Any = np.float64) -> None:
+        """Read `memories`; reals are computed in the type `real` unless an operand is wider."""
+        _keep_freed_memory()
+        self.memories = memories
+        self.axes = axes or Axes()
+        self.real = real
+        self.scope = Scope(None)
+        self.kinds: dict[Expr, Any] = {}
+        self.nests: dict[Fold, Nest] = {}
+        self.covered: frozenset[Fold] = frozenset()
+        self.ahead: dict[Expr, Named] = {}  # values over all steps of the folds that run now
+
+    # -- entry points
+
+    def store_of(self, a: Array) -> Store:
+        """Return the contents of an array term."""
+        if isinstance(a, Leaf):
+            for s in self._outward():
+                if a in s.stores:
+                    return s.stores[a]
+            return self.memories[a]
+        found: Store = self._within(a.free, lambda: self._computed(a))
+        return found
+
+    def value(self, e: Expr) -> Named:
+        """Return the value of a term over the axes it depends on."""
+        if e.op == "const":
+            return Named(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
+        found: Named = self._within(e.free, lambda: self._term(e))
+        return found
+
+    def number(self, e: Expr) -> int:
+        """Return the value of an integer term that is the same along every axis; SpecError when it is not."""
+        value = self.value(e)
+        data = np.asarray(value.data)
+        if data.size == 0 or (data != data.flat[0]).any():
+            raise NotUniform(f"{e!r} differs between the iterations of a loop")
+        return int(data.flat[0])
+
+    def inner(self, numbers: Mapping[Expr, int] | None = None, axes: Sequence[tuple[Expr, int]] = ()) -> Opened:
+        """Open a scope that binds numbers and axes; use as a context manager."""
+        for v, n in axes:
+            self.axes.add(axis_of(v), n)
+        return Opened(self, Scope(self.scope, numbers, [v for v, _ in axes]))
+
+    # -- scopes
+
+    def _outward(self) -> Sequence[Scope]:
+        found, s = [], self.scope
+        while s is not None:
+            found.append(s)
+            s = s.parent  # type: ignore[assignment]
+        return found
+
+    def _within(self, free: frozenset[Expr], compute: Callable[[], Any]) -> Any:
+        """Compute in the outermost scope in which all of `free` are bound, so that the result is kept there."""
+        here = self.scope
+        while self.scope.parent is not None and free.isdisjoint(self.scope.bound):
+            self.scope = self.scope.parent
+        try:
+            return compute()
+        finally:
+            self.scope = here
+
+    def _term(self, e: Expr) -> Named:
+        found = self.scope.terms.get(e)
+        if found is None:
+            found = self._computed_term(e)
+            self.scope.keep(self.scope.terms, e, e.reads, found)
+        return found
+
+    def _computed_term(self, e: Expr) -> Named:
+        if e.op == "var":
+            return self._variable(e)
+        over = self.ahead.get(e)
+        if over is not None:
+            return at_step(self, e, over)
+        return RULES[e.op](self, e)
+
+    def _variable(self, v: Expr) -> Named:
+        if v in self.scope.known:
+            return Named(self.scope.known[v], ())
+        if self.is_bound(v):
+            return self.axes.index(axis_of(v))
+        raise SpecError("I102", f"variable {v!r} is not bound here")
+
+    def is_bound(self, v: Expr) -> bool:
+        """Tell whether a variable stands for a number or an axis now."""
+        return any(v in s.bound for s in self._outward())
+
+    def is_axis(self, v: Expr) -> bool:
+        """Tell whether a bound variable stands for an axis."""
+        return v not in self.scope.known
+
+    # -- arrays
+
+    def _computed(self, a: Array) -> Store:
+        found = self.scope.stores.get(a)
+        if found is None:
+            found = self._comprehension(a) if isinstance(a, Comprehension) else self._fold_result(a)
+            self.scope.keep(self.scope.stores, a, a.reads, found)
+        return found
+
+    def _comprehension(self, a: Comprehension) -> Store:
+        extents = [self.number(lift(n)) for n in a.shape]
+        own = tuple(map(axis_of, a.variables))
+        for axis, n in zip(own, extents, strict=True):
+            self.axes.add(axis, n)
+        length = self._piece(a, extents)
+        if length is None:
+            return self._filled(a, own)
+        dimension = extents.index(max(extents))
+        pieces = []
+        for start in range(0, extents[dimension], length):
+            self.axes.add(own[dimension], min(length, extents[dimension] - start), start)
+            pieces.append(self._filled(a, own))
+        self.axes.add(own[dimension], extents[dimension])
+        batch = self.axes.union(*(p.batch for p in pieces))
+        lead = self.axes.shape(batch)
+        full = [np.broadcast_to(self._lead(p, batch), (*lead, *p.own)) for p in pieces]
+        return Store(np.concatenate(full, axis=len(batch) + dimension), batch)
+
+    def _filled(self, a: Comprehension, own: tuple[Axis, ...]) -> Store:
+        with Opened(self, Scope(self.scope, None, a.variables)):
+            body = self.value(a.body)
+            batch = tuple(x for x in body.axes if x not in own)
+            order = self.axes.union(batch, own)
+            data = self.axes.full(body, order).transpose([order.index(x) for x in (*batch, *own)])
+        return Store(data, batch)
+
+    def _piece(self, a: Comprehension, extents: Sequence[int]) -> int | None:
+        """Return how much of its longest variable a large array of folds is computed for at once; None for all."""
+        if not extents or 0 in extents or not a.has_folds:
+            return None
+        elements = math.prod(extents) * self.elements(a.free, a.reads)
+        return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
+
+    def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
+        """Return over how many elements a term with these variables and leaves is spread, variables of its own aside."""
+        around = {axis_of(v) for v in free if self.is_axis(v)}.union(*(self.batch_of(leaf) for leaf in reads))
+        return math.prod(self.axes.shape(tuple(around)))
+
+    def batch_of(self, leaf: Leaf) -> set[Axis]:
+        """Return the batch axes of any part of a leaf."""
+        store = self.store_of(leaf)
+        return {axis for s in self._parts(store) for axis in s.batch}
+
+    def _parts(self, store: Store) -> Sequence[Store]:
+        """Return the stores that a memory consists of."""
+        return [store, *(r.store for r in getattr(store, "regions", ()))]
+
+    def _lead(self, s: Store, batch: tuple[Axis, ...]) -> Data:
+        """Return contents with a dimension (1 where absent) for each batch axis."""
+        return s.data.reshape((*(self.axes.extent[b] if b in s.batch else 1 for b in batch), *s.own))
+
+    def _fold_result(self, a: Array) -> Store:
+        if not isinstance(a, FoldResult):
+            raise SpecError("I102", f"{a!r} is not an array term")
+        key = a.fold, a.history
+        if key not in self.scope.folds:
+            self.scope.keep(self.scope.folds, key, a.fold.reads, self._fold(a.fold, a.history))
+        return self.scope.folds[key][a.component]
+
+    def _fold(self, f: Fold, history: bool) -> list[Store]:
+        """Return the accumulators after the last step, or those after every step."""
+        from ..kernels.numpy.exact_float_folds import in_floats
+
+        if not history and (done := in_floats(self, f)) is not None:
+            return [done]
+        current = [self.store_of(first) for first in f.initial]
+        kept: list[list[Store]] = []
+        with ahead_of(self, f):
+            for k in range(self.number(f.extent)):
+                with self.inner({f.variable: k}) as s:
+                    s.stores.update(zip(f.accumulators, current, strict=True))
+                    current = [self.store_of(body) for body in f.bodies]
+                if history:
+                    kept.append(current)
+        return [self._stacked([step[n] for step in kept], now) for n, now in enumerate(current)] if history else current
+
+    def _stacked(self, kept: Sequence[Store], now: Store) -> Store:
+        batch = self.axes.union(*(k.batch for k in kept))
+        lead = self.axes.shape(batch)
+        rows = [np.broadcast_to(self._lead(k, batch), (*lead, *k.own)) for k in kept]
+        if not rows:
+            return Store(np.empty((*lead, 0, *now.own)), batch)
+        return Store(np.concatenate([np.expand_dims(r, len(batch)) for r in rows], axis=len(batch)), batch)
+
+    # -- rules of single operators
+
+    def load(self, e: Expr) -> Named:
+        """Return array[indices]."""
+        store = self.store_of(e.data)
+        if any(n == 0 for n in store.own):
+            return Named(np.zeros((), store.data.dtype), ())
+        indices = [self.affine(i) for i in e.args]
+        known = [i for i in indices if i is not None]
+        if len(known) == len(indices):
+            box = [reach(i, self.axes) for i in known]
+            if all(low >= 0 and high < n for (low, high), n in zip(box, store.own, strict=True)):
+                known = [moving(i) for i in known]
+                window, origin = store.window([b[0] for b in box], [b[1] for b in box], self.axes)
+                view, names = strided(window, origin, known, self.axes)
+                return self.axes.ordered(view, names) if names else Named(view[()], ())
+        return self._gathered(store, [self.value(i) for i in e.args])
+
+    def affine(self, e: Expr) -> Affine | None:
+        """Return an index as an affine function of the axes that are bound now, or None."""
+        form = linear(e)
+        factors = [] if form is None else [self.value(c) for c in (form[0], *(c for _, c in form[1]))]
+        if form is None or any(f.axes for f in factors):
+            return affine(e, self.axes, self.is_axis, self.value)
+        total, terms = int(factors[0].data), []
+        for (v, _), factor in zip(form[1], factors[1:], strict=True):
+            axis, number = axis_of(v), self.scope.known.get(v)
+            total += int(factor.data) * (self.axes.start[axis] if number is None else number)
+            if number is None:
+                terms.append((axis, int(factor.data)))
+        return Affine(total, tuple(terms))
+
+    def _gathered(self, store: Store, indices: Sequence[Named]) -> Named:
+        """Read by advanced indexing; an index is clamped, as a branch that is not taken may be out of range."""
+        reads = self.axes.union(*(i.axes for i in indices))
+        if 0 in self.axes.shape(reads):
+            return Named(np.zeros(self.axes.shape(reads), store.data.dtype), reads)
+        inside = [Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
+        window, origin = store.window([int(np.min(i.data)) for i in inside], [int(np.max(i.data)) for i in inside], self.axes)
+        return gather(window, origin, inside, self.axes)
+
+    def table(self, e: Expr) -> Named:
+        """Return the entry of a table, computed once for its whole domain."""
+        t: Table = e.data
+        entries = table_data(t)
+        operands = [self.value(a) for a in e.args]
+        axes = self.axes.union(*(x.axes for x in operands))
+        flat: Any = 0
+        for x, n, d in zip(operands, t.shape, t.domains, strict=True):
+            place = self.axes.align(x, axes)
+            low = d[0] or 0
+            place = place if low == 0 else np.asarray(place, np.int64) - low
+            flat = place if len(operands) == 1 else np.asarray(flat * n + np.asarray(place, np.int64))
+        return Named(entries.take(flat) if axes else int(entries[int(flat)]) if not t.body.real else float(entries[int(flat)]), axes)
+
+    def select(self, e: Expr) -> Named:
+        """Return one branch where the condition is a number, a choice by element where it is not."""
+        condition = self.value(e.args[0])
+        if condition.axes == () or _is_uniform(condition.data):
+            return self.value(e.args[1] if np.asarray(condition.data).flat[0] else e.args[2])
+        a, b = self.value(e.args[1]), self.value(e.args[2])
+        axes = self.axes.union(condition.axes, a.axes, b.axes)
+        x, y = (self.cast(v.data, e) for v in (a, b))
+        where = np.asarray(self.axes.align(condition, axes), bool)
+        return Named(np.where(where, self.axes.align(Named(x, a.axes), axes), self.axes.align(Named(y, b.axes), axes)), axes)
+
+    def reduce(self, e: Expr) -> Named:
+        """Return the sum, maximum or minimum over the bound variables."""
+        monoid, variables = e.data
+        over = tuple(map(axis_of, variables))
+        extents = [self.number(n) for n in e.args[1:]]
+        if math.prod(extents) == 0:
+            return self._empty(monoid, e)
+        with self.inner(axes=list(zip(variables, extents, strict=True))):
+            factors = _factors(e.args[0]) if monoid == "sum" else [e.args[0]]
+            inner = [f for f in factors if not f.free.isdisjoint(variables)]
+            outer = [f for f in factors if f.free.isdisjoint(variables)]
+            if len(inner) == 2:
+                total = self._contracted(e, inner, over, math.prod(extents))
+            else:
+                total = self._reduced(e, monoid, inner or outer[:1], variables, extents)
+                outer = outer if inner else outer[1:]
+        return self._scaled_by(total, outer, e)
+
+    def _scaled_by(self, total: Named, outer: Sequence[Expr], e: Expr) -> Named:
+        for f in outer:
+            x = self.value(f)
+            axes = self.axes.union(total.axes, x.axes)
+            total = Named(self.cast(self.axes.align(total, axes), e) * self.axes.align(Named(self.cast(x.data, e), x.axes), axes), axes)
+        return total
+
+    def _contracted(self, e: Expr, pair: Sequence[Expr], over: Sequence[Axis], count: int) -> Named:
+        a, b = (self.value(f) for f in pair)
+        limit = [None if e.real else self._limit(f) for f in pair]
+        bound = None if limit[0] is None or limit[1] is None else limit[0] * limit[1] * count
+        total = contract(self._spread(a), self._spread(b), over, self.axes, bound, e.real)
+        missing = [x for x in over if x not in a.axes and x not in b.axes]
+        return total if not missing else Named(self.cast(total.data, e) * math.prod(self.axes.shape(missing)), total.axes)
+
+    def _limit(self, f: Expr) -> int | None:
+        """Return a bound of |f|: of its interval, or of what an array that does not change holds."""
+        limit = iv.maximum(f.interval, iv.neg(f.interval))[1]
+        if f.op != "load":
+            return limit
+        store = self.store_of(f.data)
+        known = type(store) is Store and store.data.dtype.kind in "iu"
+        return min(store.largest, limit or store.largest) if known else limit
+
+    def _spread(self, x: Named) -> Named:
+        return x if isinstance(x.data, np.ndarray) else Named(np.asarray(x.data), x.axes)
+
+    def _reduced(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
+        if len(variables) > 1 and self._grid(factors) > GRID_ELEMENTS:
+            return self._slowly(e, monoid, factors, variables, extents)
+        total: Named | None = None
+        for f in factors:
+            x = self._spread(self.value(f))
+            x = Named(self.cast(x.data, e), x.axes)
+            total = x if total is None else self._times(total, x)
+        if total is None:
+            raise SpecError("I102", "a reduction has no body")
+        over = tuple(map(axis_of, variables))
+        dims = tuple(n for n, x in enumerate(total.axes) if x in over)
+        rest = tuple(x for x in total.axes if x not in over)
+        missing = math.prod(self.axes.shape([x for x in over if x not in total.axes]))
+        if monoid != "sum":
+            operation = np.max if monoid == "max" else np.min
+            return Named(operation(total.data, axis=dims) if dims else total.data, rest)
+        data = total.data.sum(axis=dims, dtype=total.data.dtype) if dims else total.data
+        return Named(data * missing if missing != 1 else data, rest)
+
+    def _slowly(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
+        total: Named | None = None
+        for n in range(extents[0]):
+            with self.inner({variables[0]: n}):
+                part = self._reduced(e, monoid, factors, variables[1:], extents[1:])
+            if total is None:
+                total = part
+                continue
+            axes = self.axes.union(total.axes, part.axes)
+            combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[monoid]
+            total = Named(combine(self.axes.align(total, axes), self.axes.align(part, axes)), axes)
+        if total is None:
+            raise SpecError("I102", "a reduction has no elements")
+        return total
+
+    def _grid(self, factors: Sequence[Expr]) -> int:
+        axes = {axis_of(v) for f in factors for v in f.free if self.is_axis(v)}
+        return math.prod(self.axes.extent.get(x, 1) for x in axes)
+
+    def _times(self, a: Named, b: Named) -> Named:
+        axes = self.axes.union(a.axes, b.axes)
+        return Named(self.axes.align(a, axes) * self.axes.align(b, axes), axes)
+
+    def _empty(self, monoid: str, e: Expr) -> Named:
+        if monoid != "sum":
+            raise SpecError("I102", f"the {monoid} of no elements has no value")
+        return Named(0.0 if e.real else 0, ())
+
+    def cast(self, data: Any, e: Expr) -> Any:
+        """Return data in a type in which the result of `e` is exact."""
+        if not isinstance(data, np.ndarray | np.generic):
+            return data
+        if e.real:
+            return data
+        kind = self.kinds.get(e)
+        if kind is None:
+            kind = self.kinds[e] = np.dtype(dtype_of(e.interval, *(a.interval for a in e.args if not a.real)))
+        return data if data.dtype == kind else data.astype(kind)
+
+
+class Opened:
+    """An open scope of an evaluator; a context manager."""
+
+    def __init__(self, evaluator: Evaluator, scope: Scope) -> None:
+        self.evaluator, self.scope = evaluator, scope
+
+    def __enter__(self) -> Scope:
+        self.evaluator.scope = self.scope
+        return self.scope
+
+    def __exit__(self, *_: object) -> None:
+        if self.scope.parent is None:
+            raise SpecError("I102", "the outermost scope was closed")
+        self.evaluator.scope = self.scope.parent
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Make the C library keep the memory of freed temporaries instead of returning each to the system.
+
+    The GNU allocator raises its limits to the size of a block that is freed, 32 MiB at most; no page of this one is used.
+    Page faults of the temporaries took half of the time of a convolution.
+    """
+    np.empty((1 << 25) - (1 << 13), np.uint8)
+
+
+class NotUniform(SpecError):
+    """A loop bound or condition has more than one value along a vectorised axis."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("I102", sentence)
+
+
+def table_data(table: Table) -> Data:
+    """Return all entries of a table, flat, in the narrowest type."""
+    found = _tables.get(table)
+    if found is None:
+        data = np.asarray(Evaluator({}).store_of(entries_of(table)).data).reshape(-1)
+        if not table.body.real:
+            kind = storage_dtype((int(data.min()), int(data.max())))
+            data = data.astype(kind)
+        found = _tables[table] = np.ascontiguousarray(data)
+    return found
+
+
+def evaluate(array: Array, operands: Mapping[Leaf, Data], real: Any = np.float64) -> Data:
+    """Return the elements of an array term on numpy operands."""
+    evaluator = Evaluator({leaf: Store(np.asarray(x)) for leaf, x in operands.items()}, real=real)
+    with np.errstate(all="ignore"):
+        data = evaluator.store_of(array).data
+    return data if not array.real or np.issubdtype(data.dtype, np.floating) else data.astype(real)
+
+
+def _is_uniform(data: Data) -> bool:
+    return bool(data.size and (data == data.flat[0]).all())
+
+
+def _factors(e: Expr) -> list[Expr]:
+    if e.op == "mul":
+        return [f for a in e.args for f in _factors(a)]
+    return _factors(e.args[0]) if e.op == "real" else [e]
+
+
+RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
+    **ELEMENTWISE,
+    "load": Evaluator.load,
+    "table": Evaluator.table,
+    "select": Evaluator.select,
+    "reduce": Evaluator.reduce,
+}

@@ -1,0 +1,89 @@
+"""Terms of a fold that do not depend on its accumulators: computed for many steps at once, before the fold runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...lang.binders import Accumulator, Comprehension, Fold, FoldResult
+from ...lang.expr import Expr
+from .labelled_array import Named, axis_of
+
+if TYPE_CHECKING:
+    from .evaluator import Evaluator
+
+AHEAD_ELEMENTS = 1 << 19  # the most elements of one term over all steps
+
+
+class Nest:
+    """A fold, the folds that its accumulators run through, and the terms that can be computed ahead of them."""
+
+    def __init__(self, fold: Fold) -> None:
+        """Search the bodies of `fold`; only folds of scalars are followed."""
+        self.folds: list[Fold] = []
+        self.terms: list[Expr] = []
+        self._accumulators: set[Accumulator] = set()
+        self._variables: set[Expr] = set()
+        if all(a.shape == () for a in fold.accumulators):
+            self._add(fold)
+
+    def _add(self, fold: Fold) -> None:
+        self.folds.append(fold)
+        self._accumulators.update(fold.accumulators)
+        self._variables.add(fold.variable)
+        for a in (*fold.bodies, *fold.initial):
+            if isinstance(a, Comprehension) and not a.variables:
+                self._search(a.body)
+
+    def _search(self, e: Expr) -> None:
+        if e.reads.isdisjoint(self._accumulators):
+            if e.op != "var" and not e.free.isdisjoint(self._variables):
+                self.terms.append(e)
+        elif e.op == "load" and isinstance(e.data, FoldResult):
+            if e.data.fold not in self.folds and all(a.shape == () for a in e.data.fold.accumulators):
+                self._add(e.data.fold)
+        elif e.op != "reduce":
+            for a in e.args:
+                self._search(a)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether the number of steps of every fold is the same in all steps of the others."""
+        return all(f.extent.free.isdisjoint(self._variables) and f.extent.reads.isdisjoint(self._accumulators) for f in self.folds)
+
+
+@contextmanager
+def ahead_of(ev: Evaluator, fold: Fold) -> Iterator[None]:
+    """Keep in `ev.ahead`, while the fold runs, what can be computed before it; nothing where that is too much at once."""
+    before = ev.ahead, ev.covered
+    if fold not in ev.covered:
+        if fold not in ev.nests:
+            ev.nests[fold] = Nest(fold)
+        found = _values(ev, ev.nests[fold])
+        if found:
+            ev.ahead, ev.covered = {**ev.ahead, **found}, ev.covered.union(ev.nests[fold].folds)
+    yield
+    ev.ahead, ev.covered = before
+
+
+def _values(ev: Evaluator, nest: Nest) -> dict[Expr, Named]:
+    if not nest.terms or not nest.is_regular:
+        return {}
+    extents = [(f.variable, ev.number(f.extent)) for f in nest.folds]
+    steps = math.prod(n for _, n in extents)
+    if steps < 2 or steps * ev.elements(nest.folds[0].free, nest.folds[0].reads) > AHEAD_ELEMENTS:
+        return {}
+    with ev.inner(axes=extents):
+        return {e: ev.value(e) for e in nest.terms}
+
+
+def at_step(ev: Evaluator, e: Expr, over: Named) -> Named:
+    """Return the value of a term at the current step from its values over all steps."""
+    now = {axis_of(v): ev.scope.known[v] for v in e.free if v in ev.scope.known}
+    data = over.data[tuple(now.get(a, slice(None)) for a in over.axes)] if over.axes else over.data
+    axes = tuple(a for a in over.axes if a not in now)
+    return Named(data if axes or not isinstance(data, np.generic) else data.item(), axes)

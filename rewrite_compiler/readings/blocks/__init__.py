@@ -1,0 +1,1 @@
+"""Code over blocks of elements by numpy, operator after operator."""

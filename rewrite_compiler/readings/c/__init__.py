@@ -1,0 +1,1 @@
+"""The C reading: loop code printed as C11."""

@@ -1,0 +1,1 @@
+"""Kernels: which subterms of the arrays reading machine code computes."""

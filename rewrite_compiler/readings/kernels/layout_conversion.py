@@ -1,0 +1,200 @@
+"""Whole arrays converted in one pass: floats to codes, codes to floats, copies into another layout.
+
+Machine code does it where it is in use, else numpy in blocks that stay in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from ...lang.binders import Leaf, index_variable
+from ...lang.expr import Expr
+from ..arrays.evaluator import Evaluator
+from ..arrays.labelled_array import Data, Store
+from ..blocks import grid as array_grid
+from ..straightline.code import REAL, Code, Op, TooWide
+from ..straightline.ordered_floats import NOTHING, floats_of
+from .selection import GridTracer, Operand, has_machine_code, launched, merged
+
+LEAST = 1 << 12  # elements: below, numpy is as fast
+WIDE = 8  # bytes
+TRACED = 1 << 13  # elements of the grid on which code is traced
+
+
+@dataclass(frozen=True, eq=False)
+class Conversion:
+    """Code from one element, or one of each of several arrays, to another, and the tables that it reads."""
+
+    code: Code
+    tables: tuple[Data, ...] = ()
+
+    def __call__(self, target: Data, *sources: Data) -> None:
+        """Set every element of `target`."""
+        run, arguments = (_by_numpy if not has_machine_code() else _launch)(self, *_layouts(target, *sources))
+        run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments)
+
+    def ends(self, target: Data, *sources: Data) -> tuple[float, float]:
+        """Set every element of `target`, floats of 32 bits, by machine code; return the least and the largest of them."""
+        run, arguments = _launch(self, *_layouts(target, *sources), seen=True)
+        words = NOTHING.copy()
+        run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments, words.ctypes.data)
+        return floats_of(words)
+
+
+def then(first: Conversion, kind: Any, second: Conversion) -> Conversion:
+    """Return one conversion in place of two with elements of `kind` between them; what follows a table is done to its entries."""
+    kind, last = np.dtype(kind), first.code[-1]
+    is_real = any(op.bits == REAL for op in (last, *second.code))
+    if last.name == "table" and last.data == len(first.tables) - 1 and not is_real:
+        entries = first.tables[-1].astype(kind)
+        found = np.empty(entries.shape, np.int32)
+        second(found, entries)
+        return Conversion(first.code, (*first.tables[:-1], _narrowed(found)))
+    (read,) = (op for op in second.code if op.name == "array")
+    return joined([first], [_between(last, kind, read)], second)
+
+
+def _between(last: Op, kind: np.dtype[Any], read: Op) -> Op:
+    """Return what storing a result as an element of `kind` and reading it does to it."""
+    if kind.kind == "f":
+        return Op("single", (0,), None, REAL, REAL)
+    return Op("wrap", (0,), (8 * kind.itemsize, kind.kind == "i"), read.bits, max(last.bits, read.bits))
+
+
+def joined(firsts: Sequence[Conversion], between: Sequence[Op], last: Conversion) -> Conversion:
+    """Return code on what several conversions give, each of an array of its own, `between` being done to it first."""
+    code: list[Op] = []
+    tables: list[Data] = []
+    given: list[int] = []
+    for n, (first, op) in enumerate(zip(firsts, between, strict=True)):
+        appended(code, first.code, len(tables), lambda read, n=n: replace(read, data=(n, read.data[1])))  # type: ignore[misc]
+        code.append(replace(op, args=(len(code) - 1,)))
+        given.append(len(code) - 1)
+        tables += first.tables
+    appended(code, last.code, len(tables), lambda read: given[read.data[0]])
+    return Conversion(tuple(code), (*tables, *last.tables))
+
+
+def appended(code: list[Op], more: Code, tables: int, read: Callable[[Op], Op | int]) -> None:
+    """Append operators; those that read an array are another one, or the number of what is there; tables have later numbers."""
+    places: list[int] = []
+    for op in more:
+        found = read(op) if op.name == "array" else op
+        if isinstance(found, int):
+            places.append(found)
+            continue
+        data = op.data + tables if op.name == "table" else found.data
+        code.append(Op(op.name, tuple(places[a] for a in op.args), data, op.bits, op.width))
+        places.append(len(code) - 1)
+
+
+def _narrowed(entries: Data) -> Data:
+    """Return integers in the narrowest signed type that holds them."""
+    low, high = int(entries.min(initial=0)), int(entries.max(initial=0))
+    return entries.astype(next(k for k in (np.int8, np.int16, np.int32) if np.iinfo(k).min <= low and high <= np.iinfo(k).max))
+
+
+def is_worth_it(*arrays: Data) -> bool:
+    """Tell whether these arrays are converted as wholes: they are large and regular."""
+    return all(a.size >= LEAST and a.flags.aligned and not any(s % a.itemsize for s in a.strides) for a in arrays)
+
+
+def lay(target: Data, source: Data) -> None:
+    """Copy contents from one layout into another, elements of one type and arrays of one shape."""
+    run = copier(target, source) if target.shape == source.shape else None
+    if run is None:
+        np.copyto(target, source)
+    else:
+        run()
+
+
+def copier(target: Data, source: Data) -> Callable[[], Any] | None:
+    """Return machine code that copies integers between these two arrays; None where numpy does as well."""
+    is_block = target.dtype == source.dtype and target.flags.c_contiguous and source.flags.c_contiguous
+    if is_block or any(a.dtype.kind not in "iu" for a in (target, source)) or not is_worth_it(target, source):
+        return None
+    if not has_machine_code():
+        return None
+    target, source = _widened(target, source)
+    conversion = _COPIES[max(target.itemsize, source.itemsize) == 8]
+    run, arguments = _launch(conversion, *_layouts(target, source))
+    return partial(run, target.ctypes.data, source.ctypes.data, *arguments)
+
+
+def _widened(target: Data, source: Data) -> tuple[Data, Data]:
+    """Return both arrays as words of 64 bits where whole runs of elements lie side by side in both."""
+    size = target.itemsize
+    runs = [n for n, (a, b) in enumerate(zip(target.strides, source.strides, strict=True)) if a == b == size]
+    if target.dtype != source.dtype or size == WIDE or not runs or target.shape[runs[0]] * size % WIDE:
+        return target, source
+    moved = [np.moveaxis(x, runs[0], -1) for x in (target, source)]
+    if any(x.ctypes.data % WIDE or any(s % WIDE for s in x.strides[:-1]) for x in moved):
+        return target, source
+    a, b = (x.view(np.int64) for x in moved)
+    return a, b
+
+
+_COPIES = tuple(Conversion((Op("array", (), (0, 0), bits),)) for bits in (32, 64))
+
+
+def traced(function: Callable[[Expr], Expr], operand: Leaf) -> Conversion | None:
+    """Return the code of a function of one term; None where machine code has no words for it."""
+    x = Leaf((TRACED,), operand.interval, operand.real, operand.name)
+    ev = Evaluator({x: Store(np.zeros(TRACED, np.float64 if operand.real else np.int64))})
+    i = index_variable("i", TRACED)
+    with ev.inner(axes=[(i, TRACED)]):
+        tracer = GridTracer(ev)
+        try:
+            last = tracer.trace(function(x[i]))
+        except TooWide:
+            return None
+    if last != len(tracer.code) - 1 or len(tracer.found.operands) != 1 or tracer.found.scalars:
+        return None
+    return Conversion(tuple(tracer.code), tuple(tracer.found.tables))
+
+
+def looked_up(entries: Data, shift: int, kind: Any, least: int = 0) -> Conversion:
+    """Return the code that takes the entry of a table at an unsigned word's leading bits, or at a number from `least` on."""
+    is_real = entries.dtype.kind == "f"
+    wide = 64 if np.dtype(kind).itemsize >= 4 else 32
+    code = [Op("array", (), (0, 0), wide)]
+    for name, amount in (("shr", shift), ("sub", least)):
+        if amount:
+            code += [Op("const", (), amount, wide), Op(name, (len(code) - 1, len(code)), None, wide, wide)]
+    return Conversion((*code, Op("table", (len(code) - 1,), 0, 0 if is_real else 32)), (np.ascontiguousarray(entries),))
+
+
+Layout = tuple[str, tuple[int, ...]]  # a type, and strides in bytes
+
+
+def _layouts(target: Data, *sources: Data) -> tuple[tuple[int, ...], tuple[Layout, ...]]:
+    """Return the shape of arrays, and the layout of each."""
+    return target.shape, tuple([(x.dtype.str, x.strides) for x in (target, *sources)])
+
+
+@lru_cache(maxsize=4096)
+def _launch(
+    c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...], *, seen: bool = False
+) -> tuple[Callable[..., Any], tuple[int, ...]]:  # fmt: skip
+    """Return the function for arrays of these layouts, and its arguments behind the arrays."""
+    order = sorted(range(len(shape)), key=lambda n: -layouts[0][1][n])
+    sides = [Operand(np.empty(0, kind), {n: s // np.dtype(kind).itemsize for n, s in enumerate(strides)}) for kind, strides in layouts]
+    run, numbers = launched(c.code, sides, c.tables, order, dict(enumerate(shape)), seen=seen)
+    _held.append(numbers)
+    return run, (*(t.ctypes.data for t in c.tables), numbers.ctypes.data)
+
+
+@lru_cache(maxsize=4096)
+def _by_numpy(c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...]) -> tuple[Callable[..., None], tuple[int, ...]]:
+    """Return the function of numpy for arrays of these layouts."""
+    order = sorted((n for n, extent in enumerate(shape) if extent > 1), key=lambda n: -layouts[0][1][n])
+    loops = merged([(shape[n], [strides[n] // np.dtype(kind).itemsize for kind, strides in layouts]) for n in order])
+    return array_grid.launched(c.code, [kind for kind, _ in layouts], loops, c.tables), ()
+
+
+_held: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once

@@ -1,0 +1,246 @@
+"""Kernels: terms traced to straight-line code over a grid, and the machine code that runs it.
+
+What a term reads through affine indices is given as strided arrays, what is the same on the whole grid as numbers, and what
+machine words cannot hold is evaluated by numpy first.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...lang.binders import Leaf, Table
+from ...lang.expr import Expr
+from ...lang.traversal import terms_of
+from ..arrays.labelled_array import Axis, Data, Named, axis_of, moving, reach, strided
+from ..straightline.code import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
+
+if TYPE_CHECKING:
+    from ..arrays.evaluator import Evaluator
+
+UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: a choice that is the same everywhere costs nothing
+UNROLLED, NEAR = 8, 16
+MOST_INLINED = 40  # operators of a table's function that are faster than a read of its entry
+Strides = dict[Axis, int]
+
+
+@dataclass
+class Operand:
+    """An array read by a kernel: the first element, strides in elements, and the first value when it is an index."""
+
+    data: Data
+    strides: Strides
+    start: int | None = None
+
+
+@dataclass
+class Trace:
+    """The code of one term, and its operands."""
+
+    ev: Evaluator
+    operands: list[Operand] = field(default_factory=list)
+    tables: list[Data] = field(default_factory=list)
+    scalars: list[int] = field(default_factory=list)
+    axes: set[Axis] = field(default_factory=set)
+    work: int = 0  # operators and tables
+    moved: dict[Expr, bool] = field(default_factory=dict)
+    sampled: dict[Leaf, bool] = field(default_factory=dict)
+
+    def leaf(self, e: Expr) -> Op | Expr | None:
+        """Return how a term is given to the code; None when it is an operator of it."""
+        if not self.varies(e):
+            return self._scalar(e)
+        if e in self.ev.ahead or (e.op == "wrap" and e.args[0].op == "reduce"):
+            return self._array(e, self.ev.value(e))
+        if e.op == "var":
+            return self._index(e)
+        if e.op == "load":
+            return self._load(e)
+        if e.op == "select" and (chosen := self._chosen(e)) is not None:
+            return chosen
+        if is_operator(e) or is_real_operator(e):
+            self.work += 1
+            return None
+        return self._array(e, self.ev.value(e))
+
+    def varies(self, e: Expr) -> bool:
+        """Tell whether a term may differ between the elements of the grid."""
+        found = self.moved.get(e)
+        if found is None:
+            ev = self.ev
+            found = self.moved[e] = any(ev.is_axis(v) for v in e.free) or any(map(self.is_sampled, e.reads))
+        return found
+
+    def is_sampled(self, leaf: Leaf) -> bool:
+        """Tell whether any part of a leaf has batch axes."""
+        if leaf not in self.sampled:
+            self.sampled[leaf] = bool(self.ev.batch_of(leaf))
+        return self.sampled[leaf]
+
+    def table(self, e: Expr, entries: Data, at: int) -> Op:
+        """Return the operator that reads the entries of a table."""
+        number = next((n for n, known in enumerate(self.tables) if known is entries), len(self.tables))
+        if number == len(self.tables):
+            self.tables.append(entries)
+        self.work += 1
+        return Op("table", (at,), number, bits_of(e))
+
+    def _scalar(self, e: Expr) -> Op:
+        value = self.ev.value(e)
+        if value.axes or e.real:
+            return self._array(e, value)
+        self.scalars.append(int(value.data))
+        return Op("scalar", (), len(self.scalars) - 1, bits_of(e))
+
+    def _chosen(self, e: Expr) -> Expr | None:
+        condition = e.args[0]
+        if not self.varies(condition):
+            return e.args[1] if self.ev.number(condition) else e.args[2]
+        around = [axis_of(v) for v in condition.free if self.ev.is_axis(v)]
+        if any(map(self.is_sampled, condition.reads)) or math.prod(self.ev.axes.shape(around)) > UNIFORM_ELEMENTS:
+            return None
+        data = np.asarray(self.ev.value(condition).data)
+        if data.size and (data == data.flat[0]).all():
+            return e.args[1] if data.flat[0] else e.args[2]
+        return None
+
+    def _index(self, e: Expr) -> Op:
+        axis = axis_of(e)
+        start, count = self.ev.axes.start[axis], self.ev.axes.extent[axis]
+        return self._operand(e, np.arange(start, start + count, dtype=np.int32 if bits_of(e) == 32 else np.int64), {axis: 1}, start)
+
+    def _load(self, e: Expr) -> Op:
+        ev = self.ev
+        store = ev.store_of(e.data)
+        known = [ev.affine(i) for i in e.args]
+        if store.data.dtype.kind not in "iuf" or 0 in store.own or None in known:
+            return self._array(e, ev.value(e))
+        indices = [moving(i) for i in known if i is not None]
+        box = [reach(i, ev.axes) for i in indices]
+        if any(low < 0 or high >= n for (low, high), n in zip(box, store.own, strict=True)):
+            return self._array(e, ev.value(e))
+        window, origin = store.window([b[0] for b in box], [b[1] for b in box], ev.axes)
+        view, names = strided(window, origin, indices, ev.axes)
+        return self._strided(e, view, names)
+
+    def _array(self, e: Expr, x: Named) -> Op:
+        if not x.axes and e.real:
+            raise TooWide
+        if not x.axes:
+            self.scalars.append(int(x.data))
+            return Op("scalar", (), len(self.scalars) - 1, bits_of(e))
+        return self._strided(e, x.data, x.axes)
+
+    def _strided(self, e: Expr, data: Data, axes: Sequence[Axis]) -> Op:
+        is_known = data.dtype.kind in "iu" and data.dtype != np.uint64 and not e.real
+        if not (is_known or (data.dtype == np.float64 and e.real)) or any(s % data.itemsize for s in data.strides):
+            raise TooWide
+        strides = {a: s // data.itemsize for a, s, n in zip(axes, data.strides, data.shape, strict=True) if n != 1}
+        self.axes.update(axes)
+        return self._operand(e, data, strides)
+
+    def _operand(self, e: Expr, data: Data, strides: Strides, start: int | None = None) -> Op:
+        self.axes.update(strides)
+        for n, known in enumerate(self.operands):
+            apart = data.ctypes.data - known.data.ctypes.data
+            is_near = abs(apart) < NEAR * data.itemsize and apart % data.itemsize == 0
+            if is_near and known.data.dtype == data.dtype and known.strides == strides and start is known.start is None:
+                return Op("array", (), (n, apart // data.itemsize), REAL if e.real else bits_of(e))
+        self.operands.append(Operand(data, strides, start))
+        return Op("array", (), (len(self.operands) - 1, 0), REAL if e.real else bits_of(e))
+
+
+class GridTracer(Tracer):
+    """The tracer of a grid: tables are operators of it."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        """Read operands through `ev`."""
+        self.found = Trace(ev)
+        super().__init__(self._leaf)
+
+    def _leaf(self, e: Expr) -> Op | Expr | None:
+        if e.op != "table" or e.real or not self.found.varies(e):
+            return self.found.leaf(e)
+        if is_short(e.data):
+            return _inlined(e)
+        flat: Expr | None = None
+        for x, n, d in zip(e.args, e.data.shape, e.data.domains, strict=True):
+            place = x - (d[0] or 0)
+            flat = place if flat is None else flat * n + place
+        assert flat is not None
+        from ..arrays.evaluator import table_data
+
+        return self.found.table(e, table_data(e.data), self.trace(flat))
+
+
+@lru_cache(maxsize=1024)
+def _inlined(e: Expr) -> Expr:
+    """Return the term that an entry of a table is."""
+    body: Expr = e.data.function(*e.args)
+    return body
+
+
+@lru_cache(maxsize=1024)
+def is_short(table: Table) -> bool:
+    """Tell whether an entry is computed sooner than it is read: vectors of machine words are, reads of a table are not."""
+    inner = [x for x in terms_of(table.body) if x.op not in ("const", "var")]
+    return not table.body.real and len(inner) <= MOST_INLINED and all(map(is_operator, inner))
+
+
+def without_machine_code() -> str:
+    """Return why there is no machine code on this machine, nothing where there is."""
+    try:
+        from ..native import jit as native_jit
+
+        native_jit.host()
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"machine code cannot be made here: {error}"
+    return ""
+
+
+def has_machine_code() -> bool:
+    """Tell whether machine code has been made already: nobody waits for it who did not ask for it."""
+    return f"{__package__}.native_jit" in sys.modules
+
+
+def launched(
+    code: tuple[Op, ...], sides: Sequence[Operand], tables: Sequence[Data], order: Sequence[Axis], extent: Mapping[Axis, int],
+    *, seen: bool = False,
+) -> tuple[Any, Data]:  # fmt: skip
+    """Return the function for a result and operands that lie along the axes of `order`, and the numbers it is given last.
+
+    Where it is `seen`, a place for two words follows.
+    """
+    from ..native.elementwise_nest import ANY_STRIDE, Shape, Side, grid_function
+
+    loops = merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
+    unroll, steps = 1, [0] * len(sides)
+    if len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
+        unroll, steps = loops.pop()
+    kinds = []
+    for n, o in enumerate(sides):
+        inner = loops[-1][1][n] if loops else 0
+        is_fixed = o.start is not None and unroll > 1 and not any(s[n] for _, s in loops)
+        kinds.append(Side(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
+    types = tuple(t.dtype.str for t in tables)
+    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), types, len(loops), unroll, seen=seen)
+    numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops]
+    _, run = grid_function(key)
+    return run, np.array(numbers or [0], np.int64)
+
+
+def merged(loops: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
+    """Join loops that are one progression in every array."""
+    found: list[tuple[int, list[int]]] = []
+    for extent, strides in loops:
+        if found and all(a == b * extent for a, b in zip(found[-1][1], strides, strict=True)):
+            found[-1] = (found[-1][0] * extent, strides)
+        else:
+            found.append((extent, strides))
+    return found

@@ -1,0 +1,1 @@
+"""The native reading: loop code compiled by LLVM."""

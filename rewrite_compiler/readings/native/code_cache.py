@@ -1,0 +1,53 @@
+"""Compiled steps that are found again by a digest of what they are made from: nothing is lowered or printed for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from ...kept import Kept, hash_of, private_folder
+from ...lang.binders import Leaf
+from ...lowering.loop_ir import Raise, constant
+from .jit import key_of
+from .printer import NativeFunction
+
+
+def kept_step(digest: str, leaves: Sequence[Leaf], make: Callable[[], NativeFunction]) -> NativeFunction:
+    """Return the function that `make` would make, from what is kept where it is there.
+
+    The digest must say everything that `make` depends on, the engine's own sources aside, and name the `leaves`, the
+    memories that the step may touch, in their order.
+    """
+    found = found_step(digest, leaves)
+    if found is not None:
+        return found
+    made = make()
+    if not made.tables:
+        numbers = [leaves.index(leaf) for leaf in made.memories]
+        raises = [(r.code, r.sentence, [name for name, _ in r.values]) for r in made.raises]
+        Kept(private_folder("steps")).put(_key(digest), json.dumps([numbers, *made.code, raises]).encode())
+    return made
+
+
+def found_step(digest: str, leaves: Sequence[Leaf]) -> NativeFunction | None:
+    """Return the function that is kept; None where there is none."""
+    stored = Kept(private_folder("steps")).get(_key(digest))
+    if stored is None:
+        return None
+    numbers, code, level, raises = json.loads(stored)
+    diagnostics = [Raise(code, sentence, tuple((name, constant(0)) for name in names)) for code, sentence, names in raises]
+    return NativeFunction.again([leaves[n] for n in numbers], (code, level), diagnostics)
+
+
+def _key(digest: str) -> str:
+    """Return the key of a step on this processor."""
+    return key_of(f"{_sources()} {digest}", 0)[0]
+
+
+@cache
+def _sources() -> str:
+    """Return the hash of what lowers and prints steps, and of what makes those of devices."""
+    above = Path(__file__).parents[2]
+    return hash_of([above / p for p in ("lang", "lowering", "readings", "ila")], [])

@@ -1,0 +1,175 @@
+"""Machine code of a term over a grid: one loop nest, every operand an array with a stride for each loop.
+
+Extents, strides and numbers are arguments; the code depends on the operators, on element types, and on which operands
+are contiguous along the innermost loop. Loops are left to LLVM to vectorise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ..straightline.code import REAL, Code, Op
+from ..straightline.float32_exactness import singles
+from .jit import function_of
+from .operators import Words, resized, see
+
+WORD = ir.IntType(64)
+ANY_STRIDE = 1 << 40
+FLOATS = (ir.DoubleType, ir.FloatType)
+
+
+@dataclass(frozen=True)
+class Side:
+    """How code sees one array: its element type, its stride along the innermost and the unrolled loop, its first value if an index."""
+
+    kind: str
+    inner: int = ANY_STRIDE
+    unrolled: int = 0
+    start: int | None = None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Everything that the code of a grid depends on."""
+
+    code: Code
+    out: Side
+    sides: tuple[Side, ...]
+    tables: tuple[str, ...]
+    loops: int
+    unroll: int = 1
+    seen: bool = False
+
+
+@lru_cache(maxsize=4096)
+def grid_function(shape: Shape) -> tuple[Any, Any]:
+    """Return the engine and the function of (out, arrays …, tables …, numbers), and of two words where it is seen."""
+    count = 2 + len(shape.sides) + len(shape.tables) + shape.seen
+    return function_of(str(_Grid(shape).module), 3, count)
+
+
+def element_type(kind: str) -> ir.IntType | ir.DoubleType | ir.FloatType:
+    """Return the type of an element of a numpy type."""
+    if np.dtype(kind).kind == "f":
+        return ir.DoubleType() if np.dtype(kind).itemsize == 8 else ir.FloatType()
+    return ir.IntType(8 * np.dtype(kind).itemsize)
+
+
+def float_of(b: ir.IRBuilder, value: ir.Value, kind: ir.DoubleType | ir.FloatType) -> ir.Value:
+    """Return a float in another width."""
+    if value.type == kind:
+        return value
+    return b.fpext(value, kind) if isinstance(kind, ir.DoubleType) else b.fptrunc(value, kind)
+
+
+class _Grid:
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.module = ir.Module("grid")
+        kinds = [shape.out.kind, *(s.kind for s in shape.sides), *shape.tables, "<i8"]
+        arguments = [element_type(k).as_pointer() for k in (*kinds, *["<i4"] * shape.seen)]
+        self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), arguments), "run")
+        for a in self.function.args:
+            a.add_attribute("noalias")
+        self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.words = Words(self.b)
+        self.singles = singles(shape.code, [s.kind for s in shape.sides], shape.tables)
+        self.numbers = self.function.args[len(kinds) - 1]
+        self.ends = self.seen_before() if shape.seen else ()
+        sides = (shape.out, *shape.sides)
+        loops = shape.loops
+        self.extents = [self.number(n) for n in range(loops)]
+        self.strides = [[self.number(loops + loops * k + n) for n in range(loops)] for k in range(len(sides))]
+        for k, s in enumerate(sides):
+            if loops and s.inner != ANY_STRIDE:
+                self.strides[k][-1] = ir.Constant(WORD, s.inner)
+        self.nest(0, [ir.Constant(WORD, 0)] * len(sides))
+        for n, end in enumerate(self.ends):
+            self.b.store(self.b.load(end), self.end(n))
+        self.b.ret_void()
+
+    def end(self, n: int) -> ir.Value:
+        """Return the place of one of the two words that were seen."""
+        return self.b.gep(self.function.args[-1], [ir.Constant(WORD, n)])
+
+    def seen_before(self) -> tuple[ir.Value, ...]:
+        """Return variables with the words that were seen by earlier calls."""
+        found = tuple(self.b.alloca(ir.IntType(32)) for _ in range(2))
+        for n, end in enumerate(found):
+            self.b.store(self.b.load(self.end(n)), end)
+        return found
+
+    def number(self, n: int) -> ir.Value:
+        return self.b.load(self.b.gep(self.numbers, [ir.Constant(WORD, n)]))
+
+    def nest(self, level: int, places: list[ir.Value]) -> None:
+        if level == self.shape.loops:
+            self.elements(places)
+            return
+        before = self.b.block
+        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        counter = self.b.phi(WORD)
+        counter.add_incoming(ir.Constant(WORD, 0), before)
+        self.b.cbranch(self.b.icmp_signed("<", counter, self.extents[level]), body, after)
+        self.b.position_at_end(body)
+        self.nest(level + 1, [self.b.add(p, self.b.mul(counter, s[level])) for p, s in zip(places, self.strides, strict=True)])
+        counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1), flags=("nsw",)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    def elements(self, places: list[ir.Value]) -> None:
+        """Emit the elements of the unrolled loop."""
+        for u in range(self.shape.unroll):
+            self.element(places, u)
+
+    def value(self, places: list[ir.Value], u: int) -> ir.Value:
+        """Emit the code of one element."""
+        values: list[ir.Value] = []
+        for n, op in enumerate(self.shape.code):
+            values.append(self.operand(op, values, places, u, is_single=n in self.singles))
+        return values[-1]
+
+    def element(self, places: list[ir.Value], u: int) -> None:
+        last = self.value(places, u)
+        kind = element_type(self.shape.out.kind)
+        at = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
+        narrow = float_of(self.b, last, kind) if isinstance(kind, FLOATS) else resized(self.b, last, kind)
+        self.b.store(narrow, self.b.gep(self.function.args[0], [at]))
+        if self.ends:
+            see(self.b, self.b.bitcast(narrow, ir.IntType(32)), self.ends)
+
+    def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
+        if op.name == "array":
+            return self.loaded(op, places, u, is_single=is_single)
+        if op.name == "table":
+            at = self.words.fit(values[op.args[0]], 64)
+            number = 1 + len(self.shape.sides) + op.data
+            found = self.b.load(self.b.gep(self.function.args[number], [at]))
+            return found if is_single else self.widened(found, self.shape.tables[op.data], op.bits)
+        if op.name == "const":
+            return ir.Constant(ir.FloatType(), op.data) if is_single else self.words.const(op.data, op.bits)
+        return self.words.one(op, values, is_single=is_single)
+
+    def loaded(self, op: Op, places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
+        number, delta = op.data
+        side = self.shape.sides[number]
+        if side.start is not None:
+            return self.words.const(side.start + u * side.unrolled, op.bits)
+        at = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
+        found = self.b.load(self.b.gep(self.function.args[1 + number], [at]))
+        return found if is_single else self.widened(found, side.kind, op.bits)
+
+    def widened(self, value: ir.Value, kind: str, bits: int) -> ir.Value:
+        if bits == REAL:
+            return self.b.fpext(value, ir.DoubleType()) if isinstance(value.type, ir.FloatType) else value
+        wanted = ir.IntType(bits)
+        if np.dtype(kind).kind == "u" and value.type.width < bits:
+            return self.b.zext(value, wanted)
+        return resized(self.b, value, wanted)

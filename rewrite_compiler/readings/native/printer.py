@@ -1,0 +1,561 @@
+"""The native reading: lowered code compiled by LLVM. Scalars are 64-bit words, arrays are numpy's memory.
+
+Every expression's interval must fit a word, so nothing can overflow; code with an expression that does not, or with
+reals, is refused by `NotNative` and runs in another reading. An index that its interval does not prove inside is checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from ...errors import SpecError
+from ...lang import intervals as iv
+from ...lang.binders import Leaf
+from ...lang.step import Step
+from ...lowering.loop_ir import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from ...lowering.lower import lower_step
+from ...lowering.vector_idioms import ends_early, with_runs
+from ..arrays.labelled_array import Data, storage_dtype
+from ..oracle.emit_python import diagnostic
+from .jit import compiled, kept_code, key_of
+from .operators import declared
+from .protocol import ArrayInMemory
+from .vector_conditions import every, is_vector
+from .vector_copies import copy
+
+WORD, BIT = ir.IntType(64), ir.IntType(1)
+WORD_RANGE = iv.of_width(64, True)
+ON_STACK, STATIC = 1 << 10, 1 << 31
+SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+OUTSIDE, DIVISION, SHIFT, MEMORY = -1, -2, -3, -4
+FAILURES = {
+    OUTSIDE: ("I103", "an index lies outside of its array"),
+    DIVISION: ("I102", "division by zero"),
+    SHIFT: ("I102", "a shift by a negative amount"),
+    MEMORY: ("I102", "there is no memory for a local array"),
+}
+TRAPS = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
+COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+LOGICAL: dict[str, Callable[..., ir.Value]] = {
+    "bitand": lambda b, x, y: b.and_(x, y),
+    "bitor": lambda b, x, y: b.or_(x, y),
+    "not": lambda b, x: b.not_(x),
+}
+
+
+class NotNative(SpecError):
+    """Code that machine words cannot hold."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("I102", sentence)
+
+
+class NativeFunction:
+    """A step compiled to machine code on numpy memories."""
+
+    def __init__(
+        self,
+        step: Step,
+        *,
+        strict: bool = False,
+        apart: frozenset[Leaf] = frozenset(),
+        local: frozenset[Leaf] = frozenset(),
+        level: int = 2,
+    ) -> None:
+        """Compile `step`, optimised to `level`; NotNative when an expression of it does not fit a machine word.
+
+        No memory in `apart` shares storage with one that is not; those in `local` are the step's own, small ones that it
+        writes before it reads them.
+        """
+        routine = lower_step(step, strict=strict)
+        own = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
+        given = {name: leaf for name, leaf in routine.memories.items() if leaf not in local}
+        routine = replace(routine, memories=given)
+        self._prepare(routine, Printer(routine, apart, own), level)
+
+    def _prepare(self, routine: Routine, printer: Printer, level: int = 2) -> None:
+        """Compile what a printer has printed."""
+        text = str(printer.module)
+        self.code = key_of(text, level)
+        self._take(routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compiled(text, level))
+
+    def _take(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
+        """Know what the code is called with; it is owned by its engine."""
+        self.memories: tuple[Leaf, ...] = tuple(memories)
+        self.numbers = {leaf: n for n, leaf in enumerate(self.memories)}
+        self.kinds = [element_kind(leaf) for leaf in self.memories]
+        self.sizes = [_static_size(leaf) for leaf in self.memories]
+        self.raises, self.tables = raises, tables
+        self._engine, address = code
+        self._run = SIGNATURE(address)
+        self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
+
+    @classmethod
+    def again(cls, memories: Iterable[Leaf], code: tuple[str, int], raises: Sequence[Raise]) -> NativeFunction | None:
+        """Return a function without tables from its kept code and its diagnostics; None where the code is not there any more."""
+        found = kept_code(*code)
+        if found is None:
+            return None
+        made = cls.__new__(cls)
+        made.code = code
+        made._take(memories, raises, [], found)
+        return made
+
+    def __call__(self, memories: Sequence[Data]) -> None:
+        """Run the step in place on `memories`, one array for each of `self.memories`; SpecError as the oracle's."""
+        self.bound(memories)()
+
+    def bound(self, memories: Sequence[Data | None]) -> Call:
+        """Return a call on these memories; those that are None are put into it before it is made."""
+        return Call(self, memories)
+
+    def run(self, places: Any, lengths: Any) -> None:
+        """Call the code; SpecError as the oracle's."""
+        answer = self._run(places, lengths, self._values.ctypes.data)
+        if answer < 0:
+            raise SpecError(*FAILURES[answer])
+        if answer:
+            failed = self.raises[answer - 1]
+            raise diagnostic(failed.code, failed.sentence, **{n: int(v) for (n, _), v in zip(failed.values, self._values, strict=False)})
+
+
+class Call:
+    """A call of a function on memories that may be exchanged between calls."""
+
+    def __init__(self, function: NativeFunction, memories: Sequence[Data | None]) -> None:
+        """Check the memories that are given."""
+        self.function = function
+        self.held: list[Data | None] = [None] * len(memories)
+        tables = function.tables
+        self.places = (ctypes.c_void_p * (len(memories) + len(tables)))()
+        self.lengths = (ctypes.c_int64 * (len(memories) + len(tables)))()
+        for n, data in enumerate(memories):
+            if data is not None:
+                self._put(n, data)
+        for n, table in enumerate(tables, len(memories)):
+            self.places[n], self.lengths[n] = table.ctypes.data, table.size
+
+    def put(self, memories: Mapping[Leaf, Data]) -> None:
+        """Exchange memories."""
+        for leaf, data in memories.items():
+            self._put(self.function.numbers[leaf], data)
+
+    def put_rows(self, memories: Mapping[Leaf, Data]) -> None:
+        """Exchange memories for their first rows; the step must touch no others."""
+        for leaf, data in memories.items():
+            n = self.function.numbers[leaf]
+            if data.dtype != self.function.kinds[n] or not data.flags.c_contiguous:
+                raise SpecError("I102", f"{leaf.name} must be elements of {self.function.kinds[n]} in one piece, not of {data.dtype}")
+            self.held[n] = data
+            self.places[n], self.lengths[n] = data.ctypes.data, data.size
+
+    def __call__(self) -> None:
+        """Run the step in place."""
+        self.function.run(self.places, self.lengths)
+
+    def _put(self, n: int, data: Data) -> None:
+        f = self.function
+        kind, size = f.kinds[n], f.sizes[n]
+        if data.dtype != kind or not data.flags.c_contiguous or (size is not None and data.size != size):
+            wanted = f"{'any number of' if size is None else size} elements of {kind}"
+            raise SpecError("I102", f"{f.memories[n].name} must be {wanted} in one piece, not {data.size} of {data.dtype}")
+        self.held[n] = data
+        self.places[n], self.lengths[n] = data.ctypes.data, data.size
+
+
+@lru_cache(maxsize=1024)
+def native_function(step: Step, strict: bool) -> NativeFunction | str:
+    """Return the compiled step, or why it has to run in another reading."""
+    try:
+        return NativeFunction(step, strict=strict)
+    except NotNative as refusal:
+        return refusal.problem.sentence
+
+
+class Printer:
+    """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
+
+    def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset(), own: Mapping[str, Leaf] | None = None) -> None:
+        """Print `routine`; no memory in `apart` shares storage with one that is not, and those of `own` are in its frame."""
+        module = ir.Module("step")
+        pointers = ir.PointerType(ir.IntType(8).as_pointer())
+        domain = module.add_metadata(["memories"])
+        scope = module.add_metadata([module.add_metadata(["apart", domain])]) if apart else None
+        self.open(ir.Function(module, ir.FunctionType(WORD, [pointers, WORD.as_pointer(), WORD.as_pointer()]), "run"), scope)
+        for n, (name, kind, static) in enumerate(_parameters(self, routine)):
+            self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in apart)
+        for name, leaf in (own or {}).items():
+            kind, count = element_kind(leaf), _static_size(leaf) or 0
+            self.local(name, self.start.alloca(element(kind), count), kind, count)
+        self.block(with_runs(routine.body))
+        self.close(ir.Constant(WORD, 0))
+
+    def open(self, function: ir.Function, scope: Any = None) -> None:
+        """Start a function, with no names known in it; `scope` is that of the memories that share no storage with the others."""
+        self.module, self.function, self.entry = function.module, function, function.append_basic_block("entry")
+        self.scope, self.b = scope, ir.IRBuilder(function.append_basic_block("body"))
+        self.start = ir.IRBuilder(self.entry)
+        self.names: dict[str, ir.Value] = {}
+        self.slots: dict[str, ir.Value] = {}
+        self.arrays: dict[str, ArrayInMemory] = {}
+        self.raises: list[Raise] = []
+        self.allocated: list[list[ir.Value]] = [[]]
+        self.malloc = declared(self.module, "malloc", ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]))
+        self.free = declared(self.module, "free", ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()]))
+
+    def close(self, answer: ir.Value) -> None:
+        """End the function with its answer."""
+        self.b.ret(answer)
+        self.start.branch(self.function.blocks[1])
+
+    def within(self, interval: iv.Interval, real: bool, what: str) -> None:
+        """Refuse a value that a machine word may not hold."""
+        if real:
+            raise NotNative(f"{what} is a real number")
+        if not iv.inside(interval, WORD_RANGE):
+            raise NotNative(f"{what} takes values in {interval}, more than a word of 64 bits holds")
+
+    def scalar(self, real: bool) -> ir.Type:
+        """Return the type of a scalar."""
+        return WORD
+
+    def operator(self, t: Tree, a: list[ir.Value]) -> ir.Value:
+        """Return the value of an operator on values."""
+        if t.op not in OPERATORS:
+            raise NotNative(f"{t.op} has no machine code")
+        return OPERATORS[t.op](self, t, a)
+
+    def _parameter(self, n: int, name: str, kind: Any, static: int | None, *, is_apart: bool) -> None:
+        places, lengths, _ = self.function.args
+        at = ir.Constant(WORD, n)
+        raw = self.start.load(self.start.gep(places, [at]))
+        size = self.start.load(self.start.gep(lengths, [at])) if static is None else ir.Constant(WORD, static)
+        self.arrays[name] = ArrayInMemory(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
+
+    def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
+        """Know an array of `count` elements at a place of the function."""
+        self.arrays[name] = ArrayInMemory(base, kind, ir.Constant(WORD, count), count)
+
+    # -- statements
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        """Print statements, and free their arrays after them."""
+        self.allocated.append([])
+        for s in statements:
+            STATEMENTS[type(s)](self, s)
+        for pointer in self.allocated.pop():
+            self.b.call(self.free, [pointer])
+
+    def bind(self, s: Bind) -> None:
+        """Print a value with a name."""
+        self.names[s.name] = self.value(s.value)
+
+    def mutable(self, s: Mutable) -> None:
+        """Print a place on the stack."""
+        self.within(s.interval, s.real, s.name)
+        self.slots[s.name] = self.start.alloca(self.scalar(s.real))
+        self.b.store(self.value(s.value), self.slots[s.name])
+
+    def assign(self, s: Assign) -> None:
+        """Print a new value of such a place."""
+        self.b.store(self.value(s.value), self.slots[s.name])
+
+    def allocate(self, s: Allocate) -> None:
+        """Print a local array: on the stack when it is small."""
+        self.within(s.interval, s.real, s.name)
+        kind = element_kind(s)
+        size = self.value(s.size)
+        if s.size.op == "const" and int(s.size.data) <= ON_STACK:
+            base = self.start.alloca(element(kind), max(1, int(s.size.data)))
+            self.arrays[s.name] = ArrayInMemory(base, kind, size, int(s.size.data))
+            return
+        raw = self.b.call(self.malloc, [self.b.add(self.b.mul(size, ir.Constant(WORD, kind.itemsize)), ir.Constant(WORD, 1))])
+        self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), MEMORY)
+        self.allocated[-1].append(raw)
+        self.arrays[s.name] = ArrayInMemory(self.b.bitcast(raw, element(kind).as_pointer()), kind, size, None)
+
+    def store(self, s: Store) -> None:
+        """Print a store of an element."""
+        a = self.arrays[s.array]
+        value = self.value(s.value)
+        place = self.place(a, s.index)
+        self.told(a, self.b.store(value if element(a.kind) == value.type else self.b.trunc(value, element(a.kind)), place))
+
+    def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
+        """Note of a load or store which memories it cannot touch."""
+        if self.scope is not None:
+            access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
+        return access
+
+    def copy(self, s: Copy) -> None:
+        """Copy elements: as one vector where it can be one."""
+        copy(self, s)
+
+    def every(self, s: Every) -> None:
+        """Print a conjunction: as one vector where every part of it has vectors."""
+        if is_vector(s, lambda name: self.arrays[name].static):
+            every(self, s)
+        else:
+            self.loop(s.loop)
+
+    def vector(self, array: str, start: Tree, kind: ir.VectorType) -> ir.Value:
+        """Return elements side by side, each as wide as a scalar."""
+        a = self.arrays[array]
+        place = self.b.bitcast(self.b.gep(a.base, [self.value(start)]), ir.VectorType(element(a.kind), kind.count).as_pointer())
+        words = self.told(a, self.b.load(place, align=a.kind.itemsize))
+        if words.type == kind:
+            return words
+        return self.b.zext(words, kind) if a.kind.kind == "u" else self.b.sext(words, kind)
+
+    def kind_of(self, a: ArrayInMemory) -> ir.Type:
+        """Return the type of an array's elements."""
+        return element(a.kind)
+
+    def loop(self, s: For) -> None:
+        """Print a loop; what runs once is none."""
+        if s.extent.op == "const" and int(s.extent.data) == 1:
+            self.names[s.name] = ir.Constant(WORD, 0)
+            self.block(s.body)
+            return
+        extent, before = self.value(s.extent), self.b.block
+        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        counter = self.b.phi(WORD)
+        counter.add_incoming(ir.Constant(WORD, 0), before)
+        self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, after)
+        self.b.position_at_end(body)
+        self.names[s.name] = counter
+        last = s.body[-1] if ends_early(s) else None
+        self.block(s.body if last is None else s.body[:-1])
+        if isinstance(last, If):
+            going = self.function.append_basic_block("going")
+            self.b.cbranch(self.condition(last.condition), going, after)
+            self.b.position_at_end(going)
+            self.block(last.then)
+        counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    def choose(self, s: If) -> None:
+        """Print a branch."""
+        with self.b.if_else(self.condition(s.condition)) as (then, otherwise):
+            with then:
+                self.block(s.then)
+            with otherwise:
+                self.block(s.otherwise)
+
+    def fail(self, s: Raise) -> None:
+        """Print a diagnostic: its values are stored, and its number is the answer."""
+        self.raises.append(s)
+        for n, (_, value) in enumerate(s.values):
+            self.b.store(self.value(value), self.b.gep(self.function.args[2], [ir.Constant(WORD, n)]))
+        self.fail_if(ir.Constant(BIT, 1), len(self.raises))
+
+    def fail_if(self, condition: ir.Value, answer: int) -> None:
+        """Leave with an answer, the local arrays freed, where the condition holds."""
+        with self.b.if_then(condition, likely=False):
+            for pointer in (p for level in self.allocated for p in level):
+                self.b.call(self.free, [pointer])
+            self.b.ret(ir.Constant(WORD, answer))
+            self.b.position_at_end(self.function.append_basic_block("unreached"))
+
+    # -- expressions
+
+    def value(self, t: Tree) -> ir.Value:
+        """Return the value of a tree."""
+        self.within(t.interval, t.real, t.op)
+        if t.op == "const":
+            return ir.Constant(self.scalar(t.real), float(t.data) if t.real else int(t.data))
+        if t.op == "name":
+            return self.b.load(self.slots[t.data]) if t.data in self.slots else self.names[t.data]
+        if t.op == "load":
+            return self.load(t)
+        if t.op == "select":
+            return self.select(t)
+        return self.operator(t, [self.value(a) for a in t.args])
+
+    def condition(self, t: Tree) -> ir.Value:
+        """Return whether a tree is not 0."""
+        if t.op in COMPARE and not t.args[0].real and not t.args[1].real:
+            return self.b.icmp_signed(COMPARE[t.op], *map(self.value, t.args))
+        if t.op in LOGICAL and all(iv.inside(a.interval, iv.TRUTH) for a in t.args):
+            return LOGICAL[t.op](self.b, *map(self.condition, t.args))
+        return self.b.icmp_signed("!=", self.value(t), ir.Constant(WORD, 0))
+
+    def load(self, t: Tree) -> ir.Value:
+        """Return an element, as wide as a scalar."""
+        a = self.arrays[t.data]
+        word = self.told(a, self.b.load(self.place(a, t.args[0])))
+        if word.type == self.scalar(t.real):
+            return word
+        return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
+
+    def place(self, a: ArrayInMemory, index: Tree) -> ir.Value:
+        """Return the place of an element, checked where its interval does not prove that it is inside."""
+        at = self.value(index)
+        if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):
+            self.fail_if(self.b.icmp_unsigned(">=", at, a.size), OUTSIDE)
+        return a.base if isinstance(at, ir.Constant) and at.constant == 0 else self.b.gep(a.base, [at])
+
+    def select(self, t: Tree) -> ir.Value:
+        """Return a choice; branches that may trap are printed as branches."""
+        condition = self.condition(t.args[0])
+        if not any(_may_trap(x) for x in t.args[1:]):
+            return self.b.select(condition, self.value(t.args[1]), self.value(t.args[2]))
+        ends = []
+        with self.b.if_else(condition) as branches:
+            for branch, x in zip(branches, t.args[1:], strict=True):
+                with branch:
+                    ends.append((self.value(x), self.b.block))
+        chosen = self.b.phi(self.scalar(t.real))
+        for value, block in ends:
+            chosen.add_incoming(value, block)
+        return chosen
+
+
+def _parameters(p: Printer, routine: Routine) -> Iterator[tuple[str, Any, int | None]]:
+    for name, leaf in routine.memories.items():
+        p.within(leaf.interval, leaf.real, leaf.name)
+        yield name, element_kind(leaf), _static_size(leaf)
+    for name, t in routine.tables.items():
+        if t.body.real:
+            raise NotNative(f"table {t.name} holds reals")
+        yield name, table_entries(t).dtype, math.prod(t.shape)
+
+
+def element_kind(a: Leaf | Allocate) -> Any:
+    """Return how the elements of an array are stored; reals are in single precision."""
+    return np.dtype(np.float32) if a.real else np.dtype(storage_dtype(a.interval))
+
+
+def _static_size(leaf: Leaf) -> int | None:
+    """Return the number of elements that a memory always has."""
+    known = [n for n in leaf.shape if isinstance(n, int)]
+    size = math.prod(known)
+    return size if len(known) == len(leaf.shape) and size < STATIC else None
+
+
+def table_entries(t: Any) -> Data:
+    """Return the entries of a table in row-major order."""
+    from ..arrays.evaluator import table_data
+
+    return np.ascontiguousarray(table_data(t))
+
+
+def element(kind: Any) -> ir.Type:
+    """Return the type of an element that is stored as `kind`."""
+    return ir.FloatType() if kind.kind == "f" else ir.IntType(8 * kind.itemsize)
+
+
+def _may_trap(t: Tree) -> bool:
+    return t.op in TRAPS or any(_may_trap(a) for a in t.args)
+
+
+# -- operators
+
+
+def _constant(n: int) -> ir.Constant:
+    return ir.Constant(WORD, n)
+
+
+def _nonzero(p: Printer, t: Tree, y: ir.Value) -> None:
+    low, high = t.args[1].interval
+    if (low or 0) <= 0 <= (high or 0):
+        p.fail_if(p.b.icmp_signed("==", y, _constant(0)), DIVISION)
+
+
+def _divided(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    x, y = a
+    known = t.args[1].data if t.args[1].op == "const" else 0
+    if t.op in ("div", "mod") and known > 0 and known & known - 1 == 0:
+        return p.b.ashr(x, _constant(known.bit_length() - 1)) if t.op == "div" else p.b.and_(x, _constant(known - 1))
+    _nonzero(p, t, y)
+    if t.op in ("tdiv", "tmod"):
+        return p.b.sdiv(x, y) if t.op == "tdiv" else p.b.srem(x, y)
+    rest = p.b.srem(x, y)
+    apart = p.b.icmp_signed("<", p.b.xor(rest, y), _constant(0))
+    below = p.b.and_(p.b.icmp_signed("!=", rest, _constant(0)), apart)
+    if t.op == "div":
+        return p.b.sub(p.b.sdiv(x, y), p.b.zext(below, WORD))
+    return p.b.select(below, p.b.add(rest, y), rest)
+
+
+def _shifted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    x, n = a
+    low, high = t.args[1].interval
+    if low is None or low < 0:
+        p.fail_if(p.b.icmp_signed("<", n, _constant(0)), SHIFT)
+    is_long = p.b.icmp_signed(">", n, _constant(63))
+    if t.op == "shr":
+        return p.b.ashr(x, n if high is not None and high < 64 else p.b.select(is_long, _constant(63), n))
+    if high is not None and high < 64:
+        return p.b.shl(x, n)
+    return p.b.select(is_long, _constant(0), p.b.shl(x, p.b.and_(n, _constant(63))))
+
+
+def _compared(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    return p.b.zext(p.b.icmp_signed(COMPARE[t.op], *a), WORD)
+
+
+def _extreme(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    return p.b.select(p.b.icmp_signed("<" if t.op == "min" else ">", *a), *a)
+
+
+def _wrapped(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    bits, is_signed = t.data
+    if not is_signed:
+        return p.b.and_(a[0], _constant((1 << bits) - 1))
+    rest = _constant(64 - bits)
+    return p.b.ashr(p.b.shl(a[0], rest), rest) if bits < 64 else a[0]
+
+
+def _extracted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    low, width = t.data
+    if low > 63:
+        return _constant(0)
+    shifted = p.b.lshr(a[0], _constant(low))
+    return p.b.and_(shifted, _constant((1 << min(width, 63)) - 1))
+
+
+def _leading_zeros(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+    return p.b.add(p.b.ctlz(a[0], ir.Constant(BIT, 0)), _constant(t.data - 64))
+
+
+OPERATORS: dict[str, Callable[[Printer, Tree, list[ir.Value]], ir.Value]] = {
+    "add": lambda p, t, a: p.b.add(*a),
+    "sub": lambda p, t, a: p.b.sub(*a),
+    "mul": lambda p, t, a: p.b.mul(*a),
+    "neg": lambda p, t, a: p.b.neg(*a),
+    "not": lambda p, t, a: p.b.xor(a[0], _constant(1)),
+    "bitand": lambda p, t, a: p.b.and_(*a),
+    "bitor": lambda p, t, a: p.b.or_(*a),
+    "bitxor": lambda p, t, a: p.b.xor(*a),
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
+    **dict.fromkeys(("shl", "shr"), _shifted),
+    **dict.fromkeys(COMPARE, _compared),
+    **dict.fromkeys(("min", "max"), _extreme),
+    "wrap": _wrapped,
+    "extract": _extracted,
+    "clz": _leading_zeros,
+}
+STATEMENTS: dict[type, Callable[[Printer, Any], None]] = {
+    Bind: Printer.bind,
+    Mutable: Printer.mutable,
+    Assign: Printer.assign,
+    Allocate: Printer.allocate,
+    Store: Printer.store,
+    For: Printer.loop,
+    Copy: Printer.copy,
+    Every: Printer.every,
+    If: Printer.choose,
+    Raise: Printer.fail,
+}

@@ -1,0 +1,46 @@
+"""What printers of single statements need of the printer of a routine: its arrays, where it prints, and the values of trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from llvmlite import ir
+
+from ...lowering.loop_ir import For, Tree
+
+
+@dataclass(frozen=True)
+class ArrayInMemory:
+    """Where an array's elements are, how they are stored, and how many there are."""
+
+    base: ir.Value
+    kind: Any
+    size: ir.Value
+    static: int | None
+    is_apart: bool = False
+
+
+class RoutinePrinter(Protocol):
+    """The printer of a routine: `b` prints where it is, `start` in the entry block."""
+
+    arrays: dict[str, ArrayInMemory]
+    slots: dict[str, ir.Value]
+    entry: ir.Block
+    start: ir.IRBuilder
+    b: ir.IRBuilder
+
+    def value(self, t: Tree) -> ir.Value:
+        """Return the value of a tree."""
+
+    def vector(self, array: str, start: Tree, kind: ir.VectorType) -> ir.Value:
+        """Return elements side by side, each as wide as a scalar."""
+
+    def kind_of(self, a: ArrayInMemory) -> ir.Type:
+        """Return the type of an array's elements."""
+
+    def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
+        """Note of a load or store which memories it cannot touch."""
+
+    def loop(self, s: For) -> None:
+        """Print a loop."""

@@ -1,0 +1,1 @@
+"""The oracle: loop code as Python source over exact integers."""

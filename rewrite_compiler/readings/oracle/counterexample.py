@@ -1,0 +1,96 @@
+"""Witness: values of what a term reads at which it leaves an interval, searched at the ends of the ranges and at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from ...errors import FlexmatchError, SpecError
+from ...lang.binders import Accumulator, Leaf, scalar_array, static_shape
+from ...lang.expr import Expr
+from ...lang.intervals import Interval
+from ...lang.out_of_range import OutOfRange
+from ...lang.substitution import substitute
+from ...lowering.lower import lower_array
+from .emit_python import compile_routine
+
+TOO_LONG = 1 << 100  # for a sentence
+TRIES, ELEMENTS, SEED = 64, 1 << 12, 1
+UNBOUNDED = 1 << 31
+Choice = dict[Leaf, int]
+
+
+def witness(e: Expr, wanted: Interval) -> str:
+    """Return where an integer term leaves `wanted`, as "it is 16 where count is 15"; "" when no such place was found."""
+    variables = {v: Leaf((), v.interval, False, str(v.data[0])) for v in sorted(e.free, key=lambda v: str(v.data))}
+    held = [a for a in e.reads if isinstance(a, Accumulator)]
+    if any(a.shape for a in held):
+        return ""
+    variables |= {a[()]: Leaf((), a.interval, a.real, a.name) for a in sorted(held, key=lambda a: a.name)}
+    e = substitute(e, {v: leaf[()] for v, leaf in variables.items()})
+    try:
+        value = _function(e)
+    except SpecError:
+        return ""
+    own = tuple(variables.values())
+    leaves = [*sorted(e.reads.difference(own), key=lambda leaf: str(leaf.name)), *own]
+    if any(_size(leaf) > ELEMENTS for leaf in leaves):
+        return ""
+    for choice in _choices(leaves):
+        found = value(choice)
+        if found is not None and not _inside(found, wanted):
+            where = " and ".join(f"{leaf.name} is {x}" for leaf, x in choice.items())
+            return f"it is {found}" + (f" where {where}" if where else "")
+    return ""
+
+
+def with_example(refusal: FlexmatchError) -> FlexmatchError:
+    """Return a refusal of terms that leave an interval with values at which they do, where some are found; others as they are."""
+    if not isinstance(refusal, OutOfRange):
+        return refusal
+    example, p = next(filter(None, (witness(e, refusal.wanted) for e in refusal.terms)), ""), refusal.problem
+    return SpecError(p.code, p.sentence, place=p.place, help=f"{example}; {p.help}") if example else refusal
+
+
+def _function(e: Expr) -> Callable[[Choice], int | None]:
+    """Return the oracle of a term; a choice gives every element of a leaf one value."""
+    routine = lower_array(scalar_array(e))
+    _, run = compile_routine(routine)
+
+    def value(choice: Choice) -> int | None:
+        out = [0]
+        try:
+            run(*(out if leaf not in choice else [choice[leaf]] * _size(leaf) for leaf in routine.memories.values()))
+            found = int(out[0])
+        except (SpecError, IndexError, ArithmeticError, ValueError):  # no value there, or no number
+            return None
+        return found if abs(found) < TOO_LONG else None
+
+    return value
+
+
+def _choices(leaves: list[Leaf]) -> Iterator[Choice]:
+    low = {leaf: -UNBOUNDED if leaf.interval[0] is None else leaf.interval[0] for leaf in leaves}
+    high = {leaf: UNBOUNDED if leaf.interval[1] is None else leaf.interval[1] for leaf in leaves}
+    yield high
+    yield low
+    for leaf in leaves:
+        yield {**low, leaf: high[leaf]}
+        yield {**high, leaf: low[leaf]}
+    numbers = random.Random(SEED)  # noqa: S311 — any spread of values will do
+    for _ in range(TRIES):
+        yield {leaf: numbers.randint(low[leaf], high[leaf]) for leaf in leaves}
+
+
+def _inside(x: int, wanted: Interval) -> bool:
+    return (wanted[0] is None or x >= wanted[0]) and (wanted[1] is None or x <= wanted[1])
+
+
+def _size(leaf: Leaf) -> int:
+    try:
+        total = 1
+        for n in static_shape(leaf):
+            total *= n
+    except SpecError:
+        return ELEMENTS + 1
+    return total

@@ -1,0 +1,1 @@
+"""The z3 reading of terms and steps."""

@@ -1,0 +1,93 @@
+"""The z3 reading on finite words: terms that use bit operations and fit 64 bits, where unbounded integers are slow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import z3
+
+from ...lang.binders import Leaf, static_shape
+from ...lang.expr import Expr
+from ...lang.traversal import terms_of
+from ..arrays.labelled_array import Data
+from .bitvector_operators import WORDS, aligned, larger, resized, smaller, width_of
+from .evaluator import Symbolic, Value, symbols, truth, within
+
+WORD_BITS = 64
+BIT_OPERATIONS = frozenset({"bitand", "bitor", "bitxor", "extract", "clz"})
+
+
+class Bits(Symbolic):
+    """Evaluates integer terms on words of bits as wide as their intervals need; memories hold words and numbers."""
+
+    def _value(self, e: Expr) -> Value:
+        if e.op not in WORDS:
+            return super()._value(e)
+        operands = [self.value(a) for a in e.args]
+        if not any(isinstance(x, z3.ExprRef) for x in operands):
+            return super()._value(e)
+        return WORDS[e.op](e, *operands)
+
+    def _select(self, e: Expr) -> Value:
+        condition = truth(self.value(e.args[0]))
+        condition = truth(condition) if isinstance(condition, z3.BoolRef) else condition
+        if isinstance(condition, bool):
+            return self.value(e.args[1] if condition else e.args[2])
+        width = width_of(e.interval)
+        return z3.If(condition, *(resized(self.value(a), width) for a in e.args[1:]))
+
+    def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+        elements = aligned(*data.reshape(-1))
+        result: Any = None
+        for place, element in zip(itertools.product(*(range(n) for n in data.shape)), elements, strict=True):
+            here = [x == y for x, y in (aligned(p, i) for p, i in zip(place, index, strict=True))]
+            result = element if result is None else z3.If(z3.And(*here), element, result)
+        return result
+
+    def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
+        if not any(isinstance(v, z3.ExprRef) for v in values):
+            return super()._combined(e, monoid, values)
+        if monoid == "sum":
+            total = resized(values[0], width_of(e.interval))
+            for v in values[1:]:
+                total = total + resized(v, width_of(e.interval))
+            return total
+        result = values[0]
+        for v in values[1:]:
+            result = smaller(result, v) if monoid == "min" else larger(result, v)
+        return result
+
+
+def prefers_bits(terms: Iterable[Expr]) -> bool:
+    """Tell whether words of bits suit the terms: all integers of at most 64 bits, and a bit operation among them."""
+    uses_bits = False
+    for t in terms:
+        for x in terms_of(t):
+            if x.real or x.op in ("floor", "rint") or None in x.interval or width_of(x.interval) > WORD_BITS:
+                return False
+            is_logic = all(width_of(a.interval) == 2 and a.interval[0] == 0 for a in x.args)
+            uses_bits = uses_bits or (x.op in BIT_OPERATIONS and not is_logic)
+    return uses_bits
+
+
+def words(leaf: Leaf) -> Data:
+    """Return an object array of fresh words for a leaf."""
+    names, width = symbols(leaf.name, static_shape(leaf)), width_of(leaf.interval)
+    data = np.empty(names.shape, object)
+    for place in np.ndindex(names.shape):
+        data[place] = z3.BitVec(str(names[place]), width)
+    return data
+
+
+def reading_for(terms: Sequence[Expr], leaves: Iterable[Leaf], *, bits: bool | None = None) -> tuple[Symbolic, list[z3.BoolRef]]:
+    """Return the reading that suits the terms, its leaves symbolic, and that they lie in their intervals.
+
+    `bits` chooses words of bits or unbounded integers; without it the terms do.
+    """
+    chosen = prefers_bits(terms) if bits is None else bits
+    memories = {leaf: words(leaf) if chosen else symbols(leaf.name, static_shape(leaf)) for leaf in leaves}
+    premises = [c for leaf, data in memories.items() for c in within(data, leaf.interval)]
+    return (Bits if chosen else Symbolic)(memories), premises

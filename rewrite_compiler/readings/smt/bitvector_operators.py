@@ -1,0 +1,135 @@
+"""Integer operators on z3 bit-vectors: a value is a signed word as wide as its term's interval needs, or a Python number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import z3
+
+from ...errors import SpecError
+from ...lang import intervals as iv
+from ...lang.expr import Expr
+
+Word = Any  # int or z3.BitVecRef
+
+
+def width_of(interval: iv.Interval) -> int:
+    """Return the bits of a signed word that holds an interval, at least 2; SpecError when it is open."""
+    word = iv.width_of(interval)
+    if word is None:
+        raise SpecError("I102", f"a word of bits needs a bounded interval, not {interval}")
+    return max(2, word[0] + (not word[1]))
+
+
+def resized(x: Word, width: int) -> z3.BitVecRef:
+    """Return a value in a word of `width` bits, which holds it."""
+    if not isinstance(x, z3.ExprRef):
+        return z3.BitVecVal(int(x), width)
+    size = x.size()
+    return x if size == width else z3.SignExt(width - size, x) if size < width else z3.Extract(width - 1, 0, x)
+
+
+def aligned(*words: Word) -> tuple[z3.BitVecRef, ...]:
+    """Return values in words of one width that holds all of them."""
+    width = max(w.size() if isinstance(w, z3.ExprRef) else max(2, int(w).bit_length() + 1) for w in words)
+    return tuple(resized(w, width) for w in words)
+
+
+def number(condition: z3.BoolRef) -> z3.BitVecRef:
+    """Return a condition as 0 or 1."""
+    return z3.If(condition, z3.BitVecVal(1, 2), z3.BitVecVal(0, 2))
+
+
+def smaller(a: Word, b: Word) -> z3.BitVecRef:
+    """Return the smaller value."""
+    x, y = aligned(a, b)
+    return z3.If(x <= y, x, y)
+
+
+def larger(a: Word, b: Word) -> z3.BitVecRef:
+    """Return the larger value."""
+    x, y = aligned(a, b)
+    return z3.If(x >= y, x, y)
+
+
+def _ring(function: Callable[..., z3.BitVecRef]) -> Callable[..., Word]:
+    """Sums and products modulo the result's width: the interval says that nothing is lost."""
+
+    def apply(e: Expr, *words: Word) -> Word:
+        return function(*(resized(w, width_of(e.interval)) for w in words))
+
+    return apply
+
+
+def _wide(e: Expr) -> int:
+    """Return a width that holds the operands and the result."""
+    return max(width_of(x.interval) for x in (e, *e.args))
+
+
+def _joined(function: Callable[..., z3.BitVecRef]) -> Callable[..., Word]:
+    def apply(e: Expr, *words: Word) -> Word:
+        return resized(function(*(resized(w, _wide(e)) for w in words)), width_of(e.interval))
+
+    return apply
+
+
+def _compared(function: Callable[..., z3.BoolRef]) -> Callable[..., Word]:
+    def apply(e: Expr, a: Word, b: Word) -> Word:
+        return number(function(*aligned(a, b)))
+
+    return apply
+
+
+def _divided(e: Expr, a: Word, b: Word) -> Word:
+    x, y = (resized(w, _wide(e) + 1) for w in (a, b))
+    quotient, rest = x / y, z3.SRem(x, y)  # z3 rounds toward zero
+    if e.op in ("div", "mod"):
+        below = z3.And(rest != 0, (rest < 0) != (y < 0))
+        quotient, rest = z3.If(below, quotient - 1, quotient), z3.If(below, rest + y, rest)
+    return resized(quotient if e.op in ("div", "tdiv") else rest, width_of(e.interval))
+
+
+def _wrapped(e: Expr, a: Word) -> Word:
+    bits, is_signed = e.data
+    low = resized(a, bits)
+    return low if is_signed else z3.ZeroExt(1, low)
+
+
+def _extracted(e: Expr, a: Word) -> Word:
+    low, width = e.data
+    word = resized(a, max(width_of(e.args[0].interval), low + width))
+    return resized(z3.ZeroExt(1, z3.Extract(low + width - 1, low, word)), width_of(e.interval))
+
+
+def _leading_zeros(e: Expr, a: Word) -> Word:
+    word = resized(a, e.data + 1)
+    width = width_of((0, e.data))
+    result = z3.BitVecVal(e.data, width)
+    for n in reversed(range(e.data)):
+        result = z3.If(z3.Extract(e.data - 1 - n, e.data - 1 - n, word) == 1, z3.BitVecVal(n, width), result)
+    return resized(result, width_of(e.interval))
+
+
+WORDS: dict[str, Callable[..., Word]] = {
+    "add": _ring(lambda x, y: x + y),
+    "sub": _ring(lambda x, y: x - y),
+    "mul": _ring(lambda x, y: x * y),
+    "neg": _ring(lambda x: -x),
+    "shl": _joined(lambda x, n: x << n),
+    "shr": _joined(lambda x, n: x >> n),
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
+    "min": lambda e, a, b: resized(smaller(a, b), width_of(e.interval)),
+    "max": lambda e, a, b: resized(larger(a, b), width_of(e.interval)),
+    "bitand": _joined(lambda x, y: x & y),
+    "bitor": _joined(lambda x, y: x | y),
+    "bitxor": _joined(lambda x, y: x ^ y),
+    "eq": _compared(lambda x, y: x == y),
+    "ne": _compared(lambda x, y: x != y),
+    "lt": _compared(lambda x, y: x < y),
+    "le": _compared(lambda x, y: x <= y),
+    "not": lambda e, a: 1 - a,
+    "wrap": _wrapped,
+    "extract": _extracted,
+    "clz": _leading_zeros,
+}

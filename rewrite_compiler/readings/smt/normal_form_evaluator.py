@@ -1,0 +1,308 @@
+"""The reading as terms in a normal form: both sides of an equation become one object, or a question for z3.
+
+Integers only. It differs from the z3 reading in what a value is; loops, arrays, steps and their limits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import z3
+
+from ...errors import SpecError
+from ...lang import intervals as iv
+from ...lang.binders import Leaf, Table
+from ...lang.expr import Expr, fold_constant
+from ..arrays.labelled_array import Data
+from ..oracle.emit_python import table_entries
+from .evaluator import UNROLLED_SHIFTS, Symbolic, Value, uninterpreted
+from .polynomial_terms import Number, Term, Terms, interval_of
+
+
+class NotInteger(Exception):
+    """A term uses real numbers, which have no normal form here."""
+
+
+class Numbered(Symbolic):
+    """Evaluates terms and runs steps on memories of terms in a normal form and numbers; tables stay uninterpreted."""
+
+    def __init__(self, memories: Mapping[Leaf, Data], terms: Terms) -> None:
+        super().__init__(memories, uninterpreted_tables=True)
+        self.terms = terms
+
+    def number(self, e: Expr) -> int:
+        """Return a term that must be known; SpecError when it depends on data."""
+        value = self.value(e)
+        if isinstance(value, Term):
+            raise SpecError("I102", f"{e!r} depends on data where control is needed")
+        return int(value)
+
+    def value(self, e: Expr) -> Value:
+        """Return the value of a term."""
+        op = e.op
+        if op == "const":
+            return e.data
+        if op == "var":
+            return self.bound[e]
+        kept = self._kept_for(e.free)
+        found = kept.get(e)
+        if found is None:
+            found = kept[e] = self._value(e)
+        return found
+
+    def _value(self, e: Expr) -> Value:
+        op = e.op
+        if op == "load":
+            return self._load(e)
+        reading = READINGS.get(op)
+        if reading is not None and not e.real:
+            return reading(self.terms, e, *[_integer(self.value(a)) for a in e.args])
+        if op == "table":
+            return self._table(e)
+        if op == "reduce":
+            return self._reduce(e)
+        if op != "select":
+            raise NotInteger(op)
+        condition = self.value(e.args[0])
+        if not isinstance(condition, Term):
+            return self.value(e.args[1] if condition else e.args[2])
+        return self.terms.choice(condition, *(_integer(self.value(a)) for a in e.args[1:]))
+
+    def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+        result: Value = None
+        for place in np.ndindex(*data.shape):
+            element = _integer(data[place])
+            here: Number = 1
+            for p, i in zip(place, index, strict=True):
+                here = self.terms.product(here, self.terms.compare("eq", p, i))
+            result = element if result is None else self.terms.choice(here, element, result)
+        return result
+
+    def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
+        numbers = [_integer(v) for v in values]
+        if monoid == "sum":
+            return self.terms.total(numbers)
+        result = numbers[0]
+        for v in numbers[1:]:
+            result = self.terms.extremum(monoid, result, v)
+        return result
+
+    def _table(self, e: Expr) -> Value:
+        table: Table = e.data
+        operands = [_integer(self.value(a)) for a in e.args]
+        for x in operands:
+            if isinstance(x, Term):
+                return self.terms.apply("table", _Named(table), operands, e.interval)
+        flat = 0
+        for x, n, d in zip(operands, table.shape, table.domains, strict=True):
+            flat = flat * n + x - (d[0] or 0)
+        return _integer(table_entries(table)[flat])
+
+
+class _Named:
+    """A table as a function: two of one name are the same where all their entries are."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def __hash__(self) -> int:
+        return hash(self.table.name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Named):
+            return False
+        a, b = self.table, other.table
+        return a is b or (a.name == b.name and a.domains == b.domains and list(table_entries(a)) == list(table_entries(b)))
+
+
+def _integer(x: Value) -> Any:
+    if type(x) is Term or type(x) is int:
+        return x
+    if isinstance(x, bool | np.integer):
+        return int(x)
+    raise NotInteger(repr(x))
+
+
+Reading = Callable[..., Number]
+
+
+def _plain(e: Expr, a: Number, b: Number) -> int | None:
+    return None if isinstance(a, Term) or isinstance(b, Term) else fold_constant(e.op, a, b)
+
+
+def _shift(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
+    known = _plain(e, a, b)
+    if known is not None:
+        return known
+    if not isinstance(b, Term):
+        return terms.product(a, 1 << b) if e.op == "shl" else terms.quotient(a, 1 << b)
+    low, high = e.args[1].interval
+    if low is None or high is None or high - low > UNROLLED_SHIFTS:
+        raise SpecError("I102", f"a shift by a symbolic amount needs a bounded one, not {(low, high)}")
+    result: Number | None = None
+    for n in range(max(high, 0), max(low, 0) - 1, -1):
+        shifted = terms.product(a, 1 << n) if e.op == "shl" else terms.quotient(a, 1 << n)
+        result = shifted if result is None else terms.choice(terms.compare("eq", b, n), shifted, result)
+    assert result is not None
+    return result
+
+
+_DIVIDED = {"div": iv.floor_div, "mod": iv.floor_mod, "tdiv": iv.trunc_div, "tmod": iv.trunc_mod}
+
+
+def _divide(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
+    known = _plain(e, a, b)
+    if known is not None:
+        return known
+    if not isinstance(b, Term) and b > 0 and e.op in ("div", "mod"):
+        return terms.quotient(a, b) if e.op == "div" else terms.modulo(a, b)
+    return terms.apply(e.op, None, (a, b), _DIVIDED[e.op](interval_of(a), interval_of(b)))
+
+
+def _bits(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
+    known = _plain(e, a, b)
+    if known is not None:
+        return known
+    if all(iv.inside(x.interval, iv.TRUTH) for x in e.args):
+        both = terms.product(a, b)
+        joined = terms.combined([(1, a), (1, b), (-1 if e.op == "bitor" else -2, both)])
+        return both if e.op == "bitand" else joined
+    word = iv.width_of(iv.hull(*(x.interval for x in e.args)))
+    if word is None:
+        raise SpecError("I102", f"{e.op} needs bounded operands in a proof")
+    return terms.apply(e.op, word, (a, b), e.interval)
+
+
+def _wrap(terms: Terms, e: Expr, a: Number) -> Number:
+    bits, signed = e.data
+    half = 1 << bits - 1 if signed else 0
+    if iv.inside(interval_of(a), iv.of_width(bits, signed)):
+        return a
+    return terms.combined([(1, terms.modulo(terms.combined([(1, a), (1, half)]), 1 << bits)), (-1, half)])
+
+
+def _clz(terms: Terms, e: Expr, a: Number) -> Number:
+    return terms.apply("clz", e.data, (a,), e.interval) if isinstance(a, Term) else e.data - a.bit_length()
+
+
+READINGS: dict[str, Reading] = {
+    "add": lambda t, e, a, b: a + b,
+    "sub": lambda t, e, a, b: a - b,
+    "mul": lambda t, e, a, b: t.product(a, b),
+    "neg": lambda t, e, a: t.combined([(-1, a)]),
+    "not": lambda t, e, a: t.combined([(1, 1), (-1, a)]),
+    **dict.fromkeys(("shl", "shr"), _shift),
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
+    **{op: lambda t, e, a, b: t.compare(e.op, a, b) for op in ("eq", "ne", "lt", "le")},
+    **{op: lambda t, e, a, b: t.extremum(e.op, a, b) for op in ("min", "max")},
+    **dict.fromkeys(("bitand", "bitor", "bitxor"), _bits),
+    "wrap": _wrap,
+    "extract": lambda t, e, a: t.modulo(t.quotient(a, 1 << e.data[0]), 1 << e.data[1]),
+    "clz": _clz,
+}
+
+
+def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Interval) -> Data:
+    """Return an object array of variables, named as those of the z3 reading."""
+    data = np.empty(tuple(shape), object)
+    for place in np.ndindex(*shape):
+        data[place] = terms.variable(prefix + "".join(f"_{i}" for i in place), interval)
+    return data
+
+
+# -- as z3 terms
+
+
+class Solved:
+    """Terms as z3 terms, each made once; `axioms` are the intervals of tables."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, z3.ArithRef] = {}
+        self.axioms: list[z3.BoolRef] = []
+        self.names: dict[_Named, str] = {}
+
+    def of(self, root: Number) -> Any:
+        """Return a term as a z3 term, a number as it is."""
+        if not isinstance(root, Term):
+            return root
+        work = [root]
+        while work:
+            t = work[-1]
+            waiting = [a for a in t.args if a.number not in self.made] if t.number not in self.made else []
+            work.extend(waiting)
+            if not waiting:
+                work.pop()
+                if t.number not in self.made:
+                    self.made[t.number] = self._term(t, [self.made[a.number] for a in t.args])
+        return self.made[root.number]
+
+    def _term(self, t: Term, args: list[z3.ArithRef]) -> z3.ArithRef:
+        if t.op == "table":
+            name = self.names.setdefault(t.data, f"table_{t.data.table.name}" + "'" * self._namesakes(t.data))
+            x = uninterpreted(name, args, integer=True)
+            low, high = t.interval
+            self.axioms += [c for c in (None if low is None else x >= low, None if high is None else x <= high) if c is not None]
+            return x
+        return _AS_Z3[t.op](t, *args)
+
+    def _namesakes(self, table: _Named) -> int:
+        return sum(n.table.name == table.table.name for n in self.names if n != table)
+
+
+def _z3_sum(t: Term, *args: z3.ArithRef) -> z3.ArithRef:
+    constant, numbers = t.data
+    parts = [a if c == 1 else a * c for c, a in zip(numbers, args, strict=True)]
+    return z3.Sum(*parts, *([z3.IntVal(constant)] if constant else []))
+
+
+def _z3_bits(t: Term, a: z3.ArithRef, b: z3.ArithRef) -> z3.ArithRef:
+    bits, signed = t.data
+    x, y = z3.Int2BV(a, bits), z3.Int2BV(b, bits)
+    return z3.BV2Int({"bitand": x & y, "bitor": x | y, "bitxor": x ^ y}[t.op], signed)
+
+
+def _z3_divide(t: Term, a: z3.ArithRef, *args: z3.ArithRef) -> z3.ArithRef:
+    if not args:
+        return a / t.data if t.op == "div" else a % t.data
+    (b,) = args
+    quotient, rest = a / b, a % b  # z3: the remainder is in 0 … |b|−1
+    floor = z3.If(z3.And(b < 0, rest != 0), quotient - 1, quotient)
+    toward_zero = z3.If(z3.And(a < 0, rest != 0), z3.If(b > 0, quotient + 1, quotient - 1), quotient)
+    found = floor if t.op in ("div", "mod") else toward_zero
+    return found if t.op in ("div", "tdiv") else a - b * found
+
+
+def _z3_product(t: Term, *args: z3.ArithRef) -> z3.ArithRef:
+    result = args[0]
+    for a in args[1:]:
+        result = result * a
+    return result
+
+
+def _z3_clz(t: Term, a: z3.ArithRef) -> z3.ArithRef:
+    result: z3.ArithRef = z3.IntVal(0)
+    for n in range(1, t.data + 1):
+        result = z3.If(a < 1 << t.data - n, z3.IntVal(n), result)
+    return result
+
+
+def _z3_truth(t: Term, a: z3.ArithRef, b: z3.ArithRef) -> z3.ArithRef:
+    holds = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b}[t.op]
+    return z3.If(holds, z3.IntVal(1), z3.IntVal(0))
+
+
+_AS_Z3: dict[str, Callable[..., z3.ArithRef]] = {
+    "var": lambda t: z3.Int(t.data),
+    "const": lambda t: z3.IntVal(t.data),
+    "sum": _z3_sum,
+    "mul": _z3_product,
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _z3_divide),
+    **dict.fromkeys(("bitand", "bitor", "bitxor"), _z3_bits),
+    **dict.fromkeys(("eq", "ne", "lt", "le"), _z3_truth),
+    "min": lambda t, a, b: z3.If(a <= b, a, b),
+    "max": lambda t, a, b: z3.If(a >= b, a, b),
+    "ite": lambda t, c, a, b: z3.If(c != 0, a, b),
+    "clz": _z3_clz,
+}

@@ -1,0 +1,191 @@
+"""The z3 reading of steps on a symbolic state: conditions, addresses and ends of loops need not be known.
+
+Registers are words, memories with axes are z3 arrays from a flat index. A loop whose end is not known is unrolled `rounds`
+times, and `premises` says that it ends by then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import z3
+
+from ...errors import SpecError
+from ...lang.binders import Fold, Leaf, static_shape
+from ...lang.expr import Expr, lift
+from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When
+from ..arrays.labelled_array import Data
+from .bitvector_evaluator import Bits
+from .bitvector_operators import resized, width_of
+from .evaluator import Value, truth
+
+INDEX_BITS = 32
+Write = tuple[Leaf, Value, Value, Any]  # memory, flat index, value, when
+
+
+class State(Bits):
+    """Evaluates integer terms and runs steps on words of bits and arrays of them."""
+
+    def __init__(self, memories: Mapping[Leaf, Data], arrays: Mapping[Leaf, z3.ArrayRef], rounds: int) -> None:
+        """Read `memories` (object arrays of words and numbers) and `arrays` (elements of their leaf's own bits)."""
+        super().__init__(memories)
+        self.arrays = dict(arrays)
+        self.rounds, self.premises = rounds, list[z3.BoolRef]()
+        self.runs = list[z3.BoolRef]()  # for each premise, that its loop runs at all
+
+    # -- terms
+
+    def _value(self, e: Expr) -> Value:
+        return self.divided(e) if e.op in ("div", "mod") and (e.args[1].interval[0] or 0) > 0 else super()._value(e)
+
+    def divided(self, e: Expr) -> Value:
+        """Return a quotient or a rest by a divisor above 0 without cases: of a power of two it is a field of bits."""
+        a, b = self.value(e.args[0]), self.value(e.args[1])
+        n, wide = e.args[1].value, max(width_of(x.interval) for x in (e, *e.args))
+        if not any(isinstance(x, z3.ExprRef) for x in (a, b)):
+            return a // b if e.op == "div" else a % b
+        if isinstance(n, int) and n & n - 1 == 0:
+            k = n.bit_length() - 1
+            low = z3.ZeroExt(1, z3.Extract(k - 1, 0, resized(a, max(wide, k + 1)))) if k else z3.BitVecVal(0, 2)
+            return resized(resized(a, wide) >> k if e.op == "div" else low, width_of(e.interval))
+        if (e.args[0].interval[0] or 0) < 0 or e.args[0].interval[0] is None:
+            return super()._value(e)
+        x, y = resized(a, wide), resized(b, wide)
+        return resized(x / y if e.op == "div" else z3.SRem(x, y), width_of(e.interval))
+
+    def _load(self, e: Expr) -> Value:
+        if e.data in self.arrays:
+            return self.extended(z3.Select(self.arrays[e.data], self.flat(e.data, e.args)), e.data)
+        return super()._load(e)
+
+    def extended(self, element: z3.BitVecRef, leaf: Leaf) -> z3.BitVecRef:
+        """Return an element as a signed word."""
+        is_signed = (leaf.interval[0] or 0) < 0
+        more = width_of(leaf.interval) - element.size()
+        return (z3.SignExt if is_signed else z3.ZeroExt)(more, element) if more > 0 else element
+
+    def flat(self, leaf: Leaf, indices: Sequence[Expr]) -> z3.BitVecRef:
+        """Return the flat index of an element, in a word that all indices of its axes fit."""
+        total = lift(0)
+        for i, n in zip(indices, static_shape(leaf), strict=True):
+            total = total * n + i
+        return z3.simplify(resized(self.value(total), INDEX_BITS))
+
+    def rounds_of(self, e: Expr) -> list[tuple[int, Any]]:
+        """Return the rounds of a loop with the condition under which each happens."""
+        extent = self.value(e)
+        if isinstance(extent, z3.ExprRef):
+            known = z3.simplify(extent)
+            extent = known.as_signed_long() if z3.is_bv_value(known) else extent
+        if not isinstance(extent, z3.ExprRef):
+            return [(k, True) for k in range(int(extent))]
+        count = min(self.rounds, e.interval[1] if e.interval[1] is not None else self.rounds)
+        if e.interval[1] is None or e.interval[1] > count:
+            self.premises.append(_holds(extent, count, lambda a, b: a <= b))
+            self.runs.append(_holds(extent, 0, lambda a, b: b < a))
+        return [(k, _holds(extent, k, lambda a, b: b < a)) for k in range(count)]
+
+    def _fold(self, f: Fold) -> tuple[list[Data], list[Data]]:
+        current = [self.array(first) for first in f.initial]
+        for k, happens in self.rounds_of(f.extent):
+            before = current
+
+            def advance() -> list[Data]:
+                self.memories.update(zip(f.accumulators, before, strict=True))  # noqa: B023
+                return [self.array(b) for b in f.bodies]
+
+            after = self._bind((f.variable,), (k,), advance)
+            current = [_chosen(happens, a, b, width_of(x.interval)) for x, a, b in zip(f.accumulators, after, before, strict=True)]
+        return current, [np.empty((0, *x.shape), object) for x in current]
+
+    # -- steps
+
+    def go(self, step: Step, when: Any = True) -> None:
+        """Run a step where `when` holds."""
+        if isinstance(step, Seq):
+            for part in step.steps:
+                self.go(part, when)
+        elif isinstance(step, Update | Together):
+            self.write([w for u in (step.updates if isinstance(step, Together) else (step,)) for w in self.writes(u, when)])
+        elif isinstance(step, Loop):
+            for k, happens in self.rounds_of(step.extent):
+                self._bind((step.variable,), (k,), lambda: self.go(step.body, _both(when, happens)))  # noqa: B023
+        elif isinstance(step, When):
+            self._forget()
+            condition = truth(self.value(step.condition))
+            self.go(step.then, _both(when, condition))
+            self.go(step.otherwise, _both(when, not condition if isinstance(condition, bool) else z3.Not(condition)))
+        elif isinstance(step, Let):
+            self._forget()
+            self.memories[step.local] = self.array(step.array)
+            self._forget()
+            self.go(step.body, when)
+        elif isinstance(step, Require) and step.always:
+            raise SpecError("I102", "a diagnostic that always stops has no state after it")
+
+    def writes(self, u: Update, when: Any) -> list[Write]:
+        """Return what an update writes, each value from the state before it."""
+        self._forget()
+        found: list[Write] = []
+        for point in itertools.product(*(self.rounds_of(n) for n in u.extents)):
+            happens = when
+            for _, condition in point:
+                happens = _both(happens, condition)
+
+            def one() -> Write:
+                return u.memory, self.address(u), self.value(u.value), happens  # noqa: B023
+
+            if happens is not False:
+                found.append(self._bind(u.variables, tuple(k for k, _ in point), one))
+        return found
+
+    def address(self, u: Update) -> Value:
+        """Return where an update writes: a flat index in an array, else the known indices."""
+        if u.memory in self.arrays:
+            return self.flat(u.memory, u.address)
+        return tuple(self.number(lift(a)) for a in u.address)
+
+    def write(self, writes: Iterable[Write]) -> None:
+        """Store values one after the other; what was never written before (an operand of a command) begins as 0."""
+        for leaf, place, value, when in writes:
+            if leaf in self.arrays:
+                old = self.arrays[leaf]
+                new = z3.Store(old, place, resized(value, old.sort().range().size()))
+                self.arrays[leaf] = new if when is True else z3.If(when, new, old)
+            else:
+                if leaf not in self.memories:
+                    self.memories[leaf] = np.full(static_shape(leaf), 0, object)
+                width, kept = width_of(leaf.interval), self.memories[leaf][place]
+                new = resized(value, width)
+                self.memories[leaf][place] = new if when is True else z3.If(when, new, resized(kept, width))
+        self._forget()
+
+
+def _holds(extent: z3.BitVecRef, n: int, test: Any) -> Any:
+    return z3.simplify(test(resized(extent, INDEX_BITS), resized(n, INDEX_BITS)))
+
+
+def _both(a: Any, b: Any) -> Any:
+    if a is False or b is False or (isinstance(b, z3.ExprRef) and z3.is_false(b)):
+        return False
+    if a is True:
+        return b
+    return a if b is True else z3.And(a, b)
+
+
+def _chosen(happens: Any, after: Data, before: Data, width: int) -> Data:
+    if happens is True:
+        return after
+    found = np.empty(after.shape, object)
+    for place in np.ndindex(*after.shape):
+        found[place] = z3.If(happens, resized(after[place], width), resized(before[place], width))
+    return found
+
+
+def size_of(leaf: Leaf) -> int:
+    """Return the number of elements of a leaf."""
+    return math.prod(static_shape(leaf))

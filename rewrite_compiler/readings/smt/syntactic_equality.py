@@ -1,0 +1,81 @@
+"""Comparing z3 terms without solving: the same element, the same operations in the same order, the same normal form."""
+
+from __future__ import annotations
+
+import z3
+
+from .evaluator import Value, _known, _plainly_equal, _term
+
+RING_KINDS = {z3.Z3_OP_ADD, z3.Z3_OP_SUB, z3.Z3_OP_MUL, z3.Z3_OP_UMINUS, z3.Z3_OP_ANUM}
+
+
+def identical(a: Value, b: Value) -> bool:
+    """Tell whether two values are the same number or the same term."""
+    if isinstance(a, z3.ExprRef) and isinstance(b, z3.ExprRef):
+        return bool(a.eq(b))
+    return not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef) and bool(a == b)
+
+
+def same_operations(a: Value, b: Value, *, drop_zeros: bool = False) -> bool:
+    """Tell whether two values are the same operations in the same order: operands of one + or · may be exchanged.
+
+    With `drop_zeros` an added 0 counts as no operation.
+    """
+    if not isinstance(a, z3.ExprRef) or not isinstance(b, z3.ExprRef):
+        return identical(a, b) if not drop_zeros else identical(_without_zeros(a), _without_zeros(b))
+    x, y = (_without_zeros(a), _without_zeros(b)) if drop_zeros else (a, b)
+    if x.eq(y):
+        return True
+    if x.num_args() == 0 or x.num_args() != y.num_args() or not x.decl().eq(y.decl()):
+        return False
+    left, right = x.children(), y.children()
+    if all(same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, right, strict=True)):
+        return True
+    swapped = len(left) == 2 and x.decl().kind() in (z3.Z3_OP_ADD, z3.Z3_OP_MUL)
+    return swapped and all(same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, reversed(right), strict=True))
+
+
+def normal_forms_agree(a: Value, b: Value) -> bool:
+    """Tell whether two values are equal as polynomials in their variables, functions and quotients."""
+    return _plainly_equal(a, b)
+
+
+def is_ring_term(x: Value) -> bool:
+    """Tell whether a value is built from variables and numbers by +, − and · alone."""
+    pending, seen = [x], set()
+    while pending:
+        t = pending.pop()
+        if not isinstance(t, z3.ExprRef) or t.get_id() in seen:
+            continue
+        seen.add(t.get_id())
+        if t.decl().kind() not in RING_KINDS and not (t.num_args() == 0 and t.decl().kind() == z3.Z3_OP_UNINTERPRETED):
+            return False
+        pending.extend(t.children())
+    return True
+
+
+def renamed(a: Value, b: Value) -> tuple[z3.ExprRef, z3.ExprRef]:
+    """Return both values with their variables numbered by first occurrence: equal questions become identical terms."""
+    pair = (_term(a), _term(b))
+    order: list[z3.ExprRef] = []
+    seen: set[int] = set()
+    pending = [*reversed(pair)]
+    while pending:
+        t = pending.pop()
+        if t.get_id() in seen:
+            continue
+        seen.add(t.get_id())
+        if t.num_args() == 0 and t.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            order.append(t)
+        pending.extend(reversed(t.children()))
+    names = [(t, z3.Const(f"variable_{n}", t.sort())) for n, t in enumerate(order)]
+    return z3.substitute(pair[0], *names), z3.substitute(pair[1], *names)
+
+
+def _without_zeros(x: Value) -> Value:
+    while isinstance(x, z3.ExprRef) and x.decl().kind() == z3.Z3_OP_ADD:
+        kept = [p for p in x.children() if not (z3.is_rational_value(p) or z3.is_int_value(p)) or _known(p) != 0]
+        if len(kept) != 1:
+            break
+        x = kept[0]
+    return x

@@ -1,0 +1,66 @@
+"""Bounds of z3 integer terms from their structure: what a term can be when its leaves stay in known intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import z3
+
+from ...lang import intervals as iv
+from ...lang.intervals import Interval
+from .subterms import parts_of
+
+KINDS: dict[int, Callable[[Interval, Interval], Interval]] = {
+    z3.Z3_OP_ADD: iv.add,
+    z3.Z3_OP_SUB: iv.sub,
+    z3.Z3_OP_MUL: iv.mul,
+    z3.Z3_OP_IDIV: iv.floor_div,  # terms divide by positive constants only; anything else is left open below
+    z3.Z3_OP_MOD: iv.floor_mod,
+}
+DIVISIONS = (z3.Z3_OP_IDIV, z3.Z3_OP_MOD)
+
+
+class Bounds:
+    """Computes and remembers bounds; `known` gives those of uninterpreted applications by their function's name."""
+
+    def __init__(self, known: Mapping[str, Interval]) -> None:
+        self.known = known
+        self.found: dict[int, Interval] = {}
+        self.kept: list[z3.ExprRef] = []  # z3 reuses the ids of terms nobody holds
+
+    def of(self, term: z3.ExprRef) -> Interval:
+        """Return an interval that contains the term's value."""
+        number = term.get_id()
+        if number in self.found:
+            return self.found[number]
+        work = [parts_of(term)]
+        while work:
+            here = work[-1]
+            waiting = [p for p in here.parts if p.number not in self.found] if here.number not in self.found else []
+            if waiting:
+                work.extend(waiting)
+                continue
+            work.pop()
+            if here.number not in self.found:
+                self.kept.append(here.term)
+                self.found[here.number] = self._combine(here.term, [self.found[p.number] for p in here.parts])
+        return self.found[number]
+
+    def _combine(self, term: z3.ExprRef, parts: Sequence[Interval]) -> Interval:
+        if z3.is_int_value(term):
+            return term.as_long(), term.as_long()
+        kind = term.decl().kind()
+        if kind == z3.Z3_OP_UNINTERPRETED:
+            return self.known.get(term.decl().name(), iv.EVERYTHING)
+        if kind in DIVISIONS and (parts[1][0] is None or parts[1][0] <= 0):
+            return iv.EVERYTHING
+        if kind in KINDS:
+            result = parts[0]
+            for p in parts[1:]:
+                result = KINDS[kind](result, p)
+            return result
+        if kind == z3.Z3_OP_UMINUS:
+            return iv.sub((0, 0), parts[0])
+        if kind == z3.Z3_OP_ITE:
+            return iv.hull(parts[1], parts[2])
+        return iv.EVERYTHING

@@ -1,0 +1,1 @@
+"""Steps run on numpy memories."""

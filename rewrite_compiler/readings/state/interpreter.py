@@ -1,0 +1,295 @@
+"""Machine: runs Steps on numpy memories, whole index grids and, where it is proved safe, whole loops at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import SpecError
+from ...lang.binders import Leaf
+from ...lang.expr import Expr
+from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
+from ..arrays.batched_memory import Memory
+from ..arrays.evaluator import Evaluator, NotUniform, Opened, Scope
+from ..arrays.labelled_array import Affine, Axis, Named, Store, affine, axis_of, dense, reach, scatter, strided
+from ..oracle.emit_python import diagnostic
+from .dependence_cache import Recall
+from .dependence_test import is_parallel
+from .partial_evaluation import Irregular, residual
+from .reduction_recognition import Accumulation, Form, accumulation, form_of
+
+SEVERAL = 8  # iterations for which control is worked out before they run
+CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
+
+
+class Machine:
+    """State memories and the axes they depend on; `run` executes a step."""
+
+    def __init__(self, memories: Mapping[Leaf, Memory], *, strict: bool = False) -> None:
+        """Take the memories by reference; with `strict`, diagnostics are raised."""
+        self.memories: dict[Leaf, Store] = dict(memories)
+        self.strict = strict
+        self.evaluator = Evaluator(self.memories)
+        self.axes = self.evaluator.axes
+        self.forms: dict[Loop, Form | None] = {}
+        self.vectorised = 0
+        self.control: frozenset[Leaf] = frozenset()  # what holds the same for all samples, and decides
+        self.irregular: set[Loop] = set()  # loops that control cannot be worked out of
+        self.recall: Recall | None = None  # inside of a loop that it is worked out of
+
+    def run(self, step: Step) -> None:
+        """Execute a step."""
+        with np.errstate(all="ignore"):
+            self._step(step)
+
+    def bind(self, leaf: Leaf, store: Store) -> None:
+        """Give a leaf (an operand of an instruction) its contents."""
+        self.memories[leaf] = store
+        self.forget(frozenset((leaf,)))
+
+    # -- steps
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Update):
+            self._write(step, self._value(step))
+        elif isinstance(step, Seq):
+            for part in step.steps:
+                self._step(part)
+        elif isinstance(step, Loop):
+            self._loop(step)
+        elif isinstance(step, When):
+            self._step(step.then if self.evaluator.number(step.condition) else step.otherwise)
+        elif isinstance(step, Together):
+            values = [self._value(u) for u in step.updates]
+            copies = [Named(np.array(v.data), v.axes) for v in values]  # a value may be a view of what a partner writes
+            for u, v in zip(step.updates, copies, strict=True):
+                self._write(u, v)
+        elif isinstance(step, Let):
+            self._let(step)
+        elif isinstance(step, Require):
+            self._require(step)
+
+    def _let(self, step: Let) -> None:
+        store = self.evaluator.store_of(step.array)
+        data = np.array(store.data) if self._is_in_memory(store) else store.data
+        self.bind(step.local, Store(data, store.batch))
+        self._step(step.body)
+
+    def _is_in_memory(self, store: Store) -> bool:
+        """Tell whether contents may lie in what a step can write."""
+        parts = (p for m in self.memories.values() if isinstance(m, Memory) for p in (m, *(r.store for r in m.regions)))
+        return any(np.may_share_memory(store.data, p.data) for p in parts)
+
+    def _require(self, step: Require) -> None:
+        if not (self.strict or step.always):
+            return
+        condition = self.evaluator.value(step.condition)
+        if not np.all(condition.data):
+            values = {name: self.evaluator.value(e) for name, e in step.values}
+            axes = self.axes.union(condition.axes, *(x.axes for x in values.values()))
+            first = int(np.argmin(self.axes.full(condition, axes)))
+            raise diagnostic(step.code, step.sentence, **{n: self.axes.full(x, axes).flat[first] for n, x in values.items()})
+
+    def _value(self, u: Update) -> Named:
+        with self._grid(u):
+            return self.evaluator.value(u.value)
+
+    def _grid(self, u: Update) -> Any:
+        extents = self._extents(u)
+        return self.evaluator.inner({v: 0 for v, n in extents if n == 1}, [(v, n) for v, n in extents if n != 1])
+
+    def _extents(self, u: Update) -> list[tuple[Expr, int]]:
+        return [(v, self.evaluator.number(n)) for v, n in zip(u.variables, u.extents, strict=True)]
+
+    # -- writing
+
+    def _write(self, u: Update, value: Named) -> None:
+        memory = self.memories[u.memory]
+        if not isinstance(memory, Memory):
+            raise SpecError("I102", f"{u.memory.name} is not a state memory and cannot be written")
+        with self._grid(u):
+            own = frozenset(axis_of(v) for v, n in self._extents(u) if n != 1)
+            if 0 not in self.axes.shape(tuple(own)):
+                self._put(u, memory, value, own)
+        self.forget(frozenset((u.memory,)))
+
+    def _put(self, u: Update, memory: Memory, value: Named, own: frozenset[Axis]) -> None:
+        ev = self.evaluator
+        indices = [affine(a, self.axes, ev.is_axis, ev.value) for a in u.address]
+        known = [i for i in indices if i is not None]
+        if len(known) == len(indices):
+            box = [reach(i, self.axes) for i in known]
+            self._inside(u, box, memory)
+            addressed = {v for i in known for v, _ in i.terms}
+            self._distinct(u, own, addressed)
+            batch = tuple(a for a in value.axes if a not in own and a not in addressed)
+            if self._overlaid(memory, known, value, own, batch):
+                return
+            self._put_strided(memory, known, value, batch, box)
+        else:
+            self._put_scattered(u, memory, [ev.value(a) for a in u.address], value, own)
+
+    def _overlaid(self, memory: Memory, known: Sequence[Affine], value: Named, own: frozenset[Axis], batch: tuple[Axis, ...]) -> bool:
+        """Write a whole box without copying the rest of the memory, where its contents depend on batch axes or regions lie there."""
+        order = [dense(i, self.axes) for i in known]
+        named = [a for dimension in order for a in dimension or ()]
+        if None in order or not own <= set(named) or len(set(named)) != len(named) or not (batch or memory.regions):
+            return False
+        grid = (*batch, *named)
+        every = self.axes.union(grid)
+        data = self.axes.full(value, every).transpose([every.index(a) for a in grid])
+        shape = (*self.axes.shape(batch), *(math.prod(self.axes.shape(dimension or ())) for dimension in order))
+        contents = np.ascontiguousarray(data, memory.data.dtype).reshape(shape)
+        if np.may_share_memory(contents, value.data):
+            contents = contents.copy()
+        return memory.overlay([i.constant for i in known], contents, batch)
+
+    def _put_strided(
+        self, memory: Memory, known: Sequence[Affine], value: Named, batch: tuple[Axis, ...], box: Sequence[tuple[int, int]]
+    ) -> None:
+        window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
+        value = self._detached(value, window)
+        for copy in window.apart({v for i in known for v, _ in i.terms}):
+            view, names = strided(copy, origin, known, self.axes)
+            order = self.axes.union(names, value.axes)
+            target = view.transpose([names.index(a) for a in order])
+            data = self.axes.align(value, order)
+            if isinstance(data, np.ndarray) and np.may_share_memory(target, data):
+                data = np.array(data)  # numpy assigns within one array in order when both have one dimension
+            target[...] = data
+
+    def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own: frozenset[Axis]) -> None:
+        addressed = {a for i in indices for a in i.axes}
+        self._distinct(u, own, addressed)
+        batch = tuple(a for a in value.axes if a not in own and a not in addressed)
+        box = [(int(np.min(i.data)), int(np.max(i.data))) for i in indices]
+        self._inside(u, box, memory)
+        window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
+        value = self._detached(value, window)
+        for copy in window.apart(addressed):
+            scatter(copy, origin, indices, value, self.axes)
+
+    def _detached(self, value: Named, store: Store) -> Named:
+        """Return a value that is no view of the store: numpy does not copy overlapping rows of different strides."""
+        is_view = isinstance(value.data, np.ndarray) and np.may_share_memory(value.data, store.data)
+        return Named(np.array(value.data), value.axes) if is_view else value
+
+    def _distinct(self, u: Update, own: frozenset[Axis], addressed: set[Axis]) -> None:
+        if not own <= addressed:
+            raise SpecError("I103", f"one update writes an element of {u.memory.name} more than once: an axis of it is not in the address")
+
+    def _inside(self, u: Update, box: Sequence[tuple[int, int]], memory: Memory) -> None:
+        for axis, ((low, high), n) in enumerate(zip(box, memory.own, strict=True)):
+            if low < 0 or high >= n:
+                outside = low if low < 0 else high
+                raise SpecError("I103", f"{u.memory.name} has {n} elements on axis {axis}; the update writes element {outside}")
+
+    # -- loops
+
+    def _loop(self, step: Loop) -> None:
+        found = self._accumulation(step)
+        if found is not None:
+            self._accumulate(found)
+            return
+        extent = self.evaluator.number(step.extent)
+        chunk = self._chunk(step, extent)
+        if chunk < 2:
+            self._in_order(step, extent)
+            return
+        self.vectorised += 1
+        axis = axis_of(step.variable)
+        for start in range(0, extent, chunk):
+            self.axes.add(axis, min(chunk, extent - start), start)
+            with self.along(step.variable):
+                self._step(step.body)
+            self.settle(axis)
+
+    def _in_order(self, step: Loop, extent: int) -> None:
+        """Run the iterations one after the other; of many, all but the first have a body without what control decides."""
+        later = self._residual(step, extent)
+        if later is None:
+            self._iterations(step.variable, range(extent), step.body)
+            return
+        kept = self.forms, self.evaluator.kinds
+        self.recall = Recall(None, is_steady := self._steadily(step))
+        try:
+            self._iterations(step.variable, range(1), step.body)
+            self.recall, self.forms, self.evaluator.kinds = Recall(later[0], is_steady), {}, {}  # of terms that go with the body
+            self._iterations(later[0], range(1, extent), later[1])
+        finally:
+            self.recall, (self.forms, self.evaluator.kinds) = None, kept
+
+    def _iterations(self, variable: Expr, numbers: range, body: Step) -> None:
+        for k in numbers:
+            with self.evaluator.inner({variable: k}):
+                self._step(body)
+
+    def _residual(self, step: Loop, extent: int) -> tuple[Expr, Step] | None:
+        """Return the body of all iterations but the first without what control decides; None where that is not worth it."""
+        if extent < SEVERAL or not self.control or self.recall is not None or step in self.irregular:
+            return None
+        try:
+            return residual(self.evaluator, step, extent, self._steadily(step))
+        except Irregular:
+            self.irregular.add(step)
+            return None
+
+    def _steadily(self, step: Loop) -> Callable[[Leaf], bool]:
+        """Return what tells whether a leaf is control that no iteration writes and no sample differs in."""
+        written = frozenset(u.memory for u in updates_of(step))
+
+        def is_steady(leaf: Leaf) -> bool:
+            found = self.memories.get(leaf)
+            return leaf in self.control and leaf not in written and isinstance(found, Memory) and not found.regions
+
+        return is_steady
+
+    def _accumulation(self, step: Loop) -> Accumulation | None:
+        if step not in self.forms:
+            self.forms[step] = form_of(step)
+        form = self.forms[step]
+        return None if form is None else accumulation(self, form)
+
+    def _accumulate(self, found: Accumulation) -> None:
+        """Run a nest of loops as the one step it is; its index tables and its local are dropped afterwards."""
+        self.vectorised += 1
+        for leaf, data in found.tables.items():
+            self.bind(leaf, Store(data))
+        self._step(found.step)
+        for leaf in (*found.tables, *([found.step.local] if isinstance(found.step, Let) else [])):
+            self.forget(frozenset((leaf,)))
+            del self.memories[leaf]
+
+    def settle(self, axis: Axis) -> None:
+        """End a vectorised loop: memories keep what its last iteration left."""
+        for memory in self.memories.values():
+            if isinstance(memory, Memory):
+                memory.settle(axis)
+        self.forget(frozenset(self.memories))
+
+    def along(self, variable: Expr) -> Opened:
+        """Open a scope in which `variable` stands for its axis."""
+        return Opened(self.evaluator, Scope(self.evaluator.scope, None, [variable]))
+
+    def _chunk(self, step: Loop, extent: int) -> int:
+        """Return how many iterations may run at once; 1 when they must run in order."""
+        if extent < 2:
+            return 1
+        try:
+            found = is_parallel(self, step, extent)
+        except NotUniform:
+            return 1
+        if not found.parallel:
+            return 1
+        most = max(1, CHUNK_ELEMENTS // max(1, found.elements))
+        return extent if extent <= most else 1 << most.bit_length() - 1  # a power of two keeps to the banks of memories
+
+    def forget(self, written: frozenset[Leaf]) -> None:
+        """Drop kept values that depend on the written leaves."""
+        scope: Scope | None = self.evaluator.scope
+        while scope is not None:
+            scope.forget(written)
+            scope = scope.parent

@@ -1,0 +1,387 @@
+"""Needs: which vectors of which memories a step reads before it writes them, and which it writes.
+
+They follow from addresses, and from conditions on control, alone; loops are axes. Leniently: a read counts when it certainly
+happens, a write when it may. What comes before what is told by moments, numbers whose digits are places in sequences and
+iterations of loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ...lang.binders import Array, Leaf
+from ...lang.expr import Expr, lift
+from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
+from ...lang.traversal import inner_terms
+from ..arrays.evaluator import NotUniform
+from ..arrays.labelled_array import Axis, Data, Named, axis_of
+from .dependence_test import element_numbers, loads_and_binders
+from .interpreter import Machine
+
+NEVER = np.iinfo(np.int64).max
+DIGITS = 62  # bits of a moment
+MOST = 1 << 24  # places of one address that are looked at
+UNROLLED = 256  # iterations that are looked at one by one
+
+Runs = Data  # [n, 2]: first vector, first one behind
+Kept = dict[Leaf, list["_Access"]]
+Noted = tuple[list[dict[Leaf, int]], int, set[Leaf]]
+
+
+@dataclass(frozen=True, eq=False)
+class Aside:
+    """Writes that are not judged where they happen: when one of the vectors they need is missing, their own are, too."""
+
+    memory: Leaf
+    writes: Runs
+    reads: Mapping[Leaf, Runs]
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """Numbers of vectors by memory. What is updated in place for some results only is apart from the other reads."""
+
+    reads: Mapping[Leaf, Runs]
+    in_place: Mapping[Leaf, Runs]
+    writes: Mapping[Leaf, Runs]
+    aside: Sequence[Aside] = ()
+
+
+def needs_of(
+    machine: Machine,
+    step: Step,
+    result: Array | None,
+    vectors: Mapping[Leaf, int],
+    steady: frozenset[Leaf],
+    aside: frozenset[Leaf] = frozenset(),
+) -> Needs:
+    """Return what `step`, and what it gives afterwards, needs in the present control state of the machine.
+
+    `vectors` are the memories with the elements of a vector; of memories with several axes it is the last one. `steady`
+    leaves are control; updates of memories `aside` are not judged with the others.
+    """
+    walk = _Walk(machine, vectors, aside, set(steady))
+    with np.errstate(all="ignore"):
+        walk.step(step, lift(1), _Moment().nth(0, 2))
+        if result is not None:
+            walk.loads(result[(0,) * result.rank], lift(1), _Moment().nth(1, 2), walk.reads)
+    return walk.needs()
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """When something happens: a number, to which positions along axes add digits of their own."""
+
+    number: int = 0
+    axes: tuple[tuple[Axis, int], ...] = ()  # with the place of their digits
+    left: int = DIGITS
+    is_loose: bool = False  # what happens inside is not told apart
+
+    def nth(self, n: int, count: int) -> _Moment:
+        """Return the moment of part n of so many."""
+        low = self.left - (count - 1).bit_length()
+        return replace(self, is_loose=True) if self.is_loose or low < 1 else _Moment(self.number + (n << low), self.axes, low)
+
+    def along(self, axis: Axis, extent: int) -> _Moment:
+        """Return the moments of the iterations of a loop."""
+        low = self.left - (extent - 1).bit_length()
+        return replace(self, is_loose=True) if self.is_loose or low < 1 else _Moment(self.number, (*self.axes, (axis, low)), low)
+
+    def latest(self) -> _Moment:
+        """Return the last moment inside, where they are not told apart."""
+        return replace(self, number=self.number + (1 << self.left) - 1) if self.is_loose else self
+
+
+@dataclass(frozen=True, eq=False)
+class _Access:
+    """Vectors and, of each, the first moment; whether other results of the same term do without."""
+
+    rows: Data
+    moments: Data
+    is_partial: bool = False
+
+
+@dataclass(eq=False)
+class _Walk:
+    machine: Machine
+    vectors: Mapping[Leaf, int]
+    set_aside: frozenset[Leaf]
+    steady: set[Leaf]
+    reads: Kept = field(default_factory=dict)
+    writes: Kept = field(default_factory=dict)
+    aside: list[tuple[Leaf, Kept, Kept]] = field(default_factory=list)
+    is_sure: bool = True  # whether what is looked at certainly happens
+
+    # -- steps
+
+    def step(self, step: Step, guard: Expr, at: _Moment) -> None:
+        """Note what a step touches where `guard` is 1."""
+        if isinstance(step, Update):
+            self.updates((step,), guard, at)
+        elif isinstance(step, Together):
+            self.updates(step.updates, guard, at)
+        elif isinstance(step, Seq):
+            for n, part in enumerate(step.steps):
+                self.step(part, guard, at.nth(n, len(step.steps)))
+                self.steady.difference_update(_written(part))
+        elif isinstance(step, When):
+            self.when(step, guard, at)
+        elif isinstance(step, Loop):
+            self.loop(step, guard, at)
+        elif isinstance(step, Let):
+            self.let(step, guard, at)
+        else:
+            assert isinstance(step, Require)
+
+    def when(self, step: When, guard: Expr, at: _Moment) -> None:
+        c = step.condition
+        if not c.reads <= self.steady:
+            before, self.is_sure = self.is_sure, False
+            for part in (step.then, step.otherwise):
+                self.step(part, guard, at)
+            self.is_sure = before
+            return
+        value = np.asarray(self.machine.evaluator.value(c).data)
+        if value.any():
+            self.step(step.then, guard if value.all() else guard & c, at)
+        if not value.all():
+            self.step(step.otherwise, guard & ~c if value.any() else guard, at)
+
+    def loop(self, step: Loop, guard: Expr, at: _Moment) -> None:
+        self.steady.difference_update(_written(step.body))
+        if not step.extent.reads <= self.steady:
+            self.everything(step)
+            return
+        before = self.noted()
+        with self.over([(step.variable, step.extent)], guard) as inner:
+            if inner is None:
+                return
+            axis = axis_of(step.variable)
+            extent = self.machine.axes.extent[axis]
+            try:
+                self.step(step.body, inner, at.along(axis, extent))
+                return
+            except NotUniform:
+                if extent > UNROLLED:
+                    raise
+        self.forget(before)
+        for k in range(extent):  # lengths inside differ between the iterations
+            with self.machine.evaluator.inner({step.variable: k}):
+                self.step(step.body, inner, at.nth(k, extent))
+
+    def noted(self) -> Noted:
+        """Return what was noted so far, for `forget`."""
+        return [{m: len(x) for m, x in kept.items()} for kept in (self.reads, self.writes)], len(self.aside), set(self.steady)
+
+    def forget(self, noted: Noted) -> None:
+        """Drop what was noted since."""
+        lengths, aside, self.steady = noted
+        del self.aside[aside:]
+        for kept, before in zip((self.reads, self.writes), lengths, strict=True):
+            for memory, found in kept.items():
+                del found[before.get(memory, 0) :]
+
+    def let(self, step: Let, guard: Expr, at: _Moment) -> None:
+        if self.is_sure:
+            self.loads(step.array[(0,) * step.array.rank], guard, at.nth(0, 2).latest(), self.reads)
+        if step.array.reads <= self.steady:
+            self.bind(step)
+        self.step(step.body, guard, at.nth(1, 2))
+
+    def bind(self, step: Let) -> None:
+        try:
+            self.machine.bind(step.local, self.machine.evaluator.store_of(step.array))
+        except NotUniform:
+            return
+        self.steady.add(step.local)
+
+    def everything(self, step: Step) -> None:
+        """Take all vectors of what a step writes as written."""
+        for memory in _written(step) & self.vectors.keys():
+            rows = np.arange(self.count(memory))
+            self.writes.setdefault(memory, []).append(_Access(rows, np.zeros_like(rows)))
+
+    # -- reads and writes
+
+    def updates(self, updates: Sequence[Update], guard: Expr, at: _Moment) -> None:
+        for u in updates:
+            kept, made = (self.reads, self.writes)
+            if u.memory in self.set_aside:
+                kept, made = {}, {}
+                self.aside.append((u.memory, kept, made))
+            if any(not n.reads <= self.steady for n in u.extents):
+                self.everything(u)
+                continue
+            with self.over(list(zip(u.variables, u.extents, strict=True)), guard) as inner:
+                if inner is None:
+                    continue
+                for term in (u.value, *u.address) if self.is_sure else ():
+                    self.loads(term, inner, at.nth(0, 2).latest(), kept)
+                if u.memory in self.vectors:
+                    self.write(u, inner, at.nth(1, 2), made)
+
+    def write(self, u: Update, guard: Expr, at: _Moment, made: Kept) -> None:
+        found = self.access(u.memory, u.address, guard, at) if all(a.reads <= self.steady for a in u.address) else None
+        if found is None:
+            self.everything(u)
+        else:
+            made.setdefault(u.memory, []).append(found)
+
+    def loads(self, term: Expr, guard: Expr, at: _Moment, kept: Kept) -> None:
+        """Note the loads below a term, those in a branch of a `select` where it is taken."""
+        if term.reads.isdisjoint(self.vectors):
+            return
+        extents = loads_and_binders(term)[1]
+        for load, reached in _reached(term, self.steady):
+            if load.data not in self.vectors:
+                continue
+            variables = _bound(reached.free.union(*(i.free for i in load.args)), extents)
+            control = [*load.args, *(extents[v] for v in variables)]
+            if not all(e.reads <= self.steady for e in control):
+                continue
+            with self.over([(v, extents[v]) for v in variables], guard & reached) as inner:
+                found = None if inner is None else self.access(load.data, load.args, inner, at)
+                is_partial = found is not None and not self.is_uniform(reached)
+            if found is not None:
+                kept.setdefault(load.data, []).append(replace(found, is_partial=is_partial))
+
+    def is_uniform(self, e: Expr) -> bool:
+        value = np.asarray(self.machine.evaluator.value(e).data)
+        return bool((value == value.flat[0]).all())
+
+    @contextmanager
+    def over(self, axes: Sequence[tuple[Expr, Expr]], guard: Expr) -> Iterator[Expr | None]:
+        """Bind variables to axes of their largest extents; the guard is 0 beyond their own. None when nothing is left."""
+        with ExitStack() as stack:
+            for variable, extent in axes:
+                value = np.asarray(self.machine.evaluator.value(extent).data)
+                most = int(value.max()) if value.size else 0
+                if most <= 0:
+                    yield None
+                    return
+                stack.enter_context(self.machine.evaluator.inner(axes=[(variable, most)]))
+                guard = guard if (value == most).all() else guard & (variable < extent)
+            yield guard
+
+    def access(self, memory: Leaf, address: Sequence[Expr], guard: Expr, at: _Moment) -> _Access | None:
+        """Return the vectors at an address and the first moments at which the guard is 1; None when there are too many."""
+        ev, axes = self.machine.evaluator, self.machine.axes
+        length = self.vectors[memory]
+        inside = address if memory.rank == 1 else address[:-1]
+        if max(ev.elements(frozenset().union(*(i.free for i in inside)), ()), ev.elements(guard.free, ())) > MOST:
+            return None
+        place = element_numbers(self.machine, memory if memory.rank == 1 else _rows_of(memory), inside)
+        rows = place.data // length if memory.rank == 1 else place.data
+        first = self.first(ev.value(guard), place.axes, at)
+        moments = np.asarray(axes.align(first, place.axes), np.int64)
+        later = sum((axes.position(a, place.axes) << low for a, low in at.axes if a in place.axes), np.int64(0))
+        moments = np.where(moments == NEVER, NEVER, moments + later)
+        rows, moments = (x.reshape(-1) for x in np.broadcast_arrays(rows, moments))
+        is_touched = (moments != NEVER) & (rows >= 0) & (rows < self.count(memory))
+        return _Access(rows[is_touched], moments[is_touched])
+
+    def first(self, guard: Named, along: tuple[Axis, ...], at: _Moment) -> Named:
+        """Return the first moment, positions along the axes `along` left out, at which a guard is 1."""
+        free = [a for a in guard.axes if a not in along]
+        digits = sum((self.machine.axes.position(a, guard.axes) << low for a, low in at.axes if a in free), np.int64(0))
+        found = np.where(np.asarray(guard.data) != 0, at.number + digits, NEVER)
+        return Named(found.min(axis=tuple(guard.axes.index(a) for a in free)), tuple(a for a in guard.axes if a in along))
+
+    # -- the answer
+
+    def count(self, memory: Leaf) -> int:
+        """Return how many vectors a memory has."""
+        shape = [int(n) for n in memory.shape]  # type: ignore[arg-type]
+        return -(-shape[0] // self.vectors[memory]) if len(shape) == 1 else math.prod(shape[:-1])
+
+    def needs(self) -> Needs:
+        """Return what was found."""
+        by_kind = [{m: [a for a in x if (a.is_partial and m in self.writes) == p] for m, x in self.reads.items()} for p in (False, True)]
+        reads, in_place = ({m: self.missing(m, x) for m, x in kind.items() if x} for kind in by_kind)
+        aside = [Aside(m, _runs(made[m]), {k: self.missing(k, x) for k, x in kept.items()}) for m, kept, made in self.aside if m in made]
+        return Needs(reads, in_place, {m: _runs(x) for m, x in self.writes.items()}, aside)
+
+    def missing(self, memory: Leaf, found: Sequence[_Access]) -> Runs:
+        """Return the vectors that are read at some moment without having been written before."""
+        written = [a for a in self.writes.get(memory, ()) if a.rows.size]
+        if not written:
+            return _runs(found)
+        low, high = min(int(a.rows.min()) for a in written), max(int(a.rows.max()) for a in written)
+        first = np.full(high - low + 3, NEVER)  # one more on both sides, for all the others
+        for a in written:
+            np.minimum.at(first, a.rows - low + 1, a.moments)
+        return _runs([_Access(a.rows[first[np.clip(a.rows - low + 1, 0, high - low + 2)] >= a.moments], a.moments) for a in found])
+
+
+def _rows_of(memory: Leaf) -> Leaf:
+    return Leaf(memory.shape[:-1], memory.interval, memory.real, memory.name)
+
+
+def _written(step: Step) -> frozenset[Leaf]:
+    return frozenset(u.memory for u in updates_of(step))
+
+
+def _bound(wanted: frozenset[Expr], extents: Mapping[Expr, Expr]) -> list[Expr]:
+    """Return the wanted variables that are bound inside of a term, after those that their extents need."""
+    found: dict[Expr, None] = {}
+    for v in wanted & extents.keys():
+        found.update(dict.fromkeys(_bound(extents[v].free, extents)))
+        found[v] = None
+    return list(found)
+
+
+def _reached(term: Expr, steady: set[Leaf]) -> Iterator[tuple[Expr, Expr]]:
+    """Yield the loads below a term, with the condition on control under which their values matter: not in another branch, not times 0."""
+    reached = {term: lift(1)}
+    for x in _downwards(term):
+        if x not in reached:
+            continue
+        here = reached[x]
+        if x.op == "load":
+            yield x, here
+        for y, way in _ways(x, here, steady):
+            before = reached.get(y)
+            reached[y] = way if before is None or way.value == 1 else before if before is way or before.value == 1 else before | way
+
+
+def _ways(x: Expr, here: Expr, steady: set[Leaf]) -> list[tuple[Expr, Expr]]:
+    """Return the parts of a term, each with the condition under which it matters."""
+    if x.op == "select":
+        c, a, b = x.args
+        return [(c, here), *([(a, here & c), (b, here & ~c)] if c.reads <= steady else [])]
+    if x.op == "mul":
+        a, b = x.args
+        return [(p, here & (q != 0) if q.value is None and q.reads <= steady else here) for p, q in ((a, b), (b, a))]
+    return [(y, here) for y in inner_terms(x)]
+
+
+def _downwards(term: Expr) -> list[Expr]:
+    """Return the terms below a term, each before its own parts."""
+    found: list[Expr] = []
+    seen, work = set[Expr](), [(term, False)]
+    while work:
+        x, is_done = work.pop()
+        if is_done:
+            found.append(x)
+        elif x not in seen:
+            seen.add(x)
+            work.append((x, True))
+            work.extend((y, False) for y in inner_terms(x) if y not in seen)
+    return found[::-1]
+
+
+def _runs(found: Sequence[_Access]) -> Runs:
+    """Return vectors as runs of consecutive ones."""
+    rows = np.concatenate([a.rows for a in found]) if found else np.empty(0, np.int64)
+    if not rows.size:
+        return np.empty((0, 2), np.int64)
+    low = int(rows.min())
+    marked = np.zeros(int(rows.max()) - low + 3, np.int8)
+    marked[rows - low + 1] = 1
+    edges = np.flatnonzero(np.diff(marked))
+    return edges.reshape(-1, 2) + low

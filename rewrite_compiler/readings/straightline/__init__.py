@@ -1,0 +1,1 @@
+"""Straight-line code of a term."""

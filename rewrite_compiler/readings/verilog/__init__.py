@@ -1,0 +1,1 @@
+"""The Verilog reading, and its reader."""

@@ -1,0 +1,268 @@
+"""The Verilog reading: lowered code printed as one named block of blocking assignments, one operator a statement.
+
+Every value is a signed word as wide as its interval needs, so no operator of Verilog widens or cuts off what it means. What
+has no such form (reals, loops beyond `STEPS`, an index that may lie outside) is refused by `NoVerilog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import SpecError
+from ...lang import intervals as iv
+from ...lang.binders import Leaf
+from ...lang.intervals import Interval
+from ...lowering.dead_code import trimmed
+from ...lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from ...lowering.trap_analysis import static_size
+
+STEPS = 1 << 25  # the most statements that one instruction may run
+LOOP_BITS = 32
+
+
+class NoVerilog(SpecError):
+    """A term that has no Verilog form."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("I102", sentence)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a memory of a routine lies: a register, a memory of words, or the lanes of a vector."""
+
+    name: str
+    kind: str  # "register", "memory" or "lanes"
+    bits: int
+
+
+@dataclass
+class Block:
+    """A named block under construction: its declarations and its statements."""
+
+    places: Mapping[str, Place]
+    declarations: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    local: dict[str, Place] = field(default_factory=dict)
+    bounds: dict[str, Interval] = field(default_factory=dict)
+    count: int = 0
+    steps: int = 1
+
+    def line(self, text: str, depth: int) -> None:
+        """Append a statement."""
+        self.lines.append("    " * depth + text)
+
+    def declare(self, name: str, interval: Interval, what: str = "values") -> str:
+        """Declare a signed word that holds an interval."""
+        self.declarations.append(f"reg signed [{word_bits(interval, what) - 1}:0] {name};")
+        return name
+
+    def fresh(self, interval: Interval, text: str, depth: int, what: str = "values") -> str:
+        """Return a new word that is assigned `text`."""
+        self.count += 1
+        name = self.declare(f"v{self.count}", interval, what)
+        self.line(f"{name} = {text};", depth)
+        return name
+
+
+def word_bits(interval: Interval, what: str = "values") -> int:
+    """Return the bits of a signed word that holds an interval."""
+    width = iv.width_of(interval)
+    if width is None:
+        raise NoVerilog(f"{what} without a known range has no Verilog form")
+    return width[0] + (not width[1])
+
+
+def literal(value: int) -> str:
+    """Return a signed constant of its own width."""
+    bits = word_bits((value, value)) + (value < 0)
+    return f"{bits}'sd{value}" if value >= 0 else f"-{bits}'sd{-value}"
+
+
+def print_verilog(routine: Routine, name: str, places: Mapping[Leaf, Place], depth: int = 0) -> list[str]:
+    """Return a routine as the lines of a block `begin : name … end` on the given places."""
+    kept = trimmed(routine)
+    if kept.tables:
+        raise NoVerilog("a table has no Verilog form")
+    for leaf in kept.memories.values():
+        if leaf.real or static_size(leaf) is None or leaf not in places:
+            raise NoVerilog(f"{leaf.name} has no Verilog form: {'it is real' if leaf.real else 'it lies outside of the device'}")
+    printer = _Printer(Block({n: places[leaf] for n, leaf in kept.memories.items()}), kept.memories)
+    printer.block(kept.body, depth + 1, 1)
+    inner = "    " * (depth + 1)
+    head = "    " * depth
+    return [f"{head}begin : {name}", *(inner + d for d in printer.b.declarations), *printer.b.lines, f"{head}end"]
+
+
+class _Printer:
+    def __init__(self, block: Block, memories: Mapping[str, Leaf]) -> None:
+        self.b = block
+        self.sizes = {n: static_size(leaf) or 1 for n, leaf in memories.items()}
+
+    # -- statements
+
+    def block(self, statements: Sequence[Statement], depth: int, times: int) -> None:
+        self.b.steps += times * len(statements)
+        if self.b.steps > STEPS:
+            raise NoVerilog(f"it takes more than {STEPS:,} steps")
+        for s in statements:
+            STATEMENTS[type(s)](self, s, depth, times)
+
+    def bind(self, s: Bind, depth: int, times: int) -> None:
+        text = self.text(s.value, depth)
+        self.b.declare(s.name, s.value.interval, s.name)
+        self.b.line(f"{s.name} = {text};", depth)
+
+    def mutable(self, s: Mutable, depth: int, times: int) -> None:
+        if s.real:
+            raise NoVerilog("a real number has no Verilog form")
+        self.b.declare(s.name, s.interval, s.name)
+        self.b.line(f"{s.name} = {self.text(s.value, depth)};", depth)
+
+    def assign(self, s: Assign, depth: int, times: int) -> None:
+        self.b.line(f"{s.name} = {self.text(s.value, depth)};", depth)
+
+    def allocate(self, s: Allocate, depth: int, times: int) -> None:
+        if s.size.op != "const" or s.real:
+            raise NoVerilog("a local array of varying size has no Verilog form")
+        size, bits = max(1, int(s.size.data)), word_bits(s.interval, s.name)
+        self.b.local[s.name], self.sizes[s.name] = Place(s.name, "memory", bits), size
+        self.b.declarations.append(f"reg signed [{bits - 1}:0] {s.name} [0:{size - 1}];")
+
+    def store(self, s: Store, depth: int, times: int) -> None:
+        target, value = self.place(s.array, s.index, depth), self.text(s.value, depth)
+        self.b.line(f"{target} = {value};", depth)
+
+    def loop(self, s: For, depth: int, times: int) -> None:
+        most = s.extent.interval[1]
+        if most is None:
+            raise NoVerilog("a loop without a known bound has no Verilog form")
+        self.b.declarations.append(f"integer {s.name};")
+        self.b.bounds[s.name] = (0, max(0, most - 1))
+        end = str(most) if s.extent.op == "const" else self.value(s.extent, depth)
+        self.b.line(f"for ({s.name} = 0; {s.name} < {end}; {s.name} = {s.name} + 1) begin", depth)
+        self.block(s.body, depth + 1, times * max(1, most))
+        self.b.line("end", depth)
+
+    def choose(self, s: If, depth: int, times: int) -> None:
+        self.b.line(f"if ({self.value(s.condition, depth)}) begin", depth)
+        self.block(s.then, depth + 1, times)
+        if s.otherwise:
+            self.b.line("end else begin", depth)
+            self.block(s.otherwise, depth + 1, times)
+        self.b.line("end", depth)
+
+    def fail(self, s: Raise, depth: int, times: int) -> None:
+        raise NoVerilog(f'the diagnostic "{s.sentence}" has no Verilog form')
+
+    # -- values
+
+    def place(self, array: str, index: Tree, depth: int) -> str:
+        p = self.b.local.get(array) or self.b.places[array]
+        if p.kind == "register":
+            return p.name
+        if not iv.inside(index.interval, (0, self.sizes[array] - 1)):
+            raise NoVerilog(f"an index of {p.name} in {index.interval} may lie outside of its {self.sizes[array]} words")
+        if index.op == "const":
+            n = int(index.data)
+            return f"{p.name}[{n}]" if p.kind == "memory" else f"{p.name}[{p.bits * n + p.bits - 1}:{p.bits * n}]"
+        at = self.value(index, depth)
+        return f"{p.name}[{at}]" if p.kind == "memory" else f"{p.name}[{at} * {p.bits} +: {p.bits}]"
+
+    def value(self, t: Tree, depth: int) -> str:
+        """Return an identifier or a constant that is the value of a tree."""
+        text = self.text(t, depth)
+        return text if t.op in ("const", "name") else self.b.fresh(t.interval, text, depth, f"values of {t.op}")
+
+    def text(self, t: Tree, depth: int) -> str:
+        """Return one operator on identifiers and constants, to be assigned to a word that holds its interval."""
+        if t.op == "const" and not t.real:
+            return literal(int(t.data))
+        if t.op == "name" and not t.real:
+            return str(t.data)
+        if t.real or t.op in ("floor", "rint", "rdiv", "call"):
+            raise NoVerilog("a real number has no Verilog form")
+        if t.op == "load":
+            return self.place(t.data, t.args[0], depth)
+        form = FORMS.get(t.op)
+        if form is None:
+            raise NoVerilog(f"{t.op} has no Verilog form")
+        return form(self, t, [self.value(a, depth) for a in t.args], depth)
+
+    def at_least(self, t: Tree, name: str, bits: int, depth: int) -> str:
+        """Return an operand as a name of at least so many bits, whose bits can be selected."""
+        known = LOOP_BITS if name in self.b.bounds else word_bits(t.interval)
+        if t.op != "const" and known >= bits:
+            return name
+        return self.b.fresh(iv.hull(t.interval, iv.of_width(bits, True)), name, depth)
+
+
+# -- operators
+
+
+Form = Callable[[_Printer, Tree, list[str], int], str]
+
+
+def _infix(sign: str) -> Form:
+    return lambda p, t, a, depth: f"{a[0]} {sign} {a[1]}"
+
+
+def _chosen(test: str) -> Form:
+    return lambda p, t, a, depth: f"({a[0]} {test} {a[1]}) ? {a[0]} : {a[1]}"
+
+
+def _floored(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+    n = int(t.args[1].data) if t.args[1].op == "const" else 0
+    if n > 0 and n & n - 1 == 0:
+        k = n.bit_length() - 1
+        return f"{a[0]} >>> {k}" if t.op == "div" else f"{p.at_least(t.args[0], a[0], k, depth)}[{k - 1}:0]"
+    if any(x.interval[0] is None or x.interval[0] < low for x, low in zip(t.args, (0, 1), strict=True)):
+        raise NoVerilog(f"{t.op} of a negative number has no Verilog form")
+    return f"{a[0]} {'/' if t.op == 'div' else '%'} {a[1]}"
+
+
+def _shifted(sign: str) -> Form:
+    def text(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+        low = t.args[1].interval[0]
+        if low is None or low < 0:
+            raise NoVerilog("a shift by an amount that may be negative has no Verilog form")
+        return f"{a[0]} {sign} {a[1]}"
+
+    return text
+
+
+def _wrapped(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+    bits, is_signed = t.data
+    field_ = f"{p.at_least(t.args[0], a[0], bits, depth)}[{bits - 1}:0]"
+    return f"$signed({field_})" if is_signed else field_
+
+
+def _extracted(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+    low, width = t.data
+    return f"{p.at_least(t.args[0], a[0], low + width, depth)}[{low + width - 1}:{low}]"
+
+
+def _leading_zeros(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+    word = p.at_least(t.args[0], a[0], t.data, depth)
+    tests = "".join(f"{word}[{t.data - 1 - n}] ? {literal(n)} : " for n in range(t.data))
+    return f"{tests}{literal(t.data)}"
+
+
+FORMS: Mapping[str, Form] = {
+    "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"),
+    "bitand": _infix("&"), "bitor": _infix("|"), "bitxor": _infix("^"),
+    "eq": _infix("=="), "ne": _infix("!="), "lt": _infix("<"), "le": _infix("<="),
+    "min": _chosen("<="), "max": _chosen(">="),
+    "neg": lambda p, t, a, depth: f"-{a[0]}",
+    "not": lambda p, t, a, depth: f"2'sd1 - {a[0]}",
+    "select": lambda p, t, a, depth: f"{a[0]} ? {a[1]} : {a[2]}",
+    "div": _floored, "mod": _floored,
+    "shl": _shifted("<<<"), "shr": _shifted(">>>"),
+    "wrap": _wrapped, "extract": _extracted, "clz": _leading_zeros,
+}  # fmt: skip
+STATEMENTS: Mapping[type, Callable[[_Printer, Any, int, int], None]] = {
+    Bind: _Printer.bind, Mutable: _Printer.mutable, Assign: _Printer.assign, Allocate: _Printer.allocate,
+    Store: _Printer.store, For: _Printer.loop, If: _Printer.choose, Raise: _Printer.fail,
+}  # fmt: skip

@@ -1,0 +1,300 @@
+"""Verilog as z3 terms: a text that was read back, executed on words of bits by the rules of IEEE 1364 for widths and signs.
+
+What Verilog leaves undefined (a word never assigned, a read outside of a memory, a division by zero) is a fresh unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import z3
+
+from ...errors import SpecError
+from .reader import Statement, Term, Word
+
+INDEX_BITS = 32
+ROUNDS = 1 << 17  # of one loop
+COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+TRUTHS = frozenset({"&&", "||", "unary!"})
+SHIFTS = frozenset({"<<", ">>", "<<<", ">>>"})
+Value = Any  # z3.BitVecRef, or z3.ArrayRef of a memory
+
+
+@dataclass
+class Machine:
+    """The words of a module and what they hold; `rounds` limits loops whose end is not known, and `premises` says so."""
+
+    words: dict[str, Word]
+    values: dict[str, Value]
+    rounds: int
+    premises: list[z3.BoolRef] = field(default_factory=list)
+    unknown: int = 0
+
+    def fresh(self, width: int) -> z3.BitVecRef:
+        """Return an unknown word."""
+        self.unknown += 1
+        return z3.BitVec(f"unknown!{self.unknown}", width)
+
+    def value(self, name: str) -> Value:
+        """Return what a word or a memory holds."""
+        if name not in self.words:
+            raise SpecError("I102", f"{name} is not declared")
+        if name not in self.values:
+            w = self.words[name]
+            self.unknown += 1
+            label = f"unknown!{self.unknown}"
+            self.values[name] = z3.Array(label, z3.BitVecSort(INDEX_BITS), z3.BitVecSort(w.width)) if w.count else z3.BitVec(label, w.width)
+        return self.values[name]
+
+    # -- statements
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Execute statements one after the other."""
+        for s in statements:
+            STATEMENTS[s.kind](self, s)
+
+    def block(self, s: Statement) -> None:
+        """Execute a block; its own words are gone after it."""
+        hidden = {n: self.words[n] for n in s.words if n in self.words}
+        if hidden:
+            raise SpecError("I102", f"{next(iter(hidden))} is declared twice")
+        self.words |= s.words
+        self.run(s.bodies[0])
+        for n in s.words:
+            del self.words[n]
+            self.values.pop(n, None)
+
+    def assign(self, s: Statement) -> None:
+        """Execute an assignment."""
+        target, term = s.terms
+        self.store(target, self.fitted(term, self.size(target)))
+
+    def choose(self, s: Statement) -> None:
+        """Execute an if: both ways where the condition is not known."""
+        condition = self.truth(s.terms[0])
+        if z3.is_true(condition) or z3.is_false(condition):
+            self.run(s.bodies[0 if z3.is_true(condition) else 1])
+            return
+        before = dict(self.values)
+        self.run(s.bodies[0])
+        then, self.values = self.values, before
+        self.run(s.bodies[1])
+        self.merge(condition, then)
+
+    def merge(self, condition: z3.BoolRef, then: Mapping[str, Value]) -> None:
+        """Keep `then` where the condition holds, else what is held now."""
+        for name in dict.fromkeys((*then, *self.values)):
+            a, b = then.get(name), self.values.get(name)
+            if a is None or b is None:
+                self.values.pop(name, None)  # assigned on one side only: unknown on the other
+            elif not a.eq(b):
+                self.values[name] = z3.If(condition, a, b)
+
+    def loop(self, s: Statement) -> None:
+        """Execute a loop."""
+        start, following, body = s.bodies
+        self.run(start)
+        for n in range(ROUNDS):
+            condition = self.truth(s.terms[0])
+            if z3.is_false(condition):
+                return
+            if z3.is_true(condition):
+                self.run((*body, *following))
+            elif n >= self.rounds:
+                self.premises.append(z3.Not(condition))
+                return
+            else:
+                self.choose(Statement("if", s.line, s.terms, (body, ())))
+                self.run(following)
+        raise SpecError("I102", f"a loop runs more than {ROUNDS:,} times")
+
+    def case(self, s: Statement) -> None:
+        """Refuse a case inside of what is compared."""
+        raise SpecError("I102", "a case may only choose the instruction")
+
+    # -- places
+
+    def store(self, target: Term, value: z3.BitVecRef) -> None:
+        """Store a word, an element of a memory, or some bits of a vector."""
+        old, word = self.value(target.name), self.words[target.name]
+        if target.op == "name":
+            self.values[target.name] = value
+        elif target.op == "at" and word.count:
+            at, inside = self.index(target.args[0], word.count)
+            new = z3.Store(old, at, value)
+            self.values[target.name] = new if inside is None else z3.If(inside, new, old)
+        else:
+            low, width = self.place(target), self.size(target)
+            mask = z3.ZeroExt(word.width - width, z3.BitVecVal((1 << width) - 1, width)) if word.width > width else None
+            if mask is None:
+                self.values[target.name] = value
+                return
+            shift = resized(low, word.width, False)
+            kept = old & ~(mask << shift)
+            self.values[target.name] = z3.simplify(kept | (z3.ZeroExt(word.width - width, value) << shift))
+
+    def place(self, target: Term) -> z3.BitVecRef:
+        """Return the lowest bit of a part."""
+        if target.op == "bits":
+            return z3.BitVecVal(target.value, INDEX_BITS)
+        return self.index(target.args[0], 0)[0]
+
+    def index(self, term: Term, count: int) -> tuple[z3.BitVecRef, z3.BoolRef | None]:
+        """Return an index, and that it lies inside where that is not plain."""
+        width, signed = self.size(term), self.signed(term)
+        at = z3.simplify(resized(self.of(term, width, signed), INDEX_BITS, signed))
+        if not count:
+            return at, None
+        inside = z3.simplify(z3.ULT(at, count))
+        if not z3.is_true(inside) and self.always(inside):
+            return at, None
+        return at, None if z3.is_true(inside) else inside
+
+    def always(self, condition: z3.BoolRef) -> bool:
+        """Tell whether a condition holds in every state."""
+        solver = z3.Solver()
+        solver.set("timeout", 500)
+        solver.add(z3.Not(condition))
+        return bool(solver.check() == z3.unsat)
+
+    # -- expressions
+
+    def truth(self, term: Term) -> z3.BoolRef:
+        """Return that an expression is not 0."""
+        return z3.simplify(self.of(term, self.size(term), self.signed(term)) != 0)
+
+    def fitted(self, term: Term, width: int) -> z3.BitVecRef:
+        """Return an expression assigned to a word of `width` bits."""
+        signed, wide = self.signed(term), max(width, self.size(term))
+        return resized(self.of(term, wide, signed), width, signed)
+
+    def size(self, t: Term) -> int:
+        """Return the width of an expression by itself."""
+        if t.op in ("number", "bits", "part"):
+            return t.width
+        if t.op == "name" or t.op == "at":
+            self.value(t.name)
+            w = self.words[t.name]
+            return w.width if t.op == "name" or w.count else 1
+        if t.op in COMPARISONS or t.op in TRUTHS:
+            return 1
+        if t.op in SHIFTS or len(t.args) == 1:
+            return self.size(t.args[0])
+        return max(self.size(a) for a in t.args[-2:])
+
+    def signed(self, t: Term) -> bool:
+        """Tell whether an expression is signed."""
+        if t.op == "number":
+            return t.signed
+        if t.op == "name" or (t.op == "at" and self.words[t.name].count):
+            self.value(t.name)
+            return self.words[t.name].signed
+        if t.op in ("at", "bits", "part", "$unsigned") or t.op in COMPARISONS or t.op in TRUTHS:
+            return False
+        if t.op in SHIFTS:
+            return self.signed(t.args[0])
+        return t.op == "$signed" or all(self.signed(a) for a in t.args[-2:])
+
+    def of(self, t: Term, width: int, signed: bool) -> z3.BitVecRef:
+        """Return an expression in a context of a width and a sign, which reach its operands."""
+        if t.op in OWN:
+            own = OWN[t.op](self, t)
+            return resized(own, width, signed and self.signed(t))
+        if t.op == "?":
+            condition = self.truth(t.args[0])
+            return z3.If(condition, self.of(t.args[1], width, signed), self.of(t.args[2], width, signed))
+        if t.op in SHIFTS:
+            amount = self.of(t.args[1], self.size(t.args[1]), self.signed(t.args[1]))
+            return self.shifted(t.op, self.of(t.args[0], width, signed), amount, signed)
+        operands = [self.of(a, width, signed) for a in t.args]
+        if t.op in ("/", "%"):
+            return self.divided(t.op, operands[0], operands[1], signed)
+        return CONTEXT[t.op](*operands)
+
+    def shifted(self, op: str, x: z3.BitVecRef, amount: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
+        """Return a shift; the amount has no sign."""
+        wide = max(x.size(), amount.size())
+        a, n = resized(x, wide, signed), resized(amount, wide, False)
+        done = a << n if op in ("<<", "<<<") else a >> n if op == ">>>" and signed else z3.LShR(resized(x, wide, False), n)
+        return resized(done, x.size(), signed)
+
+    def divided(self, op: str, a: z3.BitVecRef, b: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
+        """Return a quotient or rest toward zero."""
+        done = (a / b if signed else z3.UDiv(a, b)) if op == "/" else (z3.SRem(a, b) if signed else z3.URem(a, b))
+        zero = z3.simplify(b == 0)
+        return done if z3.is_false(zero) else z3.If(zero, self.fresh(a.size()), done)
+
+    # -- what has a width of its own
+
+    def named(self, t: Term) -> z3.BitVecRef:
+        """Return a whole word."""
+        value: z3.BitVecRef = self.value(t.name)
+        if self.words[t.name].count:
+            raise SpecError("I102", f"{t.name} is a memory")
+        return value
+
+    def element(self, t: Term) -> z3.BitVecRef:
+        """Return an element of a memory, or a bit."""
+        word = self.words.get(t.name)
+        if word is None or not word.count:
+            return z3.Extract(0, 0, self.lowered(t, 1))
+        at, inside = self.index(t.args[0], word.count)
+        read = z3.Select(self.value(t.name), at)
+        return read if inside is None else z3.If(inside, read, self.fresh(word.width))
+
+    def lowered(self, t: Term, width: int) -> z3.BitVecRef:
+        """Return a vector moved down to where a part of it begins; what lies beyond its end is unknown."""
+        whole, low = self.named(Term("name", name=t.name)), self.place(t)
+        wide = max(whole.size(), width, INDEX_BITS)
+        moved = z3.simplify(z3.LShR(resized(whole, wide, False), resized(low, wide, False)))
+        inside = z3.simplify(z3.ULE(z3.ZeroExt(1, low), whole.size() - width))
+        return moved if whole.size() >= width and (z3.is_true(inside) or self.always(inside)) else z3.If(inside, moved, self.fresh(wide))
+
+    def ranged(self, t: Term) -> z3.BitVecRef:
+        """Return some bits of a vector."""
+        if t.op == "bits" and t.value + t.width <= self.named(Term("name", name=t.name)).size():
+            return z3.Extract(t.value + t.width - 1, t.value, self.values[t.name])
+        return z3.Extract(t.width - 1, 0, self.lowered(t, t.width))
+
+    def compared(self, t: Term) -> z3.BitVecRef:
+        """Return a comparison as one bit."""
+        wide, signed = max(self.size(a) for a in t.args), all(self.signed(a) for a in t.args)
+        a, b = (self.of(x, wide, signed) for x in t.args)
+        return z3.If(ORDER[t.op, signed](a, b), z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
+
+    def logical(self, t: Term) -> z3.BitVecRef:
+        """Return a truth of truths as one bit."""
+        truths = [self.truth(a) for a in t.args]
+        joined = z3.Not(truths[0]) if t.op == "unary!" else z3.And(*truths) if t.op == "&&" else z3.Or(*truths)
+        return z3.If(joined, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
+
+
+def resized(x: z3.BitVecRef, width: int, signed: bool) -> z3.BitVecRef:
+    """Return a word extended by its sign or by zeros, or its lowest bits."""
+    if x.size() == width:
+        return x
+    if x.size() > width:
+        return z3.Extract(width - 1, 0, x)
+    return z3.SignExt(width - x.size(), x) if signed else z3.ZeroExt(width - x.size(), x)
+
+
+ORDER: Mapping[tuple[str, bool], Callable[[Any, Any], Any]] = {
+    **{(op, s): f for s in (False, True) for op, f in {"==": lambda a, b: a == b, "!=": lambda a, b: a != b}.items()},
+    ("<", True): lambda a, b: a < b, ("<=", True): lambda a, b: a <= b, (">", True): lambda a, b: b < a, (">=", True): lambda a, b: b <= a,
+    ("<", False): z3.ULT, ("<=", False): z3.ULE, (">", False): z3.UGT, (">=", False): z3.UGE,
+}  # fmt: skip
+CONTEXT: Mapping[str, Callable[..., Any]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b, "unary-": lambda a: -a, "unary~": lambda a: ~a,
+}  # fmt: skip
+OWN: Mapping[str, Callable[[Machine, Term], Any]] = {
+    "number": lambda m, t: z3.BitVecVal(t.value, t.width), "name": Machine.named, "at": Machine.element,
+    "bits": Machine.ranged, "part": Machine.ranged,
+    **dict.fromkeys(("$signed", "$unsigned"), lambda m, t: m.of(t.args[0], m.size(t.args[0]), m.signed(t.args[0]))),
+    **dict.fromkeys(COMPARISONS, Machine.compared), **dict.fromkeys(TRUTHS, Machine.logical),
+}  # fmt: skip
+STATEMENTS: Mapping[str, Callable[[Machine, Statement], None]] = {
+    "block": Machine.block, "set": Machine.assign, "if": Machine.choose, "for": Machine.loop, "case": Machine.case,
+}  # fmt: skip
