@@ -55,12 +55,9 @@ def terminal(lines: list[str]) -> str:
 
 
 def photograph(browser: Any, page: Path, scheme: str) -> bytes:
-    """Return the picture of the first screen of a page, with a node chosen."""
+    """Return the picture of the first screen of a page."""
     seen = browser.new_page(color_scheme=scheme, viewport={"width": WIDE, "height": TALL})
     seen.goto(page.as_uri())
-    seen.fill("#search", "conv_3")
-    seen.press("#search", "Enter")
-    seen.fill("#search", "")
     picture: bytes = seen.screenshot()
     seen.close()
     return picture

@@ -14,7 +14,7 @@ from ..compile.plan.document import format_from
 from ..lang.formats import Format
 from ..readings.kernels.format_conversion import codes_of, values_of
 from .charts import histogram, network
-from .markup import Cell, figure, note, section, table, text
+from .markup import Cell, figure, folded, note, section, table, text
 from .terminal import change, counted, number
 
 PICTURED = 24  # offloads whose values are drawn, those with the largest errors
@@ -74,7 +74,7 @@ def values(cosim: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
         f"<h3>{escape(o['id'])}</h3><div class='row'>{''.join(_tensor(o['id'], t, formats.get(o['id'], {})) for t in o['tensors'])}</div>"
         for o in worst
     )
-    return section("Values and formats", note(about + cut) + drawn, "values")
+    return folded("Values and formats", note(about + cut) + drawn, "values")
 
 
 def _tensor(key: str, t: Mapping[str, Any], formats: Mapping[str, Any]) -> str:

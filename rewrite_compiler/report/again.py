@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from .markup import definitions, lines, section
+from .markup import definitions, folded, lines
 from .terminal import counted, number
 
 DEPENDENCIES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "highspy", "llvmlite", "z3-solver")
@@ -15,7 +15,7 @@ DEPENDENCIES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "highspy"
 
 def reproduction(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
     """Return the commands that lead here."""
-    return section("How to make this again", lines(commands(plan, cosim)) + definitions(_rows(plan)), "again")
+    return folded("How to make this again", lines(commands(plan, cosim)) + definitions(_rows(plan)), "again")
 
 
 def commands(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[str]:

@@ -6,18 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDE = 900  # of a chart as wide as the page
-LEFT, LINE = 230, 18  # room for labels, height of a row of bars
+WIDE = 720  # of a chart that fits beside nothing; a narrower page scrolls it, so that its letters stay as large as text
+LEFT, LINE = 230, 22  # room for labels, height of a row of bars
 LEAST = 1e-4  # smallest relative error that is drawn
-BIN = 9  # width of a binade
-SHOWN = 34  # characters of a label
+BIN = 10  # width of a binade
+SHOWN = 30  # characters of a label
 
 
 def chart(title: str, wide: int, tall: int, body: str) -> str:
     """Return a drawing with its title."""
-    return (
-        f'<svg class="chart" role="img" viewBox="0 0 {wide} {tall}" style="max-width:{wide}px"><title>{escape(title)}</title>{body}</svg>'
-    )
+    size = f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}"'
+    return f'<div class="plot"><svg class="chart" role="img" {size}><title>{escape(title)}</title>{body}</svg></div>'
 
 
 def words(x: float, y: float, content: str, kind: str = "") -> str:
@@ -49,17 +48,17 @@ def stacked(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float, str
     body = []
     for n, (label, parts) in enumerate(rows):
         y, x = n * LINE, float(LEFT)
-        body.append(words(0, y + 13, short(label)))
+        body.append(words(0, y + 15, short(label)))
         for kind, size, says in parts:
             body.append(box(x, y + 3, size / most * room, LINE - 6, kind, f"{label}: {says}") if size else "")
             x += size / most * room
-        body.append(words(x + 4, y + 13, f"{sum(size for _, size, _ in parts):,.0f}", "s"))
+        body.append(words(x + 4, y + 15, f"{sum(size for _, size, _ in parts):,.0f}", "s"))
     return chart(title, WIDE, max(1, len(rows)) * LINE, "".join(body))
 
 
 def network(title: str, rows: Sequence[tuple[str, float | None, float | None]]) -> str:
     """Return errors along the network: bars of each one's own, a line of what all up to it did together; the scale is by powers of ten."""
-    top, tall, left = 10, 150, 46
+    top, tall, left = 10, 150, 52
     errors = [e for _, own, whole in rows for e in (own, whole) if e is not None and math.isfinite(e)]
     most = max(0, math.ceil(math.log10(max([*errors, LEAST]))))
     decades = range(math.floor(math.log10(LEAST)), most + 1)
@@ -100,8 +99,8 @@ def histogram(title: str, first: int, counts: Sequence[int], holds: tuple[float,
 
     held = box((holds[0] - low) * BIN, 0, (holds[1] - holds[0]) * BIN, tall, "held")
     drawn = f'<path class="p0" d="{bars(True) or "M0 0"}"></path><path class="p1" d="{bars(False) or "M0 0"}"></path>'
-    ends = words(0, tall + 12, f"2^{low}", "s") + words(max(wide - 30, 40), tall + 12, f"2^{high}", "s")
-    return chart(title, max(wide, 80), tall + 14, held + drawn + ends)
+    ends = words(0, tall + 13, f"2^{low}", "s") + words(max(wide - 30, 40), tall + 13, f"2^{high}", "s")
+    return chart(title, max(wide, 80), tall + 16, held + drawn + ends)
 
 
 def growth(title: str, sizes: Sequence[int]) -> str:
@@ -123,7 +122,7 @@ def lanes(title: str, end: float, spans: Mapping[str, Sequence[tuple[float, floa
     body = []
     for n, (name, busy) in enumerate(spans.items()):
         y = n * LINE
-        body.append(words(0, y + 13, short(name)) + line([(LEFT, y + LINE - 1), (WIDE, y + LINE - 1)], "grid"))
+        body.append(words(0, y + 15, short(name)) + line([(LEFT, y + LINE - 1), (WIDE, y + LINE - 1)], "grid"))
         path = "".join(
             f"M{LEFT + a * scale:.4g} {y + 3}h{max(0.7, (b - a) * scale):.3g}v{LINE - 6}h-{max(0.7, (b - a) * scale):.3g}z" for a, b in busy
         )

@@ -19,7 +19,7 @@ from ..prove.certificates.shipped import (
 )
 from ..rewrite.ruleset import every_rule, rules_at
 from .charts import growth
-from .markup import Cell, figure, note, section, table, text
+from .markup import Cell, figure, folded, note, table, text
 from .terminal import counted, rule_table
 
 JUDGE_RULE = "flexmatch prove --only"
@@ -71,7 +71,7 @@ def search(plan: Mapping[str, Any]) -> str:
     ]
     caption = f"{len(rows)} of {counted(e.get('rules', 0), 'rule')} and operations matched something"
     heads = ("rule", "written at", "matches", "offloads behind which it stands")
-    return section("The e-graph", note(said) + drawn + (table(caption, heads, rows) if rows else ""), "egraph")
+    return folded("The e-graph", note(said) + drawn + (table(caption, heads, rows) if rows else ""), "egraph")
 
 
 def certificates(found: Sequence[Certificate]) -> str:
@@ -82,7 +82,7 @@ def certificates(found: Sequence[Certificate]) -> str:
     rows = [(text(c.name), text(c.kind), text(c.verdict), text(c.strength), text(c.evidence), _ulp(c)) for c in found]
     about = "A rule of --rules is judged before it is used; what ships has the certificates it was released with."
     made = table(f"{proved} of {len(found)} proved", ("name", "what", "verdict", "covers", "evidence", "float32 differs by at most"), rows)
-    return section("Certificates", note(about) + made, "certificates")
+    return folded("Certificates", note(about) + made, "certificates")
 
 
 def _ulp(c: Certificate) -> Cell:

@@ -17,13 +17,15 @@ from .accuracy import accuracy, attribution, percent, values
 from .again import reproduction
 from .evidence import certificates, certificates_of, search
 from .graph import Graph, details, graph_of, svg
-from .markup import Cell, figure, note, section, table, text
+from .headline import KINDS, headline
+from .markup import Cell, figure, folded, note, section, table, text
 from .spending import spending
 from .terminal import at_most, counted, macs_in_all, rule_table, share, uncounted_operators
 from .timeline import Timeline, timeline, timeline_of
 from .verdict import verdict
 
 HERE = Path(__file__).parent
+STEPS = {"why": "Why these figures", "where": "Where the nodes went", "how": "How, in detail"}
 HINT = "Click a node to see why it went where it did; drag to move, turn the wheel to zoom. With the keyboard: Tab and Enter, or search."
 
 
@@ -50,11 +52,17 @@ def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph:
     measured = [] if cosim is None else [accuracy(cosim), values(cosim, plan), attribution(cosim.get("attribution"))]
     drawing = "" if extras.graph is None else _graph(extras.graph, [t["name"] for t in plan["targets"]])
     parts = [
-        drawing, _offloads(plan, cosim), _host(plan), _absorbed(plan), *measured, spending(plan),
+        _step("why"), _host(plan), _absorbed(plan), *measured[:1], *measured[2:], _step("where"), drawing, _offloads(plan, cosim),
+        _step("how"), *measured[1:2], spending(plan),
         "" if extras.graph is None else timeline(extras.timeline, bool(plan.get("calibrated"))),
         search(plan), _rules(plan), certificates(extras.certificates), reproduction(plan, cosim),
     ]  # fmt: skip
     return _whole(title, _summary(plan, cosim), [p for p in parts if p])
+
+
+def _step(question: str) -> str:
+    """Return the question that the sections below answer."""
+    return f'<p class="step">{STEPS[question]}</p>'
 
 
 def drawn_page(title: str, about: str, graph: Graph, what: str) -> str:
@@ -83,18 +91,18 @@ def _policy(style: str, script: str) -> str:
 
 
 def _summary(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
-    """Return the first screen: the verdict."""
+    """Return the first screen: the three figures, and what else a reader should know before relying on them."""
     model = plan["model"]
     rows = "".join(
-        f"<dt>{escape(label)}</dt><dd><span class='{'good' if mark == '✓' else 'look'}'>{mark}</span> {escape(words)}</dd>"
+        f"<dt>{escape(label)}</dt><dd><span class='mark {KINDS[mark]}'>{mark}</span> {escape(words)}</dd>"
         for mark, label, words in verdict(plan, cosim)
     )
     about = escape(f"{counted(model['ops'], 'op')}, opset {model['opset']}")
-    return f"<dl class='verdict'><dt>model</dt><dd>{about}</dd>{rows}</dl>"
+    return f"<p class='about'>{about}</p><div class='verdict'>{headline(plan, cosim)}<dl>{rows}</dl></div>"
 
 
 def _tools() -> str:
-    filtering = '<input id="filter" type="search" placeholder="filter tables" aria-label="filter all tables">'
+    filtering = '<input id="filter" type="search" placeholder="filter all tables" aria-label="filter all tables">'
     return f'<div class="tools">{filtering}<button type="button" id="theme">light / dark</button></div>'
 
 
@@ -139,7 +147,8 @@ def _offload(o: Mapping[str, Any], part_of: Callable[[float], str]) -> tuple[Cel
     cost = o.get("cost")
     spent = [figure("–" if cost is None else f"{cost[key]:,}") for key in ("cycles", "bytes")]
     return (
-        text(o["id"]), text(f"{o['target']}.{o['operation']}"), text(", ".join(o["nodes"])),
+        ("", f'<button type="button" class="go">{escape(o["id"])}</button>'),
+        text(f"{o['target']}.{o['operation']}"), text(", ".join(o["nodes"])),
         text(", ".join(f"{d}={n}" for d, n in o["shape"].items())), figure(f"{o['macs']:,}"), figure(part_of(o["macs"])),
         figure(f"{o['device_calls']:,}"), *spent, text(_chain(o["because"])),
     )  # fmt: skip
@@ -168,4 +177,4 @@ def _absorbed(plan: Mapping[str, Any]) -> str:
 def _rules(plan: Mapping[str, Any]) -> str:
     rows = [(text(name), text(at), text(grade), figure(str(n))) for (name, at, grade), n in rule_table(plan["offloads"]).items()]
     heads = ("rule", "written at", "grade", "offloads")
-    return section("Rules behind the offloads", table(counted(len(rows), "rule"), heads, rows), "rules") if rows else ""
+    return folded("Rules behind the offloads", table(counted(len(rows), "rule"), heads, rows), "rules") if rows else ""

@@ -14,6 +14,12 @@ def section(title: str, body: str, key: str = "") -> str:
     return f"<section{address}><h2>{escape(title)}</h2>{body}</section>"
 
 
+def folded(title: str, body: str, key: str = "") -> str:
+    """Return a part of the page that is closed until a reader opens it, a link leads to it, or it is printed."""
+    address = f' id="{key}"' if key else ""
+    return f"<section{address}><details><summary><h2>{escape(title)}</h2></summary>{body}</details></section>"
+
+
 def text(words: str) -> Cell:
     """Return a cell of escaped text."""
     return "", escape(words)
@@ -26,9 +32,10 @@ def figure(words: str) -> Cell:
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """Return a table; the caption is markup, heads are text."""
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
+    head = "".join(f'<th scope="col">{escape(h)}</th>' if h else "<td></td>" for h in heads)
     body = "\n".join(f"<tr>{''.join(_cell(*cell) for cell in row)}</tr>" for row in rows)
-    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    whole = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="wide">{whole}</div>'
 
 
 def _cell(kind: str, markup: str) -> str:

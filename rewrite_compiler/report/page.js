@@ -1,7 +1,7 @@
 "use strict";
 // pan, zoom, search and choose in the graph; sort and filter tables. Nothing here reads or writes markup: text and classes only.
 const one = (s) => document.querySelector(s);
-const NEAR = 760; // width of the part of the graph that is shown at first and around a node that was searched
+const WIDEST = 760; // of the part of the graph that is shown at first and around a node that was searched
 const all = (s, of = document) => Array.from(of.querySelectorAll(s));
 
 function graph() {
@@ -9,8 +9,9 @@ function graph() {
   if (!drawing) return;
   const start = drawing.getAttribute("viewBox").split(" ").map(Number);
   let view = [...start], chosen = null, held = null, moved = false;
+  const NEAR = Math.min(WIDEST, drawing.clientWidth || WIDEST); // so that words are at least as large as they are drawn
   const near = NEAR * (drawing.clientHeight / drawing.clientWidth || 1);
-  if (view[3] > near) view = [-NEAR / 2, view[1], NEAR, near];
+  if (view[3] > near || view[2] > NEAR) view = [-NEAR / 2, view[1], NEAR, near];
   const draw = () => drawing.setAttribute("viewBox", view.join(" "));
   const scale = () => Math.max(view[2] / drawing.clientWidth, view[3] / drawing.clientHeight);
   const zoom = (by, x = view[0] + view[2] / 2, y = view[1] + view[3] / 2) => {
@@ -30,6 +31,7 @@ function graph() {
     for (const rows of all(detail.dataset.rows)) rows.hidden = !yes;
   };
   const choose = (box) => {
+    link("node", one("#d" + box.id.slice(1)).querySelector("h3").textContent);
     if (chosen) { chosen.classList.remove("chosen"); show(chosen, false); }
     chosen = box;
     box.classList.add("chosen");
@@ -56,6 +58,7 @@ function graph() {
   });
   addEventListener("pointerup", () => { held = null; });
   for (const box of all(".box")) {
+    box.addEventListener("choose", () => { choose(box); centre(box); });
     box.addEventListener("click", () => { if (!moved) choose(box); });
     box.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(box); } });
   }
@@ -83,6 +86,53 @@ function graph() {
   });
 }
 
+// Deep links: #node=NAME chooses a node, #offload=NAME a row of the table of offloads and marks its nodes in the graph.
+const link = (kind, name) => history.replaceState(null, "", "#" + kind + "=" + encodeURIComponent(name));
+
+function offload(name) {
+  const row = all("#offloads tbody tr").find((r) => r.cells[0].textContent === name);
+  if (!row) return;
+  for (const r of all("tr.chosen")) r.classList.remove("chosen");
+  row.classList.add("chosen");
+  link("offload", name);
+  const told = all(".rows").filter((r) => (r.querySelector("dd") || r).textContent.startsWith(name + ":")).map((r) => "#" + r.id);
+  for (const box of all(".box")) {
+    const rows = one("#d" + box.id.slice(1)).dataset.rows.split(",");
+    box.classList.toggle("found", told.some((t) => rows.includes(t)));
+  }
+}
+
+function follow() {
+  const [kind, name] = location.hash.slice(1).split("=");
+  if (name === undefined) {
+    const section = /^[a-z]+$/.test(kind) && one("#" + kind), fold = section && section.querySelector("details");
+    if (fold) fold.open = true;
+    if (section) section.scrollIntoView();
+    return;
+  }
+  let wanted = "";
+  try { wanted = decodeURIComponent(name); } catch { return; }
+  if (kind === "offload") {
+    offload(wanted);
+    (one("tr.chosen") || one("#offloads")).scrollIntoView({ block: "center" });
+  } else if (kind === "node") {
+    const detail = all(".detail").find((d) => d.querySelector("h3").textContent === wanted);
+    if (!detail) return;
+    one("#n" + detail.id.slice(1)).dispatchEvent(new Event("choose"));
+    one("#model").scrollIntoView();
+  }
+}
+
+// What scrolls can be reached by keyboard, and says what it is.
+function scrollers() {
+  for (const [n, e] of all(".wide, .plot, #panel").entries()) {
+    if (e.scrollWidth <= e.clientWidth && e.scrollHeight <= e.clientHeight) continue;
+    e.tabIndex = 0;
+    e.setAttribute("role", "region");
+    e.setAttribute("aria-label", e.id === "panel" ? "the chosen node" : e.className === "plot" ? "drawing " + n + ", scrolls" : "table " + n + ", scrolls");
+  }
+}
+
 function figure(text) {
   const number = parseFloat(text.replace(/,/g, ""));
   return Number.isNaN(number) ? -Infinity : number;
@@ -91,7 +141,8 @@ function figure(text) {
 function tables() {
   for (const table of all("table")) {
     const body = table.querySelector("tbody");
-    all("th", table).forEach((head, k) => {
+    for (const head of all("th", table)) {
+      const k = head.cellIndex;
       head.classList.add("sort");
       head.tabIndex = 0;
       const sort = () => {
@@ -108,7 +159,7 @@ function tables() {
       };
       head.addEventListener("click", sort);
       head.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); sort(); } });
-    });
+    }
   }
   const filter = one("#filter");
   filter.addEventListener("input", () => {
@@ -119,6 +170,13 @@ function tables() {
 
 graph();
 tables();
+for (const button of all(".go")) button.addEventListener("click", () => offload(button.textContent));
+addEventListener("hashchange", follow);
+addEventListener("beforeprint", () => { for (const fold of all("details")) fold.open = true; });
+for (const fold of all("details")) fold.addEventListener("toggle", scrollers);
+follow();
+scrollers();
+addEventListener("resize", scrollers);
 one("#theme").addEventListener("click", () => {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
   document.documentElement.dataset.theme = dark ? "light" : "dark";

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .charts import stacked
-from .markup import figure, note, section, table, text
+from .markup import figure, folded, note, table, text
 from .terminal import counted, share
 
 SHOWN = 30  # offloads with a bar of their own
@@ -19,7 +19,7 @@ def spending(plan: Mapping[str, Any]) -> str:
     free = len(plan["offloads"]) - len(paid)
     missing = note(f"{counted(free, 'offload')} without a cost: their target does not say what they take.") if free else ""
     body = (_bars(paid) + _operations(paid) + _bytes(paid) if paid else "") + missing + _inserted(plan.get("inserted", ()))
-    return section("Where cycles and bytes go", body, "cost") if body else ""
+    return folded("Where cycles and bytes go", body, "cost") if body else ""
 
 
 def _bars(paid: Sequence[Mapping[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from ..ila import Ila
 from ..ila.traces.assembly import disassemble
 from ..ila.traces.trace import Commands, Fetch, Header, Place, Section, Trace, Wait
 from .charts import lanes
-from .markup import figure, note, section, table, text
+from .markup import figure, folded, note, table, text
 from .terminal import counted
 
 WORD_BYTES = 16  # of what one command carries
@@ -156,7 +156,7 @@ def timeline(found: Timeline | None, calibrated: bool) -> str:
     """Return the section of the page."""
     if found is None:
         why = "the plan has no offload" if calibrated else "the plan has no formats yet: compile with --calibrate FILE, or co-simulate"
-        return section("Commands of one offload", note(f"There are no commands to show: {why}."), "timeline")
+        return folded("Commands of one offload", note(f"There are no commands to show: {why}."), "timeline")
     call = f"the first of {counted(found.calls, 'call')}" if found.calls > 1 else "its one call"
     spread = "Transfers are spread evenly over the words." if found.unit == "cycles" else "One command a unit; the target gives no cycles."
     about = f"{found.offload}: {call}, for inputs of zeros; {counted(found.commands, 'word')} cross the bus. {spread}"
@@ -164,7 +164,7 @@ def timeline(found: Timeline | None, calibrated: bool) -> str:
     listed = [(text(r.phase), text(r.assembly), text(r.mmio), figure("" if r.times == 1 else str(r.times))) for r in found.rows[:MOST_ROWS]]
     left = len(found.rows) - len(listed)
     more = f"; flexmatch show offload {found.offload} PLAN --trace lists {left} lines more" if left else ""
-    return section(
+    return folded(
         "Commands of one offload",
         note(about) + drawn + table(f"commands in order{_escaped(more)}", ("phase", "instruction", "bus", "times"), listed),
         "timeline",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from test_report_views import COSIM, PLAN, drawn
 from rewrite_compiler.apps import named
 from rewrite_compiler.report.html import page as page_of
 
+AXE = os.environ.get("FLEXMATCH_AXE")  # a checked-out axe.min.js
 ATTACK = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
 
@@ -166,10 +168,51 @@ def test_readers_who_do_not_see_the_page_or_have_no_mouse(seen: Watched) -> None
 def test_text_stands_out_in_both_schemes_and_fits(scheme: str, browser: Any, report: Path) -> None:
     page = browser.new_page(color_scheme=scheme, viewport={"width": 1000, "height": 800})
     page.goto(report.as_uri())
-    assert min(contrast(page, s) for s in ("body", ".good", ".look", "nav a")) >= 4.5
+    assert min(contrast(page, s) for s in ("body", ".good .big", ".bad .big", ".good", ".look", "nav a", ".about")) >= 4.5
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.locator(".verdict").bounding_box()["y"] + page.locator(".verdict").bounding_box()["height"] < 800
     page.close()
+
+
+@pytest.mark.parametrize("wide", [390, 768, 1400])
+def test_the_page_fits_and_its_letters_are_no_smaller_than_eleven_pixels(wide: int, browser: Any, report: Path) -> None:
+    page = browser.new_page(viewport={"width": wide, "height": 900})
+    page.goto(report.as_uri())
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    sizes = "(e) => parseFloat(getComputedStyle(e).fontSize) * (e.getScreenCTM ? e.getScreenCTM().a : 1)"
+    assert page.evaluate(f"Math.min(...[...document.querySelectorAll('td, p, dd, summary, svg text')].map({sizes}))") >= 11
+    bottom = max(t.bounding_box()["y"] + t.bounding_box()["height"] for t in page.locator(".tile").all())
+    assert bottom < 900
+    page.close()
+
+
+def test_links_lead_to_an_offload_a_node_and_a_folded_section(browser: Any, report: Path) -> None:
+    page = browser.new_page()
+    page.goto(f"{report.as_uri()}#offload=linear_1")
+    assert page.inner_text("tr.chosen td >> nth=0") == "linear_1"
+    assert page.locator(".box.found").count() == 3
+    page.goto("about:blank")
+    page.goto(f"{report.as_uri()}#node=maxpool_6")
+    assert page.inner_text(".detail:visible h3") == "maxpool_6"
+    page.click(".go:text-is('linear_2')")
+    assert page.url.endswith("#offload=linear_2")
+    page.click("nav a[href='#rules']")
+    assert page.locator("#rules table").is_visible()
+    page.close()
+
+
+def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
+    if AXE is None:
+        pytest.skip("no axe-core: npm install axe-core, and name its axe.min.js in FLEXMATCH_AXE")
+    for scheme, wide in itertools.product(("light", "dark"), (390, 1400)):
+        page = browser.new_context(color_scheme=scheme, viewport={"width": wide, "height": 900}, bypass_csp=True).new_page()
+        page.goto(report.as_uri())
+        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+        page.add_script_tag(path=AXE)
+        problems = page.evaluate("axe.run().then((r) => r.violations.map((v) => [v.impact, v.id]))")
+        assert [p for p in problems if p[0] in ("serious", "critical")] == []
+        page.close()
 
 
 def test_a_printed_page_has_the_tables_and_no_controls(browser: Any, report: Path) -> None:
@@ -182,7 +225,7 @@ def test_a_printed_page_has_the_tables_and_no_controls(browser: Any, report: Pat
     page.close()
 
 
-SECTIONS = ("model", "offloads", "host", "accuracy", "values", "cost", "timeline", "egraph", "rules", "certificates", "again")
+SECTIONS = ("host", "accuracy", "model", "offloads", "values", "cost", "timeline", "egraph", "rules", "certificates", "again")
 
 
 def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +235,8 @@ def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tm
     assert "wrote      report.html: " in answer.out
     watched = Watched(browser, tmp_path / "report.html")
     page = watched.page
+    assert page.locator("details[open]").count() == 0
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
     assert [s.get_attribute("id") for s in page.locator("main > section").all()] == list(SECTIONS)
     assert "top1" in page.inner_text(".verdict")
     assert page.locator("#values svg .held").count() == page.locator("#values svg").count() >= 12

@@ -11,6 +11,7 @@ import pytest
 from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
+from rewrite_compiler.report.headline import tiles
 from rewrite_compiler.report.terminal import far_text
 from rewrite_compiler.report.verdict import verdict
 
@@ -25,7 +26,8 @@ def plan_with(offloads: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def marks(plan: dict[str, Any], cosim: dict[str, Any] | None) -> dict[str, tuple[str, str]]:
-    return {what: (mark, text) for mark, what, text in verdict(plan, cosim)}
+    figures = {t.label.lower(): (t.mark, f"{t.figure} {t.reasons[0]}") for t in tiles(plan, cosim)}
+    return {**figures, **{what: (mark, text) for mark, what, text in verdict(plan, cosim)}}
 
 
 def cosim_with(**errors: float | None) -> dict[str, Any]:
@@ -41,9 +43,31 @@ def test_the_cost_is_against_one_host_core(case: str) -> None:
     device, host, ratio = NANOSECONDS[case]
     cost = {"cycles": 2060, "transfer_cycles": 2009, "bytes": 4592, "nanoseconds": device, "host_nanoseconds": host, "estimated": False}
     plan = plan_with([{"id": "a", "target": "t", "operation": "linear", "macs": 1, "cost": cost}])
-    mark, text = marks(plan, None)["cost"]
-    assert mark == ("!" if case == "slower" else "✓")
-    assert f", {ratio} × the speed of one host core for these nodes (" in text
+    mark, text = marks(plan, None)["speed"]
+    assert mark == ("✗" if case == "slower" else "✓")
+    assert text.startswith(f"{ratio}× {case if case == 'as fast' else f'{case} than'} ")
+
+
+@pytest.mark.parametrize(
+    ("interval", "mark", "said"),
+    [
+        ([-0.1, 0.1], "✓", "no loss is shown; it may be up to 0.10"),
+        ([-0.2, -0.1], "✗", "a loss of at least 0.10 is shown"),
+        ([0.1, 0.2], "✓", "a gain is shown"),
+        (None, "!", "no interval, so a difference may be chance"),
+    ],
+)
+def test_the_accuracy_is_marked_by_what_its_interval_shows(interval: list[float] | None, mark: str, said: str) -> None:
+    found = cosim_with(a=0.01)
+    accuracy = tiles(plan_with([]), {**found, "paired": {**found["paired"], "interval": interval}})[0]
+    assert (accuracy.mark, accuracy.reasons[0]) == (mark, f"top1 on 40 samples: {said}")
+
+
+def test_what_is_offloaded_is_marked_by_its_share_of_the_work() -> None:
+    few = [{"id": "a", "target": "t", "operation": "linear", "macs": 1}]
+    assert (tiles(plan_with([]), None)[1].mark, tiles(plan_with(few), None)[1].mark) == ("✗", "✓")
+    half = {**plan_with(few), "extraction": {"cost": {"host_macs": 1}}}
+    assert (tiles(half, None)[1].mark, tiles(half, None)[1].figure) == ("!", "50.0%")
 
 
 def test_an_offload_that_is_far_off_is_marked_although_the_metric_holds() -> None:

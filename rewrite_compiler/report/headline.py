@@ -1,0 +1,119 @@
+"""The headline of a page: three figures to be read across a room — accuracy, what is offloaded, speed — each marked, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from .figures import difference_text, interval_text, number, outwards
+from .terminal import at_most, counted, far_text, macs_in_all, offload_texts, share, uncounted_operators
+
+GOOD, LOOK, BAD = "✓", "!", "✗"
+KINDS = {GOOD: "good", LOOK: "look", BAD: "bad"}
+SAYS = {GOOD: "good", LOOK: "look at this", BAD: "not good"}
+MOST = 0.999  # share of the work from which on nearly all is offloaded
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure: what it is, its mark, the figure itself, what stands beside it, and why it is marked so."""
+
+    label: str
+    mark: str
+    figure: str
+    reasons: tuple[str, ...]
+    beside: str = ""
+
+
+def tiles(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> tuple[Tile, Tile, Tile]:
+    """Return the three figures of a plan, with its co-simulation when there is one."""
+    return _accuracy(plan, cosim), _offloaded(plan), _speed(plan)
+
+
+def headline(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
+    """Return the figures as markup."""
+    return f"<div class='tiles'>{''.join(map(_drawn, tiles(plan, cosim)))}</div>"
+
+
+def _drawn(tile: Tile) -> str:
+    kind = KINDS[tile.mark]
+    mark = f"<span class='mark' role='img' aria-label='{SAYS[tile.mark]}'>{tile.mark}</span>"
+    reasons = "".join(f"<p>{escape(r)}</p>" for r in tile.reasons)
+    figure = f"<p class='big'>{escape(tile.figure)} <small>{escape(tile.beside)}</small></p>"
+    return f"<div class='tile {kind}'><h2>{mark} {escape(tile.label)}</h2>{figure}{reasons}</div>"
+
+
+def _accuracy(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> Tile:
+    if cosim is None:
+        how = "not measured: flexmatch cosim PLAN --data FILE measures it" if plan["offloads"] else "as on the host: nothing is offloaded"
+        return Tile("Accuracy", LOOK, "–", (how,))
+    paired = cosim["paired"]
+    interval = "" if paired["interval"] is None else interval_text(paired["interval"])
+    difference = "" if paired["difference"] is None else f"; difference {difference_text(paired['difference'], paired['interval'])}"
+    compared = f"on the host in float32 {number(cosim['reference']['value'])}{difference}{', 95% interval ' if interval else ''}{interval}"
+    where = f"{cosim['metric']} on {counted(cosim['samples'], 'sample')}"
+    return Tile("Accuracy", _mark(cosim), number(cosim["accelerated"]["value"]), (f"{where}: {_said(cosim)}", compared), interval)
+
+
+def loss_of(cosim: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the interval of what is lost, from the least to the most."""
+    ends = cosim["paired"]["interval"]
+    if ends is None or None in ends:
+        return None
+    low, high = ends if cosim.get("lower_is_better") else (-ends[1], -ends[0])
+    return low, high
+
+
+def _mark(cosim: Mapping[str, Any]) -> str:
+    lost = loss_of(cosim)
+    if lost is not None and lost[0] > 0:
+        return BAD
+    return LOOK if lost is None or far_text(cosim["offloads"]) else GOOD
+
+
+def _said(cosim: Mapping[str, Any]) -> str:
+    lost = loss_of(cosim)
+    if lost is None:
+        return "no interval, so a difference may be chance"
+    if lost[0] > 0:
+        return f"a loss of at least {outwards(lost)[0]} is shown"
+    return "a gain is shown" if lost[1] < 0 else f"no loss is shown; it may be up to {outwards(lost)[1]}"
+
+
+def _offloaded(plan: Mapping[str, Any]) -> Tile:
+    whole, unknown = macs_in_all(plan), uncounted_operators(plan)
+    part = sum(o["macs"] for o in plan["offloads"])
+    mark = BAD if not plan["offloads"] else GOOD if not unknown and part >= MOST * whole else LOOK
+    reasons = tuple(text.partition(" · ")[0] for text in offload_texts(plan))
+    work = f"of at least {whole:,} multiply-accumulates; {unknown} not counted" if unknown else f"of {whole:,} multiply-accumulates"
+    return Tile("Offloaded", mark, at_most(part, whole) if unknown else share(part, whole), reasons, work)
+
+
+def _speed(plan: Mapping[str, Any]) -> Tile:
+    costs = [o["cost"] for o in plan["offloads"] if o.get("cost")]
+    if not costs:
+        why = "not known: the target does not say what its operations take" if plan["offloads"] else "nothing is offloaded"
+        return Tile("Speed", LOOK, "–", (why,))
+    device, host = (sum(c[key] for c in costs) for key in ("nanoseconds", "host_nanoseconds"))
+    return Tile(
+        "Speed",
+        GOOD if device <= host else BAD,
+        _times(host / device) if device else "–",
+        tuple(_times_said(costs, device, host)),
+        "one host core",
+    )
+
+
+def _times_said(costs: list[Mapping[str, Any]], device: float, host: float) -> Iterator[str]:
+    estimated = ", estimated" if any(c["estimated"] for c in costs) else ""
+    faster = "as fast as" if device == host else "faster than" if device < host else "slower than"
+    yield f"{faster} one host core for these nodes: {device / 1000:,.1f} µs{estimated}, {host / 1000:,.1f} µs on the host"
+    moved = sum(c["transfer_cycles"] for c in costs)
+    cycles = sum(c["cycles"] for c in costs)
+    yield f"{cycles:,} cycles, {share(moved, cycles)} of them transfers; {sum(c['bytes'] for c in costs):,} bytes"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.2g}×"
