@@ -47,14 +47,14 @@ BYTES = 8 << 30
 FILES = 8  # of tests that a change meets, each of which is imported
 # files of a part → the tests that are asked first
 PARTS = {
-    "prove": ("prove/*.py", ("tests/prove/", "tests/rules/")),
-    "egraph": ("egraph/*.py", ("tests/egraph/", "tests/compile/")),
-    "lang": ("lang/*.py", ("tests/lang/", "tests/ila/")),
-    "ila": ("ila/*.py", ("tests/ila/", "tests/ila_models/")),
-    "cosim": ("cosim/*.py", ("tests/cosim/", "tests/cli/")),
-    "compile": ("compile/*.py", ("tests/compile/", "tests/cli/")),
-    "fit": ("fit/*.py", ("tests/fit/", "tests/compile/")),
-    "frontend": ("frontend/**/*.py", ("tests/frontend/", "tests/bad_inputs/")),
+    "prove": ("prove/**/*.py", ("tests/prove/", "tests/rules/")),
+    "egraph": ("egraph/**/*.py", ("tests/egraph/", "tests/compile/")),
+    "lang": ("lang/**/*.py", ("tests/lang/", "tests/ila/")),
+    "ila": ("ila/**/*.py", ("tests/ila/", "tests/ila_models/")),
+    "cosim": ("cosim/**/*.py", ("tests/cosim/", "tests/cli/")),
+    "compile": ("compile/**/*.py", ("tests/compile/", "tests/cli/")),
+    "fit": ("fit/**/*.py", ("tests/fit/", "tests/compile/")),
+    "frontend": ("frontend/**/**/*.py", ("tests/frontend/", "tests/bad_inputs/")),
 }
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn}
 SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr}

@@ -81,6 +81,19 @@ ALLOWED = {
     ("rewrite_compiler/rewrite/userfile.py", "exec_module"): "the file that the user gave to --accel or --rules",
 }
 
+FOLDER_FILES = 15
+LONG_FOLDERS = {"rewrite_compiler/cli/verbs", "rewrite_compiler/report", "rewrite_compiler/study"}  # one kind of thing each
+# Modules that take one evaluator, interpreter or printer as an operand and import it for its type, or where a term needs it.
+SHARE_A_TYPE = (
+    {"readings.arrays.elementwise", "readings.arrays.evaluator", "readings.arrays.fold_hoisting", "readings.kernels.fold_operands",
+     "readings.kernels.numpy.exact_float_folds", "readings.kernels.selection"},
+    {"readings.arrays.delinearisation", "readings.state.dependence_test", "readings.state.interpreter",
+     "readings.state.reduction_recognition"},
+    {"kernels.folds", "kernels.operators", "kernels.printer"},
+    {"compile.host.data_movement", "compile.host.windows"},
+    {"kernels.rewriter", "kernels.stages"},
+)  # fmt: skip
+
 FILE_LINES = {"median": 130, "p90": 350, "max": 600}
 FUNCTION_LINES = {"median": 8, "p90": 28, "p99": 40, "max": 60}
 PUBLIC_NAMES = 15
@@ -151,6 +164,58 @@ def test_content_imports_only_public_namespaces() -> None:
 def test_content_is_imported_by_its_installed_name() -> None:
     scanned = (*modules(), *(Module(path, path.stem) for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")))
     listed(f"{m}:{i.line} imports {i.target}" for m in scanned for i in m.imports() if i.package in CONTENT)
+
+
+def circles(graph: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """Return the sets of modules that import one another, lazily and for types, too (Tarjan's strongly connected components)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    waiting: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        number[name] = low[name] = len(number)
+        waiting.append(name)
+        for other in sorted(graph.get(name, ())):
+            if other not in number:
+                visit(other)
+            if other in waiting:
+                low[name] = min(low[name], low[other])
+        if low[name] == number[name]:
+            at = waiting.index(name)
+            found.append(tuple(sorted(waiting[at:])))
+            del waiting[at:]
+
+    for name in sorted(graph):
+        if name not in number:
+            visit(name)
+    return sorted(c for c in found if len(c) > 1)
+
+
+def test_no_modules_import_one_another() -> None:
+    """But for five groups, which share one evaluator or printer and import it for its type."""
+    names = {m.name for m in modules()}
+    graph: dict[str, set[str]] = {}
+    for m, i in every_import():
+        target = next((x for x in (i.target, i.module) if x in names), None)
+        if target is not None and target != m.name and m.folder in LEVEL:
+            graph.setdefault(m.name, set()).add(target)
+    closed = [tuple(name.removeprefix(f"{ENGINE}.") for name in c) for c in circles(graph)]
+    listed(" ".join(c) for c in closed if not any({*c} <= group for group in SHARE_A_TYPE))
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e"}}) == [("a", "b", "c")]
+    assert circles({"a": {"b", "c"}, "b": {"c"}}) == []
+
+
+def test_folders_are_short() -> None:
+    sizes: dict[Path, int] = {}
+    for m in modules():
+        if m.path.name != "__init__.py" and m.folder in LEVEL:
+            sizes[m.path.parent] = sizes.get(m.path.parent, 0) + 1
+    long = ((str(f.relative_to(ROOT)), n) for f, n in sizes.items() if n > FOLDER_FILES)
+    listed(f"{f} has {n} files" for f, n in long if f not in LONG_FOLDERS)
 
 
 def test_private_names_stay_in_their_package() -> None:
