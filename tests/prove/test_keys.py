@@ -98,7 +98,7 @@ def test_a_maximum_that_is_a_minimum_leaves_nothing_certified(tmp_path: Path) ->
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     counts, there = counted(copy)
     assert counts == there > len(every_rule())  # neither the folder nor its times are in a key
-    arithmetic = copy / "lang" / "arith.py"  # which stands below operators, models and numerics alike
+    arithmetic = copy / "lang" / "arithmetic.py"  # which stands below operators, models and numerics alike
     text = arithmetic.read_text("utf-8")
     false = text.replace('binary("max", a, b)', 'binary("min", a, b)')
     assert false != text
