@@ -16,7 +16,7 @@ from .opaque import captured
 from .opset_upgrade import schema_of
 from .signature import check_node
 
-OPERANDS = 16_384  # of a node: Sum, Max and their kind are one operator for each
+OPERANDS = 32_768  # of a node: Sum, Max and their kind are one operator for each
 
 
 @dataclass
