@@ -28,7 +28,10 @@ def revision_of(p: Mapping[str, str]) -> model.Revision:
 
 @lru_cache(maxsize=64)
 def _revision(name: str, sizes: tuple[tuple[str, int], ...]) -> model.Revision:
-    return replace(model.REVISIONS[name], **dict(sizes))
+    revision, other = model.REVISIONS[name], dict(sizes)
+    return replace(
+        revision, spad_bytes=other.get("spad_bytes", revision.spad_bytes), soc_bytes=other.get("soc_bytes", revision.soc_bytes)
+    )  # fmt: skip
 
 
 def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:

@@ -86,7 +86,8 @@ def _offloaded(plan: Mapping[str, Any]) -> Tile:
     whole, unknown = macs_in_all(plan), uncounted_operators(plan)
     part = sum(o["macs"] for o in plan["offloads"])
     mark = BAD if not plan["offloads"] else GOOD if not unknown and part >= MOST * whole else LOOK
-    reasons = tuple(text.partition(" · ")[0] for text in offload_texts(plan))
+    texts = offload_texts(plan)
+    reasons = tuple(texts) if len(texts) > 1 else tuple(text.partition(" · ")[0] for text in texts)  # a share each, if there are several
     work = f"of at least {whole:,} multiply-accumulates; {unknown} not counted" if unknown else f"of {whole:,} multiply-accumulates"
     return Tile("Offloaded", mark, at_most(part, whole) if unknown else share(part, whole), reasons, work)
 

@@ -27,6 +27,8 @@ NOT_NEEDED |= (
 # A row of another rank has other axes to reduce, and how long it is does not matter: these keep the rule to halves of matrices' rows.
 NOT_NEEDED -= {(f"reduce-{kind}-of-image-as-rows", 0) for kind in ("max", "mean")}
 NOT_NEEDED |= {(f"reduce-{kind}-of-last-as-rows", n) for kind in ("max", "mean") for n in (1, 2)}
+# Rows may be any number: these keep the rule to images that halve down to one row.
+NOT_NEEDED |= {(f"reduce-{kind}-of-image-of-channels", n) for kind in ("max", "mean") for n in (1, 2)}
 # A sequence of one step has all of it as its last output: this would make layers of one step again and again.
 NOT_NEEDED |= {(f"state-within-{layer}", 1) for layer in ("lstm", "gru", "rnn")}
 NOT_NEEDED |= {(f"state-within-{layer}-backwards", 2) for layer in ("lstm", "gru", "rnn")}

@@ -26,7 +26,7 @@ def plan_with(offloads: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def marks(plan: dict[str, Any], cosim: dict[str, Any] | None) -> dict[str, tuple[str, str]]:
-    figures = {t.label.lower(): (t.mark, f"{t.figure} {t.reasons[0]}") for t in tiles(plan, cosim)}
+    figures = {t.label.lower(): (t.mark, " ".join((t.figure, *t.reasons[:1]))) for t in tiles(plan, cosim)}
     return {**figures, **{what: (mark, text) for mark, what, text in verdict(plan, cosim)}}
 
 

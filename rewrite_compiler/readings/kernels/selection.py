@@ -206,7 +206,7 @@ def without_machine_code() -> str:
 
 def has_machine_code() -> bool:
     """Tell whether machine code has been made already: nobody waits for it who did not ask for it."""
-    return f"{__package__}.native_jit" in sys.modules
+    return f"{(__package__ or '').rpartition('.')[0]}.native.jit" in sys.modules
 
 
 def launched(
