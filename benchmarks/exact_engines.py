@@ -33,10 +33,10 @@ from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sa
 from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.step import update
 from rewrite_compiler.lowering.lower import lower_array
-from rewrite_compiler.readings.arrays.evaluator import evaluate
 from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
 from rewrite_compiler.readings.c.printer import Tables, print_c
 from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME, SCRATCH
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.native.printer import NativeFunction
 
 SHAPES = ((2048, 288, 32), (512, 576, 64))

@@ -38,7 +38,7 @@ from rewrite_compiler.kernels import Constants, Lowered
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import static_shape
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.native import jit as native_jit
 
 INT8, INT16, SEED = iv.of_width(8, True), iv.of_width(16, True), 7

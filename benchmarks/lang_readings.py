@@ -14,8 +14,8 @@ from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.lang import BFLOAT16, AdaptivFloat, Array, Expr, Fixed, Leaf, array, clz, fold, reduce_sum, sat, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.step import update
-from rewrite_compiler.readings.arrays.evaluator import evaluate
 from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import codes_of
 from rewrite_compiler.readings.native.printer import NativeFunction
 from rewrite_compiler.readings.oracle.emit_python import StepFunction

@@ -27,7 +27,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import Format
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.prove.mappings.mappings import prove_mapping
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import find_target, simulated_device
 

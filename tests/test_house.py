@@ -86,7 +86,7 @@ LONG_FOLDERS = {"rewrite_compiler/cli/verbs", "rewrite_compiler/report", "rewrit
 # Modules that take one evaluator, interpreter or printer as an operand and import it for its type, or where a term needs it.
 SHARE_A_TYPE = (
     {"readings.arrays.elementwise", "readings.arrays.evaluator", "readings.arrays.fold_hoisting", "readings.kernels.fold_operands",
-     "readings.kernels.numpy.exact_float_folds", "readings.kernels.selection"},
+     "readings.kernels.exact_float_folds", "readings.kernels.selection"},
     {"readings.arrays.delinearisation", "readings.state.dependence_test", "readings.state.interpreter",
      "readings.state.reduction_recognition"},
     {"kernels.folds", "kernels.operators", "kernels.printer"},

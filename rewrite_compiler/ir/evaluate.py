@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..lang.binders import Array, Leaf
 from ..ops.op import AttributeValue, Op, Shape
-from ..readings.arrays.evaluator import evaluate as evaluate_array
+from ..readings.kernels.evaluate import evaluate as evaluate_array
 from .program import Data, Node, Program, Value
 from .types import TensorType, interval_of
 

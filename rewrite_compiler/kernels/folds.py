@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from ..lang import intervals as iv
 from ..lang.binders import Comprehension, FoldResult
 from ..lang.expr import Expr
+from .emission import Emission
 from .instructions import add_pairs
 from .layout import Layout
 from .vectors import WORD, NotLowered, Value, aligned, over_jam, resized, splat, width_of
-
-if TYPE_CHECKING:
-    from .printer import Printer
 
 UNROLLED = 8  # steps of the innermost loop of a sum up to which there is no loop
 Values = list[Value]
 
 
-def reduced(p: Printer, e: Expr, bits: int) -> Values:
+def reduced(p: Emission, e: Expr, bits: int) -> Values:
     """Return a sum, a largest or a smallest value."""
     monoid, variables = e.data
     extents = [_extent(x) for x in e.args[1:]]
@@ -60,7 +57,7 @@ class _Reduction:
     def __init__(self, body: Expr, monoid: str, bits: int, pairs: _Pairs | None) -> None:
         self.body, self.monoid, self.bits, self.pairs = body, monoid, bits, pairs
 
-    def step(self, p: Printer, totals: Values) -> Values:
+    def step(self, p: Emission, totals: Values) -> Values:
         """Return the totals with one more value, or with one more pair of values."""
         if self.pairs is not None:
             return self._pair(p, totals, self.pairs)
@@ -70,7 +67,7 @@ class _Reduction:
         sign = "<" if self.monoid == "min" else ">"
         return over_jam(lambda t, x: _chosen(p, sign, *aligned(p.b, t, x)), totals, values)
 
-    def _pair(self, p: Printer, totals: Values, pairs: _Pairs) -> Values:
+    def _pair(self, p: Emission, totals: Values, pairs: _Pairs) -> Values:
         kind = ir.VectorType(ir.IntType(16), 2 * p.schedule.lanes)
 
         def halves(x: Value) -> Value:
@@ -85,11 +82,11 @@ class _Reduction:
         return over_jam(lambda t, x, y: add_pairs(p.b, p.features, t, x, y), totals, *factors)
 
 
-def _chosen(p: Printer, sign: str, x: Value, y: Value) -> Value:
+def _chosen(p: Emission, sign: str, x: Value, y: Value) -> Value:
     return p.b.select(p.b.icmp_signed(sign, x, y), x, y)
 
 
-def _nested(p: Printer, r: _Reduction, left: Sequence[tuple[Expr, int]], totals: Values) -> Values:
+def _nested(p: Emission, r: _Reduction, left: Sequence[tuple[Expr, int]], totals: Values) -> Values:
     """Return the totals after loops over the variables that are left; the innermost one has few iterations of several steps."""
     if not left:
         with p.scope():
@@ -114,7 +111,7 @@ def _nested(p: Printer, r: _Reduction, left: Sequence[tuple[Expr, int]], totals:
     return found
 
 
-def _pairs(p: Printer, body: Expr, variables: Sequence[Expr], extents: Sequence[int]) -> _Pairs | None:
+def _pairs(p: Emission, body: Expr, variables: Sequence[Expr], extents: Sequence[int]) -> _Pairs | None:
     """Return along which variable neighbouring values are added by one instruction; None where there is none.
 
     They are products of two loads, or what lanes of 16 bits hold of such a product.
@@ -154,7 +151,7 @@ def _ends_with(load: Expr, variable: Expr, extent: int) -> bool:
     return len(axes) == 1 and axes[0][0] is variable and axes[0][1] == extent
 
 
-def fold_result(p: Printer, a: FoldResult) -> Values:
+def fold_result(p: Emission, a: FoldResult) -> Values:
     """Return one accumulator of a fold of scalars after its last step."""
     key = "fold", a.fold
     found = next((m[key] for m in reversed(p.memo) if key in m), None)
@@ -163,7 +160,7 @@ def fold_result(p: Printer, a: FoldResult) -> Values:
     return list(found[a.component])
 
 
-def _folded(p: Printer, a: FoldResult) -> list[Values]:
+def _folded(p: Emission, a: FoldResult) -> list[Values]:
     f = a.fold
     parts = [_body(x) for x in (*f.initial, *f.bodies)]
     count, lanes = p.positions(*parts), p.varies(*parts)

@@ -12,8 +12,8 @@ from ..errors import SpecError
 from ..lang.binders import Comprehension, Leaf, Table, static_shape
 from ..lang.expr import Expr, const
 from ..lang.substitution import substitute
-from ..readings.arrays.evaluator import evaluate
 from ..readings.arrays.labelled_array import Data, storage_dtype
+from ..readings.kernels.evaluate import evaluate
 from ..readings.native.jit import compiled, host
 from ..readings.native.printer import table_entries
 from .layout import Layout

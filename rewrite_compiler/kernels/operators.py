@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from llvmlite import ir
@@ -14,16 +13,14 @@ from ..lang.substitution import substitute
 from ..lang.traversal import terms_of
 from ..readings.native.operators import declared
 from ..readings.native.printer import COMPARE, table_entries
+from .emission import Emission
 from .vectors import BIT, WORD, NotLowered, Value, aligned, bits_of, constant_like, is_vector, over_jam, resized, width_of
-
-if TYPE_CHECKING:
-    from .printer import Printer
 
 Values = list[Value]
 FEW_NODES = 24  # tables of so few terms are computed and not looked up
 
 
-def evaluated(p: Printer, e: Expr, bits: int) -> Values:
+def evaluated(p: Emission, e: Expr, bits: int) -> Values:
     """Return a term whose operator is neither a load nor a reduction, in lanes of `bits`."""
     if e.op == "select":
         return _selected(p, e, bits)
@@ -39,18 +36,18 @@ def evaluated(p: Printer, e: Expr, bits: int) -> Values:
     return [resized(p.b, x, bits) for x in found]
 
 
-def _needed(p: Printer, e: Expr) -> int:
+def _needed(p: Emission, e: Expr) -> int:
     """Return the lanes in which operands and result are exact."""
     widest = max(width_of(x.interval) for x in (e, *e.args))
     return WORD.width if p.in_index else widest
 
 
-def _operands(p: Printer, e: Expr, bits: int) -> list[Values]:
+def _operands(p: Emission, e: Expr, bits: int) -> list[Values]:
     return [p.evaluated(a, bits) for a in e.args]
 
 
-def _ring(name: str) -> Callable[[Printer, Expr, int], Values]:
-    def rule(p: Printer, e: Expr, bits: int) -> Values:
+def _ring(name: str) -> Callable[[Emission, Expr, int], Values]:
+    def rule(p: Emission, e: Expr, bits: int) -> Values:
         function = getattr_of(p.b, name)
         operands = [p.amount(a, bits) if name in ("add", "sub") else p.evaluated(a, bits) for a in e.args]
         return over_jam(lambda *xs: function(*aligned(p.b, *xs)), *operands)
@@ -75,7 +72,7 @@ def _is_low_part(e: Expr, bits: int) -> bool:
     )
 
 
-def _low_part(p: Printer, e: Expr, bits: int) -> Values:
+def _low_part(p: Emission, e: Expr, bits: int) -> Values:
     xs = p.evaluated(e.args[0], bits)
     if e.op == "wrap":
         return xs
@@ -91,7 +88,7 @@ def _power(e: Expr) -> int | None:
     return n.bit_length() - 1 if n > 0 and not n & (n - 1) else None
 
 
-def condition(p: Printer, e: Expr) -> Values:
+def condition(p: Emission, e: Expr) -> Values:
     """Return a truth value as single bits."""
     if e.op in COMPARISONS:
         bits = _needed(p, e)
@@ -104,7 +101,7 @@ def condition(p: Printer, e: Expr) -> Values:
     return [p.b.icmp_signed("!=", x, constant_like(x, 0)) for x in p.evaluated(e, WORD.width if p.in_index else width_of(e.interval))]
 
 
-def _selected(p: Printer, e: Expr, bits: int) -> Values:
+def _selected(p: Emission, e: Expr, bits: int) -> Values:
     c = e.args[0]
     if not c.reads and not p.varies(c) and p.positions(c) == 1:
         return _branched(p, e, bits)
@@ -115,13 +112,13 @@ def _selected(p: Printer, e: Expr, bits: int) -> Values:
     return over_jam(lambda c, x, y: p.b.select(*_with_lanes(p, c, x, y)), conditions, x, y)
 
 
-def _with_lanes(p: Printer, c: Value, x: Value, y: Value) -> list[Value]:
+def _with_lanes(p: Emission, c: Value, x: Value, y: Value) -> list[Value]:
     """Return a decision with its operands: one bit decides of whole vectors."""
     x, y = aligned(p.b, x, y)
     return aligned(p.b, c, x, y) if is_vector(c) else [c, x, y]
 
 
-def _branched(p: Printer, e: Expr, bits: int) -> Values:
+def _branched(p: Emission, e: Expr, bits: int) -> Values:
     """Return a value that is decided for all lanes: only one side is computed."""
     was, p.in_index = p.in_index, True
     (c,) = condition(p, e.args[0])
@@ -146,12 +143,12 @@ def _branched(p: Printer, e: Expr, bits: int) -> Values:
     return phis
 
 
-def _filled(p: Printer, x: Value, lanes: bool) -> Value:
+def _filled(p: Emission, x: Value, lanes: bool) -> Value:
     kind = ir.VectorType(ir.IntType(bits_of(x)), p.schedule.lanes)
     return aligned(p.b, x, ir.Constant(kind, ir.Undefined))[0] if lanes else x
 
 
-def _extreme(p: Printer, e: Expr) -> Values:
+def _extreme(p: Emission, e: Expr) -> Values:
     sign = "<" if e.op == "min" else ">"
 
     def chosen(x: Value, y: Value) -> Value:
@@ -161,16 +158,16 @@ def _extreme(p: Printer, e: Expr) -> Values:
     return over_jam(chosen, *_operands(p, e, _needed(p, e)))
 
 
-def _truth(p: Printer, e: Expr) -> Values:
+def _truth(p: Emission, e: Expr) -> Values:
     return [resized(p.b, x, WORD.width if p.in_index else 16, signed=False) for x in condition(p, e)]
 
 
-def _bitwise(p: Printer, e: Expr) -> Values:
+def _bitwise(p: Emission, e: Expr) -> Values:
     function = getattr_of(p.b, e.op.removeprefix("bit"))
     return over_jam(lambda x, y: function(*aligned(p.b, x, y)), *_operands(p, e, _needed(p, e)))
 
 
-def _shifted(p: Printer, e: Expr) -> Values:
+def _shifted(p: Emission, e: Expr) -> Values:
     bits, (low, high) = _needed(p, e), e.args[1].interval
     if low is None or low < 0:
         raise NotLowered("a shift", f"by an amount in {e.args[1].interval}")
@@ -185,7 +182,7 @@ def _shifted(p: Printer, e: Expr) -> Values:
     return over_jam(shifted, p.evaluated(e.args[0], bits), p.amount(e.args[1], bits))
 
 
-def _divided(p: Printer, e: Expr) -> Values:
+def _divided(p: Emission, e: Expr) -> Values:
     bits, divisor = _needed(p, e), e.args[1]
     low, high = divisor.interval
     k = _power(divisor)
@@ -197,7 +194,7 @@ def _divided(p: Printer, e: Expr) -> Values:
     return over_jam(lambda x, y: _quotient(p, e.op, *aligned(p.b, x, y)), *_operands(p, e, bits))
 
 
-def _quotient(p: Printer, op: str, x: Value, y: Value) -> Value:
+def _quotient(p: Emission, op: str, x: Value, y: Value) -> Value:
     zero, rest = constant_like(x, 0), p.b.srem(x, y)
     if op in ("tdiv", "tmod"):
         return p.b.sdiv(x, y) if op == "tdiv" else rest
@@ -208,7 +205,7 @@ def _quotient(p: Printer, op: str, x: Value, y: Value) -> Value:
     return p.b.select(below, p.b.sub(quotient, constant_like(x, 1)), quotient)
 
 
-def _wrapped(p: Printer, e: Expr) -> Values:
+def _wrapped(p: Emission, e: Expr) -> Values:
     width, signed = e.data
     bits = WORD.width if p.in_index else width_of(e.interval)
     found = p.evaluated(e.args[0], bits)
@@ -219,7 +216,7 @@ def _wrapped(p: Printer, e: Expr) -> Values:
     return [p.b.ashr(p.b.shl(x, constant_like(x, bits - width)), constant_like(x, bits - width)) for x in found]
 
 
-def _extracted(p: Printer, e: Expr) -> Values:
+def _extracted(p: Emission, e: Expr) -> Values:
     low, width = e.data
     bits = _needed(p, e)
     found = p.evaluated(e.args[0], bits)
@@ -228,7 +225,7 @@ def _extracted(p: Printer, e: Expr) -> Values:
     return [p.b.and_(p.b.lshr(x, constant_like(x, low)), constant_like(x, (1 << min(width, bits - 1)) - 1)) for x in found]
 
 
-def _leading_zeros(p: Printer, e: Expr) -> Values:
+def _leading_zeros(p: Emission, e: Expr) -> Values:
     bits = max(32, _needed(p, e))
 
     def zeros(x: Value) -> Value:
@@ -239,7 +236,7 @@ def _leading_zeros(p: Printer, e: Expr) -> Values:
     return [zeros(x) for x in p.evaluated(e.args[0], bits)]
 
 
-def _looked_up(p: Printer, e: Expr) -> Values:
+def _looked_up(p: Emission, e: Expr) -> Values:
     t = e.data
     if t.body.real:
         raise NotLowered("a table", "of real numbers")
@@ -256,13 +253,13 @@ def _looked_up(p: Printer, e: Expr) -> Values:
     return [resized(p.b, x, width_of(e.interval), signed=np.dtype(kind).kind == "i") for x in found]
 
 
-def _place(p: Printer, at: Value, x: Value, extent: int, low: Value) -> Value:
+def _place(p: Emission, at: Value, x: Value, extent: int, low: Value) -> Value:
     at, x, n, first = aligned(p.b, at, x, WORD(extent), low)
     return p.b.add(p.b.mul(at, n), p.b.sub(x, first))
 
 
-RING: dict[str, Callable[[Printer, Expr, int], Values]] = {name: _ring(name) for name in ("add", "sub", "mul", "neg")}
-EXACT: dict[str, Callable[[Printer, Expr], Values]] = {
+RING: dict[str, Callable[[Emission, Expr, int], Values]] = {name: _ring(name) for name in ("add", "sub", "mul", "neg")}
+EXACT: dict[str, Callable[[Emission, Expr], Values]] = {
     **dict.fromkeys(("min", "max"), _extreme),
     **dict.fromkeys((*COMPARISONS, "not"), _truth),
     **dict.fromkeys(("bitand", "bitor", "bitxor"), _bitwise),

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ..lang.binders import Accumulator, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
+from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
 from ..lang.expr import Expr, binary, node, select
 from ..lang.traversal import loads_of, terms_of
 from .sums import rolled, split
 from .vectors import NotLowered
 
-if TYPE_CHECKING:
-    from .stages import Stages
-
 LEAST_ENTRIES, MOST_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
 CHEAP = frozenset({"const", "var", "load"})
+
+
+class Storage(Protocol):
+    """Where arrays are put that a rewritten term reads."""
+
+    batched: dict[Array, Leaf]
+    kept: dict[Array, Leaf]
+    uses: Counter[Array]
+
+    def read(self, a: Array, indices: tuple[Expr, ...]) -> Expr:
+        """Return an element of what is kept of an array."""
+
+    def function(self, e: Expr, load: Expr) -> Expr:
+        """Return an element of the array of a function's values on all elements of the leaf that `load` reads."""
+
+    def is_outside(self, variables: frozenset[Expr]) -> bool:
+        """Tell whether a stage may depend on variables."""
+
+    def is_fixed(self, e: Expr) -> bool:
+        """Tell whether a term depends on no samples."""
 
 
 class Rewriter:
     """Rewrites terms of one array; `given` are the terms that its variables stand for."""
 
-    def __init__(self, stages: Stages, given: Mapping[Expr, Expr] | None = None, depth: int = 0) -> None:
+    def __init__(self, stages: Storage, given: Mapping[Expr, Expr] | None = None, depth: int = 0) -> None:
         self.stages, self.depth = stages, depth  # the number of loops around
         self.made: dict[tuple[Expr, bool], Expr] = {}
         self.given = dict(given or {})

@@ -13,7 +13,8 @@ from rewrite_compiler.errors import UsageError
 from rewrite_compiler.ila.simulation.simulator import DeviceHang, Simulator
 from rewrite_compiler.ila_models.flexasr import build, numerics
 from rewrite_compiler.lang import Expr, Table, array, leaf, signed
-from rewrite_compiler.readings.arrays.evaluator import evaluate, table_data
+from rewrite_compiler.readings.arrays.evaluator import table_data
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
 
 TRACES = traces("flexasr")

@@ -12,9 +12,9 @@ from rewrite_compiler.lang import Expr, Leaf, Step, array, assign, const, fold, 
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.step import Loop
 from rewrite_compiler.lang.substitution import substitute
-from rewrite_compiler.readings.arrays import delinearisation as digits
 from rewrite_compiler.readings.arrays.batched_memory import Memory
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.state import delinearisation as digits
 from rewrite_compiler.readings.state import reduction_recognition as accumulate
 from rewrite_compiler.readings.state.footprint import footprint
 from rewrite_compiler.readings.state.interpreter import Machine

@@ -27,8 +27,9 @@ from rewrite_compiler.lang import (
 from rewrite_compiler.readings.arrays import evaluator as arrays
 from rewrite_compiler.readings.arrays import fold_hoisting as ahead
 from rewrite_compiler.readings.arrays import labelled_array as named
-from rewrite_compiler.readings.arrays.evaluator import Evaluator, evaluate
+from rewrite_compiler.readings.arrays.evaluator import Evaluator
 from rewrite_compiler.readings.arrays.labelled_array import Axes, Named, Store, axis_of
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
 
 INT8, INT16 = (-(1 << 7), (1 << 7) - 1), (-(1 << 15), (1 << 15) - 1)

@@ -10,7 +10,7 @@ import pytest
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import Expr, all_of, any_of, ceil_div, fold, leaf, row_major, sat
 from rewrite_compiler.lang.binders import scalar_array
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 
 FLAGS = leaf("flags", (3,), (0, 1))
 

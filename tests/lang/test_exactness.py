@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.lang import Leaf, array, fold, reduce_sum, sat, shift_right
 from rewrite_compiler.lang import intervals as iv
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 
 F32, F64 = 1 << 24, 1 << 53
 

@@ -11,8 +11,8 @@ import pytest
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, lift, reduce_sum, sat, select, shift_right
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.substitution import substitute
-from rewrite_compiler.readings.arrays.evaluator import evaluate
-from rewrite_compiler.readings.kernels.numpy import exact_float_folds as floats
+from rewrite_compiler.readings.kernels import exact_float_folds as floats
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 
 ROWS, STEPS, LANES, COLUMNS = 96, 5, 8, 9
 INT16 = iv.of_width(16, True)

@@ -30,7 +30,7 @@ from rewrite_compiler.lang import (
     rounded,
 )
 from rewrite_compiler.lang.arithmetic import ROUNDINGS
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
 from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, symbols, within

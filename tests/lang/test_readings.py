@@ -16,8 +16,9 @@ from walker import Undefined, Walker
 from rewrite_compiler.lang import Array, Expr, Leaf, array, clz, concat, const, select
 from rewrite_compiler.lang.binders import index_variable, scalar_array, static_shape
 from rewrite_compiler.lang.traversal import terms_of
-from rewrite_compiler.readings.arrays.evaluator import Evaluator, evaluate
+from rewrite_compiler.readings.arrays.evaluator import Evaluator
 from rewrite_compiler.readings.arrays.labelled_array import Axes, Store, axis_of, storage_dtype
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
 from rewrite_compiler.readings.smt.bitvector_evaluator import prefers_bits, reading_for
 from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, truth

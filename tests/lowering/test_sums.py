@@ -12,7 +12,7 @@ from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, reduce_sum, sa
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.expr import var
 from rewrite_compiler.lang.traversal import terms_of
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.native.jit import host
 
 AMOUNTS = range(1, sums.HALF)

@@ -13,8 +13,8 @@ from rewrite_compiler.lang import array, reduce_sum
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.prove.mappings.lockstep import Apart, evaluated_together, run_together
 from rewrite_compiler.prove.mappings.mappings import code_difference
-from rewrite_compiler.readings.arrays.evaluator import evaluate
 from rewrite_compiler.readings.arrays.labelled_array import Data
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.target import Mapping, Target, find_target, simulated_device
 
 SIZES: dict[str, dict[str, Any]] = {

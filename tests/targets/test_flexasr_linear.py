@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import AdaptivFloat
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import values_of
 from rewrite_compiler.target import Mapping, SimulatedDevice, find_target
 

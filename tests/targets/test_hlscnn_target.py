@@ -22,7 +22,7 @@ from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila_models.hlscnn import REVISIONS
 from rewrite_compiler.lang import leaf
 from rewrite_compiler.prove.mappings.mappings import code_difference
-from rewrite_compiler.readings.arrays.evaluator import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import codes_of
 from rewrite_compiler.target import SimulatedDevice
 from rewrite_compiler.targets.hlscnn import (

@@ -6,15 +6,12 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...ir.program import Data
 from ...kernels.windows import Digit, Windows
-
-if TYPE_CHECKING:
-    from .data_movement import Move
 
 PROBED = 1 << 10  # elements by which a guess is refused
 Parts = tuple[tuple[int, int], ...]  # extent and step of each digit of an axis, the fastest last
@@ -125,10 +122,21 @@ def _is_right(w: Windows, places: Data, size: int, numbers: Data) -> bool:
     return np.array_equal(np.where(is_inside, place + 1, 0), places.reshape(-1)[numbers])
 
 
+class Movement(Protocol):
+    """A result whose elements are elements of one value, or zero."""
+
+    @property
+    def places(self) -> Data:
+        """1 + the number of each element in the value, or 0 for zero."""
+
+    def __call__(self, x: Data, zero: int = 0) -> Data:
+        """Return the result [samples, …] from the value [samples, …]; `zero` stands for zero there."""
+
+
 class Windowed:
     """Codes of an operand that is moved: those of its root [samples, …] and its windows, made an array where one asks for elements."""
 
-    def __init__(self, root: Data, move: Move, windows: Windows, zero: int) -> None:
+    def __init__(self, root: Data, move: Movement, windows: Windows, zero: int) -> None:
         """Hold codes of a root; `zero` stands for zero."""
         self.root, self.move, self.windows, self.zero = root, move, windows, zero
         self.shape = (len(root), *move.places.shape)

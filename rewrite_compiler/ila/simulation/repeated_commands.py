@@ -11,8 +11,8 @@ import numpy as np
 from ...lang.binders import Array, Leaf, array, static_shape
 from ...lang.expr import Expr
 from ...lang.step import Require, Step, children, updates_of
-from ...readings.arrays.evaluator import evaluate
 from ...readings.arrays.labelled_array import Data
+from ...readings.kernels.evaluate import evaluate
 from ..model import Ila, Instruction
 from .decode_loop import Inputs, given
 from .device_protocol import CommandDevice

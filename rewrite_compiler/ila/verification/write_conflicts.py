@@ -15,8 +15,8 @@ from ...lang.binders import Comprehension, Leaf, static_shape
 from ...lang.expr import const
 from ...lang.step import Update
 from ...lang.substitution import substitute
-from ...readings.arrays.evaluator import evaluate
 from ...readings.arrays.labelled_array import Data
+from ...readings.kernels.evaluate import evaluate
 
 MOST = 1 << 18  # elements that one update writes
 

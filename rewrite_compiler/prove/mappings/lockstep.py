@@ -16,8 +16,8 @@ import numpy as np
 
 from ...lang.binders import Array, Leaf
 from ...lang.expr import var
-from ...readings.arrays.evaluator import Evaluator
 from ...readings.arrays.labelled_array import Axes, Data, Store, axis_of
+from ...readings.kernels.evaluate import evaluator_of
 from ...target import SimulatedDevice, SimulatedStream
 
 END = "end"
@@ -158,7 +158,7 @@ def evaluated_together(array: Array, operands: Mapping[Leaf, Data], shared: Mapp
     count = len(next(iter(operands.values())))
     axes.add(axis, count)
     contents = {leaf: Store(x, (axis,)) for leaf, x in operands.items()}
-    evaluator = Evaluator({**contents, **{leaf: Store(x) for leaf, x in shared.items()}}, axes)
+    evaluator = evaluator_of({**contents, **{leaf: Store(x) for leaf, x in shared.items()}}, axes)
     with np.errstate(all="ignore"):
         found = evaluator.store_of(array)
     if found.batch:

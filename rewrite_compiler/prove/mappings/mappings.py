@@ -27,8 +27,8 @@ from ...lang.expr import Expr
 from ...lang.formats import Format
 from ...ops.op import ShapeError
 from ...ops.static import Binding, HasType, holds
-from ...readings.arrays.evaluator import evaluate
 from ...readings.arrays.labelled_array import Data
+from ...readings.kernels.evaluate import evaluate
 from ...readings.smt.evaluator import Symbolic, symbols, within
 from ...readings.smt.inverse_pairs import restored
 from ...readings.smt.normal_form_evaluator import NotInteger, Numbered, Solved, variables

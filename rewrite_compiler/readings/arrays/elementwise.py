@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...lang.expr import Expr
 from .labelled_array import Named, dtype_of
+from .scope import Evaluation
 
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
-
-Rule = Callable[["Evaluator", Expr], Named]
+Rule = Callable[[Evaluation, Expr], Named]
 
 
 def _elementwise(function: Callable[..., Any]) -> Rule:
-    def rule(ev: Evaluator, e: Expr) -> Named:
+    def rule(ev: Evaluation, e: Expr) -> Named:
         operands = [ev.value(a) for a in e.args]
         axes = ev.axes.joined(*(x.axes for x in operands))
         data = (ev.cast(x.data, e) if x.axes in ((), axes) else ev.axes.align(Named(ev.cast(x.data, e), x.axes), axes) for x in operands)
@@ -28,7 +26,7 @@ def _elementwise(function: Callable[..., Any]) -> Rule:
 
 
 def _compare(function: Callable[[Any, Any], Any]) -> Rule:
-    def rule(ev: Evaluator, e: Expr) -> Named:
+    def rule(ev: Evaluation, e: Expr) -> Named:
         a, b = ev.value(e.args[0]), ev.value(e.args[1])
         axes = ev.axes.joined(a.axes, b.axes)
         result = function(ev.axes.align(a, axes), ev.axes.align(b, axes))
@@ -93,20 +91,20 @@ def _call(e: Expr, *x: Any) -> Any:
     return FUNCTIONS[e.data](*x)
 
 
-def _to_real(ev: Evaluator, e: Expr) -> Named:
+def _to_real(ev: Evaluation, e: Expr) -> Named:
     x = ev.value(e.args[0])
     return Named(x.data.astype(ev.real) if isinstance(x.data, np.ndarray) else float(x.data), x.axes)
 
 
 def _to_integer(number: Callable[[Any], int], numeric: Callable[[Any], Any]) -> Rule:
-    def rule(ev: Evaluator, e: Expr) -> Named:
+    def rule(ev: Evaluation, e: Expr) -> Named:
         x = ev.value(e.args[0])
         return Named(numeric(x.data).astype(np.int64) if isinstance(x.data, np.ndarray) else number(x.data), x.axes)
 
     return rule
 
 
-def _limit(ev: Evaluator, e: Expr) -> Named:
+def _limit(ev: Evaluation, e: Expr) -> Named:
     """Return the smaller or larger operand; both limits of a clamp in one pass."""
     first = e.args[0]
     limits = {x.op: x.args[1].value for x in (e, first) if x.op in ("min", "max")}

@@ -19,7 +19,7 @@ from ...lang import intervals as iv
 from ...lang.binders import Array, Comprehension, Fold, FoldResult, Leaf, Table, entries_of
 from ...lang.expr import Expr, lift
 from .elementwise import ELEMENTWISE
-from .fold_hoisting import Nest, ahead_of, at_step
+from .fold_hoisting import FoldHoisting, at_step
 from .labelled_array import (
     Affine,
     Axes,
@@ -38,53 +38,35 @@ from .labelled_array import (
     storage_dtype,
     strided,
 )
+from .scope import Evaluation, Opened, Scope
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
 PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
 _tables: dict[Table, Data] = {}
 
 
-class Scope:
-    """What the variables stand for now: a number or an axis; with the terms and arrays computed under them."""
-
-    def __init__(self, parent: Scope | None, numbers: Mapping[Expr, int] | None = None, axes: Sequence[Expr] = ()) -> None:
-        """Open a scope inside `parent`."""
-        self.parent = parent
-        self.numbers = dict(numbers or {})
-        self.bound = frozenset((*self.numbers, *axes))
-        self.known: dict[Expr, int] = {**parent.known, **self.numbers} if parent else self.numbers
-        self.terms: dict[Expr, Named] = {}
-        self.stores: dict[Array, Store] = {}
-        self.folds: dict[tuple[Fold, bool], list[Store]] = {}
-        self.readers: dict[Leaf, dict[Any, dict[Any, Any]]] = {}  # by leaf: what is kept of its contents, and where
-
-    def keep(self, kept: dict[Any, Any], key: Any, reads: Iterable[Leaf], value: Any) -> None:
-        """Keep a value in one of the dictionaries for as long as nothing that it `reads` is written."""
-        kept[key] = value
-        for leaf in reads:
-            self.readers.setdefault(leaf, {})[key] = kept
-
-    def forget(self, written: Iterable[Leaf]) -> None:
-        """Drop the values that depend on the written leaves."""
-        for leaf in written if self.readers else ():
-            for key, kept in self.readers.pop(leaf, {}).items():
-                kept.pop(key, None)
+FoldRule = Callable[[Evaluation, Fold], Store | None]
 
 
 class Evaluator:
     """Evaluates terms on given stores; `memories` may change between evaluations, not during one."""
 
-    def __init__(self, memories: Mapping[Leaf, Store], axes: Axes | None = None, real: Any = np.float64) -> None:
-        """Read `memories`; reals are computed in the type `real` unless an operand is wider."""
+    def __init__(
+        self, memories: Mapping[Leaf, Store], axes: Axes | None = None, real: Any = np.float64, blocked_fold: FoldRule | None = None
+    ) -> None:
+        """Read `memories`; reals are computed in the type `real` unless an operand is wider.
+
+        `blocked_fold` evaluates a fold as a whole where it can (None: not), before its steps are run one by one.
+        """
         _keep_freed_memory()
         self.memories = memories
         self.axes = axes or Axes()
         self.real = real
         self.scope = Scope(None)
         self.kinds: dict[Expr, Any] = {}
-        self.nests: dict[Fold, Nest] = {}
-        self.covered: frozenset[Fold] = frozenset()
-        self.ahead: dict[Expr, Named] = {}  # values over all steps of the folds that run now
+        self.hoisting = FoldHoisting()
+        self.precomputed: dict[Expr, Named] = {}  # values over all steps of the folds that run now
+        self.blocked_fold = blocked_fold
 
     # -- entry points
 
@@ -148,7 +130,7 @@ class Evaluator:
     def _computed_term(self, e: Expr) -> Named:
         if e.op == "var":
             return self._variable(e)
-        over = self.ahead.get(e)
+        over = self.precomputed.get(e)
         if over is not None:
             return at_step(self, e, over)
         return RULES[e.op](self, e)
@@ -239,13 +221,11 @@ class Evaluator:
 
     def _fold(self, f: Fold, history: bool) -> list[Store]:
         """Return the accumulators after the last step, or those after every step."""
-        from ..kernels.numpy.exact_float_folds import in_floats
-
-        if not history and (done := in_floats(self, f)) is not None:
-            return [done]
+        if not history and self.blocked_fold is not None and (result := self.blocked_fold(self, f)) is not None:
+            return [result]
         current = [self.store_of(first) for first in f.initial]
         kept: list[list[Store]] = []
-        with ahead_of(self, f):
+        with self.hoisting.precomputed(self, f):
             for k in range(self.number(f.extent)):
                 with self.inner({f.variable: k}) as s:
                     s.stores.update(zip(f.accumulators, current, strict=True))
@@ -433,22 +413,6 @@ class Evaluator:
         return data if data.dtype == kind else data.astype(kind)
 
 
-class Opened:
-    """An open scope of an evaluator; a context manager."""
-
-    def __init__(self, evaluator: Evaluator, scope: Scope) -> None:
-        self.evaluator, self.scope = evaluator, scope
-
-    def __enter__(self) -> Scope:
-        self.evaluator.scope = self.scope
-        return self.scope
-
-    def __exit__(self, *_: object) -> None:
-        if self.scope.parent is None:
-            raise SpecError("I102", "the outermost scope was closed")
-        self.evaluator.scope = self.scope.parent
-
-
 @cache
 def _keep_freed_memory() -> None:
     """Make the C library keep the memory of freed temporaries instead of returning each to the system.
@@ -476,14 +440,6 @@ def table_data(table: Table) -> Data:
             data = data.astype(kind)
         found = _tables[table] = np.ascontiguousarray(data)
     return found
-
-
-def evaluate(array: Array, operands: Mapping[Leaf, Data], real: Any = np.float64) -> Data:
-    """Return the elements of an array term on numpy operands."""
-    evaluator = Evaluator({leaf: Store(np.asarray(x)) for leaf, x in operands.items()}, real=real)
-    with np.errstate(all="ignore"):
-        data = evaluator.store_of(array).data
-    return data if not array.real or np.issubdtype(data.dtype, np.floating) else data.astype(real)
 
 
 def _is_uniform(data: Data) -> bool:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...lang.binders import Accumulator, Comprehension, Fold, FoldResult
 from ...lang.expr import Expr
 from .labelled_array import Named, axis_of
-
-if TYPE_CHECKING:
-    from .evaluator import Evaluator
+from .scope import Evaluation
 
 AHEAD_ELEMENTS = 1 << 19  # the most elements of one term over all steps
 
@@ -56,21 +53,28 @@ class Nest:
         return all(f.extent.free.isdisjoint(self._variables) and f.extent.reads.isdisjoint(self._accumulators) for f in self.folds)
 
 
-@contextmanager
-def ahead_of(ev: Evaluator, fold: Fold) -> Iterator[None]:
-    """Keep in `ev.ahead`, while the fold runs, what can be computed before it; nothing where that is too much at once."""
-    before = ev.ahead, ev.covered
-    if fold not in ev.covered:
-        if fold not in ev.nests:
-            ev.nests[fold] = Nest(fold)
-        found = _values(ev, ev.nests[fold])
-        if found:
-            ev.ahead, ev.covered = {**ev.ahead, **found}, ev.covered.union(ev.nests[fold].folds)
-    yield
-    ev.ahead, ev.covered = before
+class FoldHoisting:
+    """Loop-invariant code motion out of the folds that an evaluator runs."""
+
+    def __init__(self) -> None:
+        self.nests: dict[Fold, Nest] = {}
+        self.covered: frozenset[Fold] = frozenset()  # folds whose terms are computed already
+
+    @contextmanager
+    def precomputed(self, ev: Evaluation, fold: Fold) -> Iterator[None]:
+        """Hold in `ev.precomputed`, while the fold runs, what can be computed before it; nothing where that is too much at once."""
+        before = ev.precomputed, self.covered
+        if fold not in self.covered:
+            if fold not in self.nests:
+                self.nests[fold] = Nest(fold)
+            values = _values(ev, self.nests[fold])
+            if values:
+                ev.precomputed, self.covered = {**ev.precomputed, **values}, self.covered.union(self.nests[fold].folds)
+        yield
+        ev.precomputed, self.covered = before
 
 
-def _values(ev: Evaluator, nest: Nest) -> dict[Expr, Named]:
+def _values(ev: Evaluation, nest: Nest) -> dict[Expr, Named]:
     if not nest.terms or not nest.is_regular:
         return {}
     extents = [(f.variable, ev.number(f.extent)) for f in nest.folds]
@@ -81,7 +85,7 @@ def _values(ev: Evaluator, nest: Nest) -> dict[Expr, Named]:
         return {e: ev.value(e) for e in nest.terms}
 
 
-def at_step(ev: Evaluator, e: Expr, over: Named) -> Named:
+def at_step(ev: Evaluation, e: Expr, over: Named) -> Named:
     """Return the value of a term at the current step from its values over all steps."""
     now = {axis_of(v): ev.scope.known[v] for v in e.free if v in ev.scope.known}
     data = over.data[tuple(now.get(a, slice(None)) for a in over.axes)] if over.axes else over.data

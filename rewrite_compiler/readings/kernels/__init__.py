@@ -1,1 +1,1 @@
-"""Kernels: which subterms of the arrays reading machine code computes."""
+"""Kernels of the arrays reading: terms traced to straight-line code, blocked folds, conversions; by machine code or numpy."""

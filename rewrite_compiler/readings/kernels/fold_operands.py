@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +16,9 @@ from ...lang import intervals as iv
 from ...lang.binders import Accumulator, Comprehension, Fold, FoldResult
 from ...lang.expr import Expr
 from ..arrays.labelled_array import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
+from ..arrays.scope import Evaluation
 from ..straightline.code import Code, Op, TooWide, Tracer, bits_of, is_operator
 from .selection import Strides, Trace
-
-if TYPE_CHECKING:
-    from ..arrays.evaluator import Evaluator
 
 INT16, INT32 = iv.of_width(16, True), iv.of_width(32, True)
 
@@ -158,7 +155,7 @@ def innermost(f: Fold) -> tuple[list[Fold], Expr] | None:
         folds.append(inner)
 
 
-def folded(ev: Evaluator, f: Fold, compute: Compute) -> Store | None:
+def folded(ev: Evaluation, f: Fold, compute: Compute) -> Store | None:
     """Return the accumulator of a fold after its last step, as `compute` gives it; None when it is not a blocked fold."""
     nest = innermost(f)
     if nest is None:

@@ -18,9 +18,10 @@ from ...lang import intervals as iv
 from ...lang.binders import Leaf, Table, array
 from ...lang.expr import Expr
 from ...lang.formats import FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format
-from ..arrays.evaluator import evaluate, table_data
+from ..arrays.evaluator import table_data
 from ..arrays.labelled_array import Data, storage_dtype
 from ..straightline.code import REAL
+from .evaluate import evaluate
 from .layout_conversion import Conversion, is_worth_it, looked_up, then, traced
 from .selection import has_machine_code
 

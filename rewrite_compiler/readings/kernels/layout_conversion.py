@@ -14,11 +14,11 @@ import numpy as np
 
 from ...lang.binders import Leaf, index_variable
 from ...lang.expr import Expr
-from ..arrays.evaluator import Evaluator
 from ..arrays.labelled_array import Data, Store
 from ..blocks import grid as array_grid
 from ..straightline.code import REAL, Code, Op, TooWide
 from ..straightline.ordered_floats import NOTHING, floats_of
+from .evaluate import evaluator_of
 from .selection import GridTracer, Operand, has_machine_code, launched, merged
 
 LEAST = 1 << 12  # elements: below, numpy is as fast
@@ -145,7 +145,7 @@ _COPIES = tuple(Conversion((Op("array", (), (0, 0), bits),)) for bits in (32, 64
 def traced(function: Callable[[Expr], Expr], operand: Leaf) -> Conversion | None:
     """Return the code of a function of one term; None where machine code has no words for it."""
     x = Leaf((TRACED,), operand.interval, operand.real, operand.name)
-    ev = Evaluator({x: Store(np.zeros(TRACED, np.float64 if operand.real else np.int64))})
+    ev = evaluator_of({x: Store(np.zeros(TRACED, np.float64 if operand.real else np.int64))})
     i = index_variable("i", TRACED)
     with ev.inner(axes=[(i, TRACED)]):
         tracer = GridTracer(ev)

@@ -11,18 +11,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...lang.binders import Leaf, Table
 from ...lang.expr import Expr
 from ...lang.traversal import terms_of
+from ..arrays.evaluator import table_data
 from ..arrays.labelled_array import Axis, Data, Named, axis_of, moving, reach, strided
+from ..arrays.scope import Evaluation
 from ..straightline.code import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
-
-if TYPE_CHECKING:
-    from ..arrays.evaluator import Evaluator
 
 UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: a choice that is the same everywhere costs nothing
 UNROLLED, NEAR = 8, 16
@@ -43,7 +42,7 @@ class Operand:
 class Trace:
     """The code of one term, and its operands."""
 
-    ev: Evaluator
+    ev: Evaluation
     operands: list[Operand] = field(default_factory=list)
     tables: list[Data] = field(default_factory=list)
     scalars: list[int] = field(default_factory=list)
@@ -56,7 +55,7 @@ class Trace:
         """Return how a term is given to the code; None when it is an operator of it."""
         if not self.varies(e):
             return self._scalar(e)
-        if e in self.ev.ahead or (e.op == "wrap" and e.args[0].op == "reduce"):
+        if e in self.ev.precomputed or (e.op == "wrap" and e.args[0].op == "reduce"):
             return self._array(e, self.ev.value(e))
         if e.op == "var":
             return self._index(e)
@@ -159,7 +158,7 @@ class Trace:
 class GridTracer(Tracer):
     """The tracer of a grid: tables are operators of it."""
 
-    def __init__(self, ev: Evaluator) -> None:
+    def __init__(self, ev: Evaluation) -> None:
         """Read operands through `ev`."""
         self.found = Trace(ev)
         super().__init__(self._leaf)
@@ -174,8 +173,6 @@ class GridTracer(Tracer):
             place = x - (d[0] or 0)
             flat = place if flat is None else flat * n + place
         assert flat is not None
-        from ..arrays.evaluator import table_data
-
         return self.found.table(e, table_data(e.data), self.trace(flat))
 
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...lang.binders import FoldResult, Leaf
 from ...lang.expr import Expr, lift
 from ...lang.step import Let, Loop, Step, Update, When, children, updates_of
 from ...lang.traversal import terms_of
+from ..arrays.evaluator import Evaluator
 from ..arrays.labelled_array import axis_of
-
-if TYPE_CHECKING:
-    from ..arrays.evaluator import Evaluator
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,7 @@ from ..arrays.batched_memory import samples_of
 from ..arrays.evaluator import NotUniform
 from ..arrays.labelled_array import Axes, Axis, Data, Named, axis_of, dense
 from .dependence_cache import Answer
-
-if TYPE_CHECKING:
-    from .interpreter import Machine
+from .execution import Execution
 
 NEST_SHIFT, STATEMENT_SHIFT = 44, 20  # a moment is one number: see _moment
 UNROLLED = 128  # inner loops whose conditions vary are followed iteration by iteration up to this length
@@ -68,7 +65,7 @@ class _Trace:
     is_loose: bool = False  # inside an inner loop next to other statements of a nest: the moment is not tracked
 
 
-def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
+def is_parallel(machine: Execution, loop: Loop, extent: int) -> Analysis:
     """Tell whether the iterations of `loop` may run at once; NotUniform when its control differs between them."""
     machine.axes.add(axis_of(loop.variable), extent)
     simple = _simple(machine, loop)
@@ -85,7 +82,7 @@ def is_parallel(machine: Machine, loop: Loop, extent: int) -> Analysis:
     return Analysis(found.parallel, found.elements * samples_of(machine.memories.values(), machine.axes) // extent or 1)
 
 
-def _answer(machine: Machine, loop: Loop, extent: int, only: frozenset[Leaf] | None) -> Answer:
+def _answer(machine: Execution, loop: Loop, extent: int, only: frozenset[Leaf] | None) -> Answer:
     """Follow one iteration, and compare what all of them read and write; of these memories `only`."""
     written = frozenset(u.memory for u in updates_of(loop.body))
     trace = _Trace(written, only=only)
@@ -96,7 +93,7 @@ def _answer(machine: Machine, loop: Loop, extent: int, only: frozenset[Leaf] | N
     return Answer(all(_independent(trace, leaf, axis_of(loop.variable), extent) for leaf in compared), trace.elements)
 
 
-def _simple(machine: Machine, loop: Loop) -> Analysis | None:
+def _simple(machine: Execution, loop: Loop) -> Analysis | None:
     """Return the answer for one update that reads nothing it writes and writes consecutive places; None for other loops."""
     parts = [x for x in (loop.body.steps if isinstance(loop.body, Seq) else (loop.body,)) if not isinstance(x, Require)]
     u = parts[0] if len(parts) == 1 else None
@@ -116,7 +113,7 @@ def _simple(machine: Machine, loop: Loop) -> Analysis | None:
     return Analysis(True, math.prod(extents) * samples_of(machine.memories.values(), machine.axes) or 1)
 
 
-def _follow(machine: Machine, step: Step, trace: _Trace) -> None:
+def _follow(machine: Execution, step: Step, trace: _Trace) -> None:
     if isinstance(step, Update):
         _follow_updates(machine, (step,), trace)
     elif isinstance(step, Together):
@@ -134,7 +131,7 @@ def _follow(machine: Machine, step: Step, trace: _Trace) -> None:
         _follow_let(machine, step, trace)
 
 
-def _follow_updates(machine: Machine, updates: Sequence[Update], trace: _Trace) -> None:
+def _follow_updates(machine: Execution, updates: Sequence[Update], trace: _Trace) -> None:
     if trace.only is not None:
         updates = [u for u in updates if u.memory in trace.only or not u.value.reads.isdisjoint(trace.only)]
     for u in updates:
@@ -144,7 +141,7 @@ def _follow_updates(machine: Machine, updates: Sequence[Update], trace: _Trace) 
     trace.order += 1
 
 
-def _follow_let(machine: Machine, step: Let, trace: _Trace) -> None:
+def _follow_let(machine: Execution, step: Let, trace: _Trace) -> None:
     if step.array.reads.isdisjoint(trace.written):
         machine.bind(step.local, machine.evaluator.store_of(step.array))
         _follow(machine, step.body, trace)
@@ -156,7 +153,7 @@ def _follow_let(machine: Machine, step: Let, trace: _Trace) -> None:
     trace.written = before
 
 
-def _read_array(machine: Machine, a: Array, trace: _Trace) -> None:
+def _read_array(machine: Execution, a: Array, trace: _Trace) -> None:
     """Note what an array that depends on the written memories reads of them."""
     element = a[(0,) * a.rank]
     loads, extents = loads_and_binders(element)
@@ -169,7 +166,7 @@ def _read_array(machine: Machine, a: Array, trace: _Trace) -> None:
     trace.order += 1
 
 
-def _inner(machine: Machine, step: Loop, trace: _Trace) -> None:
+def _inner(machine: Execution, step: Loop, trace: _Trace) -> None:
     """Follow an inner loop as one more axis; where its control differs between iterations, one by one."""
     if not step.extent.reads.isdisjoint(trace.written):
         raise NotUniform("an inner loop's length depends on what the loop writes")
@@ -194,7 +191,7 @@ def _copied(accesses: dict[Leaf, list[_Access]]) -> dict[Leaf, list[_Access]]:
     return {leaf: list(found) for leaf, found in accesses.items()}
 
 
-def _follow_along(machine: Machine, step: Loop, extent: int, trace: _Trace) -> None:
+def _follow_along(machine: Execution, step: Loop, extent: int, trace: _Trace) -> None:
     machine.axes.add(axis_of(step.variable), extent)
     kept = trace.nest, trace.entry, trace.body, trace.is_loose
     trace.is_loose = trace.is_loose or (trace.nest != () and trace.body is not step)
@@ -211,22 +208,22 @@ def _follow_along(machine: Machine, step: Loop, extent: int, trace: _Trace) -> N
     trace.order += 1
 
 
-def _read(machine: Machine, u: Update, trace: _Trace) -> None:
+def _read(machine: Execution, u: Update, trace: _Trace) -> None:
     if any(not a.reads.isdisjoint(trace.written) for a in u.address):
         raise NotUniform("an address depends on what the loop writes")
     if _own_lengths(u.value):
-        with machine._grid(u):
+        with machine.grid(u):
             _check_lengths(machine, u.value)
     if u.value.reads.isdisjoint(trace.written):
         return
     loads, extents = loads_and_binders(u.value)
-    with machine._grid(u):
+    with machine.grid(u):
         for load in loads:
             if load.data in trace.written - trace.locals:
                 _note_read(machine, load, extents, trace)
 
 
-def _check_lengths(machine: Machine, value: Expr) -> None:
+def _check_lengths(machine: Execution, value: Expr) -> None:
     """NotUniform when a reduction of the value would be longer in one iteration than in another."""
     for extent in _own_lengths(value):
         machine.evaluator.number(extent)
@@ -253,7 +250,7 @@ def loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
     return loads, extents
 
 
-def _note_read(machine: Machine, load: Expr, extents: dict[Expr, Expr], trace: _Trace) -> None:
+def _note_read(machine: Execution, load: Expr, extents: dict[Expr, Expr], trace: _Trace) -> None:
     if any(not i.reads.isdisjoint(trace.written) for i in load.args):
         raise NotUniform("an index depends on what the loop writes")
     inner = [(v, machine.evaluator.number(extents[v])) for i in load.args for v in i.free if v in extents]
@@ -263,13 +260,13 @@ def _note_read(machine: Machine, load: Expr, extents: dict[Expr, Expr], trace: _
         trace.reads.setdefault(load.data, []).append(access)
 
 
-def _note(machine: Machine, u: Update, trace: _Trace) -> None:
-    with machine._grid(u):
+def _note(machine: Execution, u: Update, trace: _Trace) -> None:
+    with machine.grid(u):
         access = replace(_access(machine, u.memory, u.address, trace, is_write=True), own=frozenset(map(axis_of, u.variables)))
     trace.writes.setdefault(u.memory, []).append(access)
 
 
-def element_numbers(machine: Machine, leaf: Leaf, indices: Sequence[Expr]) -> Named:
+def element_numbers(machine: Execution, leaf: Leaf, indices: Sequence[Expr]) -> Named:
     """Return the row-major numbers of the elements that `indices` name, over the axes bound now."""
     linear, axes = Named(0, ()), machine.axes
     for i, n in zip(indices, leaf.shape, strict=True):
@@ -280,7 +277,7 @@ def element_numbers(machine: Machine, leaf: Leaf, indices: Sequence[Expr]) -> Na
     return Named(np.asarray(linear.data), linear.axes)
 
 
-def _access(machine: Machine, leaf: Leaf, indices: Sequence[Expr], trace: _Trace, *, is_write: bool) -> _Access:
+def _access(machine: Execution, leaf: Leaf, indices: Sequence[Expr], trace: _Trace, *, is_write: bool) -> _Access:
     linear = element_numbers(machine, leaf, indices)
     trace.elements = max(trace.elements, linear.data.size)
     if linear.data.size > SEQUENTIAL_ELEMENTS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,13 +12,16 @@ from ...lang.binders import Leaf
 from ...lang.expr import Expr
 from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
 from ..arrays.batched_memory import Memory
-from ..arrays.evaluator import Evaluator, NotUniform, Opened, Scope
+from ..arrays.evaluator import NotUniform
 from ..arrays.labelled_array import Affine, Axis, Named, Store, affine, axis_of, dense, reach, scatter, strided
+from ..arrays.scope import Opened, Scope
+from ..kernels.evaluate import evaluator_of
 from ..oracle.emit_python import diagnostic
 from .dependence_cache import Recall
 from .dependence_test import is_parallel
+from .loop_nest import Form, form_of
 from .partial_evaluation import Irregular, residual
-from .reduction_recognition import Accumulation, Form, accumulation, form_of
+from .reduction_recognition import Accumulation, accumulation
 
 SEVERAL = 8  # iterations for which control is worked out before they run
 CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
@@ -32,7 +34,7 @@ class Machine:
         """Take the memories by reference; with `strict`, diagnostics are raised."""
         self.memories: dict[Leaf, Store] = dict(memories)
         self.strict = strict
-        self.evaluator = Evaluator(self.memories)
+        self.evaluator = evaluator_of(self.memories)
         self.axes = self.evaluator.axes
         self.forms: dict[Loop, Form | None] = {}
         self.vectorised = 0
@@ -94,10 +96,11 @@ class Machine:
             raise diagnostic(step.code, step.sentence, **{n: self.axes.full(x, axes).flat[first] for n, x in values.items()})
 
     def _value(self, u: Update) -> Named:
-        with self._grid(u):
+        with self.grid(u):
             return self.evaluator.value(u.value)
 
-    def _grid(self, u: Update) -> Any:
+    def grid(self, u: Update) -> Opened:
+        """Open a scope over the variables of an update; those of one value are numbers."""
         extents = self._extents(u)
         return self.evaluator.inner({v: 0 for v, n in extents if n == 1}, [(v, n) for v, n in extents if n != 1])
 
@@ -110,7 +113,7 @@ class Machine:
         memory = self.memories[u.memory]
         if not isinstance(memory, Memory):
             raise SpecError("I102", f"{u.memory.name} is not a state memory and cannot be written")
-        with self._grid(u):
+        with self.grid(u):
             own = frozenset(axis_of(v) for v, n in self._extents(u) if n != 1)
             if 0 not in self.axes.shape(tuple(own)):
                 self._put(u, memory, value, own)

@@ -14,21 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ....lang import intervals as iv
-from ....lang.binders import Fold
-from ....lang.intervals import Interval
-from ...arrays.labelled_array import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, Named, Store
-from ...blocks.grid import runs
-from ...blocks.passes import Made, Pass, clamped, clips_of, last_uses, ranges_of, reach_of, scales_of, with_numbers
-from ...straightline.code import Code, TooWide
-from ..fold_operands import Factor, FoldTrace, Site, folded
-
-if TYPE_CHECKING:
-    from ...arrays.evaluator import Evaluator
+from ...lang import intervals as iv
+from ...lang.binders import Fold
+from ...lang.intervals import Interval
+from ..arrays.labelled_array import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, Named, Store
+from ..arrays.scope import Evaluation
+from ..blocks.grid import runs
+from ..blocks.passes import Made, Pass, clamped, clips_of, last_uses, ranges_of, reach_of, scales_of, with_numbers
+from ..straightline.code import Code, TooWide
+from .fold_operands import Factor, FoldTrace, Site, folded
 
 BLOCK_BYTES = 1 << 18  # of the result at once: two of them fit a second-level cache
 KEPT_ELEMENTS = 1 << 18  # of the factor of the rows that are converted at once
@@ -38,13 +36,13 @@ INT32_EXACT = (1 << 31) - 1
 Views = tuple[Data, Data]  # the factors of rows and of columns
 
 
-def in_floats(ev: Evaluator, f: Fold) -> Store | None:
+def in_floats(ev: Evaluation, f: Fold) -> Store | None:
     """Return the accumulator of a fold after its last step; None when floats cannot hold it or it is not a blocked fold."""
     return folded(ev, f, _in_floats)
 
 
 def _in_floats(
-    ev: Evaluator, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named, kind: np.dtype[np.generic]
+    ev: Evaluation, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named, kind: np.dtype[np.generic]
 ) -> Named:  # fmt: skip
     return _Floats(ev, loops, trace, codes, first).result(kind)
 
@@ -52,7 +50,7 @@ def _in_floats(
 class _Floats:
     """One fold in floats."""
 
-    def __init__(self, ev: Evaluator, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named) -> None:
+    def __init__(self, ev: Evaluation, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named) -> None:
         self.ev, self.loops, self.trace, self.codes, self.first = ev, loops, trace, codes, first
         inner = {a for a, _ in loops}
         self.rows, self.columns = self._sides(inner)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,18 +18,16 @@ from ...lang.binders import Comprehension, index_variable
 from ...lang.expr import Expr, const, lift
 from ...lang.step import NOTHING, Loop, Update
 from ...lang.substitution import substitute
-from .labelled_array import Data, axis_of
-
-if TYPE_CHECKING:
-    from ..state.interpreter import Machine
-    from ..state.reduction_recognition import Form
+from ..arrays.labelled_array import Data, axis_of
+from .execution import Execution
+from .loop_nest import Form
 
 MOST_DIGITS = 6
 ELEMENTS = 1 << 22
 Table = tuple[int, list[Data]]  # an index: its first value, and how far it is from it along each loop
 
 
-def factored(machine: Machine, form: Form, extents: Sequence[int]) -> Form:
+def factored(machine: Execution, form: Form, extents: Sequence[int]) -> Form:
     """Return a form with a loop for each digit of its loops; the form itself where its indices have no digits."""
     indices = list(dict.fromkeys(_indices(form)))
     tables = [_table(machine, form, extents, i) for i in indices] if any(i.reads for i in indices) else []
@@ -86,7 +83,7 @@ def _below(e: Expr, loops: frozenset[Expr], inside: frozenset[Expr]) -> Iterator
 # -- their values
 
 
-def _table(machine: Machine, form: Form, extents: Sequence[int], index: Expr) -> Table | None:
+def _table(machine: Execution, form: Form, extents: Sequence[int], index: Expr) -> Table | None:
     """Return the values of an index as a sum over the loops; None where they are not one, or depend on anything else."""
     variables, axes = [x.variable for x in form.loops], machine.axes
     if not index.reads.isdisjoint(u.memory for u in (form.core, *form.others)):

@@ -1,0 +1,69 @@
+"""What folds and operators ask of the printer of the kernel that they are part of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from llvmlite import ir
+
+from ..lang.binders import Accumulator, Table
+from ..lang.expr import Expr
+from .layout import Layout
+from .schedule import Schedule
+from .vectors import Value
+
+Values = list[Value]
+
+
+class Emission(Protocol):
+    """A kernel in the making: its schedule, the block that instructions go to, and the values of terms so far."""
+
+    schedule: Schedule
+    features: frozenset[str]
+    module: ir.Module
+    function: ir.Function
+    b: ir.IRBuilder
+    at: dict[Expr, Value]
+    unit: dict[Expr, int]
+    accumulators: dict[Accumulator, Values]
+    memo: list[dict[Any, Any]]
+    in_index: bool
+    depth: int
+
+    def evaluated(self, e: Expr, bits: int) -> Values:
+        """Return a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
+
+    def amount(self, e: Expr, bits: int) -> Values:
+        """Return an operand; a constant outside of loops is an argument."""
+
+    def number(self, n: int | Expr, *purpose: object) -> Value:
+        """Return a number that is an argument, once for a purpose."""
+
+    def positions(self, *terms: Expr) -> int:
+        """Return at how many positions terms have to be computed."""
+
+    def varies(self, *terms: Expr) -> bool:
+        """Tell whether lanes of terms may differ."""
+
+    def source(self, x: Layout | Table) -> int:
+        """Return the number of the pointer to an operand."""
+
+    def pairs(self, e: Expr, layout: Layout, variable: Expr) -> Values:
+        """Return neighbours along a variable of a sum side by side."""
+
+    def pair_layout(self, e: Expr, variable: Expr) -> Layout | None:
+        """Return the layout in which neighbours along a variable of a sum are pairs; None where they cannot be."""
+
+    def looked_up(self, pointer: int, places: Value, kind: Any) -> Value:
+        """Return the elements of an array at places, one after the other."""
+
+    def loop(self, count: Value, carried: Values, body: Callable[[Value, Values], Values]) -> Values:
+        """Print a loop that runs at least once."""
+
+    def scope(self) -> AbstractContextManager[None]:
+        """Forget afterwards what is computed meanwhile."""
+
+    def paired(self, loads: dict[Expr, Values]) -> AbstractContextManager[None]:
+        """Compute meanwhile on pairs of neighbours along a variable of a sum."""

@@ -1,0 +1,90 @@
+"""Scopes of the arrays reading: what variables stand for, what has been computed under them, and who computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ...errors import SpecError
+from ...lang.binders import Array, Fold, Leaf
+from ...lang.expr import Expr
+from .labelled_array import Affine, Axes, Axis, Named, Store
+
+
+class Scope:
+    """What the variables stand for now: a number or an axis; with the terms and arrays computed under them."""
+
+    def __init__(self, parent: Scope | None, numbers: Mapping[Expr, int] | None = None, axes: Sequence[Expr] = ()) -> None:
+        """Open a scope inside `parent`."""
+        self.parent = parent
+        self.numbers = dict(numbers or {})
+        self.bound = frozenset((*self.numbers, *axes))
+        self.known: dict[Expr, int] = {**parent.known, **self.numbers} if parent else self.numbers
+        self.terms: dict[Expr, Named] = {}
+        self.stores: dict[Array, Store] = {}
+        self.folds: dict[tuple[Fold, bool], list[Store]] = {}
+        self.readers: dict[Leaf, dict[Any, dict[Any, Any]]] = {}  # by leaf: what is kept of its contents, and where
+
+    def keep(self, kept: dict[Any, Any], key: Any, reads: Iterable[Leaf], value: Any) -> None:
+        """Keep a value in one of the dictionaries for as long as nothing that it `reads` is written."""
+        kept[key] = value
+        for leaf in reads:
+            self.readers.setdefault(leaf, {})[key] = kept
+
+    def forget(self, written: Iterable[Leaf]) -> None:
+        """Drop the values that depend on the written leaves."""
+        for leaf in written if self.readers else ():
+            for key, kept in self.readers.pop(leaf, {}).items():
+                kept.pop(key, None)
+
+
+class Evaluation(Protocol):
+    """What a rule may ask of the evaluator that applies it: values of terms, contents of arrays, and the scope that is open."""
+
+    axes: Axes
+    real: Any
+    scope: Scope
+    precomputed: dict[Expr, Named]
+
+    def value(self, e: Expr) -> Named:
+        """Return the value of a term over the axes it depends on."""
+
+    def number(self, e: Expr) -> int:
+        """Return the value of an integer term that is the same along every axis."""
+
+    def cast(self, data: Any, e: Expr) -> Any:
+        """Return data in a type in which the result of `e` is exact."""
+
+    def store_of(self, a: Array) -> Store:
+        """Return the contents of an array term."""
+
+    def affine(self, e: Expr) -> Affine | None:
+        """Return an index as an affine function of the bound axes, or None."""
+
+    def is_axis(self, v: Expr) -> bool:
+        """Tell whether a bound variable stands for an axis."""
+
+    def batch_of(self, leaf: Leaf) -> set[Axis]:
+        """Return the batch axes of any part of a leaf."""
+
+    def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
+        """Return over how many elements a term with these variables and leaves is spread."""
+
+    def inner(self, numbers: Mapping[Expr, int] | None = None, axes: Sequence[tuple[Expr, int]] = ()) -> Opened:
+        """Open a scope that binds numbers and axes."""
+
+
+class Opened:
+    """An open scope of an evaluator; a context manager."""
+
+    def __init__(self, evaluation: Evaluation, scope: Scope) -> None:
+        self.evaluation, self.scope = evaluation, scope
+
+    def __enter__(self) -> Scope:
+        self.evaluation.scope = self.scope
+        return self.scope
+
+    def __exit__(self, *_: object) -> None:
+        if self.scope.parent is None:
+            raise SpecError("I102", "the outermost scope was closed")
+        self.evaluation.scope = self.scope.parent

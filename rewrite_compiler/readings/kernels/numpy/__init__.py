@@ -1,1 +1,0 @@
-"""Kernels computed by numpy where no compiler is at hand."""
