@@ -18,7 +18,7 @@ import pytest
 from command import flexmatch, onnx_model, perceptron, process, samples
 from onnx import helper
 
-from rewrite_compiler.compile.plan.document import read_plan
+from rewrite_compiler.compile.document import read_plan
 from rewrite_compiler.cosim.journal import Log
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError

@@ -2,9 +2,9 @@
 
 from ..callable_module import make_callable
 from .compile import Options, chosen_targets, compile_model
+from .document import PlanFiles, is_plan, plan_digest, plan_files, plan_of_document, plan_onnx, read_plan
 from .formats.calibrate import calibrated, calibrated_from, float_program
 from .plan.accounting import Account, account
-from .plan.document import PlanFiles, is_plan, plan_digest, plan_files, plan_of_document, plan_onnx, read_plan
 from .plan.plan import Absorbed, Calibration, HostNode, Offload, Plan, Reason, to_json
 
 __all__ = [

@@ -23,8 +23,8 @@ from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, brief
 from ..ops.op import Apply, subterms
+from ..prove.certificates.operations import Progress
 from ..prove.certificates.shipped import Certificate, in_short
-from ..prove.mappings.operations import Progress
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target

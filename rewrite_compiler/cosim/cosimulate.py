@@ -24,8 +24,7 @@ from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, brief
-from .distribution.cluster import connected
-from .distribution.remote import RemoteEngine
+from .cluster import connected
 from .engine import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
 from .format_errors import OffloadNumerics, first_diverging, tensor_document
 from .journal import Log
@@ -36,6 +35,7 @@ from .metrics.metrics import Metric, metric_of, paired, predicted_classes
 from .metrics.scores import Scores, joined
 from .metrics.scoring import scored, scored_output
 from .prefetch import in_order, most_ahead
+from .remote import RemoteEngine
 from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chosen_tier
 from .validation.audit import EVERY
 

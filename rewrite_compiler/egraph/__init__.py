@@ -3,9 +3,9 @@
 from .extraction.decode import DeviceName, classes_of, extracted_program
 from .extraction.extract import Extraction, extract
 from .graph.graph import EClass, EGraph, ENode
+from .graph.outcome import Saturation
 from .graph.schema import Constructor
 from .graph.unsaturated import plain_graph
-from .saturation.outcome import Saturation
 from .saturation.rule_text import mapping_text
 from .saturation.saturate import DeviceRule, Unsaturated, prepare, saturate, saturate_regions
 

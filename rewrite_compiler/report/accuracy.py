@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.plan.document import format_from
+from ..compile.document import format_from
 from ..lang.formats import Format
 from ..readings.kernels.format_conversion import codes_of, values_of
 from .charts import histogram, network

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..compile import Options, compile_model
 from ..errors import INTERNAL, AnswerNo, FlexmatchError, UsageError
-from ..frontend.graph.cut import Cuttable, cut, cuttable
+from ..frontend.cut import Cuttable, cut, cuttable
 
 SCHEMA = "flexmatch.reduce/1"
 CRASH, MISMATCH, NOT_OFFLOADED = "crash", "mismatch", "not-offloaded"

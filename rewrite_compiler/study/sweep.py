@@ -11,8 +11,8 @@ from typing import Any
 from ..compile import Options, compile_model
 from ..compile.formats.range_methods import METHODS
 from ..cosim import Settings, cosimulate
-from ..cosim.distribution.cluster import connected
-from ..cosim.distribution.remote import spelled
+from ..cosim.cluster import connected
+from ..cosim.remote import spelled
 from ..errors import UsageError
 from ..target import Target, find_target
 

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from rewrite_compiler.cli.main import main
 from rewrite_compiler.compile import Options, compile_model
-from rewrite_compiler.compile.explanation.alternatives import Alternatives, alternatives
+from rewrite_compiler.compile.alternatives import Alternatives, alternatives
 
 
 @pytest.fixture

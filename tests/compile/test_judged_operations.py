@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model, to_json
-from rewrite_compiler.compile.plan.document import plan_of_document
+from rewrite_compiler.compile.document import plan_of_document
 from rewrite_compiler.errors import AnswerNo, UsageError
-from rewrite_compiler.prove.mappings import operations
+from rewrite_compiler.prove.certificates import operations
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "first-accelerator.md"
 FAULTS = {

@@ -13,7 +13,7 @@ from distributed import LocalCluster
 
 import flexmatch
 from rewrite_compiler.cosim import Settings
-from rewrite_compiler.cosim.distribution.cluster import connected
+from rewrite_compiler.cosim.cluster import connected
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
 from rewrite_compiler.study.sweep import axes_of, sweep
 from rewrite_compiler.target import find_target
@@ -99,7 +99,7 @@ def test_a_worker_refuses_a_plan_that_is_not_its_own(address: str, tmp_path: Pat
 
 
 def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.cosim.distribution.cluster.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("rewrite_compiler.cosim.cluster.CONNECT_SECONDS", 1)
     with pytest.raises(UsageError) as caught, connected("tcp://127.0.0.1:9"):
         pass
     assert caught.value.problem.code == "C109"

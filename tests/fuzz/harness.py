@@ -86,7 +86,7 @@ def compared(
 
 def compiled(path: Path, accel: tuple[str, ...] = ("flexasr",), limits: Limits = DEFAULT) -> str | Finding:
     """Compile a valid model; its plan, as an ordinary model, must compute what the model computes."""
-    from rewrite_compiler.compile.plan.document import plan_onnx
+    from rewrite_compiler.compile.document import plan_onnx
 
     data = path.read_bytes()
     try:

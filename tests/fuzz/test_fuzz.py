@@ -19,7 +19,7 @@ from streams import run as run_stream
 from together import compiled_in_process, joined, judged
 
 from rewrite_compiler.compile import Options, compile_model
-from rewrite_compiler.compile.plan.document import plan_onnx
+from rewrite_compiler.compile.document import plan_onnx
 from rewrite_compiler.compile.verify import check_plan
 from rewrite_compiler.limits import DEFAULT, Limits
 

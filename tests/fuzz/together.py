@@ -17,7 +17,7 @@ from harness import EQUAL, HOST_REFUSES, Finding, compared
 from onnx import compose, helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.plan.document import plan_onnx
+from rewrite_compiler.compile.document import plan_onnx
 from rewrite_compiler.egraph.saturation.worker import Schedule
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.hostrun import Session

@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _alternatives(given: argparse.Namespace, targets: Sequence[Target], stem: Path, best: Mapping[str, Any]) -> list[str]:
     """Write the next cheapest plans beside the cheapest; return a line for each: its file, its option, what it costs more."""
-    from ...compile.explanation.alternatives import alternatives
+    from ...compile.alternatives import alternatives
 
     quiet = argparse.Namespace(**{**vars(given), "json": None})
     cost = best["extraction"]["cost"]

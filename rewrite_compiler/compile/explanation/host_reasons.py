@@ -16,7 +16,7 @@ from ...rewrite.rule import short_place
 from ...rewrite.text import condition_text
 from ...target import Mapping
 from ..matching.match import Fitted
-from .pattern_difference import Loose, differs
+from ..matching.pattern_difference import Loose, differs
 
 COST, CAPACITY, GUARD, FORM = range(4)  # how far a mapping is from taking a node: what is told first is nearest
 PRODUCTS = ("dense", "matmul")

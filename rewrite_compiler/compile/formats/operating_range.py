@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...limits import Limits
 from ...ops.op import Apply
 from ...ops.static import holds
-from ..explanation.pattern_difference import Loose, differs
+from ..matching.pattern_difference import Loose, differs
 from ..plan.plan import Plan
 from ..plan.user_rules import rules_of
 

@@ -17,8 +17,8 @@ import numpy as np
 from ...errors import FlexmatchError, SpecError
 from ...lang.binders import Array, Leaf
 from ...lang.formats import Fixed, Format, Int
+from ...prove.certificates.operations import judged_operation
 from ...prove.mappings.lockstep import evaluated_together
-from ...prove.mappings.operations import judged_operation
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.format_conversion import values_of
 from ...readings.kernels.selection import without_machine_code

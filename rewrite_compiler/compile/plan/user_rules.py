@@ -17,8 +17,8 @@ from ...limits import Limits
 from ...prove.certificates.cache import court_cache
 from ...prove.certificates.json_record import proof_record
 from ...prove.certificates.judge import judge_rule
+from ...prove.certificates.operations import Progress, judged_operation
 from ...prove.certificates.shipped import Certificate, certificate_of_record, certificate_of_rule
-from ...prove.mappings.operations import Progress, judged_operation
 from ...prove.verdict import Proof
 from ...rewrite.domain import EVERYWHERE, Domain
 from ...rewrite.rule import Rule

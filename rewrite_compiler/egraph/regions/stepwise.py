@@ -9,7 +9,7 @@ from typing import Any
 
 from ...ir.program import Program
 from ..graph.graph import PROGRAM, ClassId, EClass, EGraph, ENode, Sources
-from ..saturation.outcome import Saturation
+from ..graph.outcome import Saturation
 from .join import Form, Representatives, representatives
 from .recurrent_skeleton import NoLayers, Skeleton, skeleton, step_of
 from .recurrent_steps import cells_of

@@ -15,7 +15,7 @@ from ...ir.program import Builder, Program
 from ...ir.types import TensorType
 from ...limits import DEFAULT, MIB
 from ...rewrite.rule import Rule, short_place
-from .outcome import Saturation
+from ..graph.outcome import Saturation
 from .saturate import saturate
 
 TRIAL = replace(DEFAULT, e_nodes=6_000, rounds=24, saturation_seconds=20, saturation_bytes=768 * MIB)

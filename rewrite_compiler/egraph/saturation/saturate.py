@@ -22,12 +22,12 @@ from ...rewrite.rule import Rule
 from ...rewrite.ruleset import every_rule
 from ..graph.encode import program_items
 from ..graph.graph import EGraph, from_json
+from ..graph.outcome import Saturation
 from ..graph.schema import Constructor
 from ..regions.join import joined, representatives
 from ..regions.regions import regions_of
 from ..regions.stepwise import saturated_by_steps
 from .answer_cache import answers, key_of
-from .outcome import Saturation
 from .relevant_rules import present, relevant
 from .staged_match import rule_commands
 

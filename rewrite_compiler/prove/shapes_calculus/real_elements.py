@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from ...ops.order import Order
-from ..rules.image_lemma import Range, merged, opened
 from .atom_keys import height_of, integer_atoms, renamed
+from .image_lemma import Range, merged, opened
 from .polynomials import ZERO, Facts, Poly, atom, atom_number, atom_of, key_of, long_division, product
 
 Conditions = frozenset[Poly]

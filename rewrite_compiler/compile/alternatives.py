@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from ...errors import AnswerNo, BudgetError
-from ...target import Target
-from ..compile import Options, chosen_targets, compile_model
-from ..matching.pins import HOST
-from ..plan.plan import Offload, Plan
+from ..errors import AnswerNo, BudgetError
+from ..target import Target
+from .compile import Options, chosen_targets, compile_model
+from .matching.pins import HOST
+from .plan.plan import Offload, Plan
 
 Chosen = frozenset[tuple[str, tuple[str, ...]]]
 

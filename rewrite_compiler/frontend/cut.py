@@ -10,11 +10,11 @@ from typing import Any
 import onnx
 from onnx import helper, shape_inference
 
-from ...errors import FlexmatchError, InputError
-from ...limits import DEFAULT, Limits
-from ..file.read import read_model
-from ..file.tensors import CODES
-from ..load import import_model
+from ..errors import FlexmatchError, InputError
+from ..limits import DEFAULT, Limits
+from .file.read import read_model
+from .file.tensors import CODES
+from .load import import_model
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ..shapes_calculus.atom_keys import height_of, integer_atoms, places, renamed
-from ..shapes_calculus.polynomials import ZERO, Facts, Poly, atom_number, long_division
+from .atom_keys import height_of, integer_atoms, places, renamed
+from .polynomials import ZERO, Facts, Poly, atom_number, long_division
 
 
 class Range(NamedTuple):

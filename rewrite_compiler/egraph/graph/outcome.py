@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..graph.graph import EGraph
+from .graph import EGraph
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from ...errors import Problem
 from ...target import Mapping, Target
-from ..certificates.cache import Cache, court_cache, mapping_key
-from ..certificates.json_record import proof_of
-from ..certificates.judge import judged, mapping_case
-from ..certificates.shipped import Certificate, certificate_of_operation, certificate_of_record
 from ..verdict import PROVED, REFUTED, UNPROVED
+from .cache import Cache, court_cache, mapping_key
+from .json_record import proof_of
+from .judge import judged, mapping_case
+from .shipped import Certificate, certificate_of_operation, certificate_of_record
 
 Progress = Callable[[str], None]
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import AnswerNo, InputError, UsageError
-from ...fit.host import table_from
-from ...frontend.file.read import MODEL
-from ...frontend.graph.emit import About, to_onnx
-from ...intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, opened, read_bytes
-from ...ir.program import Node, Program
-from ...lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
-from ...limits import DEFAULT, Limits
-from ...target import Target, body_of
-from ..compile import Options, compile_model
-from .plan import SCHEMA, Calibration, Offload, Plan, to_json
-from .schema_check import CALIBRATED, CALIBRATION, PLAN, misfit
+from ..errors import AnswerNo, InputError, UsageError
+from ..fit.host import table_from
+from ..frontend.file.read import MODEL
+from ..frontend.graph.emit import About, to_onnx
+from ..intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, opened, read_bytes
+from ..ir.program import Node, Program
+from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
+from ..limits import DEFAULT, Limits
+from ..target import Target, body_of
+from .compile import Options, compile_model
+from .plan.plan import SCHEMA, Calibration, Offload, Plan, to_json
+from .plan.schema_check import CALIBRATED, CALIBRATION, PLAN, misfit
 
 FILE = Bound("a plan", DOCUMENT_BYTES, "compile the model again")
 

@@ -15,13 +15,13 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from ...compile import Plan, plan_digest, plan_of_document, to_json
-from ...compile.host.host_program import Batching, HostProgram
-from ...errors import InputError
-from ...ir.program import Data
-from ...target import Target, target_names
-from ..engine import Engine, Outcome, Take
+from ..compile import Plan, plan_digest, plan_of_document, to_json
+from ..compile.host.host_program import Batching, HostProgram
+from ..errors import InputError
+from ..ir.program import Data
+from ..target import Target, target_names
 from .cluster import Cluster
+from .engine import Engine, Outcome, Take
 
 ALONE = threading.Lock()  # a worker process runs one batch at a time
 

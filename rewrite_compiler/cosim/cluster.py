@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from ...errors import FlexmatchError, InputError, UsageError
+from ..errors import FlexmatchError, InputError, UsageError
 
 CONNECT_SECONDS = 10
 AHEAD = 2  # pieces sent ahead for each thread of the cluster

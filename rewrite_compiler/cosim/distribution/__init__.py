@@ -1,1 +1,0 @@
-"""Batches on workers of a cluster."""
