@@ -219,10 +219,9 @@ def test_folders_are_short() -> None:
     for m in modules():
         if m.path.name != "__init__.py" and m.folder in LEVEL:
             sizes[m.path.parent] = sizes.get(m.path.parent, 0) + 1
-    long = ((str(f.relative_to(ROOT)), n) for f, n in sizes.items() if n > FOLDER_FILES)
-    found = dict(long)
-    listed(f"{f} has {n} files" for f, n in found.items() if f not in LONG_FOLDERS)
-    assert LONG_FOLDERS <= found.keys(), "folders that are short now"
+    long = {str(f.relative_to(ROOT)): n for f, n in sizes.items() if n > FOLDER_FILES}
+    listed(f"{f} has {n} files" for f, n in long.items() if f not in LONG_FOLDERS)
+    assert not LONG_FOLDERS - long.keys(), "folders that are short now"
 
 
 def test_private_names_stay_in_their_package() -> None:
@@ -252,6 +251,17 @@ def test_the_first_answer_loads_nothing_heavy(arguments: tuple[str, ...], tmp_pa
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in run.stderr.splitlines() if line.startswith("import time:")}
     assert "rewrite_compiler" in loaded or "--help" in arguments
     assert not loaded & FIRST_ANSWER_WITHOUT
+
+
+def test_the_language_loads_no_reading() -> None:
+    """Syntax stands alone: its import brings neither numpy nor anything that evaluates, prints or proves."""
+    script = "import sys, rewrite_compiler.lang; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(run.stdout.split())
+    own = {name for name in loaded if name.startswith(f"{ENGINE}.")}
+    assert f"{ENGINE}.lang.expr" in own
+    assert not {name.partition(".")[0] for name in loaded} & FIRST_ANSWER_WITHOUT
+    listed(name for name in own if inner_package(name) not in {"lang", "errors"})
 
 
 def test_files_are_short() -> None:
