@@ -22,9 +22,9 @@ class Counterexample:
     right: str
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name} = {value}" for name, value in {**self.operands, **self.attributes}.items())
+        inputs = ", ".join(f"{name} = {value}" for name, value in {**self.operands, **self.attributes}.items())
         where = f" at {list(self.place)}" if self.place else ""
-        return f"left {self.left}, right {self.right}{where}, with {given}"
+        return f"left {self.left}, right {self.right}{where}, with {inputs}"
 
 
 @dataclass(frozen=True)

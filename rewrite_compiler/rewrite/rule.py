@@ -144,26 +144,26 @@ def rule(
 
     def decorate(f: Callable[..., Law]) -> Rule | tuple[Rule, Rule]:
         place = place_of(f)
-        for what, value, allowed in (("phase", phase, PHASES), ("grade", grade, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
+        for setting, value, allowed in (("phase", phase, PHASES), ("grade", grade, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
             if value not in allowed:
                 raise SpecError(
-                    "R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
+                    "R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
                 )
         variables = make_variables(f, place)
-        pairs, where = _parts(_said(f, variables, place), place)
-        called = (name or f.__name__).rstrip("_").replace("_", "-")
-        made = Rule(called, inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
-        check_rule(made)
+        pairs, where = _parts(_law_of(f, variables, place), place)
+        rule_name = (name or f.__name__).rstrip("_").replace("_", "-")
+        forward = Rule(rule_name, inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
+        check_rule(forward)
         if not both_ways:
-            return made
-        back = replace(made, name=f"{made.name}-back", pairs=tuple((r, left) for left, r in pairs))
-        check_rule(back)
-        return made, back
+            return forward
+        backward = replace(forward, name=f"{forward.name}-back", pairs=tuple((r, left) for left, r in pairs))
+        check_rule(backward)
+        return forward, backward
 
     return decorate if function is None else decorate(function)
 
 
-def _said(f: Callable[..., Law], variables: Mapping[str, object], place: str) -> Law:
+def _law_of(f: Callable[..., Law], variables: Mapping[str, object], place: str) -> Law:
     """Return what a rule's function does; what it refuses is told at the line that says it."""
     try:
         return f(**variables)
@@ -179,22 +179,22 @@ def place_of(f: Callable[..., Any]) -> str:
 
 def make_variables(f: Callable[..., Any], place: str) -> dict[str, Any]:
     """Return one pattern variable for each annotated parameter of `f`."""
-    made: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     kinds: dict[str, Callable[[str], Any]] = {
         "Tensor": Variable, "Ints": Named, "Int": lambda n: var(n, (0, None)), "Float": Float, "Str": Str,
     }  # fmt: skip
     for name, parameter in inspect.signature(f).parameters.items():
         if parameter.default is not inspect.Parameter.empty:
-            raise _default(f, name, place)
+            raise _default_refusal(f, name, place)
         annotation = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "Tensor")
         kind = "Tensor" if parameter.annotation is inspect.Parameter.empty else annotation.rpartition(".")[2]
         if kind not in kinds:
             raise SpecError("R101", f'parameter {name} must be annotated Tensor, Ints, Int, Float or Str, not "{annotation}"', place=place)
-        made[name] = kinds[kind](name)
-    return made
+        variables[name] = kinds[kind](name)
+    return variables
 
 
-def _default(f: Callable[..., Any], name: str, place: str) -> SpecError:
+def _default_refusal(f: Callable[..., Any], name: str, place: str) -> SpecError:
     """Return the refusal of a parameter with a default: a match gives every parameter, so the default would never count."""
     sentence = f"parameter {name} of {f.__name__} must have no default value: what a model has there is matched, never assumed"
     return SpecError(
@@ -229,11 +229,11 @@ def check_rule(r: Rule) -> None:
 
 def check_bound(r: Rule) -> None:
     """Refuse a rule that uses a variable its left side does not bind: as an operand or as an attribute by itself."""
-    bound = {name_of(v) for left, _ in r.pairs for v in _bound_by(left)}
+    bound_names = {name_of(v) for left, _ in r.pairs for v in _bound_by(left)}
     needed = [v for pair in r.pairs for side in pair for v in variables_of(side)]
     needed += [v for c in r.where for v in condition_variables(c)]
     for v in needed:
-        if name_of(v) not in bound:
+        if name_of(v) not in bound_names:
             raise SpecError(
                 "R101", f'the right side or guard of {r.name} uses "{name_of(v)}", which its left side does not bind', place=r.place,
                 help="every variable must occur as an operand or a plain attribute on the left",
@@ -312,13 +312,13 @@ def _expanded(atoms: Iterator[Any]) -> Iterator[object]:
 
 def _scalar_atoms(e: Expr) -> Iterator[Any]:
     for v in e.free:
-        known = ELEMENTS.get(v)
-        if known is None:
+        element = ELEMENTS.get(v)
+        if element is None:
             yield v
             continue
-        yield from _list_atoms(known.base)
-        if known.index is not None:
-            yield from _scalar_atoms(known.index)
+        yield from _list_atoms(element.base)
+        if element.index is not None:
+            yield from _scalar_atoms(element.index)
 
 
 def _list_atoms(x: Ints) -> Iterator[Any]:

@@ -43,20 +43,20 @@ class Cache:
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return what is kept under a key, None when there is nothing or it is damaged."""
-        found = None if self.anew else self._read(key)
-        self.hits += found is not None
-        return found
+        record = None if self.anew else self._read(key)
+        self.hits += record is not None
+        return record
 
     def put(self, key: str, record: dict[str, Any]) -> None:
         """Keep a record in one step, with the day; a full disk costs the entry only."""
-        before = self._read(key) if self.anew else None
-        if before is not None and before.get("verdict") != record.get("verdict"):
-            self.changed.append(f"{record['name']}: {before['verdict']} (kept {before[DATE]}), now {record['verdict']}")
+        previous = self._read(key) if self.anew else None
+        if previous is not None and previous.get("verdict") != record.get("verdict"):
+            self.changed.append(f"{record['name']}: {previous['verdict']} (kept {previous[DATE]}), now {record['verdict']}")
         self.kept.put(key, json.dumps({**record, DATE: time.strftime("%Y-%m-%d", time.gmtime())}).encode())
 
     def _read(self, key: str) -> dict[str, Any] | None:
-        found = self.kept.get(key)
-        return None if found is None else dict(json.loads(found))
+        data = self.kept.get(key)
+        return None if data is None else dict(json.loads(data))
 
 
 def court_cache(*, anew: bool = False) -> Cache:

@@ -38,11 +38,11 @@ def of_check(c: Check) -> ModelVerdict:
 def proof_record(p: Proof) -> dict[str, Any]:
     """Return a proof as a JSON value; values of attributes are kept as they are shown."""
     c = p.counterexample
-    shown = None
+    counterexample = None
     if c is not None:
         operands, attributes = ({k: str(v) for k, v in x.items()} for x in (c.operands, c.attributes))
         place = None if c.place is None else list(c.place)
-        shown = {"operands": operands, "attributes": attributes, "place": place, "left": c.left, "right": c.right}
+        counterexample = {"operands": operands, "attributes": attributes, "place": place, "left": c.left, "right": c.right}
     texts = {
         "suggestion": p.suggestion,
         "name": p.name,
@@ -54,7 +54,7 @@ def proof_record(p: Proof) -> dict[str, Any]:
         "code": p.code,
     }
     figures = [figure_record(m) for m in p.measured]
-    return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": shown, "measured": figures}
+    return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": counterexample, "measured": figures}
 
 
 def figure_record(m: Measured) -> dict[str, Any]:

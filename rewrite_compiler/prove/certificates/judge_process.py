@@ -18,10 +18,10 @@ def main() -> int:
     with rare_collection():
         for line in sys.stdin:
             try:
-                answered = answer(json.loads(line))
+                reply = answer(json.loads(line))
             except FlexmatchError as refusal:
-                answered = {"refused": asdict(refusal.problem)}
-            sys.stdout.write(json.dumps(answered) + "\n")
+                reply = {"refused": asdict(refusal.problem)}
+            sys.stdout.write(json.dumps(reply) + "\n")
             sys.stdout.flush()
     return 0
 

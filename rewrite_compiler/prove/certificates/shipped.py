@@ -62,11 +62,11 @@ def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Ce
     """Return the certificate that the record of a verdict is."""
     if kind == "model":
         verdict = "refuted" if record["problems"] else "proved"
-        said = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
-        return Certificate(kind, name, verdict, f"{record['instructions']} instructions", said)
-    seen = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
+        evidence = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
+        return Certificate(kind, name, verdict, f"{record['instructions']} instructions", evidence)
+    figures = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
     return Certificate(
-        kind, name, record["verdict"], record["strength"], record["evidence"], seen["ulp"], seen["share_of_rounding"], record["ranks"]
+        kind, name, record["verdict"], record["strength"], record["evidence"], figures["ulp"], figures["share_of_rounding"], record["ranks"]
     )
 
 
@@ -106,6 +106,6 @@ def _read() -> dict[str, Any]:
 @cache
 def _shipped() -> dict[str, Certificate]:
     """Return the certificates that the courts as they are installed judged: none of another court counts."""
-    here = {kind for kind, judge in courts().items() if judge.is_here}
+    current_kinds = {kind for kind, judge in courts().items() if judge.is_here}
     rows = ((row["statement"], Certificate(**{k: v for k, v in row.items() if k != "statement"})) for row in _read()["certificates"])
-    return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in here}
+    return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in current_kinds}

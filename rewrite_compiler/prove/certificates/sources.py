@@ -38,7 +38,7 @@ class Court:
 
 def court_of(kind: str, known: Court | None = None) -> Court:
     """Return the court of a kind as it is installed; where a known one is, imports need not be followed."""
-    return known if known is not None and known.is_here else _followed(kind)
+    return known if known is not None and known.is_here else _court_by_imports(kind)
 
 
 def versions() -> tuple[str, ...]:
@@ -47,21 +47,21 @@ def versions() -> tuple[str, ...]:
 
 
 @cache
-def _followed(kind: str) -> Court:
+def _court_by_imports(kind: str) -> Court:
     files = closure(ROOTS[kind])
     return Court(_hash(files), files, versions())
 
 
 def closure(roots: Iterable[str]) -> tuple[str, ...]:
     """Return the files that some modules need, themselves among them; what stands beside the court is not followed."""
-    waiting, found = [ENGINE / name for name in roots], {GRAMMAR}
-    while waiting:
-        file = waiting.pop()
+    pending, file_names = [ENGINE / name for name in roots], {GRAMMAR}
+    while pending:
+        file = pending.pop()
         name = file.relative_to(ENGINE)
-        if name.parts[0] not in BESIDE and str(name) not in found:
-            found.add(name.as_posix())
-            waiting += _imports(file)
-    return tuple(sorted(found))
+        if name.parts[0] not in BESIDE and str(name) not in file_names:
+            file_names.add(name.as_posix())
+            pending += _imports(file)
+    return tuple(sorted(file_names))
 
 
 def _imports(file: Path) -> Iterator[Path]:

@@ -13,13 +13,13 @@ NOT_JUDGED = "not judged yet"
 
 def known_verdicts(target: Target) -> dict[str, str]:
     """Return the verdict on every operation of a target as it is now: another text of it is not judged yet."""
-    kept = court_cache()
-    return {name: _known(kept.get(mapping_key(target, name)), certificate_of_operation(target, name)) for name in target.mappings}
+    cache = court_cache()
+    return {name: _verdict_of(cache.get(mapping_key(target, name)), certificate_of_operation(target, name)) for name in target.mappings}
 
 
-def _known(kept: dict[str, Any] | None, shipped: Certificate | None) -> str:
-    if kept is not None:
-        return str(kept["verdict"])
+def _verdict_of(cached: dict[str, Any] | None, shipped: Certificate | None) -> str:
+    if cached is not None:
+        return str(cached["verdict"])
     return NOT_JUDGED if shipped is None else shipped.verdict
 
 

@@ -70,10 +70,10 @@ def generation() -> int:
 def node(op: str, args: Sequence[Node], data: Any = None) -> Node:
     """Return the node of an operator on nodes; numbers are computed."""
     key = (op, data, *args)
-    found = _nodes.get(key)
-    if found is None:
-        found = _nodes[key] = Node(op, data, tuple(args))
-    return found
+    interned = _nodes.get(key)
+    if interned is None:
+        interned = _nodes[key] = Node(op, data, tuple(args))
+    return interned
 
 
 def leaf(name: str, place: int, *, real: bool = True) -> Node:
@@ -125,12 +125,12 @@ def select(condition: Node, a: Node, b: Node) -> Node:
 
 def total(values: Sequence[Node]) -> Node:
     """Return the sum of nodes in their order; numbers are added up, a sum of 0 is left out."""
-    known = sum(x.data for x in values if x.op == "const")
+    constant_sum = sum(x.data for x in values if x.op == "const")
     terms = [x for x in values if x.op != "const"]
     if not terms:
-        return constant(known)
-    added = terms[0] if len(terms) == 1 else node("sum", terms)
-    return added if known == 0 else node("add", (added, constant(known)))
+        return constant(constant_sum)
+    partial_sum = terms[0] if len(terms) == 1 else node("sum", terms)
+    return partial_sum if constant_sum == 0 else node("add", (partial_sum, constant(constant_sum)))
 
 
 def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
@@ -138,34 +138,34 @@ def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
     pair = binary(op)
 
     def apply(values: Sequence[Node]) -> Node:
-        found = values[0]
+        result = values[0]
         for x in values[1:]:
-            found = pair(found, x)
-        return found
+            result = pair(result, x)
+        return result
 
     return apply
 
 
 def rebuilt(root: Node, known: dict[Node, Node]) -> Node:
     """Return a node with others in the place of its leaves; `known` keeps what was rebuilt."""
-    found = known.get(root)
-    if found is None:
+    result = known.get(root)
+    if result is None:
         if root.op == "const":
             return root
-        found = known[root] = _made(root, [rebuilt(x, known) for x in root.args])
-    return found
+        result = known[root] = _with_args(root, [rebuilt(x, known) for x in root.args])
+    return result
 
 
-def _made(like: Node, args: list[Node]) -> Node:
-    if like.op == "select":
+def _with_args(original: Node, args: list[Node]) -> Node:
+    if original.op == "select":
         return select(*args)
-    if like.op == "sum":
+    if original.op == "sum":
         return total(args)
-    if like.op in BINARY:
-        return BINARY[like.op](*args)
-    if like.op in UNARY:
-        return UNARY[like.op](*args)
-    return node(like.op, args, like.data)
+    if original.op in BINARY:
+        return BINARY[original.op](*args)
+    if original.op in UNARY:
+        return UNARY[original.op](*args)
+    return node(original.op, args, original.data)
 
 
 BINARY: dict[str, Callable[[Node, Node], Node]] = {
@@ -191,17 +191,17 @@ def same_operations(a: Node, b: Node, *, drop_zeros: bool = False) -> bool:
 
 
 def _canonical(x: Node, drop_zeros: bool) -> Node:
-    found = x.without_zeros if drop_zeros else x.ordered
-    if found is None:
-        found = _in_order(x, [_canonical(a, drop_zeros) for a in x.args], drop_zeros)
+    canonical = x.without_zeros if drop_zeros else x.ordered
+    if canonical is None:
+        canonical = _canonical_order(x, [_canonical(a, drop_zeros) for a in x.args], drop_zeros)
         if drop_zeros:
-            x.without_zeros = found
+            x.without_zeros = canonical
         else:
-            x.ordered = found
-    return found
+            x.ordered = canonical
+    return canonical
 
 
-def _in_order(x: Node, args: list[Node], drop_zeros: bool) -> Node:
+def _canonical_order(x: Node, args: list[Node], drop_zeros: bool) -> Node:
     op = "add" if x.op == "sum" else x.op
     if op == "add" and drop_zeros:
         args = [a for a in args if a.number != 0] or args[:1]
@@ -216,12 +216,12 @@ def _number(key: Any) -> int:
 
 def is_ring_term(root: Node) -> bool:
     """Tell whether a node is built from elements and numbers by +, − and · alone."""
-    pending, seen = [root], set[Node]()
+    pending, visited = [root], set[Node]()
     while pending:
         x = pending.pop()
-        if x in seen:
+        if x in visited:
             continue
-        seen.add(x)
+        visited.add(x)
         if x.op not in RING:
             return False
         pending.extend(x.args)
@@ -257,27 +257,27 @@ def _atom(kind: Atom) -> Polynomial:
 
 
 def _sum(parts: Iterable[tuple[Polynomial, int | Fraction]]) -> Polynomial:
-    found: Polynomial = {}
+    result: Polynomial = {}
     for part, factor in parts:
         for monomial, c in part.items():
-            now = found.get(monomial, 0) + c * factor
-            if now:
-                found[monomial] = now
+            coefficient = result.get(monomial, 0) + c * factor
+            if coefficient:
+                result[monomial] = coefficient
             else:
-                del found[monomial]
-    return found
+                del result[monomial]
+    return result
 
 
 def _product(x: Node) -> Polynomial:
     a, b = (polynomial(p) for p in x.args)
     if len(a) * len(b) > TERMS:
         raise TooLarge
-    found: Polynomial = {}
+    result: Polynomial = {}
     for m, c in a.items():
         for n, d in b.items():
             key = tuple(sorted(m + n))
-            found[key] = found.get(key, 0) + c * d
-    return {m: c for m, c in found.items() if c}
+            result[key] = result.get(key, 0) + c * d
+    return {m: c for m, c in result.items() if c}
 
 
 def _quotient(x: Node) -> Polynomial:

@@ -23,14 +23,14 @@ def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
     if m.statics:
         return  # its sizes go together: its own trials say which
     units = _units(m)
-    found: list[dict[str, int]] = []
+    candidates: list[dict[str, int]] = []
     for order in itertools.islice(itertools.permutations(units), ORDERS):
         sizes = dict(units)
         for d in order:
             sizes[d] = _largest(m, sizes, d)
-        if sizes not in found and _codes(m, sizes) <= MOST_CODES:
-            found.append(sizes)
-    yield from filter(None, (_admitted(m, sizes) for sizes in found))
+        if sizes not in candidates and _codes(m, sizes) <= MOST_CODES:
+            candidates.append(sizes)
+    yield from filter(None, (_admitted(m, sizes) for sizes in candidates))
 
 
 def _admitted(m: Mapping, sizes: dict[str, int]) -> dict[str, int] | None:
@@ -67,10 +67,10 @@ def tight(m: Mapping) -> Iterator[MappingOf[str, Any]]:
             order = limit.most - limit.needs, max(sizes.values()), _codes(m, sizes)
             if limit.what not in best or order < best[limit.what][0]:
                 best[limit.what] = order, sizes
-    seen: list[Sizes] = []
+    distinct: list[Sizes] = []
     for _, sizes in best.values():
-        if sizes not in seen:
-            seen.append(sizes)
+        if sizes not in distinct:
+            distinct.append(sizes)
             yield sizes
 
 

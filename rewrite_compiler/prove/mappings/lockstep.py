@@ -22,13 +22,13 @@ from ...target import SimulatedDevice, SimulatedStream
 
 END = "end"
 METHODS: dict[str, Callable[..., Any]] = {
-    "issue": lambda device, *given, **operands: device.issue(*given, **operands),
-    "store": lambda device, *given, **operands: device.store(*given, **operands),
-    "load": lambda device, *given, **operands: device.load(*given, **operands),
+    "issue": lambda device, *arguments, **operands: device.issue(*arguments, **operands),
+    "store": lambda device, *arguments, **operands: device.store(*arguments, **operands),
+    "load": lambda device, *arguments, **operands: device.load(*arguments, **operands),
     "wait": lambda device: device.wait(),
-    "attach": lambda device, *given: device.attach(*given),
-    "place": lambda device, *given, words: device.place(*given, words),
-    "fetch": lambda device, *given: device.fetch(*given),
+    "attach": lambda device, *arguments: device.attach(*arguments),
+    "place": lambda device, *arguments, words: device.place(*arguments, words),
+    "fetch": lambda device, *arguments: device.fetch(*arguments),
 }
 _SAMPLE = var("sample", (0, None))
 
@@ -42,7 +42,7 @@ class _Call:
     """One command of a run: the method, what must be the same in all runs, and data."""
 
     method: str
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     data: Mapping[str, Data]
 
 
@@ -82,12 +82,12 @@ class _Run:
         """Return words of an external memory."""
         return np.asarray(self.ask("fetch", (memory, address, count)))
 
-    def _send(self, method: str, given: tuple[Any, ...], data: Mapping[str, Any]) -> None:
-        self.calls.append(_Call(method, given, {name: np.array(x) for name, x in data.items()}))
+    def _send(self, method: str, arguments: tuple[Any, ...], data: Mapping[str, Any]) -> None:
+        self.calls.append(_Call(method, arguments, {name: np.array(x) for name, x in data.items()}))
 
-    def ask(self, method: str, given: tuple[Any, ...] = (), data: Mapping[str, Any] | None = None) -> Any:
+    def ask(self, method: str, arguments: tuple[Any, ...] = (), data: Mapping[str, Any] | None = None) -> Any:
         """Send a command together with all other runs and return what it gives."""
-        self._send(method, given, data or {})
+        self._send(method, arguments, data or {})
         self.gate.wait()
         return self.result
 
@@ -124,15 +124,15 @@ def _perform(device: Any, runs: Sequence[_Run]) -> None:
         raise Apart
     result = None
     for calls in zip(*(r.calls for r in runs), strict=True):
-        result = _executed(device, calls)
+        result = _execute(device, calls)
     for n, r in enumerate(runs):
         r.calls.clear()
         r.result = None if result is None else result[n if len(result) > 1 else 0]
 
 
-def _executed(device: Any, calls: Sequence[_Call]) -> Any:
+def _execute(device: Any, calls: Sequence[_Call]) -> Any:
     first = calls[0]
-    if any((c.method, c.given, c.data.keys()) != (first.method, first.given, first.data.keys()) for c in calls):
+    if any((c.method, c.arguments, c.data.keys()) != (first.method, first.arguments, first.data.keys()) for c in calls):
         raise Apart
     if first.method == END:
         return None
@@ -141,7 +141,7 @@ def _executed(device: Any, calls: Sequence[_Call]) -> Any:
         if any(x.shape != first.data[name].shape for name, x in data.items()):
             raise Apart
         data = {name: x if x.ndim else x.item() for name, x in data.items()}
-    return METHODS[first.method](device, *first.given, **data)
+    return METHODS[first.method](device, *first.arguments, **data)
 
 
 def _joined(parts: Sequence[Data]) -> Data:
@@ -160,7 +160,7 @@ def evaluated_together(array: Array, operands: Mapping[Leaf, Data], shared: Mapp
     contents = {leaf: Store(x, (axis,)) for leaf, x in operands.items()}
     evaluator = Evaluator({**contents, **{leaf: Store(x) for leaf, x in shared.items()}}, axes)
     with np.errstate(all="ignore"):
-        found = evaluator.store_of(array)
-    if found.batch:
-        return found.data
-    return np.broadcast_to(found.data, (count, *found.data.shape))
+        store = evaluator.store_of(array)
+    if store.batch:
+        return store.data
+    return np.broadcast_to(store.data, (count, *store.data.shape))

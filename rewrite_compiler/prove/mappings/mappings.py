@@ -66,7 +66,7 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return Proof(m.name, m.rule.place, verdict, strength, evidence, "E", example, code, time.perf_counter() - started)
 
     try:
-        return proof(*_judged(m, ila, seconds))
+        return proof(*_judge(m, ila, seconds))
     except FlexmatchError as error:
         p = error.problem
         return proof(UNPROVED, "", f"{p.sentence} at {p.place}" if p.place and error.__cause__ else p.sentence, code=p.code)
@@ -78,31 +78,31 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
 Verdict = tuple[str, str, str, Counterexample | None, str]  # verdict, strength, evidence, counter-example, code
 
 
-def _judged(m: Mapping, ila: Ila, seconds: float) -> Verdict:
+def _judge(m: Mapping, ila: Ila, seconds: float) -> Verdict:
     if m.drive is None or m.codes is None:
-        return _open("it has no driver or no numerics")
+        return _unproved("it has no driver or no numerics")
     sizes, reason = first_sizes(m)
     if sizes is None:
-        return _open(reason)
-    tried = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
-    for at, different in _differences(m, ila, tried):
-        return _refuted(at, different)
+        return _unproved(reason)
+    trials = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
+    for at, counterexample in _differences(m, ila, trials):
+        return _refuted(at, counterexample)
     verdict, executed = symbolic_verdict(m, ila, sizes, seconds)
     if verdict.outcome == "refuted":
-        example = _of_model(m, ila, sizes, verdict.model)
-        found = f"z3 separates driver and numerics at {shown_sizes(sizes)}, but no codes were found that do"
-        return _open(found) if example is None else _refuted(sizes, example)
+        example = _example_of_model(m, ila, sizes, verdict.model)
+        evidence = f"z3 separates driver and numerics at {shown_sizes(sizes)}, but no codes were found that do"
+        return _unproved(evidence) if example is None else _refuted(sizes, example)
     if verdict.outcome != "proved":
-        return _open(f"the solver gave up at {shown_sizes(sizes)}: {verdict.reason}")
+        return _unproved(f"the solver gave up at {shown_sizes(sizes)}: {verdict.reason}")
     lengths = inductions(m, ila, sizes)
-    for at, different in _differences(m, ila, lengths.doubtful):
-        return _refuted(at, different)
-    strength = f"symbolic at {shown_sizes(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
+    for at, counterexample in _differences(m, ila, lengths.doubtful):
+        return _refuted(at, counterexample)
+    strength = f"symbolic at {shown_sizes(sizes)} ({executed} instructions), random codes at {len(trials)} sizes"
     reasons = f"; no induction: {'; '.join(lengths.reasons)}" if lengths.reasons else ""
-    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(shown_sizes, tried))}{reasons}", None, ""
+    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(shown_sizes, trials))}{reasons}", None, ""
 
 
-def _open(reason: str) -> Verdict:
+def _unproved(reason: str) -> Verdict:
     return UNPROVED, "", reason, None, "R103"
 
 
@@ -110,10 +110,10 @@ def _refuted(sizes: MappingOf[str, Any], example: Counterexample) -> Verdict:
     return REFUTED, "", f"driver and numerics differ at {shown_sizes(sizes)}", example, "I105"
 
 
-def _differences(m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
+def _differences(m: Mapping, ila: Ila, trials: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
     """Yield sizes at which driver and numerics differ, with the codes."""
-    found = ((at, code_difference(m, ila, at)) for at in tried)
-    yield from ((at, example) for at, example in found if example is not None)
+    examples = ((at, code_difference(m, ila, at)) for at in trials)
+    yield from ((at, example) for at, example in examples if example is not None)
 
 
 def _dimensions(m: Mapping) -> list[str]:
@@ -202,13 +202,13 @@ def symbolic_verdict(
     The question is asked in a normal form first, in part of the time; where that is not answered, as both sides compute it.
     """
     with contextlib.suppress(NotInteger):
-        verdict, executed = _asked(m, sizes, _numbered(m, ila, sizes, stay), NORMAL_FIRST * seconds)
+        verdict, executed = _ask_equal(m, sizes, _normal_form_sides(m, ila, sizes, stay), NORMAL_FIRST * seconds)
         if verdict.outcome != "unknown":
             return verdict, executed
-    return _asked(m, sizes, _as_z3(m, ila, sizes, stay), seconds)
+    return _ask_equal(m, sizes, _z3_sides(m, ila, sizes, stay), seconds)
 
 
-def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
+def _ask_equal(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
     """Ask whether both sides are equal."""
     formats = formats_at(m)
     shapes = shapes_at(m, sizes)
@@ -220,22 +220,22 @@ def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float)
     return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
 
 
-def _numbered(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
+def _normal_form_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
     """Execute both sides on terms in a normal form; pairs that are one term are proved and left out."""
     run, solved = execute(m, ila, sizes, Terms(), stay), Solved()
-    left = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
-    return left, solved.axioms, run.executed
+    open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
+    return open_pairs, solved.axioms, run.executed
 
 
-def _driven(
+def _run_driver(
     m: Mapping, device: Any, sizes: MappingOf[str, Any], operands: MappingOf[str, Data], stay: Stay | None,
-    others: Callable[[str], MappingOf[str, Data]],
+    previous_operands: Callable[[str], MappingOf[str, Data]],
 ) -> Any:  # fmt: skip
     """Return the results of a driver; a call before it, on `others`, leaves there what is present."""
     formats, attributes = formats_at(m), attributes_at(m, sizes)
     if stay is not None and stay.present:
-        before = {**others(BEFORE), **{n: operands[n] for n in stay.present}}
-        m.run_driver(device, before, formats, attributes, replace(stay, present=frozenset()))
+        previous = {**previous_operands(BEFORE), **{n: operands[n] for n in stay.present}}
+        m.run_driver(device, previous, formats, attributes, replace(stay, present=frozenset()))
     return m.run_driver(device, operands, formats, attributes, stay)
 
 
@@ -258,10 +258,10 @@ def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay
 
     operands = symbolic("")
     device = symbolic_device(ila, lambda memories: Numbered(memories, terms))
-    found = _driven(m, device, sizes, operands, stay, symbolic)
+    results = _run_driver(m, device, sizes, operands, stay, symbolic)
     meaning = Numbered({leaves[n]: x for n, x in operands.items()}, terms)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
-    return Run(operands, list(zip(_flat(_tuple(found)), _flat(expected), strict=True)), device.executed)
+    return Run(operands, list(zip(_flat(_tuple(results)), _flat(expected), strict=True)), device.executed)
 
 
 @dataclass(frozen=True)
@@ -279,20 +279,20 @@ def inductions(m: Mapping, ila: Ila, sizes: MappingOf[str, Any]) -> Lengths:
     for d in m.axes.summed:
         reason = "another size alone does not fit the pattern"
         for step, first in _lengthenings(m, sizes, d):
-            tried = [{**sizes, d: sizes[d] + k * step} for k in (first, first + 1)]
-            if any(refused_at(m, at) for at in tried):
+            two_sizes = [{**sizes, d: sizes[d] + k * step} for k in (first, first + 1)]
+            if any(refused_at(m, at) for at in two_sizes):
                 continue
-            reason, different = _induction(m, ila, tried, d, step)
-            doubtful += different
+            reason, differing = _induction(m, ila, two_sizes, d, step)
+            doubtful += differing
             if not reason:
-                since = tried[0][d] - (step if first == 1 else 0)  # the size before is the first one
-                proved.append(f"every {d} from {since} on by induction in steps of {step}")
-            if not reason or different:
+                first_length = two_sizes[0][d] - (step if first == 1 else 0)  # the size before is the first one
+                proved.append(f"every {d} from {first_length} on by induction in steps of {step}")
+            if not reason or differing:
                 break
         if reason:
             reasons.setdefault(reason, []).append(d)
-    listed = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return Lengths(proved, listed if m.axes.summed else ["every dimension is one of the result's"], doubtful)
+    reason_texts = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return Lengths(proved, reason_texts if m.axes.summed else ["every dimension is one of the result's"], doubtful)
 
 
 def _lengthenings(m: Mapping, sizes: MappingOf[str, int], d: str) -> Iterator[tuple[int, int]]:
@@ -304,20 +304,20 @@ def _lengthenings(m: Mapping, sizes: MappingOf[str, int], d: str) -> Iterator[tu
 
 
 def _induction(
-    m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]], d: str, step: int
+    m: Mapping, ila: Ila, two_sizes: Sequence[MappingOf[str, Any]], d: str, step: int
 ) -> tuple[str, list[MappingOf[str, Any]]]:  # fmt: skip
     """Return why two sizes show no induction, nothing when they do, and the size at which the sides may differ."""
     terms = Terms(unbounded=True)
     try:
-        with any_length(tried[0][d]):
-            runs = [execute(m, ila, at, terms) for at in tried]
+        with any_length(two_sizes[0][d]):
+            runs = [execute(m, ila, at, terms) for at in two_sizes]
     except NotInteger:
         return "it computes with real numbers", []
-    for at, run in zip(tried, runs, strict=True):
+    for at, run in zip(two_sizes, runs, strict=True):
         if any(not is_one(a, b) for a, b in run.pairs):
             return f"driver and numerics at {shown_sizes(at)} are not the same term", [at]
     steps = Steps(runs[1].operands, m.axes.of, d)
-    return differs([(at[d], [a for a, _ in run.pairs]) for at, run in zip(tried, runs, strict=True)], steps, step), []
+    return differs([(at[d], [a for a, _ in run.pairs]) for at, run in zip(two_sizes, runs, strict=True)], steps, step), []
 
 
 def is_one(a: Number, b: Number) -> bool:
@@ -329,7 +329,7 @@ def _flat(results: Sequence[Any]) -> list[Any]:
     return [x for a in results for x in np.asarray(a, object).flat]
 
 
-def _as_z3(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None = None) -> Sides:
+def _z3_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None = None) -> Sides:
     """Execute both sides on z3 terms."""
     formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
@@ -339,10 +339,10 @@ def _as_z3(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None =
 
     operands = symbolic("")
     device = symbolic_device(ila)
-    found = _driven(m, device, sizes, operands, stay, symbolic)
+    results = _run_driver(m, device, sizes, operands, stay, symbolic)
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
-    pairs = list(zip(_flat(_tuple(found)), _flat(expected), strict=True))
+    pairs = list(zip(_flat(_tuple(results)), _flat(expected), strict=True))
     return pairs, [*device.symbolic.axioms, *meaning.axioms], device.executed
 
 
@@ -368,15 +368,15 @@ def code_difference(
         return None
     unwritten: FlexmatchError | None = None
     for n, (name, codes) in enumerate(draws):
-        shown = {"codes": f"{name}seed {seed}"}
+        description = {"codes": f"{name}seed {seed}"}
         try:  # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
-            found = difference_on(m, ila, sizes, codes, shown, strict=n == 0, stay=stay)
+            example = difference_on(m, ila, sizes, codes, description, strict=n == 0, stay=stay)
         except FlexmatchError as refusal:
             if n or refusal.problem.code != UNWRITTEN:
                 raise
-            unwritten, found = refusal, difference_on(m, ila, sizes, codes, shown, strict=False, stay=stay)
-        if found is not None:
-            return found
+            unwritten, example = refusal, difference_on(m, ila, sizes, codes, description, strict=False, stay=stay)
+        if example is not None:
+            return example
     if unwritten is not None:  # codes that differ would say more
         raise unwritten
     return None
@@ -388,10 +388,10 @@ def _agree_together(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], draws: Seq
     leaves = _leaves(m, sizes, formats)
     drivers = [partial(m.run_driver, operands=dict(codes), formats=formats, attributes=attributes) for codes in draws]
     try:
-        found = zip(*map(_tuple, run_together(simulated_device(ila, samples=len(draws)), drivers)), strict=True)
-        given = {leaf: np.stack([codes[n] for codes in draws]) for n, leaf in leaves.items()}
-        expected = [evaluated_together(term, given) for term in _tuple(m.result_codes(list(leaves.values()), formats, attributes))]
-        return all(np.array_equal(np.stack(runs), x) for runs, x in zip(found, expected, strict=True))
+        results = zip(*map(_tuple, run_together(simulated_device(ila, samples=len(draws)), drivers)), strict=True)
+        leaf_codes = {leaf: np.stack([codes[n] for codes in draws]) for n, leaf in leaves.items()}
+        expected = [evaluated_together(term, leaf_codes) for term in _tuple(m.result_codes(list(leaves.values()), formats, attributes))]
+        return all(np.array_equal(np.stack(runs), x) for runs, x in zip(results, expected, strict=True))
     except Exception:  # whatever it is, each run alone tells it
         return False
 
@@ -404,17 +404,17 @@ def difference_on(
     formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
     device = simulated_device(ila, strict=strict)
-    turned = {n: np.flip(x) for n, x in codes.items()}
-    results = _tuple(_driven(m, device, sizes, dict(codes), stay, lambda _: turned))
-    for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
+    reversed_codes = {n: np.flip(x) for n, x in codes.items()}
+    results = _tuple(_run_driver(m, device, sizes, dict(codes), stay, lambda _: reversed_codes))
+    for result, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
-        if np.shape(found) != np.shape(expected):
-            sentence = f"the driver of {m.name} returns an array of shape {np.shape(found)}, its numerics one of {np.shape(expected)}"
+        if np.shape(result) != np.shape(expected):
+            sentence = f"the driver of {m.name} returns an array of shape {np.shape(result)}, its numerics one of {np.shape(expected)}"
             raise SpecError("I105", sentence, help="return the codes in the order of the axes of the result")
-        places = np.argwhere(np.asarray(found) != expected)
+        places = np.argwhere(np.asarray(result) != expected)
         if len(places):
             place = tuple(int(i) for i in places[0])
-            return Counterexample(dict(shown), dict(sizes), place, str(found[place]), str(expected[place]))
+            return Counterexample(dict(shown), dict(sizes), place, str(result[place]), str(expected[place]))
     return None
 
 
@@ -422,20 +422,20 @@ def _draws(leaves: MappingOf[str, Leaf], formats: MappingOf[str, Format], seed: 
     """Yield codes: random; where they are few, the least and the largest at random, and a first operand that turns half-way."""
     random = np.random.default_rng(seed)
     shapes = {n: tuple(int(s) for s in leaf.shape) for n, leaf in leaves.items()}  # type: ignore[arg-type]
-    ends = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
-    yield "", {n: random.integers(ends[n][0], ends[n][1] + 1, shape) for n, shape in shapes.items()}
+    code_ranges = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
+    yield "", {n: random.integers(code_ranges[n][0], code_ranges[n][1] + 1, shape) for n, shape in shapes.items()}
     if sum(math.prod(shape) for shape in shapes.values()) > EXTREME:
         return
-    yield "extremes of ", {n: random.choice(ends[n], shape) for n, shape in shapes.items()}
-    for turned in (False, True):
-        codes = {n: np.full(shape, ends[n][1]) for n, shape in shapes.items()}
+    yield "extremes of ", {n: random.choice(code_ranges[n], shape) for n, shape in shapes.items()}
+    for second_half in (False, True):
+        codes = {n: np.full(shape, code_ranges[n][1]) for n, shape in shapes.items()}
         first = next(iter(shapes))
         half = shapes[first][-1] // 2
-        codes[first][..., slice(half, None) if turned else slice(half)] = ends[first][0]
+        codes[first][..., slice(half, None) if second_half else slice(half)] = code_ranges[first][0]
         yield "halves of ", codes
 
 
-def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
+def _example_of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
     """Return a difference on the codes that the solver found, None where the tables it does not know make it impossible."""
     formats = formats_at(m)
     codes: dict[str, Data] = {}
@@ -443,8 +443,8 @@ def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf
         low, high = formats[n].codes
         values = [int(model.get(str(v), 0)) for v in symbols(n, shape).flat]
         codes[n] = np.clip(np.array(values, np.int64), low or 0, high or 0).reshape(shape)
-    shown = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
-    return difference_on(m, ila, sizes, codes, shown, strict=False)  # strictness has been asked already
+    description = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
+    return difference_on(m, ila, sizes, codes, description, strict=False)  # strictness has been asked already
 
 
 def _tuple(x: Any) -> tuple[Any, ...]:

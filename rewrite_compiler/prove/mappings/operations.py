@@ -34,7 +34,7 @@ class Judgement:
         return self.certificate.verdict == REFUTED
 
 
-_KNOWN: dict[str, Judgement] = {}  # by key: what this process has looked up
+_JUDGEMENTS: dict[str, Judgement] = {}  # by key: what this process has looked up
 
 
 def judged_operation(target: Target, m: Mapping, progress: Progress = lambda _: None) -> Judgement:
@@ -49,19 +49,19 @@ def judged_operation(target: Target, m: Mapping, progress: Progress = lambda _: 
     if not target.sources:
         return _judge(target, m, Cache(None), progress)
     key = mapping_key(target, m.variant)
-    if key not in _KNOWN:
-        _KNOWN[key] = _judge(target, m, court_cache(), progress)
-    return _KNOWN[key]
+    if key not in _JUDGEMENTS:
+        _JUDGEMENTS[key] = _judge(target, m, court_cache(), progress)
+    return _JUDGEMENTS[key]
 
 
-def _judge(target: Target, m: Mapping, kept: Cache, progress: Progress) -> Judgement:
+def _judge(target: Target, m: Mapping, cache: Cache, progress: Progress) -> Judgement:
     case = mapping_case(target, target.name, m.variant)
     open_key = f"{case.key}.open"
-    record = kept.get(case.key) or kept.get(open_key)
+    record = cache.get(case.key) or cache.get(open_key)
     if record is None:
         progress(m.name)
         (record,) = judged([case], Cache(None))
-        kept.put(open_key if record["verdict"] == UNPROVED else case.key, record)
+        cache.put(open_key if record["verdict"] == UNPROVED else case.key, record)
     proof = replace(proof_of(record), at=m.rule.place)
     return Judgement(certificate_of_record("operation", m.name, record), None if proof.is_proved else _problem(m, proof.problem))
 

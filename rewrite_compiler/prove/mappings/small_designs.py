@@ -40,7 +40,7 @@ def prove_operation(target: Target, m: Mapping) -> Proof:
     if proof.is_proved:
         proof = _at_edges(proof, target, m)
     if proof.is_proved:
-        proof = _on_all(proof, target, m)
+        proof = _on_small_designs(proof, target, m)
     return replace(proof, seconds=time.perf_counter() - started)
 
 
@@ -64,31 +64,31 @@ def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
     failed = edge_failure(target, m, sizes)
     if failed is not None:
         return replace(proof, strength="", **failed)
-    listed = "; ".join(", ".join(f"{d}={n}" for d, n in at.items()) for at in sizes)
-    return proof if not sizes else replace(proof, evidence=f"{proof.evidence}; codes where a capacity is used up: {listed}")
+    sizes_text = "; ".join(", ".join(f"{d}={n}" for d, n in at.items()) for at in sizes)
+    return proof if not sizes else replace(proof, evidence=f"{proof.evidence}; codes where a capacity is used up: {sizes_text}")
 
 
-def _on_all(proof: Proof, target: Target, m: Mapping) -> Proof:
-    found = classes_on(target, m)
+def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
+    control = classes_on(target, m)
     solved = 0
-    for call in found.calls:
+    for call in control.calls:
         failed, is_one_term = judged_at(call)
         if failed is not None:
             return replace(proof, strength="", **failed)
         solved += not is_one_term
-    if not found.calls:
+    if not control.calls:
         return proof
     by_solver = f", {solved} of them by the solver" if solved else ""
-    never = f"; never taken: {', '.join(found.unreached)}" if found.unreached else ""
+    never = f"; never taken: {', '.join(control.unreached)}" if control.unreached else ""
     return replace(
-        proof, strength=f"{proof.strength}; {len(found.calls)} calls of all control classes on small designs{by_solver}",
+        proof, strength=f"{proof.strength}; {len(control.calls)} calls of all control classes on small designs{by_solver}",
         evidence=f"{proof.evidence}{never}",
     )  # fmt: skip
 
 
 def classes_on(target: Target, m: Mapping) -> Classes:
     """Return calls that show what an operation's driver can do; of variants of one operation the first is tried at more of them."""
-    first = next(other for other in target.mappings.values() if other.operation == m.operation)
+    first = next(mapping for mapping in target.mappings.values() if mapping.operation == m.operation)
     return classes(drawn_on(target, m), ALL if first.variant == m.variant else OF_VARIANT)
 
 
@@ -97,44 +97,44 @@ def drawn_on(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
 
     def on(design: Target) -> Iterator[Call]:
         small = replace(design.mappings[m.variant], drive=m.drive, codes=m.codes)
-        return (Call(design, small, tried) for tried in drawn(small, design, seed))
+        return (Call(design, small, invocation) for invocation in drawn(small, design, seed))
 
-    each = [on(design) for design in target.miniatures()]
-    while each:
-        for calls in list(each):
-            found = next(calls, None)
-            if found is None:
-                each.remove(calls)
+    streams = [on(design) for design in target.miniatures()]
+    while streams:
+        for calls in list(streams):
+            call = next(calls, None)
+            if call is None:
+                streams.remove(calls)
             else:
-                yield found
+                yield call
 
 
 def judged_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
     """Return what refutes an operation or leaves it open at a call, nothing when it is proved there, and whether as one term."""
-    m, tried, place = call.mapping, call.tried, f"at {call}"
+    m, invocation, place = call.mapping, call.tried, f"at {call}"
     try:
         with contextlib.suppress(NotInteger):
-            if all(is_one(a, b) for a, b in execute(m, call.ila, tried.sizes, Terms(), tried.stay).pairs):
+            if all(is_one(a, b) for a, b in execute(m, call.ila, invocation.sizes, Terms(), invocation.stay).pairs):
                 return None, True
         return _by_codes(call, place), False
     except FlexmatchError as error:
-        return _open(f"{error.problem.sentence} {place}", error.problem.code), False
+        return _unproved(f"{error.problem.sentence} {place}", error.problem.code), False
     except Exception as error:  # the driver and the numerics are code of the target
         sentence = f"its driver or numerics end with {type(error).__name__}: {error} at {user_line(m.rule.place, error)}, {place}"
-        return _open(sentence), False
+        return _unproved(sentence), False
 
 
 def _by_codes(call: Call, place: str) -> dict[str, Any] | None:
     """Return what refutes an operation whose sides are not one term, or leaves it open, nothing when the solver proves it."""
-    m, ila, tried = call.mapping, call.ila, call.tried
-    example = code_difference(m, ila, tried.sizes, SEED, tried.stay)
+    m, ila, invocation = call.mapping, call.ila, call.tried
+    example = code_difference(m, ila, invocation.sizes, SEED, invocation.stay)
     if example is not None:
         return {"verdict": REFUTED, "evidence": f"driver and numerics differ {place}", "counterexample": example, "code": "I105"}
-    verdict, _ = symbolic_verdict(m, ila, tried.sizes, SECONDS, tried.stay)
+    verdict, _ = symbolic_verdict(m, ila, invocation.sizes, SECONDS, invocation.stay)
     if verdict.outcome == "proved":
         return None
-    return _open(f"driver and numerics are not the same term {place}")
+    return _unproved(f"driver and numerics are not the same term {place}")
 
 
-def _open(evidence: str, code: str = "R103") -> dict[str, Any]:
+def _unproved(evidence: str, code: str = "R103") -> dict[str, Any]:
     return {"verdict": UNPROVED, "evidence": evidence, "code": code}

@@ -33,12 +33,12 @@ def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
     )
     true = [i for i in sample if _agrees(rule, i)]
     false = [i for i in sample if i not in true]
-    found = []
+    candidates = []
     for n, condition in enumerate(vocabulary(rule)):
-        kept = [i for i in true if _holds(condition, i)]
-        if kept and not any(_holds(condition, i) for i in false):
-            found.append((-len(kept), n, condition))
-    for *_, condition in sorted(found, key=lambda f: f[:2])[:TRIED]:
+        satisfying = [i for i in true if _holds(condition, i)]
+        if satisfying and not any(_holds(condition, i) for i in false):
+            candidates.append((-len(satisfying), n, condition))
+    for *_, condition in sorted(candidates, key=lambda f: f[:2])[:TRIED]:
         if judge(replace(rule, where=(*rule.where, condition))).is_proved:
             return condition_text(condition)
     return ""

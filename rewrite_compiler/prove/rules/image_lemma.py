@@ -40,21 +40,23 @@ def merged(facts: Facts, fresh: Iterator[int], found: Range, *, counted: bool) -
         if not counted and not facts.nonnegative(extents[a] - 1):
             continue
         for step in [extents[b]] if counted else _steps(facts, body, u, v, extents[b]):
-            both = facts.norm(extents[b] + (extents[a] - 1) * step)
-            joined = facts.index(("v", next(fresh)), both)
-            changed = renamed(body, {v: joined - variables[a] * step})
-            if u not in integer_atoms(changed):
-                others = [n for n in range(len(variables)) if n not in (a, b)]
-                return Range([both, *(extents[n] for n in others)], [joined, *(variables[n] for n in others)], changed)
+            merged_extent = facts.norm(extents[b] + (extents[a] - 1) * step)
+            merged_index = facts.index(("v", next(fresh)), merged_extent)
+            merged_body = renamed(body, {v: merged_index - variables[a] * step})
+            if u not in integer_atoms(merged_body):
+                remaining = [n for n in range(len(variables)) if n not in (a, b)]
+                return Range(
+                    [merged_extent, *(extents[n] for n in remaining)], [merged_index, *(variables[n] for n in remaining)], merged_body
+                )
     return None
 
 
 def _steps(facts: Facts, body: Any, u: int, v: int, extent: Poly) -> Iterable[Poly]:
     """Yield how many places of one index a step of another may be, without a gap between them."""
     for p in sorted({p for p in places(body) if {u, v} <= p.atoms}, key=lambda p: p.terms):
-        far, near = (facts.slope(p, x)[0] for x in (u, v))
-        if far is None or near is None or near == ZERO:
+        outer_slope, inner_slope = (facts.slope(p, x)[0] for x in (u, v))
+        if outer_slope is None or inner_slope is None or inner_slope == ZERO:
             continue
-        step, rest = long_division(far, near)
-        if rest == ZERO and facts.nonnegative(step - 1) and facts.nonnegative(extent - step):
+        step, remainder = long_division(outer_slope, inner_slope)
+        if remainder == ZERO and facts.nonnegative(step - 1) and facts.nonnegative(extent - step):
             yield step

@@ -23,16 +23,16 @@ PLACES = frozenset({"reshape", "transpose", "slice", "reverse", "concat", "expan
 
 def types_of(rule: Rule) -> tuple[str, ...]:
     """Return the element types that a guard leaves to operands, the same for all of them; none where it says nothing."""
-    said = [c.dtypes for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)]
-    return reduce(lambda known, more: tuple(t for t in known if t in more), said) if said else ()
+    type_lists = [c.dtypes for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)]
+    return reduce(lambda common, types: tuple(t for t in common if t in types), type_lists) if type_lists else ()
 
 
 def are_integers(rule: Rule) -> bool:
     """Tell whether a guard says of every operand that it has integers."""
-    said = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
+    typed_operands = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
     operands = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
     types = types_of(rule)
-    return bool(types) and operands <= said and not any(t.startswith(("float", "bfloat")) for t in types)
+    return bool(types) and operands <= typed_operands and not any(t.startswith(("float", "bfloat")) for t in types)
 
 
 def is_polynomial(rule: Rule) -> bool:
@@ -56,13 +56,13 @@ def decided_in_words(rule: Rule) -> Theorem | Stop | Counterexample:
     if not is_pointwise(rule):
         return Stop(ENGINE, "sides that are not functions of elements are not read")
     for dtype in types_of(rule):
-        found = _decided(rule, dtype)
-        if found is not None:
-            return found
+        answer = _decide(rule, dtype)
+        if answer is not None:
+            return answer
     return Theorem(ENGINE, None)
 
 
-def _decided(rule: Rule, dtype: str) -> Stop | Counterexample | None:
+def _decide(rule: Rule, dtype: str) -> Stop | Counterexample | None:
     from ...readings.smt.wrapped_integers import Undecided, Word, Wrapped, difference, wrapped
 
     def term(t: Tensor, kind: Wrapped, symbols: dict[str, Word]) -> Word:
@@ -83,9 +83,9 @@ def _decided(rule: Rule, dtype: str) -> Stop | Counterexample | None:
         for sides in rule.pairs:
             symbols: dict[str, Word] = {}
             left, right = (term(t, kind, symbols) for t in sides)
-            found = difference(kind, left, right, symbols, WORK)
-            if found is not None:
-                return _counterexample(rule, dtype, *found)
+            example = difference(kind, left, right, symbols, WORK)
+            if example is not None:
+                return _counterexample(rule, dtype, *example)
     except Undecided as why:
         return Stop(ENGINE, f"{why}, in {dtype}")
     return None

@@ -48,8 +48,8 @@ def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     x, h, w, r, first, second = operands
     if any(len(m.shape) != 2 for m in (x, h, w, r)) or any(len(v.shape) != 1 for v in (first, second)):
         raise Unmet
-    same = ((x, 0, h, 0), (w, 1, x, 1), (r, 0, w, 0), (r, 1, h, 1), (first, 0, w, 0), (second, 0, w, 0))
-    for left, k, right, n in same:
+    equal_extents = ((x, 0, h, 0), (w, 1, x, 1), (r, 0, w, 0), (r, 1, h, 1), (first, 0, w, 0), (second, 0, w, 0))
+    for left, k, right, n in equal_extents:
         t.same(left.shape[k], right.shape[n])
     reals = t.reals
 

@@ -70,7 +70,7 @@ def _log_softmax(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor
     return _normalised(t, operands, a, lambda low, total: t.reals.add(low, t.reals.scaled(t.reals.apply("call log", total), -1)))
 
 
-def _normalised(t: Typing, operands: Sequence[Tensor], a: Attributes, made: Callable[[Real, Real], Real]) -> Tensor:
+def _normalised(t: Typing, operands: Sequence[Tensor], a: Attributes, combine: Callable[[Real, Real], Real]) -> Tensor:
     """Return what is made of x less its maximum along an axis and of the sum of exponentials of that."""
     (x,), axis, r = operands, axis_of(a, operands[0]), t.reals
 
@@ -80,7 +80,7 @@ def _normalised(t: Typing, operands: Sequence[Tensor], a: Attributes, made: Call
 
         top = r.scaled(r.extremum("max", [x.shape[axis]], along), -1)
         total = r.total([x.shape[axis]], lambda k: r.apply("call exp", r.add(along(k), top)))
-        return made(r.add(x.at(i), top), total)
+        return combine(r.add(x.at(i), top), total)
 
     return indexed(t, x.shape, at)
 

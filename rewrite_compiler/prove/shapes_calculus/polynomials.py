@@ -23,11 +23,11 @@ _keys: list[Any] = []
 
 def atom_number(key: Any) -> int:
     """Return the number of an atom; equal keys have one number."""
-    found = _serial.get(key)
-    if found is None:
-        found = _serial[key] = len(_keys)
+    number = _serial.get(key)
+    if number is None:
+        number = _serial[key] = len(_keys)
         _keys.append(key)
-    return found
+    return number
 
 
 def key_of(number: int) -> Any:
@@ -42,21 +42,21 @@ class Poly:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __add__(self, other: Poly | int) -> Poly:
-        found = dict(self.terms)
+        coefficients = dict(self.terms)
         for m, c in as_poly(other).terms:
-            found[m] = found.get(m, 0) + c
-        return _made(found)
+            coefficients[m] = coefficients.get(m, 0) + c
+        return _poly_of(coefficients)
 
     def __sub__(self, other: Poly | int) -> Poly:
         return self + as_poly(other).times(-1)
 
     def __mul__(self, other: Poly | int) -> Poly:
-        found: dict[Monomial, int] = {}
+        coefficients: dict[Monomial, int] = {}
         for m, c in self.terms:
             for n, d in as_poly(other).terms:
                 key = tuple(sorted(m + n))
-                found[key] = found.get(key, 0) + c * d
-        return _made(found)
+                coefficients[key] = coefficients.get(key, 0) + c * d
+        return _poly_of(coefficients)
 
     def times(self, factor: int) -> Poly:
         """Return the product with a number."""
@@ -78,18 +78,18 @@ class Poly:
         """Return the polynomial with a value for an atom."""
         if atom not in self.atoms:
             return self
-        found = ZERO
+        result = ZERO
         for m, c in self.terms:
-            rest = tuple(a for a in m if a != atom)
-            term = Poly(((rest, c),))
-            for _ in range(len(m) - len(rest)):
+            remaining = tuple(a for a in m if a != atom)
+            term = Poly(((remaining, c),))
+            for _ in range(len(m) - len(remaining)):
                 term = term * value
-            found = found + term
-        return found
+            result = result + term
+        return result
 
 
-def _made(found: Mapping[Monomial, int]) -> Poly:
-    return Poly(tuple(sorted((m, c) for m, c in found.items() if c)))
+def _poly_of(coefficients: Mapping[Monomial, int]) -> Poly:
+    return Poly(tuple(sorted((m, c) for m, c in coefficients.items() if c)))
 
 
 ZERO = Poly(())
@@ -113,20 +113,20 @@ def atom_of(number: int) -> Poly:
 
 def product(factors: Iterable[Poly | int]) -> Poly:
     """Return the product of some polynomials."""
-    found = as_poly(1)
+    result = as_poly(1)
     for x in factors:
-        found = found * x
-    return found
+        result = result * x
+    return result
 
 
 def without(m: Monomial, part: Monomial) -> Monomial | None:
     """Return a monomial divided by another, None where it does not divide."""
-    left = list(m)
+    remaining = list(m)
     for a in part:
-        if a not in left:
+        if a not in remaining:
             return None
-        left.remove(a)
-    return tuple(left)
+        remaining.remove(a)
+    return tuple(remaining)
 
 
 class TooMuchWork(Exception):
@@ -169,13 +169,13 @@ class Facts:
 
     def join(self, a: Poly, b: Poly, *, assumed: bool) -> Poly | None:
         """Return the extent that two broadcast to, an atom; None where it is neither known nor `assumed` that they do."""
-        both = (self.joined.get(a) or frozenset((a,))) | (self.joined.get(b) or frozenset((b,)))
-        if both not in self.joins:
-            if not assumed and not any(both <= known for known in self.joins):
+        parts = (self.joined.get(a) or frozenset((a,))) | (self.joined.get(b) or frozenset((b,)))
+        if parts not in self.joins:
+            if not assumed and not any(parts <= members for members in self.joins):
                 return None
-            found = self.joins[both] = self.extent(("joined", both))
-            self.joined[found] = both
-        return self.joins[both]
+            extent = self.joins[parts] = self.extent(("joined", parts))
+            self.joined[extent] = parts
+        return self.joins[parts]
 
     def within(self, i: Poly, wide: Poly, n: Poly) -> Poly:
         """Return where an index of an extent that n broadcasts to reads n: the index itself, 0 where n is 1."""
@@ -192,7 +192,7 @@ class Facts:
     def may_widen(self, n: Poly, wide: Poly) -> bool:
         """Tell whether it is known that an extent is another one or 1."""
         parts = self.joined.get(wide, frozenset((wide,)))
-        return n in parts or any(narrow == n and other in (wide, *parts) for narrow, other in self.widened)
+        return n in parts or any(narrow == n and target in (wide, *parts) for narrow, target in self.widened)
 
     def index(self, key: Any, extent: Poly) -> Poly:
         """Return an atom in 0 … extent − 1, which is 0 for an extent of 1."""
@@ -205,23 +205,23 @@ class Facts:
 
     def norm(self, p: Poly) -> Poly:
         """Return a polynomial in normal form under the equations."""
-        equated = (len(self.values), len(self.rewrites), self.forgotten)
-        if equated != self.equated:
-            self.equated = equated
+        equations_state = (len(self.values), len(self.rewrites), self.forgotten)
+        if equations_state != self.equated:
+            self.equated = equations_state
             self.normal.clear()
-        found = self.normal.get(p)
-        if found is None:
-            found = self.normal[p] = self._norm(p)
-        return found
+        normal = self.normal.get(p)
+        if normal is None:
+            normal = self.normal[p] = self._norm(p)
+        return normal
 
     def _norm(self, p: Poly) -> Poly:
         for _ in range(100):
-            before = p
+            previous = p
             for a in p.atoms & self.values.keys():
                 p = p.put(a, self.values[a])
             for m, n in self.rewrites:
-                p = _made_sum((_rewritten(t, m, n), c) for t, c in p.terms)
-            if p == before:
+                p = _poly_of_sum((_rewritten(t, m, n), c) for t, c in p.terms)
+            if p == previous:
                 return p
         return p
 
@@ -282,9 +282,9 @@ class Facts:
     def _renew(self) -> None:
         """Assume all equations of products again: other atoms stand for themselves now."""
         self.forgotten += 1
-        before, self.rewrites = self.rewrites, []
+        old_rewrites, self.rewrites = self.rewrites, []
         gaps, self.equations = self.equations, []
-        for m, n in before:
+        for m, n in old_rewrites:
             self.unify(Poly(((m, 1),)), Poly(((n, 1),)))
         for gap in gaps:
             self.unify(gap, ZERO)
@@ -320,10 +320,10 @@ class Facts:
         if state != self.state:
             self.state = state
             self.answers.clear()
-        found = self.answers.get((p, depth))
-        if found is None:
-            found = self.answers[p, depth] = self._is_nonnegative(p, depth)
-        return found
+        answer = self.answers.get((p, depth))
+        if answer is None:
+            answer = self.answers[p, depth] = self._is_nonnegative(p, depth)
+        return answer
 
     def forget(self, before: int, atoms: frozenset[int]) -> None:
         """Forget what was assumed of some atoms after the first `before` assumptions."""
@@ -335,37 +335,37 @@ class Facts:
         if self.work < 0:
             raise TooMuchWork
         p = self.norm(p)
-        if self._plainly(p):
+        if self._is_plainly_nonnegative(p):
             return True
         if not depth:
             return False
         indices = sorted(p.atoms & self.most.keys(), reverse=True)
-        if any(key_of(a)[0] == REST for a in indices) and any(self._plainly(self.norm(p - f)) for f in self.known):
+        if any(key_of(a)[0] == REST for a in indices) and any(self._is_plainly_nonnegative(self.norm(p - f)) for f in self.known):
             return True
         for a in indices:
-            slope, rest = self.slope(p, a)
+            slope, intercept = self.slope(p, a)
             if slope is not None and self.nonnegative(slope, depth - 1):
-                return self.nonnegative(rest, depth - 1)
+                return self.nonnegative(intercept, depth - 1)
             if slope is not None and self.nonnegative(slope.times(-1), depth - 1):
-                return self.nonnegative(rest + slope * self.most[a], depth - 1)
-        shared = self._cancelled(p)
-        if shared != p:
-            return self.nonnegative(shared, depth)
-        return any(self._plainly(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
+                return self.nonnegative(intercept + slope * self.most[a], depth - 1)
+        cancelled = self._cancelled(p)
+        if cancelled != p:
+            return self.nonnegative(cancelled, depth)
+        return any(self._is_plainly_nonnegative(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
 
     def slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
         """Return the factor of an atom that occurs once in each of its terms, and the terms without it."""
-        slope, rest = dict[Monomial, int](), dict[Monomial, int]()
+        slope, intercept = dict[Monomial, int](), dict[Monomial, int]()
         for m, c in p.terms:
             if m.count(a) > 1:
                 return None, p
             if a in m:
                 slope[tuple(x for x in m if x != a)] = c
             else:
-                rest[m] = c
-        return _made(slope), _made(rest)
+                intercept[m] = c
+        return _poly_of(slope), _poly_of(intercept)
 
-    def _plainly(self, p: Poly) -> bool:
+    def _is_plainly_nonnegative(self, p: Poly) -> bool:
         """Tell whether no coefficient is negative when every atom is its least value and something more."""
         if not p.atoms <= self.least.keys():
             return False
@@ -373,65 +373,65 @@ class Facts:
             return True
         if sum(c for m, c in p.terms if all(self.least[a] for a in m)) < 0:  # where every atom is its least value
             return False
-        found: dict[Monomial, int] = {}
+        coefficients: dict[Monomial, int] = {}
         for m, c in p.terms:
-            kept, ones = [a for a in m if not self.least[a]], [a for a in m if self.least[a]]
-            for some in _parts(tuple(ones)):
-                key = tuple(sorted((*kept, *some)))
-                found[key] = found.get(key, 0) + c
-        return all(c >= 0 for c in found.values())
+            vanishing, positive = [a for a in m if not self.least[a]], [a for a in m if self.least[a]]
+            for subset in _parts(tuple(positive)):
+                key = tuple(sorted((*vanishing, *subset)))
+                coefficients[key] = coefficients.get(key, 0) + c
+        return all(c >= 0 for c in coefficients.values())
 
     def divided(self, p: Poly, n: Poly) -> Poly:
         """Return p div n for n ≥ 1: exactly where the remainder is proved to be one, else with an atom for the rest."""
         p, n = self.norm(p), self.norm(n)
         if n.number == 1:
             return p
-        self._part(p, n)
-        quotient, rest = long_division(self.norm(p), n)
-        if self.nonnegative(rest) and self.nonnegative(n - 1 - rest):
+        self._split_dividend(p, n)
+        quotient, remainder = long_division(self.norm(p), n)
+        if self.nonnegative(remainder) and self.nonnegative(n - 1 - remainder):
             return quotient
         for factor in _factors(n):  # ⌊(f·a + b) / (f·m)⌋ = ⌊a / m⌋ for 0 ≤ b < f
-            digit, below = long_division(rest, factor)
-            if self.nonnegative(factor - 1) and self.nonnegative(below) and self.nonnegative(factor - 1 - below):
+            digit, offset = long_division(remainder, factor)
+            if self.nonnegative(factor - 1) and self.nonnegative(offset) and self.nonnegative(factor - 1 - offset):
                 return quotient + self.divided(digit, long_division(n, factor)[0])
-        if n.number == 2 and self._is_rest_and_one(rest):  # ⌈r / 2⌉ = r for a rest r of a division by 2
-            return quotient + rest - 1
-        nested = self._nested(rest)
+        if n.number == 2 and self._is_rest_and_one(remainder):  # ⌈r / 2⌉ = r for a rest r of a division by 2
+            return quotient + remainder - 1
+        nested = self._nested(remainder)
         if nested is not None:  # ⌊(⌊p / m⌋ + b) / n⌋ = ⌊(p + b·m) / (m·n)⌋
-            p, m, below = nested
-            return quotient + self.divided(p + below * m, m * n)
-        made = atom(("div", rest, n))
-        number = atom_number(("div", rest, n))
-        if number not in self.least and self.nonnegative(rest):
+            p, m, offset = nested
+            return quotient + self.divided(p + offset * m, m * n)
+        quotient_atom = atom(("div", remainder, n))
+        number = atom_number(("div", remainder, n))
+        if number not in self.least and self.nonnegative(remainder):
             self.least[number] = 0
-            self.known += [rest - n * made, n * made + n - 1 - rest]
-        return quotient + made
+            self.known += [remainder - n * quotient_atom, n * quotient_atom + n - 1 - remainder]
+        return quotient + quotient_atom
 
     def _is_rest_and_one(self, p: Poly) -> bool:
         """Tell whether a polynomial is an unknown that is 0 or 1, and 1."""
-        alone = (p - 1).terms
-        return len(alone) == 1 and alone[0][1] == 1 and len(alone[0][0]) == 1 and self.most.get(alone[0][0][0]) == as_poly(1)
+        terms = (p - 1).terms
+        return len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and self.most.get(terms[0][0][0]) == as_poly(1)
 
     def _nested(self, p: Poly) -> tuple[Poly, Poly, Poly] | None:
         """Return dividend and divisor of the only quotient of unknowns in a sum, and what is added to it; None where there is no such."""
-        found = [a for a in p.atoms if key_of(a)[0] == "div"]
-        if len(found) != 1 or self.slope(p, found[0])[0] != as_poly(1) or not self._is_of_unknowns(p):
+        divisions = [a for a in p.atoms if key_of(a)[0] == "div"]
+        if len(divisions) != 1 or self.slope(p, divisions[0])[0] != as_poly(1) or not self._is_of_unknowns(p):
             return None
-        _, dividend, divisor = key_of(found[0])
-        return dividend, divisor, self.slope(p, found[0])[1]
+        _, dividend, divisor = key_of(divisions[0])
+        return dividend, divisor, self.slope(p, divisions[0])[1]
 
-    def _part(self, p: Poly, n: Poly) -> None:
+    def _split_dividend(self, p: Poly, n: Poly) -> None:
         """Write an unknown that is divided by a number as so many times a quotient and a rest."""
         if p.terms and not p.terms[0][0]:  # a number is added to it
             p = Poly(p.terms[1:])
         if n.number is None or n.number < 2 or len(p.terms) != 1 or p.terms[0][1] != 1 or len(p.terms[0][0]) != 1:
             return
-        ((whole,), _) = p.terms[0]
-        if not self._may_be_solved(whole) or key_of(whole)[0] == "div":
+        ((dividend_atom,), _) = p.terms[0]
+        if not self._may_be_solved(dividend_atom) or key_of(dividend_atom)[0] == "div":
             return
-        self.values[whole] = self.amount(("quotient", p, n)) * n + self.index((REST, p, n), n)
-        self.assume(self.values[whole] - self.least[whole])
-        for f in [f for f in self.known if whole in f.atoms]:
+        self.values[dividend_atom] = self.amount(("quotient", p, n)) * n + self.index((REST, p, n), n)
+        self.assume(self.values[dividend_atom] - self.least[dividend_atom])
+        for f in [f for f in self.known if dividend_atom in f.atoms]:
             self._tighten(self.norm(f))
         self._renew()
 
@@ -440,9 +440,9 @@ class Facts:
         if not self._is_of_unknowns(p):
             return
         for a in p.atoms & self.most.keys():
-            slope, rest = self.slope(p, a)
+            slope, intercept = self.slope(p, a)
             if slope is not None and self.nonnegative(slope):
-                p = rest + slope * self.most[a]
+                p = intercept + slope * self.most[a]
         low = p.terms[0][1] if p.terms and not p.terms[0][0] else 0
         product_of, c = p.terms[-1] if p.terms else ((), 0)
         if low < 0 < c and len(p.terms) == 2 and all(map(self._may_be_solved, product_of)):
@@ -457,27 +457,27 @@ class Facts:
 
     def digits(self, place: Poly, shape: Sequence[Poly]) -> list[Poly]:
         """Return a row-major place as one index an axis."""
-        found, rest = [], self.norm(place)
+        indices, remainder = [], self.norm(place)
         for n in range(len(shape)):
             weight = self.norm(product(shape[n + 1 :]))
-            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.divided(rest, weight) if n + 1 < len(shape) else rest
-            found.append(digit)
-            rest = self.norm(rest - digit * weight)
-        return found
+            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.divided(remainder, weight) if n + 1 < len(shape) else remainder
+            indices.append(digit)
+            remainder = self.norm(remainder - digit * weight)
+        return indices
 
 
 def place_of(index: Sequence[Poly], shape: Sequence[Poly]) -> Poly:
     """Return the row-major place of an index."""
-    found = as_poly(0)
+    place = as_poly(0)
     for i, n in zip(index, shape, strict=True):
-        found = found * n + i
-    return found
+        place = place * n + i
+    return place
 
 
 @cache
 def _parts(atoms: Monomial) -> tuple[Monomial, ...]:
     """Return the products that (1 + a) · (1 + b) · … is the sum of."""
-    return tuple(tuple(itertools.compress(atoms, kept)) for kept in itertools.product((0, 1), repeat=len(atoms)))
+    return tuple(tuple(itertools.compress(atoms, mask)) for mask in itertools.product((0, 1), repeat=len(atoms)))
 
 
 def _factors(n: Poly) -> list[Poly]:
@@ -490,34 +490,34 @@ def _factors(n: Poly) -> list[Poly]:
 
 
 def _rewritten(m: Monomial, old: Monomial, new: Monomial) -> Monomial:
-    while (rest := without(m, old)) is not None:
-        m = tuple(sorted(rest + new))
+    while (quotient := without(m, old)) is not None:
+        m = tuple(sorted(quotient + new))
     return m
 
 
-def _made_sum(terms: Iterable[tuple[Monomial, int]]) -> Poly:
-    found: dict[Monomial, int] = {}
+def _poly_of_sum(terms: Iterable[tuple[Monomial, int]]) -> Poly:
+    coefficients: dict[Monomial, int] = {}
     for m, c in terms:
-        found[m] = found.get(m, 0) + c
-    return _made(found)
+        coefficients[m] = coefficients.get(m, 0) + c
+    return _poly_of(coefficients)
 
 
 def long_division(p: Poly, n: Poly) -> tuple[Poly, Poly]:
     """Return quotient and rest of a division by the leading term of n, which has the most atoms."""
     lead, factor = max(n.terms, key=lambda t: (len(t[0]), t))
-    quotient, rest = ZERO, ZERO
+    quotient, remainder = ZERO, ZERO
     for _ in range(200):
         if p == ZERO:
             break
         m, c = max(p.terms, key=lambda t: (len(t[0]), t))
         part = without(m, lead)
         if part is None or c % factor:
-            whole = c // factor if part is not None else 0
-            rest = rest + Poly(((m, c - whole * factor),))
-            p = p - Poly(((m, c - whole * factor),))
-            if not whole:
+            multiple = c // factor if part is not None else 0
+            remainder = remainder + Poly(((m, c - multiple * factor),))
+            p = p - Poly(((m, c - multiple * factor),))
+            if not multiple:
                 continue
-            c = whole * factor
+            c = multiple * factor
         step = Poly(((part, c // factor),)) if part is not None else ZERO
         quotient, p = quotient + step, p - step * n
-    return quotient, rest + p
+    return quotient, remainder + p

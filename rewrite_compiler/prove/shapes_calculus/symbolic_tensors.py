@@ -44,10 +44,10 @@ class Typing:
         for narrow, wide in ((b, a), (a, b)):
             if self.facts.may_widen(narrow, wide):
                 return wide
-        found = self.facts.join(a, b, assumed=False)
-        if found is None:
+        extent = self.facts.join(a, b, assumed=False)
+        if extent is None:
             raise Unmet
-        return found
+        return extent
 
     def widened(self, a: Poly, b: Poly) -> None:
         """Require an extent to be another one or 1."""
@@ -88,16 +88,16 @@ def broadcast(t: Typing, shapes: Sequence[Sequence[Poly]]) -> list[Poly]:
     """Return the shape that shapes broadcast to."""
     rank = max(map(len, shapes))
     padded = [[as_poly(1)] * (rank - len(s)) + list(s) for s in shapes]
-    found = padded[0]
-    for other in padded[1:]:
-        found = [t.joined(a, b) for a, b in zip(found, other, strict=True)]
-    return found
+    shape = padded[0]
+    for extents in padded[1:]:
+        shape = [t.joined(a, b) for a, b in zip(shape, extents, strict=True)]
+    return shape
 
 
 def broadcast_read(t: Typing, x: Tensor, i: Index, shape: Sequence[Poly]) -> Real:
     """Return the element of a tensor at an index of the shape that it broadcasts to."""
-    before = len(i) - len(x.shape)
-    return x.at([t.facts.within(p, wide, n) for p, wide, n in zip(i[before:], shape[before:], x.shape, strict=True)])
+    leading_axes = len(i) - len(x.shape)
+    return x.at([t.facts.within(p, wide, n) for p, wide, n in zip(i[leading_axes:], shape[leading_axes:], x.shape, strict=True)])
 
 
 def axis_of(a: Attributes, x: Tensor) -> int:
@@ -113,8 +113,8 @@ def axis_of(a: Attributes, x: Tensor) -> int:
 def inside(t: Typing, x: Tensor, i: Index, pads: Sequence[Poly], fill: Real) -> Real:
     """Return the element of x under pads, or what fills them."""
     place = [p - pads[k] for k, p in enumerate(i)]
-    moved = [k for k in range(len(place)) if not (pads[k].number == 0 and pads[k + len(place)].number == 0)]
-    conditions = [c for k in moved for c in (place[k], x.shape[k] - 1 - place[k])]
+    padded_axes = [k for k in range(len(place)) if not (pads[k].number == 0 and pads[k + len(place)].number == 0)]
+    conditions = [c for k in padded_axes for c in (place[k], x.shape[k] - 1 - place[k])]
     return t.reals.choose(conditions, x.at(place), fill) if conditions else x.at(place)
 
 
@@ -123,8 +123,8 @@ def integer(t: Typing, p: Poly) -> Real:
     n = t.facts.norm(p)
     if n.number is not None:
         return number(n.number)
-    common = math.gcd(*(c for _, c in n.terms))
-    return t.reals.scaled(t.reals.atom("integer", Poly(tuple((m, c // common) for m, c in n.terms))), common)
+    divisor = math.gcd(*(c for _, c in n.terms))
+    return t.reals.scaled(t.reals.atom("integer", Poly(tuple((m, c // divisor) for m, c in n.terms))), divisor)
 
 
 def mean_of(t: Typing, extents: Sequence[Poly], element: Callable[..., Real]) -> Real:
@@ -140,12 +140,12 @@ def windows(t: Typing, spatial: Sequence[Poly], kernel: Sequence[Poly], a: Attri
         raise Unmet
     for p in (*(s - 1 for s in strides), *(d - 1 for d in dilations), *pads):
         t.least(p)
-    found = []
+    extents = []
     for k, n in enumerate(spatial):
         room = n + pads[k] + pads[k + rank] - dilations[k] * (kernel[k] - 1) - 1
         t.least(room)
-        found.append(t.facts.divided(room, strides[k]) + 1)
-    return found
+        extents.append(t.facts.divided(room, strides[k]) + 1)
+    return extents
 
 
 def around(x: Tensor, pads: Sequence[Poly]) -> list[Poly]:
