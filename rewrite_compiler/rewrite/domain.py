@@ -1,4 +1,4 @@
-"""Domain: what a proof used beside the guard, as conditions that every match has to satisfy."""
+"""The domain of a rule: the ranks its proof covers, as conditions that every match has to satisfy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAKEN: dict[str, tuple[int | None, ...]] = {
 
 @dataclass(frozen=True)
 class Domain:
-    """The most axes of each operand for which a rule is proved, None for any."""
+    """The largest rank of each operand for which a rule is proved, None for any."""
 
     rank: int | None = None
 
@@ -31,7 +31,7 @@ class Domain:
         return "every rank" if self.rank is None else f"ranks to {self.rank}"
 
     def conditions(self, pairs: Pairs, guard: Sequence[Condition] = ()) -> tuple[Condition, ...]:
-        """Return the conditions on operands and on shapes among the attributes, but those that the guard or an operator says already."""
+        """Return bounds on ranks of operands and of shapes among the attributes, but those that the guard or an operator implies."""
         if self.rank is None:
             return ()
         max_rank = self.rank
@@ -45,7 +45,7 @@ EVERYWHERE = Domain()
 
 
 def _fixed_rank_operands(pairs: Pairs) -> Iterator[tuple[Tensor, int]]:
-    """Yield the operands of which an operator takes one rank only."""
+    """Yield the operands whose operator admits only one rank, with that rank."""
     for x in (x for left, _ in pairs for x in subterms(left) if isinstance(x, Apply)):
         yield from ((y, rank) for y, rank in zip(x.operands, TAKEN.get(x.op.name, ()), strict=False) if rank is not None)
 

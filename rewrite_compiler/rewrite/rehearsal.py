@@ -1,6 +1,6 @@
 """Rehearsal: a user's file is imported once in a child process with limits of time and memory, before this process imports it.
 
-Python cannot stop a call into C, nor a body that catches everything; a child can be killed. It tells where it was.
+Python cannot stop a call into C, nor a body that catches everything; a child can be killed. It reports the line it was at.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ MOVE = "move work out of module level"
 
 
 def rehearse(path: Path, kind: str, body: Callable[[], object], limits: Limits) -> None:
-    """Run what imports a file in a child; BudgetError R107 when it does not end in time, needs too much memory, or is killed.
+    """Run the import of a file in a child process.
 
-    Any other failure is left to the import itself. Where there is no fork nothing is rehearsed.
+    Any failure but these is left to the import itself. Where there is no fork nothing is rehearsed.
+
+    Raises:
+        BudgetError: R107, it does not end in time, needs too much memory, or is killed.
     """
     if not hasattr(os, "fork"):
         return
@@ -51,7 +54,7 @@ def rehearse(path: Path, kind: str, body: Callable[[], object], limits: Limits) 
 
 
 def _run_child(body: Callable[[], object], limits: Limits, writer: int) -> None:
-    """Be the child: import quietly, tell the place when time is over, and leave without any clean-up of the parent's things."""
+    """Run in the child: import quietly, report the line when time is over, and exit without the parent's clean-up."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)

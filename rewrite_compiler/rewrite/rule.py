@@ -178,7 +178,11 @@ def place_of(f: Callable[..., Any]) -> str:
 
 
 def make_variables(f: Callable[..., Any], place: str) -> dict[str, Any]:
-    """Return one pattern variable for each annotated parameter of `f`."""
+    """Return one pattern variable for each annotated parameter of `f`.
+
+    Raises:
+        SpecError: a parameter has a default value, or an annotation that names no kind of variable.
+    """
     variables: dict[str, Any] = {}
     kinds: dict[str, Callable[[str], Any]] = {
         "Tensor": Variable, "Ints": Named, "Int": lambda n: var(n, (0, None)), "Float": Float, "Str": Str,
@@ -212,7 +216,11 @@ def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], 
 
 
 def check_rule(r: Rule) -> None:
-    """Refuse a rule that has no name as rules have, uses what its left side does not bind, or whose guard no numbers satisfy."""
+    """Check the name of a rule, that its left side binds all variables, and that its guard can be satisfied.
+
+    Raises:
+        SpecError: one of these does not hold.
+    """
     if not NAME.fullmatch(r.name):
         lower = "-".join(re.findall(r"[a-z][a-z0-9]*", r.name.lower())) or "a-name"
         sentence = f'the name of a rule must be words of small letters and digits, not "{r.name}"'
@@ -228,7 +236,11 @@ def check_rule(r: Rule) -> None:
 
 
 def check_bound(r: Rule) -> None:
-    """Refuse a rule that uses a variable its left side does not bind: as an operand or as an attribute by itself."""
+    """Check that the left side of a rule binds each variable: as an operand or as a plain attribute.
+
+    Raises:
+        SpecError: the right side or the guard uses another variable.
+    """
     bound_names = {name_of(v) for left, _ in r.pairs for v in _bound_by(left)}
     needed = [v for pair in r.pairs for side in pair for v in variables_of(side)]
     needed += [v for c in r.where for v in condition_variables(c)]
@@ -259,7 +271,7 @@ def name_of(variable: object) -> str:
 
 
 def variables_of(t: Tensor) -> Iterator[object]:
-    """Yield the tensor and attribute variables below a pattern."""
+    """Yield the tensor and attribute variables in a pattern."""
     for x in subterms(t):
         if isinstance(x, Variable):
             yield x
@@ -269,7 +281,7 @@ def variables_of(t: Tensor) -> Iterator[object]:
 
 
 def attribute_variables(value: AttributeTerm | Float) -> Iterator[object]:
-    """Yield the variables of an attribute."""
+    """Yield the variables in an attribute."""
     if isinstance(value, Float):
         yield value
     elif isinstance(value, Expr):
@@ -279,13 +291,13 @@ def attribute_variables(value: AttributeTerm | Float) -> Iterator[object]:
 
 
 def condition_variables(c: Condition) -> Iterator[object]:
-    """Yield the variables of a guard."""
+    """Yield the variables in a condition of a guard."""
     for atom in condition_atoms(c):
         yield from variables_of(atom.tensor) if isinstance(atom, ShapeOf | IsConstant | HasType) else (atom,)
 
 
 def condition_atoms(c: Condition) -> Iterator[Any]:
-    """Yield what a guard reads: attribute variables, shapes (ShapeOf), and the condition itself where it is one on a tensor."""
+    """Yield what a condition reads: attribute variables, shapes (ShapeOf), and the condition itself where it is one on a tensor."""
     if isinstance(c, Same):
         yield from _list_atoms(c.left)
         yield from _list_atoms(c.right)

@@ -39,7 +39,12 @@ def every_rule() -> tuple[Rule, ...]:
 
 
 def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
-    """Return the rules of a user's file, Python or, ending in .rules, the text form, of an entry point, or `lowering`; R101 for none."""
+    """Return the rules of a user's file (Python, or the text form ending in .rules), of an entry point, or of `lowering`.
+
+    Raises:
+        InputError: R101, the file defines no rule.
+        SpecError: R104, two rules have one name.
+    """
     if str(path) == LOWERING and not path.exists():
         return tuple(r for r in every_rule() if LOWERING in r.marks)
     if is_installed(path):
@@ -68,7 +73,11 @@ def _check_functions(path: Path) -> None:
 
 
 def collect(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the rules as a set; SpecError when two have one name."""
+    """Return rules as a set with unique names.
+
+    Raises:
+        SpecError: two have one name.
+    """
     by_name: dict[str, Rule] = {}
     for r in rules:
         if r.name in by_name and by_name[r.name] is not r:

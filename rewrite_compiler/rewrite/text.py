@@ -45,7 +45,7 @@ TIGHTEST = 6
 
 
 def rule_text(r: Rule) -> str:
-    """Return a rule in the text form; one that was read back is judged alike."""
+    """Return a rule in the text form; a rule parsed from it is judged alike."""
     parameters = ", ".join(f"{name}: {_kind(v)}" for name, v in r.variables.items())
     marks = f" marks {', '.join(sorted(r.marks))}" if r.marks else ""
     phase = f" phase {r.phase}" if r.phase != "ir" else ""

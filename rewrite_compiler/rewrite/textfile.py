@@ -1,4 +1,4 @@
-"""Reading rules in the text form: a grammar and tables; no code of the file is run, no name of it reaches Python."""
+"""The parser of rules in the text form: a grammar and tables; no code of the file is run, no name of it reaches Python."""
 
 from __future__ import annotations
 
@@ -58,7 +58,12 @@ def _parser() -> Lark:
 
 
 def rules_of_file(path: Path) -> tuple[Rule, ...]:
-    """Return the rules of a file in the text form; UsageError F101 when there is no such file, InputError R100 or R101 for a bad one."""
+    """Return the rules of a file in the text form.
+
+    Raises:
+        UsageError: F101, there is no such file.
+        InputError: R100 or R101, it cannot be read as rules.
+    """
     if not path.is_file():
         raise UsageError("F101", f"there is no rule file {path}", help="give the path of a file of rules")
     data = read_bytes(path, Bound("a rule", BYTES, "share the rules among several files", code="R100"))
@@ -69,7 +74,11 @@ def rules_of_file(path: Path) -> tuple[Rule, ...]:
 
 
 def rules_of_text(text: str, place: str) -> tuple[Rule, ...]:
-    """Return the rules of a text."""
+    """Return the rules of a text; `place` names it in refusals.
+
+    Raises:
+        InputError: R100, the text does not parse; R101, a rule has no meaning.
+    """
     _check_nesting(text, place)
     try:
         tree = _parser().parse(text)

@@ -1,7 +1,7 @@
-"""The court at work: every case is looked up, and what is not known is judged, by this process or by several.
+"""Judging of cases: each is looked up in the cache; a miss is judged in this process or by worker processes.
 
 A case is a JSON value: a rule travels in the text form, an operation as the name of its target with its parameters. A
-verdict that the solver left open is not kept: it may depend on the time it had.
+verdict that the solver left open is not cached: it may depend on the time it had.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ RARE = 200_000, 20, 50  # as gc.set_threshold takes them
 
 @dataclass(frozen=True)
 class Case:
-    """Something to judge: its name, the key of its verdict, what another process needs to judge it, and how to do it here.
+    """One statement to judge: its name, the key of its verdict, a message for another process, and the function that judges it here.
 
-    A kept verdict counts where it is `confirmed`.
+    A cached verdict counts where it is `confirmed`.
     """
 
     name: str
@@ -106,7 +106,7 @@ def _judge_model(target: Target) -> JSON:
 
 
 def answer(message: JSON) -> JSON:
-    """Judge the case of a message: what a process of the court does."""
+    """Judge the case of a message: the body of a worker process."""
     if message["kind"] == "rule":
         (rule,) = rules_of_text(message["text"], "rule")
         return _judge_rule(rule, message["count"])
@@ -123,7 +123,11 @@ def _target(spec: str) -> Target:
 
 
 def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
-    """Return the records of all verdicts, in the order of the cases; SpecError for a specification that refuses itself."""
+    """Return the records of all verdicts, in the order of the cases.
+
+    Raises:
+        SpecError: judging one found its specification wrong, as a worker process reports it.
+    """
     verdicts = dict(enumerate(_cached_verdict(c, kept) for c in cases))
     missing = [n for n, cached in verdicts.items() if cached is None]
     with contextlib.ExitStack() as stack:
@@ -152,7 +156,7 @@ def _cached_verdict(case: Case, cache: Cache) -> JSON | None:
 
 @contextlib.contextmanager
 def rare_collection() -> Iterator[None]:
-    """Look for cycles among objects seldom: a proof makes millions of objects that stay for as long as it lasts."""
+    """Collect garbage rarely while the body runs: a proof makes millions of objects that live as long as it does."""
     thresholds = gc.get_threshold()
     gc.set_threshold(*RARE)
     try:
@@ -166,7 +170,7 @@ def _judged_in_process(cases: Sequence[Case], missing: Sequence[int]) -> Iterato
 
 
 class _Workers:
-    """Processes that judge cases, each with a thread that hands it one after the other; they end with the body."""
+    """Worker processes that judge cases, each fed by a thread of its own; they end with the body."""
 
     def __init__(self, count: int) -> None:
         command = [sys.executable, "-m", "rewrite_compiler.prove.certificates.judge_process"]
@@ -187,7 +191,7 @@ class _Workers:
             p.communicate()
 
     def answers(self, cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
-        """Yield the verdicts in the order in which they are found."""
+        """Yield the index of each case with its verdict, in the order of completion."""
         pending: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         results: queue.SimpleQueue[tuple[int, JSON]] = queue.SimpleQueue()
         for n in (*missing, *[None] * len(self.processes)):
@@ -238,6 +242,6 @@ def proofs(records: Sequence[JSON]) -> tuple[Proof, ...]:
 
 
 def judge_rule(rule: Rule, kept: Cache) -> Proof:
-    """Return the verdict on one rule, from the cache where it is known."""
+    """Return the verdict on one rule, from the cache where it is there."""
     (verdict,) = judged([rule_case(rule, None)], kept)
     return replace(record.proof_of(verdict), at=rule.place)

@@ -1,4 +1,4 @@
-"""A process of the court: reads one case a line, answers with its verdict.
+"""A worker process: reads one case a line, answers with its verdict.
 
 python -m rewrite_compiler.prove.certificates.judge_process < cases
 """
@@ -14,7 +14,7 @@ from .judge import answer, rare_collection
 
 
 def main() -> int:
-    """Judge until there are no more cases."""
+    """Judge the cases on standard input, one a line, until its end."""
     with rare_collection():
         for line in sys.stdin:
             try:

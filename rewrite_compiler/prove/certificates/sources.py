@@ -1,6 +1,6 @@
-"""The sources of the court: every module that judging needs, followed through imports, and the versions of what it asks.
+"""The sources of the court: the modules that judging depends on, by transitive imports, and the versions of its solvers.
 
-What has only the same sources judges the same. The list of a court's files is a function of these files, so where all in a
+Equal sources judge alike. The list of a court's files is a function of these files, so where all in a
 known list are as they were, the list is, too, and only files need to be read; else imports are followed anew.
 """
 
@@ -42,7 +42,7 @@ def court_of(kind: str, known: Court | None = None) -> Court:
 
 
 def versions() -> tuple[str, ...]:
-    """Return the versions of what the court asks."""
+    """Return the name and version of each solver."""
     return tuple(f"{name} {version(name)}" for name in SOLVERS)
 
 
@@ -53,7 +53,7 @@ def _court_by_imports(kind: str) -> Court:
 
 
 def closure(roots: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that some modules need, themselves among them; what stands beside the court is not followed."""
+    """Return the files that some modules import, directly or not, themselves included; what stands beside the court is left out."""
     pending, file_names = [ENGINE / name for name in roots], {GRAMMAR}
     while pending:
         file = pending.pop()

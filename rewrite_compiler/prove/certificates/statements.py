@@ -1,4 +1,4 @@
-"""Statements: what is judged, as a hash of its text; of an operation or a model of all files and parameters of its target."""
+"""Statements: what is judged, as a hash: of a rule's text, or of all files and parameters of a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of an accelerator's operations without judging them: the verdicts that `prove` has kept, else those that ship."""
+"""Verdicts on an accelerator's operations without judging: those that `prove` has cached, else those that ship."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_JUDGED = "not judged yet"
 
 
 def known_verdicts(target: Target) -> dict[str, str]:
-    """Return the verdict on every operation of a target as it is now: another text of it is not judged yet."""
+    """Return the verdict on every operation of a target as it is written now; one with another text is not judged yet."""
     cache = court_cache()
     return {name: _verdict_of(cache.get(mapping_key(target, name)), certificate_of_operation(target, name)) for name in target.mappings}
 

@@ -1,4 +1,4 @@
-"""Counter-examples: data on which the two sides of a rule differ, made as small and round as possible."""
+"""Counterexamples: data on which the two sides of a rule differ, simplified to zeros and ones where that keeps the difference."""
 
 from __future__ import annotations
 
@@ -61,7 +61,11 @@ def _simplified(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) 
 
 
 def counterexample(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) -> Counterexample:
-    """Return operands with the first place where the sides differ on them."""
+    """Return operands with the first place where the sides differ on them.
+
+    Raises:
+        ValueError: the sides do not differ on these operands.
+    """
     first_difference = _first_difference(pairs, instance, operands)
     if first_difference is None:
         raise ValueError("the sides do not differ on these operands")
@@ -72,7 +76,7 @@ def counterexample(pairs: Pairs, instance: Instance, operands: Mapping[str, Data
 def float32_difference(
     pairs: Pairs, instance: Instance, draw: Callable[[Any], Data], agree: Callable[[Data, Data], Data]
 ) -> Counterexample | None:
-    """Return float32 data on which the sides do not agree."""
+    """Return float32 data on which the sides do not agree, None where they do on this draw; `agree` compares arrays elementwise."""
     operands = operands_from(instance, draw)
     for left, right in results(pairs, instance, operands, np.float32):
         places = np.argwhere(~agree(left, right))

@@ -31,7 +31,7 @@ Pair = frozenset[tuple[Component, Any]]
 
 @dataclass(frozen=True)
 class Instances:
-    """Instances that are looked at together, the smallest first."""
+    """Instances that are compared together, the smallest first."""
 
     chosen: tuple[Instance, ...]
     rank: int
@@ -59,7 +59,7 @@ def instances_of(rule: Rule, count: int | None = None) -> Instances:
 
 
 def smallest(rule: Rule) -> Instances:
-    """Return the smallest instances with extents 1 and 2: a false rule mostly shows there, with few elements."""
+    """Return the smallest instances with extents 1 and 2, where a false rule mostly shows with few elements."""
     for rank in RANKS:
         search = Search(rule, range(1, SMALL + 1), rank, lambda candidates: candidates, TRIED_SMALL)
         instances: list[Instance] = []
@@ -71,7 +71,7 @@ def smallest(rule: Rule) -> Instances:
 
 
 def _covering_pairs(rule: Rule, rank: int) -> list[Instance]:
-    """Return drawn instances with extents up to 3, each with two values of extents or attributes that no other has together."""
+    """Return random instances with extents up to 3 that cover pairs of values (pairwise testing): each has a new pair."""
     source, covered_pairs, quiet_draws = random.Random(0), set[Pair](), 0
     instances: list[Instance] = []
     candidates = elements = 0

@@ -1,7 +1,7 @@
-"""The elements of a term as nodes: all points of an array at once, indices as numbers, data as symbols.
+"""Symbolic evaluation of operators: all elements of an array at once, indices as numbers, data as symbols.
 
-What the meaning of one application of an operator does to its operands is found once and kept as a template: a table of
-places where it only moves elements, nodes over its operands' elements where it computes.
+The meaning of one application of an operator is evaluated once and kept as a template: a gather table where it only moves
+elements, nodes over its operands' elements where it computes.
 """
 
 from __future__ import annotations
@@ -24,26 +24,30 @@ KEPT = 20_000  # templates
 
 
 class Unreadable(Exception):
-    """A term that is not read as nodes: tables, words, places that depend on data."""
+    """A term without a symbolic meaning: it reads tables, machine words, or places that depend on data."""
 
 
 @dataclass(frozen=True)
 class Elements:
-    """The elements of a tensor as nodes, and whether they are real."""
+    """The elements of a tensor as an object array of nodes, and whether they are real numbers."""
 
     data: Data
     real: bool
 
 
 def symbols(name: str, shape: Sequence[int], *, real: bool = True) -> Elements:
-    """Return a tensor of symbolic elements."""
+    """Return a tensor of fresh symbols, numbered in row-major order."""
     elements = np.empty(math.prod(shape), object)
     elements[:] = [nodes.leaf(name, n, real=real) for n in range(len(elements))]
     return Elements(elements.reshape(tuple(shape)), real)
 
 
 def applied(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[Elements, ...]:
-    """Return the outputs of an operator on symbolic operands; Unreadable when its meaning is not read as nodes."""
+    """Return the outputs of an operator on symbolic operands.
+
+    Raises:
+        Unreadable: its meaning is none over symbols.
+    """
     key = (operator.name, tuple((x.data.shape, x.real) for x in operands), tuple(attributes.items()))
     templates = _templates.get(key)
     if templates is None or templates[0].generation != nodes.generation():
@@ -66,7 +70,7 @@ class _Template:
     places: Data | None
 
     def instantiated(self, flat: Data, substitution: dict[Node, Node]) -> Elements:
-        """Return the output for the elements of given operands."""
+        """Return the output for operands whose elements are `flat`, one operand after the other."""
         if self.places is not None:
             return Elements(flat[self.places.reshape(-1)].reshape(self.places.shape), self.real)
         elements = np.empty(self.data.size, object)
@@ -95,7 +99,7 @@ def _template(operator: Op, operands: Sequence[Elements], attributes: Mapping[st
 
 
 class _Points:
-    """The points a term is evaluated at: the number that each variable has there, and the values found."""
+    """The points at which a term is evaluated: the value of each bound variable there, and a memo of terms."""
 
     def __init__(self, bindings: Mapping[Expr, Data], count: int) -> None:
         self.bindings = dict(bindings)
@@ -104,7 +108,7 @@ class _Points:
 
 
 class Reading:
-    """Evaluates terms on arrays of nodes."""
+    """Evaluates array terms to object arrays of nodes; folds are unrolled."""
 
     def __init__(self, leaves: Mapping[Leaf, Data]) -> None:
         self.arrays = dict[Array, Data](leaves.items())
@@ -112,7 +116,11 @@ class Reading:
         self.steps: dict[Expr, int] = {}  # the variables of the folds that are running
 
     def array(self, a: Array) -> Data:
-        """Return the elements of an array whose free variables are those of running folds."""
+        """Return the elements of an array whose free variables are those of running folds.
+
+        Raises:
+            Unreadable: it is neither a comprehension nor the result of a fold, or a term in it has no symbolic meaning.
+        """
         elements = self.arrays.get(a)
         if elements is None:
             elements = self._fold_result(a) if isinstance(a, FoldResult) else self._comprehension(a)
@@ -145,7 +153,11 @@ class Reading:
         return current, [np.stack([step[n] for step in history] or [x])[: len(history)] for n, x in enumerate(current)]
 
     def value(self, e: Expr, at: _Points) -> Any:
-        """Return the value of a term at some points: integers where it reads no data, else nodes."""
+        """Return the value of a term at some points: integers where it reads no data, else nodes.
+
+        Raises:
+            Unreadable: it has no symbolic meaning.
+        """
         if e.op == "const":
             return nodes.constant(e.data) if e.real else int(e.data)
         if e.op == "var":

@@ -1,4 +1,4 @@
-"""Nodes: scalar terms over symbolic elements, each kept once, compared by structure and by polynomial normal form.
+"""Element terms: scalar terms over symbolic elements, hash-consed, compared by structure and by polynomial normal form.
 
 Two nodes that are the same object are the same term. What is compared never depends on the values of functions: `exp`,
 quotients and choices are atoms, equal when what they are applied to is equal.
@@ -41,7 +41,7 @@ class Node:
 
 
 class TooLarge(Exception):
-    """A normal form has more terms than are kept."""
+    """A normal form has more monomials than are kept."""
 
 
 _nodes: dict[tuple[Any, ...], Node] = {}
@@ -55,7 +55,7 @@ class _Generation:
 
 
 def forget() -> None:
-    """Forget all nodes when they are many; nodes made before are not compared with later ones."""
+    """Clear the table of nodes when it is large; nodes made before are not compared with later ones."""
     if len(_nodes) > KEPT:
         _nodes.clear()
         _serial.clear()
@@ -68,7 +68,7 @@ def generation() -> int:
 
 
 def node(op: str, args: Sequence[Node], data: Any = None) -> Node:
-    """Return the node of an operator on nodes; numbers are computed."""
+    """Return the one node of an operator on nodes with its data (hash-consing)."""
     key = (op, data, *args)
     interned = _nodes.get(key)
     if interned is None:
@@ -77,7 +77,7 @@ def node(op: str, args: Sequence[Node], data: Any = None) -> Node:
 
 
 def leaf(name: str, place: int, *, real: bool = True) -> Node:
-    """Return a symbolic element."""
+    """Return the symbolic element at a row-major place of an operand."""
     return node("leaf", (), (name, place, real))
 
 
@@ -112,7 +112,7 @@ def unary(op: str, data: Any = None) -> Callable[[Node], Node]:
 
 
 def call(name: str) -> Callable[..., Node]:
-    """Return the function that applies a real function, whatever it computes."""
+    """Return the function that applies a named real function, which stays uninterpreted."""
     return lambda *operands: node("call", operands, name)
 
 
@@ -134,7 +134,7 @@ def total(values: Sequence[Node]) -> Node:
 
 
 def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
-    """Return the function that gives the largest or smallest of some nodes."""
+    """Return the function that gives the largest or smallest of some nodes, compared from the first on."""
     pair = binary(op)
 
     def apply(values: Sequence[Node]) -> Node:
@@ -147,7 +147,7 @@ def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
 
 
 def rebuilt(root: Node, known: dict[Node, Node]) -> Node:
-    """Return a node with others in the place of its leaves; `known` keeps what was rebuilt."""
+    """Return a node with other nodes substituted for its leaves; `known` is the substitution, and memoises what is rebuilt."""
     result = known.get(root)
     if result is None:
         if root.op == "const":
@@ -215,7 +215,7 @@ def _number(key: Any) -> int:
 
 
 def is_ring_term(root: Node) -> bool:
-    """Tell whether a node is built from elements and numbers by +, − and · alone."""
+    """Tell whether a node is built from elements and numbers by +, − and · alone: a polynomial over any ring."""
     pending, visited = [root], set[Node]()
     while pending:
         x = pending.pop()
@@ -232,7 +232,7 @@ def is_ring_term(root: Node) -> bool:
 
 
 def normal_forms_agree(a: Node, b: Node) -> bool:
-    """Tell whether two nodes are equal as polynomials in elements, functions, quotients, choices and extrema."""
+    """Tell whether two nodes are one polynomial in elements, functions, quotients, choices and extrema; False where that is too large."""
     try:
         return polynomial(a) == polynomial(b)
     except (TooLarge, RecursionError):
@@ -240,7 +240,11 @@ def normal_forms_agree(a: Node, b: Node) -> bool:
 
 
 def polynomial(x: Node) -> Polynomial:
-    """Return the normal form of a node; TooLarge when it has too many terms."""
+    """Return the polynomial normal form of a node: coefficients by monomial.
+
+    Raises:
+        TooLarge: it has more monomials than are kept.
+    """
     if x.polynomial is None:
         x.polynomial = FORMS.get(x.op, _application)(x)
         if len(x.polynomial) > TERMS:

@@ -1,7 +1,7 @@
 """The search for instances of a rule: shapes and attributes for which its left sides are typed and its guard holds.
 
-Every shape of the operands and every value of the attributes within the bounds is a candidate, operands first; what a
-search leaves out it is told to leave out (`choose`, pins, operands that are finished).
+It backtracks over every shape of the operands and every value of the attributes within the bounds, operands first; what
+it leaves out is decided by `choose`, by pins, and by operands that are finished.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FLOATS: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Instance:
-    """Shapes of a rule's operands and values of its attributes; `shapes` has every pattern of the left sides."""
+    """Shapes of a rule's operands and values of its attributes; `shapes` has every pattern of the left sides, by identity."""
 
     shapes: Mapping[int, Shape]
     values: Mapping[Any, Any]
@@ -49,7 +49,7 @@ class Instance:
 
     @property
     def size(self) -> int:
-        """Number of elements of all left patterns."""
+        """The number of elements of all left patterns."""
         return sum(math.prod(s) for s in self.shapes.values())
 
     @property
@@ -89,7 +89,7 @@ def _rule_index(rule: Rule) -> tuple[Mapping[str, list[Waiting]], frozenset[str]
 
 @cache
 def largest_window(rule: Rule) -> int:
-    """Return the largest window that is tried: 2, or one and two more than a guard asks for where it asks for more than 2."""
+    """Return the largest window extent that is tried: 2, or two more than a lower bound of the guard that is at least 2."""
     kernels = {
         id(x.attributes["kernel"]) for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Apply) and "kernel" in x.attributes
     }
@@ -133,11 +133,11 @@ def label(key: Any) -> str:
 
 
 class TooMany(Exception):
-    """There are more candidates than are tried."""
+    """The search has met more candidates than it may try."""
 
 
 class State(NamedTuple):
-    """What a search has bound so far; a tuple, because a search makes many."""
+    """The bindings of a partial match; a tuple, because a search makes many."""
 
     shapes: Mapping[int, Shape]
     values: Mapping[Any, Any]
@@ -153,10 +153,10 @@ class State(NamedTuple):
 
 
 class Search:
-    """Binds the variables of the left sides one after the other; `choose` says which candidates are followed.
+    """A backtracking search that binds the variables of the left sides one after the other; `choose` says which candidates are followed.
 
     `fixed` are the only shapes of operands, `pins` the only values of components of attributes that are followed, nothing
-    is yielded for operands that are `finished`.
+    is yielded for operands that are `finished`. `budget` counts typed applications, `left` candidates held against the guard.
     """
 
     def __init__(self, rule: Rule, extents: range, rank: int, choose: Choose, budget: int) -> None:
@@ -177,7 +177,12 @@ class Search:
         self.numbers = numbers_near(rule)
 
     def instances(self) -> Iterator[Instance]:
-        """Yield the instances in the order of the candidates."""
+        """Yield the instances in the order of the candidates.
+
+        Raises:
+            SpecError: the guard uses a result that the left side does not have.
+            TooMany: the budget is used up.
+        """
         for state in self.terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
             instance = self.made(state)
             try:
@@ -192,7 +197,7 @@ class Search:
         return Instance(state.shapes, state.values, state.operands, self.dtypes)
 
     def is_excluded(self, state: State, name: str = "") -> bool:
-        """Tell whether a condition on a variable that was bound now, or on a term that was typed, fails already."""
+        """Tell whether a condition on a variable just bound, or on a term just typed, already fails."""
         conditions = self.ready(name, state.values.keys() | state.operands.keys())
         return bool(conditions) and self.fails(conditions, self.made(state).binding())
 
@@ -201,7 +206,11 @@ class Search:
         return [c for c, needed in self.conditions.get(name, ()) if needed <= bound]
 
     def fails(self, conditions: Sequence[Condition], binding: Binding) -> bool:
-        """Tell whether one of some conditions fails; TooMany where more candidates were held against the guard than are."""
+        """Tell whether one of some conditions fails.
+
+        Raises:
+            TooMany: more candidates were held against the guard than may be.
+        """
         self.left -= 1
         if self.left < 0:
             raise TooMany
@@ -236,7 +245,7 @@ class Search:
                     yield from self.checked(t, typed_state)
 
     def operand_shapes(self, state: State) -> Sequence[Shape]:
-        """Return the shapes tried for an operand of which nothing is known."""
+        """Return the shapes tried for an operand that nothing narrows."""
         return all_shapes(self.extents, self.rank)
 
     def attribute_values(self, t: Apply, name: str, shapes: tuple[Shape, ...]) -> Sequence[Any]:
@@ -279,7 +288,7 @@ class Search:
                     yield state.valued(key, value)
 
     def note(self, key: Any, is_whole: bool, candidates: Sequence[Any]) -> None:
-        """Remember which values the components of an attribute can have; lists of candidates are kept, so their ids are theirs."""
+        """Collect the values that the components of an attribute can have; lists of candidates are cached, so their ids are unique."""
         if (id(key), id(candidates)) in self.noted:
             return
         self.noted.add((id(key), id(candidates)))
@@ -301,7 +310,11 @@ class Search:
         return all(self.pins.get(component, part) == part for component, part in self.parts(key, value))
 
     def checked(self, t: Apply, state: State) -> Iterator[State]:
-        """Yield the state in which an application is typed, if it has a meaning."""
+        """Yield the state in which an application is typed, if its shape rule admits it.
+
+        Raises:
+            TooMany: more applications were typed than may be.
+        """
         self.budget -= 1
         if self.budget < 0:
             raise TooMany
@@ -334,7 +347,7 @@ def operands_key(operands: Mapping[str, Shape]) -> Operands:
 
 
 def in_random_order(source: random.Random) -> Choose:
-    """Return what yields candidates in a random order: as many are drawn as are asked for."""
+    """Return a choice of candidates in a random order, drawn lazily (Fisher-Yates)."""
 
     def choose(candidates: Sequence[Any]) -> Iterator[Any]:
         remaining = list(candidates)
@@ -391,7 +404,11 @@ def free_attribute(value: object) -> Any:
 
 
 def attributes_of(t: Apply, binding: Binding) -> dict[str, AttributeValue]:
-    """Return the attributes of an application under a match; SpecError when one is not bound."""
+    """Return the attributes of an application under a match.
+
+    Raises:
+        SpecError: one uses a variable that the left side does not bind.
+    """
     attributes: dict[str, AttributeValue] = {}
     for name, value in t.attributes.items():
         try:
@@ -522,6 +539,9 @@ def candidates_for(
     """Return the values tried for a free attribute of an operator on operands of these shapes; windows are at most that large.
 
     `numbers` are tried for floats beside the usual ones.
+
+    Raises:
+        SpecError: no values are known for an attribute of this name.
     """
     x = shapes[0] if shapes else ()
     table: dict[str, Callable[[], Sequence[Any]]] = {

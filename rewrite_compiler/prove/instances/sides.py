@@ -23,7 +23,11 @@ LARGEST_DENOMINATOR = 64
 
 
 def right_shape(t: Tensor, instance: Instance) -> Shape:
-    """Return the shape of a right side; ShapeError where it has no meaning."""
+    """Return the shape of a right side.
+
+    Raises:
+        ShapeError: it has no meaning at this instance.
+    """
     return _Shapes(instance).shape_of(t)
 
 
@@ -43,12 +47,12 @@ class _Shapes:
 
 
 def binding_of(instance: Instance) -> Binding:
-    """Return an instance as a match under which every pattern has its shape, right sides, too; all tensors are constant."""
+    """Return an instance as a match under which every pattern has its shape, right sides included; all tensors are constant."""
     return _Shapes(instance).binding
 
 
 class Side:
-    """Builds patterns at one instance out of given operands: terms from leaves, data from data."""
+    """Evaluates patterns at one instance: to terms over leaves, to symbolic elements, or to data."""
 
     def __init__(self, instance: Instance) -> None:
         self.binding = _Shapes(instance).binding
@@ -83,7 +87,11 @@ class Side:
 
 
 def symbolic_elements(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, *, real: bool) -> list[tuple[Any, Any]]:
-    """Return the elements of both sides as nodes; Unreadable where an operator is not read as nodes."""
+    """Return the elements of both sides as pairs of nodes, in row-major order.
+
+    Raises:
+        Unreadable: an operator has no symbolic meaning.
+    """
     forget()
     side = Side(instance)
     operands = {name: symbols(name, shape, real=real) for name, shape in instance.operands.items()}
@@ -97,7 +105,7 @@ def leaves_of(instance: Instance, *, real: bool) -> dict[str, Leaf]:
 
 
 def same_values(left: Data, right: Data, *, exact: bool) -> Data:
-    """Return where two results agree: bit for bit, or up to rounding (not-a-number agrees with itself)."""
+    """Return where two results agree: bit for bit, or up to rounding; not-a-number agrees with itself."""
     if exact:
         return np.asarray((left == right) & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right)))
     return np.asarray(np.isclose(left, right, rtol=1e-9, atol=1e-9, equal_nan=True))
@@ -113,19 +121,19 @@ def show(value: Any) -> str:
 
 
 def nested(data: Data) -> str:
-    """Return a small array as nested lists of short numbers."""
+    """Return an array as text: nested lists of short numbers."""
     if data.ndim == 0:
         return show(data[()])
     return "[" + ", ".join(nested(part) for part in data) + "]"
 
 
 def operands_from(instance: Instance, draw: Any) -> dict[str, Data]:
-    """Return data for each operand, `draw` giving an array of a shape."""
+    """Return float64 data for each operand; `draw` gives an array of a shape."""
     return {name: np.asarray(draw(shape), np.float64).reshape(shape) for name, shape in instance.operands.items()}
 
 
 def results(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any) -> list[tuple[Data, Data]]:
-    """Return the values of both sides of every equation."""
+    """Return the values of both sides of every equation, every operation rounded to the type `real`."""
     side = Side(instance)
     cast_operands = {name: x.astype(real) for name, x in operands.items()}
     return [(side.data(left, cast_operands, real), side.data(right, cast_operands, real)) for left, right in pairs]

@@ -1,7 +1,7 @@
 """Control classes of a driver: which way its branches go, how often its loops turn, which fields its instructions set.
 
-A driver runs on a device that does nothing, under a tracer of its own files. Of calls that are drawn those stay that show
-something new; what no call shows is listed.
+A driver runs on a device that does nothing, under a tracer of its own files. Of the calls that are drawn those are kept that
+cover a new fact; branches that no call takes are listed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Branch = tuple[CodeType, int, int]  # the instruction before, the instruction af
 
 @dataclass
 class _IdleDevice:
-    """A device that does nothing, and notes which fields are set."""
+    """A device that does nothing, and records which fields are set."""
 
     ila: Ila
     facts: set[Fact] = field(default_factory=set)
@@ -68,7 +68,7 @@ class _IdleDevice:
 
 @dataclass(frozen=True)
 class Call:
-    """A call on a design."""
+    """A call of an operation on one design of its accelerator."""
 
     design: Target
     mapping: Mapping
@@ -85,14 +85,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Classes:
-    """The calls that show all that was seen, and the lines to which no condition led that was asked, each as `file:line`."""
+    """The calls that cover every fact seen, and as `file:line` the targets of branches that were reached but never taken."""
 
     calls: tuple[Call, ...]
     unreached: tuple[str, ...]
 
 
 def classes(drawn: Iterable[Call], most: int) -> Classes:
-    """Return the drawn calls that show a fact first, at most so many, in the order of their work."""
+    """Return the drawn calls that cover a new fact, at most so many, in the order of their work."""
     covered, representatives, quiet_calls = set[Fact](), list[Call](), 0
     for call in drawn:
         call_facts = facts(call)
@@ -108,7 +108,7 @@ def classes(drawn: Iterable[Call], most: int) -> Classes:
 
 
 def facts(call: Call) -> frozenset[Fact]:
-    """Return what a call shows."""
+    """Return the control facts of a call: branches taken, loop counts and pairs of them, small sizes, fields set."""
     m, invocation = call.mapping, call.tried
     device, tracer = _IdleDevice(call.ila), _Tracer(_folder(m))
     operands = {n: np.zeros(shape, np.int64) for n, shape in shapes_at(m, invocation.sizes).items()}
@@ -139,7 +139,7 @@ def _folder(m: Mapping) -> Path:
 
 
 class _Tracer:
-    """Follows the frames of one folder's files, instruction by instruction."""
+    """A trace function that follows the frames of one folder's files, instruction by instruction."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -150,7 +150,7 @@ class _Tracer:
         self.counts: dict[FrameType, Counter[int]] = {}
 
     def call(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Follow a frame that begins or goes on."""
+        """Trace a frame that begins or resumes."""
         code = frame.f_code
         if not _is_inside(code, self.folder) or not _branches(code) or self.calls[code] == CALLS:
             return None
@@ -159,7 +159,7 @@ class _Tracer:
         return self.step
 
     def step(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Note where a frame goes after a branch, and how often a loop has turned when it ends."""
+        """Record the target of a branch, and the trip count of a loop when it ends."""
         if event == "return":
             self.last.pop(frame, None)
         if event != "opcode":
@@ -186,7 +186,7 @@ def _is_inside(code: CodeType, folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class _JumpTargets:
-    """Where a conditional jump leads: the next instruction, and the one it jumps to."""
+    """The targets of a conditional jump: the next instruction, and the one it jumps to."""
 
     fallthrough: int
     jump: int
@@ -203,7 +203,7 @@ def _branches(code: CodeType) -> dict[int, _JumpTargets]:
 
 
 def _unreached(all_facts: Iterable[Fact]) -> Iterator[str]:
-    """Yield the lines to which a condition that was asked never led, in order."""
+    """Yield the lines that begin a branch never taken, of conditions that were evaluated, in order."""
     transitions = {x for x in all_facts if isinstance(x, tuple) and isinstance(x[0], CodeType)}
     lines = set()
     for code, origin in {(code, jump) for code, jump, _ in transitions}:

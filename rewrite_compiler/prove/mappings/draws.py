@@ -1,4 +1,4 @@
-"""Sizes at which an operation is tried beside its trials: drawn, small, with attributes like those of its trials."""
+"""Random sizes at which an operation is tried beside its trials: small, with attributes like those of its trials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CANDIDATES = 20_000
 
 @dataclass(frozen=True)
 class Tried:
-    """One call: sizes with attributes, where tensors lie, and whether those that can last lie there from a call before."""
+    """One invocation: sizes with attributes, where tensors lie, and whether those that can last lie there from an invocation before."""
 
     sizes: MappingOf[str, Any]
     stay: Stay | None = None
@@ -35,7 +35,7 @@ class Tried:
 
 
 def drawn(m: Mapping, target: Target, seed: int) -> Iterator[Tried]:
-    """Yield calls that a mapping takes, without end unless hardly any size is one."""
+    """Yield random invocations that a mapping admits; it ends only where hardly any size is admitted."""
     random = Random(f"{seed} {m.name}")
     ties, misses = _ties(m), 0
     while misses < CANDIDATES:
@@ -48,7 +48,7 @@ def drawn(m: Mapping, target: Target, seed: int) -> Iterator[Tried]:
 
 
 def work(m: Mapping, sizes: MappingOf[str, Any]) -> int:
-    """Return how many products a call has, about: results times the shortest reduction of an operand, in whole units."""
+    """Return about how many products a call computes: results times the shortest reduction of an operand, sizes padded to units."""
     padded = {d: -(-n // m.units.get(d, 1)) * m.units.get(d, 1) for d, n in sizes.items() if isinstance(n, int)}
     result = m.axes.of[m.axes.result]
     extents = {d for dims in m.axes.of.values() for d in dims}
@@ -80,7 +80,7 @@ def result_dimensions(m: Mapping) -> set[str]:
 
 
 def _ties(m: Mapping) -> dict[str, tuple[str, int]]:
-    """Return the sizes that are the same number of times another one in all trials: groups are channels, gates four times units."""
+    """Return the sizes that are a fixed multiple of another one in all trials: groups are channels, gates four times units."""
     ties: dict[str, tuple[str, int]] = {}
     names = [n for n in (m.trials[0] if m.trials else ()) if n not in result_dimensions(m) and all(isinstance(t[n], int) for t in m.trials)]
     for a in names:

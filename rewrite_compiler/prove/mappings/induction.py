@@ -1,8 +1,8 @@
-"""Induction on a reduction length: what one more step adds to an accumulator, and what becomes of it, is the same at every step.
+"""Induction on the length of a reduction: the loop-carried dependence of an accumulator is the same function at every step.
 
 At two lengths the results of driver and numerics are one term. Of such a term, what was computed from earlier steps only is
-an accumulator: it becomes a symbol. What is left must be the same function of symbols and elements of the last step at both
-lengths, and so must be what made the accumulator out of the one before it.
+an accumulator: it becomes a symbol. What remains must be the same function of symbols and elements of the last step at both
+lengths, and so must be the function that gives the accumulator from its predecessor.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Steps:
 
 
 class _Reading:
-    """One walk over a term."""
+    """One traversal of a term, which abstracts its accumulators."""
 
     def __init__(self, steps: Steps, last: int) -> None:
         self.steps, self.last = steps, last
@@ -93,7 +93,7 @@ class _Reading:
 
 
 def differs(results: Sequence[tuple[int, Sequence[Number]]], steps: Steps, step: int) -> str:
-    """Return why results at two lengths, each with its length, are no induction in steps of so many elements; nothing when they are."""
+    """Return why results at two lengths, each with its length, are no induction in steps of so many elements, nothing when they are."""
     (_, short), (length, long) = results
     for a, b in zip(short, long, strict=True):
         short_function, short_accumulators = steps.function(a, length - 2 * step)
@@ -106,7 +106,7 @@ def differs(results: Sequence[tuple[int, Sequence[Number]]], steps: Steps, step:
 
 
 def _step_failures(accumulators: Sequence[Parts], previous: Sequence[Parts], steps: Steps, last: int, step: int) -> Iterator[str]:
-    """Yield why accumulators are not made step by step; `alone` are those before the last step, as the shorter length makes them."""
+    """Yield why accumulators do not advance step by step; `previous` are those before the last step, as the shorter length makes them."""
     for parts in accumulators:
         step_function, predecessors = steps.function(parts, last)
         if len(predecessors) != 1:

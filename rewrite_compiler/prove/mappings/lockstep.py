@@ -1,4 +1,4 @@
-"""Several runs of a driver on one simulated device: what they send is sent once, data that differ between runs as samples.
+"""Lockstep runs of a driver on one simulated device: equal commands are sent once, data that differ become samples.
 
 Each run has a thread, and goes on until it asks the device for something; then all that the runs have sent is executed.
 """
@@ -34,12 +34,12 @@ _SAMPLE = var("sample", (0, None))
 
 
 class Apart(Exception):
-    """Runs that do not send the same commands."""
+    """The runs send different commands, so they cannot share a device."""
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One command of a run: the method, what must be the same in all runs, and data."""
+    """One command of a run: the method, its arguments, which must be the same in all runs, and its data."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -86,14 +86,19 @@ class _Run:
         self.calls.append(_Call(method, arguments, {name: np.array(x) for name, x in data.items()}))
 
     def ask(self, method: str, arguments: tuple[Any, ...] = (), data: Mapping[str, Any] | None = None) -> Any:
-        """Send a command together with all other runs and return what it gives."""
+        """Send a command, wait at the barrier for all other runs, and return this run's part of the result."""
         self._send(method, arguments, data or {})
         self.gate.wait()
         return self.result
 
 
 def run_together(device: SimulatedDevice | SimulatedStream, drivers: Sequence[Callable[[Any], Any]]) -> list[Any]:
-    """Run drivers on one device with a sample for each and return what each returns; Apart where their commands differ."""
+    """Run drivers on one device with a sample for each, and return the result of each.
+
+    Raises:
+        Apart: the runs send different commands.
+        Exception: whatever a driver or the simulator raises.
+    """
     runs: list[_Run] = []
     gate = threading.Barrier(len(drivers), lambda: _perform(device, runs))
     runs += [_Run(gate) for _ in drivers]
@@ -153,7 +158,10 @@ def _joined(parts: Sequence[Data]) -> Data:
 
 
 def evaluated_together(array: Array, operands: Mapping[Leaf, Data], shared: Mapping[Leaf, Data] = MappingProxyType({})) -> Data:
-    """Return the elements of an array term for each sample; operands and result have the sample axis first, what is `shared` has none."""
+    """Return the elements of an array term for each sample: [samples, …].
+
+    `operands` have the sample axis first, those that are `shared` have none.
+    """
     axis, axes = axis_of(_SAMPLE), Axes()
     count = len(next(iter(operands.values())))
     axes.add(axis, count)

@@ -40,7 +40,7 @@ from ...rewrite.userfile import user_line
 from ...target import Mapping, Stay, simulated_device
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of
-from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
+from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof
 from .induction import Steps, differs
 from .lockstep import evaluated_together, run_together
 from .symbolic_device import symbolic_device
@@ -62,7 +62,7 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
     """
     started = time.perf_counter()
 
-    def proof(verdict: str, strength: str, evidence: str, example: Counterexample | None = None, code: str = "") -> Proof:
+    def proof(verdict: Outcome, strength: str, evidence: str, example: Counterexample | None = None, code: str = "") -> Proof:
         return Proof(m.name, m.rule.place, verdict, strength, evidence, "E", example, code, time.perf_counter() - started)
 
     try:
@@ -75,7 +75,7 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")
 
 
-Verdict = tuple[str, str, str, Counterexample | None, str]  # verdict, strength, evidence, counter-example, code
+Verdict = tuple[Outcome, str, str, Counterexample | None, str]  # verdict, strength, evidence, counter-example, code
 
 
 def _judge(m: Mapping, ila: Ila, seconds: float) -> Verdict:
@@ -121,7 +121,7 @@ def _dimensions(m: Mapping) -> list[str]:
 
 
 def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
-    """Return the size that is proved symbolically: the first trial, else the smallest units that guard and limits admit."""
+    """Return the size that is proved symbolically, or None with the reason: the first trial, else the smallest units that are admitted."""
     for at in m.trials:
         refused = refused_at(m, at)
         if refused:
@@ -139,7 +139,7 @@ def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
 
 
 def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
-    """Return why a tile of these sizes is none that the operation takes, nothing when it is."""
+    """Return why an operation does not admit a tile of these sizes, nothing when it does."""
     attributes = attributes_at(m, sizes)
     binding = _binding(m, sizes)
     try:
@@ -164,14 +164,18 @@ def _binding(m: Mapping, sizes: MappingOf[str, Any]) -> Binding:
 
 
 def with_results(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Any]:
-    """Return sizes of operands with those of results, as the pattern has them; ShapeError where it has no meaning."""
+    """Return the sizes of operands with those of results, as the pattern gives them.
+
+    Raises:
+        ShapeError: the pattern has no meaning at these sizes.
+    """
     binding = _binding(m, sizes)
     shapes = {name: binding.shape(t) for (t, _), name in zip(m.rule.pairs, m.axes.results, strict=True)}
     return {**m.axes.sizes(shapes), **sizes}
 
 
 def shown_sizes(sizes: MappingOf[str, int]) -> str:
-    """Return sizes in words."""
+    """Return sizes as text."""
     return ", ".join(f"{d}={n}" for d, n in sizes.items())
 
 
@@ -181,7 +185,7 @@ def formats_at(m: Mapping) -> dict[str, Format]:
 
 
 def attributes_at(m: Mapping, at: MappingOf[str, Any]) -> dict[str, Any]:
-    """Return the static variables among sizes."""
+    """Return the static attributes among sizes."""
     return {name: at[name] for name, _ in m.statics}
 
 
@@ -199,7 +203,7 @@ def symbolic_verdict(
 ) -> tuple[Any, int]:  # fmt: skip
     """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed.
 
-    The question is asked in a normal form first, in part of the time; where that is not answered, as both sides compute it.
+    The question is asked in normal form first, with part of the time; where that leaves it open, on plain z3 terms.
     """
     with contextlib.suppress(NotInteger):
         verdict, executed = _ask_equal(m, sizes, _normal_form_sides(m, ila, sizes, stay), NORMAL_FIRST * seconds)
@@ -221,7 +225,7 @@ def _ask_equal(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: fl
 
 
 def _normal_form_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
-    """Execute both sides on terms in a normal form; pairs that are one term are proved and left out."""
+    """Execute both sides on terms in normal form; pairs that are one term are proved and left out."""
     run, solved = execute(m, ila, sizes, Terms(), stay), Solved()
     open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
     return open_pairs, solved.axioms, run.executed
@@ -231,7 +235,7 @@ def _run_driver(
     m: Mapping, device: Any, sizes: MappingOf[str, Any], operands: MappingOf[str, Data], stay: Stay | None,
     previous_operands: Callable[[str], MappingOf[str, Data]],
 ) -> Any:  # fmt: skip
-    """Return the results of a driver; a call before it, on `others`, leaves there what is present."""
+    """Return the results of a driver; where operands are present already, a call on `previous_operands` leaves them there first."""
     formats, attributes = formats_at(m), attributes_at(m, sizes)
     if stay is not None and stay.present:
         previous = {**previous_operands(BEFORE), **{n: operands[n] for n in stay.present}}
@@ -241,7 +245,7 @@ def _run_driver(
 
 @dataclass(frozen=True)
 class Run:
-    """Both sides at one size: the variables of the operands, every result of driver and numerics, the instructions executed."""
+    """Both sides at one size: the symbolic operands, the pairs of results of driver and numerics, the number of instructions executed."""
 
     operands: MappingOf[str, Data]
     pairs: Sequence[tuple[Number, Number]]
@@ -249,7 +253,11 @@ class Run:
 
 
 def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay: Stay | None = None) -> Run:
-    """Execute both sides on terms in a normal form; NotInteger where one computes with real numbers."""
+    """Execute driver and numerics on terms in normal form.
+
+    Raises:
+        NotInteger: one computes with real numbers.
+    """
     formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
 
@@ -266,7 +274,7 @@ def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay
 
 @dataclass(frozen=True)
 class Lengths:
-    """At which lengths of its reductions an operation is proved, why not at every one, and where its sides may differ."""
+    """The reduction lengths for which an operation is proved, why not for every one, and sizes at which its sides may differ."""
 
     proved: Sequence[str]
     reasons: Sequence[str]
@@ -347,7 +355,7 @@ def _z3_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | Non
 
 
 def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
-    """Yield the mapping's own trials; else a ragged size, and the largest tile along every dimension at one unit of the others."""
+    """Yield sizes for random codes: the trials, else a ragged size, and the largest tile along each dimension at one unit of the others."""
     if m.trials:
         yield from m.trials
         return
@@ -361,7 +369,11 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
 def code_difference(
     m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED, stay: Stay | None = None
 ) -> Counterexample | None:  # fmt: skip
-    """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference."""
+    """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference.
+
+    Raises:
+        FlexmatchError: the device refuses the driver's commands.
+    """
     formats = formats_at(m)
     draws = list(_draws(_leaves(m, sizes, formats), formats, seed))
     if stay is None and len(draws) > 1 and _agree_together(m, ila, sizes, [codes for _, codes in draws]):
@@ -400,7 +412,11 @@ def difference_on(
     m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], shown: MappingOf[str, str], *, strict: bool = True,
     stay: Stay | None = None,
 ) -> Counterexample | None:  # fmt: skip
-    """Compare driver and numerics on given codes; return the first difference."""
+    """Compare driver and numerics on some codes; return the first difference.
+
+    Raises:
+        SpecError: driver and numerics return arrays of different shapes.
+    """
     formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
     device = simulated_device(ila, strict=strict)

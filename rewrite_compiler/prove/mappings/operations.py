@@ -1,4 +1,4 @@
-"""Operations in use: each has the certificate that ships, or is judged the first time it is used, as it and its model are written now."""
+"""Operations in use: each has the certificate that ships, or is judged on first use, as it and its model are written now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Judgement:
-    """The certificate of an operation, and what a user must know of one that is not proved."""
+    """The certificate of an operation, and the problem to report of one that is not proved."""
 
     certificate: Certificate
     problem: Problem | None = None
@@ -38,9 +38,9 @@ _JUDGEMENTS: dict[str, Judgement] = {}  # by key: what this process has looked u
 
 
 def judged_operation(target: Target, m: Mapping, progress: Progress = lambda _: None) -> Judgement:
-    """Return what the court says of an operation at the parameters of its target, judging it where nothing is known.
+    """Return the judgement of an operation at the parameters of its target, judging it where none is cached.
 
-    A verdict is kept by the text of everything it depends on; one that the solver left open is kept for compilations, and judged
+    A verdict is cached by the text of everything it depends on; one that the solver left open is cached for compilations, and judged
     anew by `flexmatch prove`. A target that names no files has no text to know it by, and is judged each time.
     """
     shipped = certificate_of_operation(target, m.variant)

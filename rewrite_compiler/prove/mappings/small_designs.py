@@ -1,6 +1,6 @@
-"""Operations proved on small designs of their accelerator, in every control class that drawn calls show.
+"""Operations proved on small designs of their accelerator, in every control class that random calls cover.
 
-There a few hundred products fill the memories, so that bands, passes, images and kept weights all occur; driver and numerics
+There a few hundred products fill the memories, so that bands, passes, images and resident weights all occur; driver and numerics
 are executed on terms, and must be one term.
 """
 
@@ -34,7 +34,7 @@ def prove_mappings(target: Target) -> Iterator[Proof]:
 
 
 def prove_operation(target: Target, m: Mapping) -> Proof:
-    """Prove that an operation's driver gives its numerics: on its own design, then in every class on the small ones."""
+    """Prove that an operation's driver gives its numerics: on its own design, where capacities are used up, and in every control class."""
     started = time.perf_counter()
     proof = prove_mapping(m, target.ila())
     if proof.is_proved:
@@ -45,7 +45,10 @@ def prove_operation(target: Target, m: Mapping) -> Proof:
 
 
 def edge_failure(target: Target, m: Mapping, sizes: Iterable[MappingOf[str, Any]]) -> dict[str, Any] | None:
-    """Try random codes where capacities are used up; return what refutes the operation: codes that differ, or a device that refuses."""
+    """Compare on random codes where capacities are used up; return the refutation, None where there is none.
+
+    Codes that differ refute, and so does a device that refuses sizes which the limits admit.
+    """
     for at in sizes:
         place = ", ".join(f"{d}={n}" for d, n in at.items())
         try:
@@ -87,13 +90,13 @@ def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
 
 
 def classes_on(target: Target, m: Mapping) -> Classes:
-    """Return calls that show what an operation's driver can do; of variants of one operation the first is tried at more of them."""
+    """Return calls that cover the control of an operation's driver; of the variants of one operation the first gets more of them."""
     first = next(mapping for mapping in target.mappings.values() if mapping.operation == m.operation)
     return classes(drawn_on(target, m), ALL if first.variant == m.variant else OF_VARIANT)
 
 
 def drawn_on(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
-    """Yield calls of an operation on the small designs of its target, one design after the other."""
+    """Yield random calls of an operation on the small designs of its target, round robin."""
 
     def on(design: Target) -> Iterator[Call]:
         small = replace(design.mappings[m.variant], drive=m.drive, codes=m.codes)
@@ -110,7 +113,7 @@ def drawn_on(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
 
 
 def judged_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
-    """Return what refutes an operation or leaves it open at a call, nothing when it is proved there, and whether as one term."""
+    """Return what refutes an operation or leaves it open at a call, None when it is proved there; and whether both sides are one term."""
     m, invocation, place = call.mapping, call.tried, f"at {call}"
     try:
         with contextlib.suppress(NotInteger):

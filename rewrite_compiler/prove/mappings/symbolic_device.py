@@ -1,4 +1,4 @@
-"""Devices that execute a driver on z3 terms: control is concrete, data symbolic."""
+"""Symbolic devices: they execute a driver on terms, with concrete control and symbolic data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SymbolicDevice:
         self._run(definition, {n: _objects(x) for n, x in operands.items()})
 
     def store(self, instruction: str, **operands: Data) -> None:
-        """Send one instruction for each row."""
+        """Send one instruction for each row of the operands [count, …]."""
         definition = self.ila.instructions[instruction]
         for n in range(len(next(iter(operands.values())))):
             self._run(definition, {name: _objects(rows[n]) for name, rows in operands.items()})
@@ -61,7 +61,11 @@ class SymbolicDevice:
         return np.stack(rows)
 
     def wait(self) -> None:
-        """Take the interrupt; DeviceHang when there is none."""
+        """Take the interrupt.
+
+        Raises:
+            DeviceHang: there is none.
+        """
         line = self.ila.interrupt
         assert line is not None
         if not self.symbolic.memories[line][()]:
@@ -105,7 +109,11 @@ class SymbolicStream(SymbolicDevice):
         self.pending.append(Issue(len(self.pending), self.ila.instructions[instruction], fields))
 
     def wait(self) -> None:
-        """Run the stream and take the interrupt; DeviceHang when a queue waits for ever."""
+        """Run the stream and take the interrupt.
+
+        Raises:
+            DeviceHang: a queue waits for ever, or there is no interrupt.
+        """
         interleaving = schedule(self.ila.queues, self.pending)
         self.pending = []
         if interleaving.waiting:
@@ -116,7 +124,7 @@ class SymbolicStream(SymbolicDevice):
 
 
 def symbolic_device(ila: Ila, reading: Reading = _uninterpreted) -> SymbolicDevice:
-    """Return a device at the reset state that runs a model on terms."""
+    """Return a device in the reset state that runs a model on terms."""
     return SymbolicStream(ila, reading) if ila.externals else SymbolicDevice(ila, reading)
 
 

@@ -68,7 +68,12 @@ class _Choices:
     has_open: bool = False  # whether some were
 
     def choose(self, options: Sequence[Any], *, is_rank: bool = False) -> Any:
-        """Return the option that this walk takes; Unmet where there is none, TooMuchWork where its like are too many."""
+        """Return the option that this walk takes.
+
+        Raises:
+            Unmet: there is none.
+            TooMuchWork: the cases at the same ranks are too many.
+        """
         if not options:
             raise Unmet
         if self.at == len(self.script):
@@ -154,7 +159,7 @@ def theorem_of(rule: Rule) -> Theorem | Stop:
 
 
 def is_pointwise(rule: Rule) -> bool:
-    """Tell whether both sides of every pair are functions of the elements of the same operands.
+    """Tell whether both sides of every pair are elementwise functions of the same operands.
 
     What they broadcast to is then one shape, or none, in whatever order they are joined, and an element of it reads the same
     elements of the operands on both sides: what holds of scalars holds of tensors.

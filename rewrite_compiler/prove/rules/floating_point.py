@@ -23,14 +23,14 @@ KINDS = ("float16", "float32")
 
 @dataclass
 class Open:
-    """Pairs of elements that exact laws leave apart, one for each form that they have."""
+    """Pairs of elements that exact laws leave undecided, one for each form that they have."""
 
     up_to_zeros: bool  # grade Z: added zeros and their signs do not count, nor data on which a side overflows
     pairs: dict[str, tuple[Node, Node]] = field(default_factory=dict)
     stop: Stop | None = None
 
     def add(self, pairs: Iterable[tuple[Any, Any]], attributes: Iterable[str] = ()) -> None:
-        """Take pairs in that are not the same by exact laws; `attributes` are the float ones, which have numbers in them."""
+        """Add pairs that exact laws do not make one; `attributes` are the float ones, whose values occur in them as numbers."""
         forms: dict[Node, Node] = {}
         for a, b in pairs:
             if self.stop is not None:
@@ -53,11 +53,11 @@ class Open:
             self.stop = Stop(ENGINE, f"elements differ in more than {QUESTIONS} forms")
 
     def refuse(self, attributes: list[str]) -> None:
-        """Show nothing, because of float attributes."""
+        """Give up, because operations on float attributes round differently at other values."""
         self.stop = Stop(ENGINE, f"it takes numbers for {', '.join(attributes)}, and other operations may round otherwise at others")
 
     def decided(self) -> Stop | tuple[str, Counterexample] | None:
-        """Return None where all pairs are shown to agree, else a type with operands at which one does not, or where z3 stops."""
+        """Return None where all pairs are proved to agree, else the type and operands of one that does not, or where z3 stops."""
         if self.stop is not None:
             return self.stop
         answers = (_z3_answer(a, b, kind, self.up_to_zeros) for a, b in self.pairs.values() for kind in KINDS)

@@ -1,4 +1,4 @@
-"""Guards for a false rule: the weakest condition of a small vocabulary that leaves no known difference, then proved.
+"""Guard synthesis for a false rule: the weakest condition of a small vocabulary that excludes all known differences, then proved.
 
 The vocabulary compares ranks and extents of the rule's operands and attributes. A suggestion is never used by itself.
 """
@@ -60,7 +60,7 @@ def _holds(condition: Condition, instance: Instance) -> bool:
 
 
 def vocabulary(rule: Rule) -> Iterator[Condition]:
-    """Yield the conditions that are tried, the plainer of equally weak ones first."""
+    """Yield the candidate conditions, the plainer of equally weak ones first."""
     tensors = [v for v in rule.variables.values() if isinstance(v, Variable)]
     lists = [v for v in rule.variables.values() if isinstance(v, Named)]
     numbers = [v for v in rule.variables.values() if isinstance(v, Expr)]

@@ -16,7 +16,7 @@ from ..shapes_calculus.polynomials import ZERO, Facts, Poly, atom_number, long_d
 
 
 class Range(NamedTuple):
-    """Indices with their extents, and what is read at them."""
+    """A quantified body: index variables with their extents, and the key of what is read at them."""
 
     extents: list[Poly]
     variables: list[Poly]
@@ -24,7 +24,7 @@ class Range(NamedTuple):
 
 
 def opened(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
-    """Return a range under new names of its indices."""
+    """Return a range with fresh index variables."""
     _, extents, body = key
     height = height_of(body)
     variables = [facts.index(("v", next(fresh)), e) for e in extents]
@@ -33,7 +33,7 @@ def opened(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
 
 
 def merged(facts: Facts, fresh: Iterator[int], found: Range, *, counted: bool) -> Range | None:
-    """Return a range with one index in the place of two that reach the same, None where there are none; `counted`: each place once."""
+    """Return a range in which one index replaces two that reach the same places, None where there are none; `counted`: each place once."""
     extents, variables, body = found
     for a, b in itertools.permutations(range(len(variables)), 2):
         (u,), (v,) = variables[a].atoms, variables[b].atoms

@@ -1,4 +1,4 @@
-"""The refuter: instances with strides, windows, pads, numbers, extents and ranks as they are met in use, executed on both sides.
+"""The refuter: random instances with strides, windows, pads, numbers, extents and ranks as in real models, executed on both sides.
 
 It never proves. Small instances come first; how many are drawn is bounded by their work, so that equal rules get equal answers.
 """
@@ -40,7 +40,7 @@ NOTHING = (FlexmatchError, IndexError, ValueError, ZeroDivisionError, OverflowEr
 
 
 class _WideSearch(Search):
-    """A search of one instance among what is drawn from wide ranges, the wider the later the draw."""
+    """A search of one instance among random candidates from wide ranges, the wider the later the draw."""
 
     def __init__(self, rule: Rule, source: random.Random, share: float) -> None:
         super().__init__(rule, range(1, EXTENT + 1), RANK, in_random_order(source), TRIED)
@@ -54,7 +54,7 @@ class _WideSearch(Search):
         self.reals = tuple(dict.fromkeys((*neighbours, *RANDOM)))
 
     def operand_shapes(self, state: State) -> Sequence[Shape]:
-        """Return a few shapes of every rank, and those that go with operands that have theirs."""
+        """Return a few random shapes of every rank, and those related to the operands that are bound."""
         random_shapes = [
             self.shape(r) for r in (*range(self.ranks + 1), *range(2, self.ranks + 1)) for _ in range(2 if r < self.ranks else 3)
         ]
@@ -62,7 +62,7 @@ class _WideSearch(Search):
         return list(dict.fromkeys([*random_shapes, *related_shapes, *related_shapes]))
 
     def shape(self, rank: int) -> Shape:
-        """Return a shape of a rank that is not too large."""
+        """Return a random shape of a rank with a bounded number of elements."""
         extents = [self.source.choice(self.pool) for _ in range(rank)]
         while math.prod(extents) > ELEMENTS:
             extents[self.source.randrange(rank)] = self.source.randint(1, 2)
@@ -102,7 +102,7 @@ class _WideSearch(Search):
         return list(dict.fromkeys([tuple(plain[:1]) * count, *equal, *mixed]))
 
     def factors(self, size: int) -> Shape:
-        """Return a shape of a size."""
+        """Return a random shape of a size."""
         extents = [size]
         for _ in range(self.source.randint(0, self.ranks - 1)):
             n = extents.pop(self.source.randrange(len(extents)))
@@ -118,9 +118,9 @@ class _WideSearch(Search):
 
 
 def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexample, str] | None:
-    """Return an instance at which the sides of a rule differ, with what differs, or None when no draw shows one.
+    """Return a counterexample of a rule and what differs, None when no draw shows one.
 
-    `share` is how much of the usual work is spent.
+    `share` is the share of the usual work to spend.
     """
     source, numbers = random.Random(seed), np.random.default_rng(seed)
     work = count = 0
@@ -142,7 +142,7 @@ def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexamp
 
 
 def beyond(rule: Rule) -> tuple[Instance, ...]:
-    """Return a few instances with extents, windows and strides beyond those that are judged first, small enough to be written as terms."""
+    """Return a few instances with larger extents, windows and strides than the covering ones, small enough for symbolic elements."""
     source, instances = random.Random(1), list[Instance]()
     for _ in range(BEYOND_DRAWS):
         search = _WideSearch(rule, source, 0.5)

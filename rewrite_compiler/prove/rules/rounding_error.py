@@ -1,9 +1,10 @@
-"""Floating point measured: both sides of a rule on random samples with edge values, every operation rounded to the type.
+"""Rounding error measured: both sides of a rule on random samples with edge values, every operation rounded to the type.
 
-Elements are computed from their nodes, all samples at once. Where a rule promises no more than another order of rounded
-operations, the difference is held against what rounding can have done: a bound that is carried along with every value
-(first-order running error analysis, underflow included). Samples over many exponents, to the ends of the type, show where one side
-overflows, underflows or cancels and the other does not; figures are of the usual samples.
+Elements are evaluated from their nodes, all samples at once. Where a rule promises no more than another order of rounded
+operations, the difference is held against a bound of the rounding error that is carried along with every value
+(first-order running error analysis, as in Higham, Accuracy and Stability of Numerical Algorithms, §3.3; underflow included).
+Samples over many exponents, to the ends of the type, show where one side overflows, underflows or cancels and the other does
+not; figures are of the usual samples.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Excess:
 
 
 def measured(rule: Rule, instances: Sequence[Instance]) -> tuple[list[Measured], Excess | None]:
-    """Measure the float types, and int8 where the rule is marked to hold on integers; return what exceeds the grade first."""
+    """Measure the float types, and int8 where the rule is marked to hold on integers; return the figures and the first excess."""
     sampled_instances = instances[:: max(1, len(instances) // INSTANCES)]
     kinds = [*FLOATS, *([np.int8] if rule.marks & INTEGER_MARKS else [])]
     figures = []
@@ -143,7 +144,7 @@ def _distance(grade: str, values: _Values, a: Node, b: Node, kind: Any) -> _Dist
 
 
 def _lost_precision(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
-    """Return the sample on which one side has no number, or may lose far more by rounding, where that is no rare cancellation."""
+    """Return the sample on which one side has no number, or a far larger error bound, where that is no rare cancellation."""
     left, right = np.broadcast_arrays(values.values_of(a), values.values_of(b))
     type_info = np.finfo(kind)
     size = np.maximum(np.abs(left), np.abs(right)).astype(np.float64)
@@ -176,7 +177,7 @@ def _excess(rule: Rule, instance: Instance, operands: Mapping[str, Data], at: in
 
 
 class _Values:
-    """Values of nodes on samples, each operation rounded to one type."""
+    """Values of nodes on samples [samples], each operation rounded to one type."""
 
     def __init__(self, operands: Mapping[str, Data], kind: Any) -> None:
         self.kind = kind
@@ -204,7 +205,7 @@ class _Values:
         return np.asarray(OPERATIONS[x.op](*operands)).astype(self.kind)
 
     def error(self, x: Node) -> Data:
-        """Return a bound of what rounding has done to a node's values; infinite where none is known."""
+        """Return an absolute bound of the rounding error of a node's values; infinite where none is known."""
         bound = self.errors.get(x)
         if bound is None:
             operand_errors = [self.error(a) for a in x.args]

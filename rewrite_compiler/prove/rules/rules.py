@@ -1,6 +1,6 @@
 """Certificates of rules: a theorem on all extents and attributes proves one, an instance refutes it, grade and marks are checked.
 
-Instances prove nothing: on drawn ones, where both sides are compared as terms, a difference on data refutes the rule and
+Instances prove nothing: on random ones, where both sides are compared as terms, a difference on data refutes the rule and
 is reported with the smallest operands that show it. What neither an engine proves nor an instance refutes is unproved.
 """
 
@@ -22,7 +22,7 @@ from ..instances.covering_sets import Instances, instances_of, smallest
 from ..instances.element_meaning import Unreadable
 from ..instances.instance_search import Instance
 from ..instances.sides import Side, leaves_of, right_shape, symbolic_elements
-from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof, Stop, Theorem
+from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof, Stop, Theorem
 from .all_shapes import theorem_of
 from .floating_point import Open
 from .grades import broken_grade
@@ -39,7 +39,7 @@ INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
 @dataclass
 class _Evidence:
-    """How much alike both sides were at the instances that were looked at."""
+    """How alike both sides were at the instances compared so far."""
 
     literal: bool = True  # the same elements, everywhere
     identical: bool = True  # the same operations in the same order, everywhere
@@ -100,7 +100,7 @@ def _after_wide_draws(rule: Rule, proof: Proof) -> Proof:
 
 
 def with_suggestion(proof: Proof, rule: Rule) -> Proof:
-    """Return the proof of a rule, with a guard under which it is proved when its sides differ."""
+    """Return a proof with a suggested guard, where the sides differ and a guard is found under which the rule is proved."""
     if proof.verdict != REFUTED or proof.counterexample is None or proof.evidence.startswith("it is "):
         return proof
     return replace(proof, suggestion=suggested_guard(rule, prove_rule))
@@ -163,12 +163,12 @@ def _on_any_ring(rule: Rule, instances: Instances, stop: Stop, fail: Any) -> tup
 
 
 def are_real(rule: Rule) -> bool:
-    """Tell whether no guard says that an operand has integers."""
+    """Tell whether no guard gives an operand an integer type."""
     dtypes = [d for c in rule.where if isinstance(c, HasType) for d in c.dtypes]
     return all(d.startswith("float") for d in dtypes)
 
 
-def _failure(rule: Rule, verdict: str, code: str, sentence: str, example: Counterexample | None = None) -> _Failed:
+def _failure(rule: Rule, verdict: Outcome, code: str, sentence: str, example: Counterexample | None = None) -> _Failed:
     return _Failed(Proof(rule.name, rule.place, verdict, "", sentence, rule.grade, example, code))
 
 

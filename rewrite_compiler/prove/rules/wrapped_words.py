@@ -1,4 +1,4 @@
-"""Integer laws: a rule whose guard gives its operands integer types holds of integers that wrap around, and not of real numbers.
+"""Integer laws: a rule whose guard gives its operands integer types holds of modular arithmetic, and not of real numbers.
 
 Functions of elements are one question for z3 in bit-vectors of each type, at its own width. Elements that are polynomials with
 integer coefficients are equal in every ring where they are equal over the reals.
@@ -22,13 +22,13 @@ PLACES = frozenset({"reshape", "transpose", "slice", "reverse", "concat", "expan
 
 
 def types_of(rule: Rule) -> tuple[str, ...]:
-    """Return the element types that a guard leaves to operands, the same for all of them; none where it says nothing."""
+    """Return the element types that a guard admits for all operands, none where it says nothing."""
     type_lists = [c.dtypes for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)]
     return reduce(lambda common, types: tuple(t for t in common if t in types), type_lists) if type_lists else ()
 
 
 def are_integers(rule: Rule) -> bool:
-    """Tell whether a guard says of every operand that it has integers."""
+    """Tell whether a guard gives every operand an integer type."""
     typed_operands = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
     operands = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
     types = types_of(rule)
@@ -36,7 +36,7 @@ def are_integers(rule: Rule) -> bool:
 
 
 def is_polynomial(rule: Rule) -> bool:
-    """Tell whether every element of both sides is a polynomial of elements with integer coefficients."""
+    """Tell whether every element of both sides is a polynomial in elements with integer coefficients."""
     return all(map(_is_of_ring, _parts(rule)))
 
 
@@ -52,7 +52,7 @@ def _parts(rule: Rule) -> Iterator[Apply]:
 
 
 def decided_in_words(rule: Rule) -> Theorem | Stop | Counterexample:
-    """Return what bit-vectors say of a rule of elements at all its integer types."""
+    """Return the answer of z3's bit-vectors on an elementwise rule, at all its integer types."""
     if not is_pointwise(rule):
         return Stop(ENGINE, "sides that are not functions of elements are not read")
     for dtype in types_of(rule):

@@ -1,4 +1,4 @@
-"""Operators at shapes that are not known: their shape rules on polynomials, their elements at any place.
+"""Operators at symbolic shapes: their shape rules on polynomials, their elements at any index.
 
 Elementwise operators are read from their one meaning on scalars; the others have a reader each, which the tests compare
 with the meaning.
@@ -26,7 +26,12 @@ Reader = Callable[[Typing, Sequence[Tensor], Attributes], Tensor | tuple[Tensor,
 
 
 def read(operator: Op, t: Typing, operands: Sequence[Tensor], attributes: Attributes) -> tuple[Tensor, ...]:
-    """Return the results of an operator; NotProved where it has no reader or its shape rule is not satisfied."""
+    """Return the results of an operator.
+
+    Raises:
+        NotProved: it has no reader.
+        Unmet: its shape rule is not satisfied.
+    """
     reader = READERS.get(operator.name)
     if reader is None:
         if operator.kind != ELEMENTWISE or any(a.kind != FLOAT for a in operator.attributes):

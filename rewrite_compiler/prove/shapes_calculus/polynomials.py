@@ -1,6 +1,6 @@
-"""Integers that are not known: polynomials in extents, attributes and indices, with what is assumed of them.
+"""Symbolic integers: polynomials in extents, attributes and indices, with the facts that are assumed of them.
 
-Extents are at least 1. A place in row-major order is a polynomial; taking it apart into digits is a division whose
+Extents are at least 1. A place in row-major order is a polynomial; delinearising it into digits is a division whose
 remainder is proved to be smaller than the divisor, so a reshape is a regrouping of digits. What is not proved stays an
 atom `div`, and p mod n is p − n · (p div n): digits put together again give the place back.
 """
@@ -22,7 +22,7 @@ _keys: list[Any] = []
 
 
 def atom_number(key: Any) -> int:
-    """Return the number of an atom; equal keys have one number."""
+    """Return the number of an atom (hash-consing): equal keys have one number."""
     number = _serial.get(key)
     if number is None:
         number = _serial[key] = len(_keys)
@@ -37,7 +37,7 @@ def key_of(number: int) -> Any:
 
 @dataclass(frozen=True)
 class Poly:
-    """A polynomial with integer coefficients, its terms in order."""
+    """A polynomial with integer coefficients, its monomials in order."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
@@ -75,7 +75,7 @@ class Poly:
         return frozenset(a for m, _ in self.terms for a in m)
 
     def put(self, atom: int, value: Poly) -> Poly:
-        """Return the polynomial with a value for an atom."""
+        """Return the polynomial with a value substituted for an atom."""
         if atom not in self.atoms:
             return self
         result = ZERO
@@ -120,7 +120,7 @@ def product(factors: Iterable[Poly | int]) -> Poly:
 
 
 def without(m: Monomial, part: Monomial) -> Monomial | None:
-    """Return a monomial divided by another, None where it does not divide."""
+    """Return a monomial divided by another, None where the quotient is no monomial."""
     remaining = list(m)
     for a in part:
         if a not in remaining:
@@ -130,16 +130,16 @@ def without(m: Monomial, part: Monomial) -> Monomial | None:
 
 
 class TooMuchWork(Exception):
-    """More bounds were asked for than are tried."""
+    """A proof asks for more bounds than may be tried."""
 
 
 class Contradiction(Exception):
-    """What is assumed cannot be: there is no instance."""
+    """The assumptions have no solution: there is no instance."""
 
 
 @dataclass
 class Facts:
-    """What is assumed: values of atoms, equal monomials, polynomials that are not negative, bounds of atoms."""
+    """Assumptions on integers: values of atoms, equal monomials, polynomials that are not negative, bounds of atoms."""
 
     values: dict[int, Poly] = field(default_factory=dict)
     rewrites: list[tuple[Monomial, Monomial]] = field(default_factory=list)
@@ -158,17 +158,17 @@ class Facts:
     widened: set[tuple[Poly, Poly]] = field(default_factory=set)  # extents that are another one or 1
 
     def extent(self, key: Any) -> Poly:
-        """Return an atom that is at least 1."""
+        """Return a fresh unknown that is at least 1."""
         self.least[atom_number(key)] = 1
         return atom(key)
 
     def amount(self, key: Any) -> Poly:
-        """Return an atom that is at least 0."""
+        """Return a fresh unknown that is at least 0."""
         self.least[atom_number(key)] = 0
         return atom(key)
 
     def join(self, a: Poly, b: Poly, *, assumed: bool) -> Poly | None:
-        """Return the extent that two broadcast to, an atom; None where it is neither known nor `assumed` that they do."""
+        """Return the extent that two broadcast to, as an atom; None where it is neither known nor `assumed` that they do."""
         parts = (self.joined.get(a) or frozenset((a,))) | (self.joined.get(b) or frozenset((b,)))
         if parts not in self.joins:
             if not assumed and not any(parts <= members for members in self.joins):
@@ -178,7 +178,7 @@ class Facts:
         return self.joins[parts]
 
     def within(self, i: Poly, wide: Poly, n: Poly) -> Poly:
-        """Return where an index of an extent that n broadcasts to reads n: the index itself, 0 where n is 1."""
+        """Return the index at which an extent n is read when it is broadcast to `wide`: the index itself, 0 where n is 1."""
         wide, n = self.norm(wide), self.norm(n)
         if n.number == 1 or i == ZERO:
             return ZERO
@@ -190,12 +190,12 @@ class Facts:
         return self.index(("within", i, n), n)
 
     def may_widen(self, n: Poly, wide: Poly) -> bool:
-        """Tell whether it is known that an extent is another one or 1."""
+        """Tell whether an extent is known to broadcast to another: it is that one, or 1."""
         parts = self.joined.get(wide, frozenset((wide,)))
         return n in parts or any(narrow == n and target in (wide, *parts) for narrow, target in self.widened)
 
     def index(self, key: Any, extent: Poly) -> Poly:
-        """Return an atom in 0 … extent − 1, which is 0 for an extent of 1."""
+        """Return an index atom in 0 … extent − 1; it is 0 for an extent of 1."""
         extent = self.norm(extent)
         if extent.number == 1:
             return ZERO
@@ -230,7 +230,11 @@ class Facts:
         return self.norm(p - q) == ZERO
 
     def unify(self, p: Poly, q: Poly) -> None:
-        """Assume that two polynomials are equal; Contradiction where they cannot be. What is not used costs nothing."""
+        """Assume that two polynomials are equal: one unknown is solved for, or equal products are rewritten.
+
+        Raises:
+            Contradiction: they cannot be equal.
+        """
         gap = self._cancelled(self.norm(p - q))
         if gap == ZERO:
             return
@@ -306,7 +310,11 @@ class Facts:
             self.rewrites.append((max(m, n), min(m, n)))
 
     def assume(self, p: Poly) -> None:
-        """Assume that a polynomial is not negative; Contradiction where it is."""
+        """Assume that a polynomial is not negative.
+
+        Raises:
+            Contradiction: it is proved to be negative.
+        """
         p = self.norm(p)
         if self.nonnegative(p.times(-1) - 1):
             raise Contradiction
@@ -315,7 +323,11 @@ class Facts:
             self._tighten(p)
 
     def nonnegative(self, p: Poly, depth: int = DEPTH) -> bool:
-        """Tell whether a polynomial is proved not to be negative."""
+        """Tell whether a polynomial is proved not to be negative; False decides nothing.
+
+        Raises:
+            TooMuchWork: the budget of bounds is used up.
+        """
         state = (len(self.known), len(self.values), len(self.rewrites), self.forgotten)
         if state != self.state:
             self.state = state
@@ -326,7 +338,7 @@ class Facts:
         return answer
 
     def forget(self, before: int, atoms: frozenset[int]) -> None:
-        """Forget what was assumed of some atoms after the first `before` assumptions."""
+        """Drop what was assumed of some atoms after the first `before` assumptions."""
         self.known[before:] = [p for p in self.known[before:] if not p.atoms & atoms]
         self.forgotten += 1
 
@@ -354,7 +366,7 @@ class Facts:
         return any(self._is_plainly_nonnegative(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
 
     def slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
-        """Return the factor of an atom that occurs once in each of its terms, and the terms without it."""
+        """Return p as slope · a + intercept, with no slope where the atom a is not linear in p."""
         slope, intercept = dict[Monomial, int](), dict[Monomial, int]()
         for m, c in p.terms:
             if m.count(a) > 1:
@@ -382,7 +394,7 @@ class Facts:
         return all(c >= 0 for c in coefficients.values())
 
     def divided(self, p: Poly, n: Poly) -> Poly:
-        """Return p div n for n ≥ 1: exactly where the remainder is proved to be one, else with an atom for the rest."""
+        """Return p div n for n ≥ 1: exactly where the remainder is proved to be in 0 … n − 1, else with a `div` atom."""
         p, n = self.norm(p), self.norm(n)
         if n.number == 1:
             return p
@@ -421,7 +433,7 @@ class Facts:
         return dividend, divisor, self.slope(p, divisions[0])[1]
 
     def _split_dividend(self, p: Poly, n: Poly) -> None:
-        """Write an unknown that is divided by a number as so many times a quotient and a rest."""
+        """Write an unknown that is divided by a number as that number times a quotient, plus a remainder."""
         if p.terms and not p.terms[0][0]:  # a number is added to it
             p = Poly(p.terms[1:])
         if n.number is None or n.number < 2 or len(p.terms) != 1 or p.terms[0][1] != 1 or len(p.terms[0][0]) != 1:
@@ -436,7 +448,7 @@ class Facts:
         self._renew()
 
     def _tighten(self, p: Poly) -> None:
-        """Learn least values from a multiple of a product that is not negative with a number, rests of divisions aside."""
+        """Learn lower bounds from c · product ≥ number, remainders of divisions eliminated."""
         if not self._is_of_unknowns(p):
             return
         for a in p.atoms & self.most.keys():
@@ -456,7 +468,7 @@ class Facts:
         return all(k[0] == REST or (k[0] == "div" and self._is_of_unknowns(k[1]) and self._is_of_unknowns(k[2])) for k in keys)
 
     def digits(self, place: Poly, shape: Sequence[Poly]) -> list[Poly]:
-        """Return a row-major place as one index an axis."""
+        """Delinearise a row-major place: return one index an axis."""
         indices, remainder = [], self.norm(place)
         for n in range(len(shape)):
             weight = self.norm(product(shape[n + 1 :]))
@@ -503,7 +515,7 @@ def _poly_of_sum(terms: Iterable[tuple[Monomial, int]]) -> Poly:
 
 
 def long_division(p: Poly, n: Poly) -> tuple[Poly, Poly]:
-    """Return quotient and rest of a division by the leading term of n, which has the most atoms."""
+    """Return quotient and remainder of a division by the leading term of n, the one with the most atoms."""
     lead, factor = max(n.terms, key=lambda t: (len(t[0]), t))
     quotient, remainder = ZERO, ZERO
     for _ in range(200):

@@ -1,8 +1,8 @@
-"""Real elements at places that are not known: normal forms with conditions on the place and sums of unknown length.
+"""Real elements at symbolic indices: normal forms with conditions on the index and sums of unknown length.
 
 An element is a sum of terms; a term is a number, conditions (integers that are not negative) and atoms: what is read from
 an operand at a place, applications of functions, sums and extrema over ranges. A sum is split where a condition cuts its
-range, and its index into digits where it is divided; its variables lose their names.
+range, and its index into digits where it is divided; its bound variables are renamed canonically.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ VARIABLES = 4  # of one sum, whose order is normalised
 
 
 class NotProved(Exception):
-    """An element has no normal form here: nothing is said."""
+    """An element has no normal form here: the proof stops without a verdict."""
 
 
 class Unmet(NotProved):
-    """A shape rule is not satisfied: no instance of a left side, nothing said of a right side."""
+    """A shape rule is not satisfied: a left side has no instance, and of a right side nothing is proved."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ def number(x: Fraction | int) -> Real:
 
 @dataclass
 class Reals:
-    """Builds and compares elements under what is assumed of integers."""
+    """Builds and compares elements under the facts assumed of integers."""
 
     facts: Facts
     fresh: Any = field(default_factory=itertools.count)
     order: Order = field(default_factory=Order)  # what the guard says of float attributes
 
     def atom(self, *key: Any) -> Real:
-        """Return an atom."""
+        """Return the element that is one atom."""
         return Real({(frozenset(), (atom_number(key),)): Fraction(1)})
 
     def read(self, name: str, place: Poly) -> Real:
@@ -103,7 +103,7 @@ class Reals:
         return Real({t: c for t, c in coefficients.items() if c})
 
     def together(self, conditions: Conditions) -> Conditions | None:
-        """Return conditions without those that the others imply, None where they exclude each other."""
+        """Return conditions without those that the others imply, None where they contradict each other."""
         if not conditions:
             return conditions
         independent: list[Poly] = []
@@ -117,7 +117,7 @@ class Reals:
         return frozenset(independent)
 
     def choose(self, conditions: Sequence[Poly], a: Real, b: Real) -> Real:
-        """Return a where no condition is negative, else b; the cases are disjoint."""
+        """Return a where no condition is negative, else b, as a sum of disjoint cases."""
         parts = [self._restrict(a, frozenset(conditions))]
         for n, p in enumerate(conditions):
             parts.append(self._restrict(b, frozenset((*conditions[:n], p.times(-1) - 1))))
@@ -127,7 +127,7 @@ class Reals:
         return self._collect(((c | conditions, atoms), factor) for (c, atoms), factor in x.terms.items())
 
     def assuming(self, x: Real, p: Poly) -> Real:
-        """Return an element as it is where a condition holds."""
+        """Return an element restricted to where a condition holds."""
         terms = []
         for (conditions, atoms), c in x.terms.items():
             if self.together(conditions | {p}) is not None:
@@ -135,7 +135,7 @@ class Reals:
         return self._collect(terms)
 
     def apply(self, function: str, *operands: Real) -> Real:
-        """Return the application of a function, by cases where its operands have some."""
+        """Return the application of a function, distributed over the cases of its operands."""
         condition = next((p for x in operands for conditions, _ in x.terms for p in sorted(conditions, key=lambda p: p.terms)), None)
         if condition is None:
             return self._applied(function, operands)
@@ -185,7 +185,7 @@ class Reals:
         return frozenset((x.frozen,))
 
     def _undominated(self, function: str, members: frozenset[Any]) -> frozenset[Any]:
-        """Return the operands of an extremum without numbers and float attributes that the guard puts behind another one."""
+        """Return the operands of an extremum without numbers and float attributes that the guard's order makes redundant."""
         sides = {m: s for m in members if (s := side_of(m)) is not None}
         undominated = dict(sides)
         for m, s in sides.items():
@@ -206,7 +206,11 @@ class Reals:
         return self.add(*(self._summed(extents, variables, t, c) for t, c in body.terms.items()))
 
     def extremum(self, kind: str, extents: Sequence[Poly], element: Element) -> Real:
-        """Return the largest or smallest element(i, …) over ranges of unknown length."""
+        """Return the largest or smallest element(i, …) over ranges of unknown length.
+
+        Raises:
+            NotProved: the element has cases that depend on an index.
+        """
         extents = [self.facts.norm(e) for e in extents]
         variables, body = self._body(extents, element)
         split = self._digits(extents, variables, body, element)
@@ -233,7 +237,7 @@ class Reals:
         return atoms[0] if not conditions and c == 1 and len(atoms) == 1 else None
 
     def _body(self, extents: Sequence[Poly], element: Element) -> tuple[list[Poly], Real]:
-        """Return an element at new indices; what is known of the indices of a range that may be empty is forgotten after it."""
+        """Return an element at fresh indices; facts on the indices of a range that may be empty are dropped afterwards."""
         known_count, may_be_empty = len(self.facts.known), not all(self.facts.nonnegative(e - 1) for e in extents)
         variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
         body = element(*variables)
@@ -259,7 +263,7 @@ class Reals:
         return None if digits is None else [digits]
 
     def _cut(self, p: Poly, v: Poly, variables: Sequence[Poly]) -> Poly | None:
-        """Return where a condition on a variable begins or ends to hold, None where it is none of it alone."""
+        """Return where a condition that is linear in one variable begins or ceases to hold, None for any other condition."""
         for sign in (1, -1):
             remainder = p - v.times(sign)
             if not remainder.atoms & {a for x in variables for a in x.atoms}:
@@ -314,7 +318,7 @@ class Reals:
         return None
 
     def _canonical_range(self, index_range: Range, *, counted: bool) -> Any:
-        """Return a range under the names of indices that make it the least of all orders of them, as few as there can be."""
+        """Return a range with as few indices as can be, in the least of all orders of them, the indices named by nesting depth."""
         smaller = merged(self.facts, self.fresh, index_range, counted=counted)
         if smaller is not None:
             return self._canonical_range(smaller, counted=counted)
@@ -344,7 +348,7 @@ class Reals:
 
 
 def side_of(member: Any) -> str | float | None:
-    """Return an element in its frozen form as a side of a comparison: a number or the name of a float attribute, None of others."""
+    """Return a frozen element as a side of a comparison: a number or the name of a float attribute, None for any other."""
     terms = dict(member)
     if not terms:
         return 0.0
@@ -359,7 +363,7 @@ def side_of(member: Any) -> str | float | None:
 
 
 def sorted_term(term: Term) -> Any:
-    """Return what terms are put in an order by."""
+    """Return the sort key of a term."""
     return term[1], sorted(p.terms for p in term[0])
 
 

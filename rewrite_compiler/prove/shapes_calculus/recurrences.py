@@ -1,8 +1,8 @@
-"""Recurrent layers at lengths that are not known: a state after n steps, compared by induction on n.
+"""Recurrent layers at symbolic lengths: the states after n steps, compared by induction on n.
 
-A state is named by what it starts from, by the step, and by n. Two are equal when they start equal and their steps are
-equal for any states whatever: that is the induction. A fold that starts from the last states of another with the same steps
-before it is that fold continued, which holds by induction on its own length.
+A state is named by its initial states, by the step, and by n. Two are equal when their initial states are equal and their steps
+are equal for any states whatever: that is the induction. A fold whose initial states are the last ones of another with the same
+step is that fold continued, which holds by induction on its own length.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNROLLED = 3  # steps that are written out
 
 @dataclass(frozen=True)
 class Fold:
-    """States of rows × columns that a step maps to the next ones, from some first ones."""
+    """States [rows, columns] that a step maps to the next ones, from initial ones."""
 
     typing: Typing
     steps: Poly
@@ -33,7 +33,7 @@ class Fold:
     step: Step
 
     def after(self, n: Poly, row: Poly, column: Poly) -> list[Real]:
-        """Return the elements of all states after n ≥ 1 steps."""
+        """Return the elements at row and column of all states after n ≥ 1 steps."""
         n = self.typing.facts.norm(n)
         canonical = self._canonical_names()
         if canonical[2] == ZERO and n.number is not None and n.number <= UNROLLED:
@@ -49,7 +49,7 @@ class Fold:
         return [s(row, column) for s in states]
 
     def _canonical_names(self) -> tuple[Any, Any, Poly]:
-        """Return first states and step under names of their own; those of the fold that this one continues, and how long that is."""
+        """Return initial states and step under canonical names; those of the fold that this one continues, and how long that is."""
         facts = self.typing.facts
         row, column = facts.index(self._fresh(), self.rows), facts.index(self._fresh(), self.columns)
         time, states = facts.index(self._fresh(), self.steps), atom(self._fresh())
@@ -124,7 +124,7 @@ def _relu(t: Typing, x: Real) -> Real:
 
 @dataclass(frozen=True)
 class _Layer:
-    """Operands of a recurrent layer of so many gates, typed."""
+    """Operands of a recurrent layer with a number of gates, checked against its shape rule."""
 
     typing: Typing
     operands: Sequence[Tensor]
@@ -148,7 +148,7 @@ class _Layer:
         return self.operands[2].shape[1]
 
     def row(self, gate: int, j: Poly) -> Poly:
-        """Return the row of a unit's gate."""
+        """Return the row of the weights that belongs to unit j of a gate."""
         return self.hidden * gate + j
 
     def bias(self, gate: int, j: Poly, *, recurrent: bool) -> Real:
@@ -166,12 +166,12 @@ class _Layer:
         return r.total([self.hidden], lambda c: r.multiply(element(c), weight.at((self.row(gate, j), c))))
 
     def gate(self, gate: int, time: Poly, h: State, n: Poly, j: Poly) -> Real:
-        """Return what a gate is a function of."""
+        """Return the pre-activation of a gate at unit j."""
         parts = (self.from_input(gate, time, n, j), self.from_state(gate, lambda c: h(n, c), j))
         return self.typing.reals.add(*parts, self.bias(gate, j, recurrent=False), self.bias(gate, j, recurrent=True))
 
     def folded(self, step: Step) -> tuple[Tensor, ...]:
-        """Return all of the first state, and the last of every state."""
+        """Return the first state after every step, and every state after the last."""
         x, t = self.operands[0], self.typing
         states = [_elements(s) for s in self.operands[4:]]
         fold = Fold(t, x.shape[0], x.shape[1], self.hidden, states, step)
