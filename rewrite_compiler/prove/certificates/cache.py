@@ -27,7 +27,7 @@ DATE = "kept"  # of a record: the day on which it was judged
 class Cache:
     """An on-disk cache of verdicts, one file each; without a folder nothing is stored.
 
-    With `anew` every look-up misses while results are still stored; `changed` then lists the verdicts that differ from the stored ones.
+    With `anew` every look-up misses while results are still stored; verdicts that differ from the stored ones are then listed.
     """
 
     def __init__(self, folder: Path | None, *, anew: bool = False) -> None:

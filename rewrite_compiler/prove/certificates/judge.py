@@ -41,7 +41,7 @@ RARE = 200_000, 20, 50  # as gc.set_threshold takes them
 class Case:
     """One statement to judge: its name, the key of its verdict, a message for another process, and the function that judges it here.
 
-    A cached verdict counts where it is `confirmed`.
+    A cached verdict counts where the case confirms it.
     """
 
     name: str
@@ -60,9 +60,9 @@ def rule_case(rule: Rule, count: int | None) -> Case:
 
 
 def _is_confirmed(rule: Rule, cached: JSON) -> bool:
-    """Tell whether a kept verdict may be believed: who can write the cache proves nothing, so a rule of a file is proved again.
+    """Tell whether a cached verdict may be believed: who can write the cache proves nothing, so a rule of a file is proved again.
 
-    A shipped rule has its certificate. Grade and measured figures are taken as they are kept.
+    A shipped rule has its certificate. Grade and measured figures are taken as they are cached.
     """
     if cached["name"] != rule.name or cached["grade"] != rule.grade:
         return False
@@ -146,7 +146,7 @@ def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] =
 
 
 def _cached_verdict(case: Case, cache: Cache) -> JSON | None:
-    """Return the verdict that is kept of a case, None where there is none to be believed."""
+    """Return the cached verdict on a case, None where there is none to be believed."""
     cached = cache.get(case.key)
     if cached is None or case.confirmed(cached):
         return cached

@@ -87,7 +87,7 @@ def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Ce
 
 
 def in_short(c: Certificate | None) -> str:
-    """Return what a certificate covers, as one of `COVERS`."""
+    """Return the coverage of a certificate."""
     if c is None:
         return OPEN
     if c.verdict != PROVED:
@@ -96,7 +96,7 @@ def in_short(c: Certificate | None) -> str:
 
 
 def weakest(covers: Iterable[str]) -> str:
-    """Return the weakest of what certificates cover."""
+    """Return the weakest of several coverages."""
     return max(covers, key=COVERS.index)
 
 

@@ -147,7 +147,7 @@ def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
 
 
 def rebuilt(root: Node, known: dict[Node, Node]) -> Node:
-    """Return a node with other nodes substituted for its leaves; `known` is the substitution, and memoises what is rebuilt."""
+    """Return a node with other nodes substituted for its leaves; the substitution also memoises the results."""
     result = known.get(root)
     if result is None:
         if root.op == "const":

@@ -155,8 +155,8 @@ class State(NamedTuple):
 class Search:
     """A backtracking search that binds the variables of the left sides one after the other; `choose` says which candidates are followed.
 
-    `fixed` are the only shapes of operands, `pins` the only values of components of attributes that are followed, nothing
-    is yielded for operands that are `finished`. `budget` counts typed applications, `left` candidates held against the guard.
+    Operands may have fixed shapes and components of attributes pinned values; nothing is yielded for operands that are
+    finished. One budget counts typed applications, one the candidates held against the guard.
     """
 
     def __init__(self, rule: Rule, extents: range, rank: int, choose: Choose, budget: int) -> None:

@@ -20,7 +20,7 @@ COMMUTATIVE = ("mul", "min", "max", "eq", "ne")
 
 
 class Steps:
-    """Terms as functions of accumulators; elements lie `at` a place along the reduction, `beside` along the other axes."""
+    """Terms as functions of accumulators; an element has a position along the reduction, and one along the other axes."""
 
     def __init__(self, operands: Mapping[str, Data], axes: Mapping[str, tuple[str, ...]], dimension: str) -> None:
         self.at, self.beside = _places(operands, axes, dimension)

@@ -338,7 +338,7 @@ class Facts:
         return answer
 
     def forget(self, before: int, atoms: frozenset[int]) -> None:
-        """Drop what was assumed of some atoms after the first `before` assumptions."""
+        """Drop what was assumed of some atoms after the first so many assumptions."""
         self.known[before:] = [p for p in self.known[before:] if not p.atoms & atoms]
         self.forgotten += 1
 
