@@ -118,7 +118,8 @@ def _judge(rule: Rule, count: int | None) -> Proof:
         for sample in (smallest(rule), instances):
             _compare_sides(rule, sample, fail)
         raise fail(UNPROVED, "R103", str(theorem))
-    evidence = _compare_sides(rule, replace(instances, chosen=(*instances.chosen, *beyond(rule))), fail)
+    more = Instances((*instances.chosen, *beyond(rule)), instances.rank, instances.empty)
+    evidence = _compare_sides(rule, more, fail)
     _check_marks(rule, instances, evidence, fail)
     if not (evidence.literal or rule.marks & INTEGER_MARKS or are_real(rule)):
         raise fail(UNPROVED, "R103", f"{theorem.engine}: it reads as real numbers what a guard says are integers")
