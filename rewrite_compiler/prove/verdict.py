@@ -1,14 +1,27 @@
-"""What judging a rule gives: proved, refuted with a counter-example, or unproved with the reason."""
+"""Verdicts on rules: proved, refuted with a counterexample, or unproved with the reason."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import Problem
 
-PROVED, REFUTED, UNPROVED = "proved", "refuted", "unproved"
+
+class Outcome(enum.StrEnum):
+    """How a judgement ends."""
+
+    PROVED = "proved"
+    """Both sides are equal wherever the certificate says: the rule or operation may be used without trust."""
+    REFUTED = "refuted"
+    """A counterexample, or a claim such as the grade that does not hold."""
+    UNPROVED = "unproved"
+    """Neither: the evidence says where the proof stops."""
+
+
+PROVED, REFUTED, UNPROVED = Outcome
 
 
 @dataclass(frozen=True)
@@ -22,14 +35,17 @@ class Counterexample:
     right: str
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name} = {value}" for name, value in {**self.operands, **self.attributes}.items())
+        inputs = ", ".join(f"{name} = {value}" for name, value in {**self.operands, **self.attributes}.items())
         where = f" at {list(self.place)}" if self.place else ""
-        return f"left {self.left}, right {self.right}{where}, with {given}"
+        return f"left {self.left}, right {self.right}{where}, with {inputs}"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one element type showed: the largest distance in units of the last place, and as a share of a bound of rounding."""
+    """Rounding measured in one element type, over random samples.
+
+    `ulp` is the largest difference of the sides in units in the last place, `share` the largest one as a share of the running error bound.
+    """
 
     dtype: str
     samples: int
@@ -42,7 +58,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Theorem:
-    """What is proved of a rule: both sides equal at all extents and attributes, for operands up to a rank (None: of every rank)."""
+    """What an engine proves of a rule: both sides are equal at all extents and attributes, for operands up to a rank (None: any)."""
 
     engine: str
     ranks: int | None
@@ -56,7 +72,7 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where an engine stopped that did not prove a rule, as a sentence."""
+    """Where an engine that did not prove a rule stopped, and why."""
 
     engine: str
     reason: str
@@ -71,7 +87,7 @@ class Proof:
 
     name: str
     at: str
-    verdict: str
+    verdict: Outcome
     strength: str
     evidence: str
     grade: str

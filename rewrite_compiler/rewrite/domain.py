@@ -1,4 +1,4 @@
-"""Domain: what a proof used beside the guard, as conditions that every match has to satisfy."""
+"""The domain of a rule: the ranks its proof covers, as conditions that every match has to satisfy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAKEN: dict[str, tuple[int | None, ...]] = {
 
 @dataclass(frozen=True)
 class Domain:
-    """The most axes of each operand for which a rule is proved, None for any."""
+    """The largest rank of each operand for which a rule is proved, None for any."""
 
     rank: int | None = None
 
@@ -31,21 +31,21 @@ class Domain:
         return "every rank" if self.rank is None else f"ranks to {self.rank}"
 
     def conditions(self, pairs: Pairs, guard: Sequence[Condition] = ()) -> tuple[Condition, ...]:
-        """Return the conditions on operands and on shapes among the attributes, but those that the guard or an operator says already."""
+        """Return bounds on ranks of operands and of shapes among the attributes, but those that the guard or an operator implies."""
         if self.rank is None:
             return ()
-        most = self.rank
-        told = {id(x) for x, rank in _taken(pairs) if rank <= most}
-        told |= {id(known.base.tensor) for known in _equal_ranks(guard, most) if isinstance(known.base, ShapeOf)}
-        tensors = {id(x): x.rank for left, _ in pairs for x in subterms(left) if isinstance(x, Variable) and id(x) not in told}
-        return tuple(Truth(length <= most) for length in (*tensors.values(), *(s.length for s in _shapes(pairs))))
+        max_rank = self.rank
+        implied = {id(x) for x, rank in _fixed_rank_operands(pairs) if rank <= max_rank}
+        implied |= {id(element.base.tensor) for element in _equal_ranks(guard, max_rank) if isinstance(element.base, ShapeOf)}
+        tensors = {id(x): x.rank for left, _ in pairs for x in subterms(left) if isinstance(x, Variable) and id(x) not in implied}
+        return tuple(Truth(length <= max_rank) for length in (*tensors.values(), *(s.length for s in _shapes(pairs))))
 
 
 EVERYWHERE = Domain()
 
 
-def _taken(pairs: Pairs) -> Iterator[tuple[Tensor, int]]:
-    """Yield the operands of which an operator takes one rank only."""
+def _fixed_rank_operands(pairs: Pairs) -> Iterator[tuple[Tensor, int]]:
+    """Yield the operands whose operator admits only one rank, with that rank."""
     for x in (x for left, _ in pairs for x in subterms(left) if isinstance(x, Apply)):
         yield from ((y, rank) for y, rank in zip(x.operands, TAKEN.get(x.op.name, ()), strict=False) if rank is not None)
 
@@ -56,11 +56,11 @@ def _shapes(pairs: Pairs) -> list[Ints]:
     return list({id(s): s for x in patterns if isinstance(s := x.attributes.get("shape"), Named)}.values())
 
 
-def _equal_ranks(guard: Sequence[Condition], most: int) -> Iterator[Element]:
+def _equal_ranks(guard: Sequence[Condition], max_rank: int) -> Iterator[Element]:
     """Yield the lengths that a guard sets to a number that is small enough."""
     for c in guard:
         e: Expr | None = c.term if isinstance(c, Truth) else None
-        if e is not None and e.op == "eq" and e.args[1].op == "const" and int(e.args[1].data) <= most:
-            known = ELEMENTS.get(e.args[0])
-            if known is not None and known.measure == "length":
-                yield known
+        if e is not None and e.op == "eq" and e.args[1].op == "const" and int(e.args[1].data) <= max_rank:
+            element = ELEMENTS.get(e.args[0])
+            if element is not None and element.measure == "length":
+                yield element

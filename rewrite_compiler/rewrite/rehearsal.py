@@ -1,6 +1,6 @@
 """Rehearsal: a user's file is imported once in a child process with limits of time and memory, before this process imports it.
 
-Python cannot stop a call into C, nor a body that catches everything; a child can be killed. It tells where it was.
+Python cannot stop a call into C, nor a body that catches everything; a child can be killed. It reports the line it was at.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ MOVE = "move work out of module level"
 
 
 def rehearse(path: Path, kind: str, body: Callable[[], object], limits: Limits) -> None:
-    """Run what imports a file in a child; BudgetError R107 when it does not end in time, needs too much memory, or is killed.
+    """Run the import of a file in a child process.
 
-    Any other failure is left to the import itself. Where there is no fork nothing is rehearsed.
+    Any failure but these is left to the import itself. Where there is no fork nothing is rehearsed.
+
+    Raises:
+        BudgetError: R107, it does not end in time, needs too much memory, or is killed.
     """
     if not hasattr(os, "fork"):
         return
@@ -38,20 +41,20 @@ def rehearse(path: Path, kind: str, body: Callable[[], object], limits: Limits) 
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: the child touches none of their locks
         child = os.fork()
     if not child:
-        _perform(body, limits, writer)
+        _run_child(body, limits, writer)
     os.close(writer)
     try:
-        said = _heard(reader, limits.import_seconds + GRACE)
+        output = _read_output(reader, limits.import_seconds + GRACE)
     finally:
         os.close(reader)
         with contextlib.suppress(OSError):
             os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
-    _judge(path, kind, said, os.waitstatus_to_exitcode(status), limits)
+    _judge(path, kind, output, os.waitstatus_to_exitcode(status), limits)
 
 
-def _perform(body: Callable[[], object], limits: Limits, writer: int) -> None:
-    """Be the child: import quietly, tell the place when time is over, and leave without any clean-up of the parent's things."""
+def _run_child(body: Callable[[], object], limits: Limits, writer: int) -> None:
+    """Run in the child: import quietly, report the line when time is over, and exit without the parent's clean-up."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
@@ -60,16 +63,16 @@ def _perform(body: Callable[[], object], limits: Limits, writer: int) -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     faulthandler.dump_traceback_later(limits.import_seconds, file=writer, exit=True)
-    code, told = FINE, ENDED
+    code, message = FINE, ENDED
     try:
         _limit_memory(limits.import_bytes)
         body()
     except MemoryError as error:
         frames = traceback.extract_tb(error.__traceback__)
-        code, told = NO_MEMORY, "".join(f'File "{f.filename}", line {f.lineno}\n' for f in reversed(frames))
+        code, message = NO_MEMORY, "".join(f'File "{f.filename}", line {f.lineno}\n' for f in reversed(frames))
     except BaseException:
         code = FINE  # the import itself will say what it is
-    os.write(writer, told.encode())
+    os.write(writer, message.encode())
     os._exit(code)
 
 
@@ -78,15 +81,15 @@ def _limit_memory(size: int) -> None:
     try:
         import resource
 
-        now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+        current = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
     except (ImportError, OSError):  # not on this system: the limit of time remains
         return
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    wanted = now + size
-    resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    limit = current + size
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
-def _heard(reader: int, seconds: float) -> str:
+def _read_output(reader: int, seconds: float) -> str:
     """Return what the child writes until it ends or the time is over."""
     return b"".join(_pieces(reader, time.monotonic() + seconds)).decode("utf-8", "replace")
 
@@ -99,16 +102,16 @@ def _pieces(reader: int, deadline: float) -> Iterator[bytes]:
         yield piece
 
 
-def _judge(path: Path, kind: str, said: str, code: int, limits: Limits) -> None:
-    if said == ENDED:
+def _judge(path: Path, kind: str, output: str, code: int, limits: Limits) -> None:
+    if output == ENDED:
         return
-    where = re.search(rf'File "{re.escape(str(path.absolute()))}", line (\d+)', said)
-    place = f"{path}:{where[1]}" if where else str(path)
+    match = re.search(rf'File "{re.escape(str(path.absolute()))}", line (\d+)', output)
+    place = f"{path}:{match[1]}" if match else str(path)
     if code == NO_MEMORY:
         sentence = f"the {kind} file must be imported within {limits.import_bytes} bytes"
-    elif said or code == -signal.SIGKILL:
+    elif output or code == -signal.SIGKILL:
         sentence = f"the {kind} file must be imported within {limits.import_seconds} seconds"
     else:
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
-        sentence = f"importing the {kind} file ended the process with {how}"
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
+        sentence = f"importing the {kind} file ended the process with {cause}"
     raise BudgetError("R107", sentence, place=place, help=MOVE)

@@ -144,26 +144,26 @@ def rule(
 
     def decorate(f: Callable[..., Law]) -> Rule | tuple[Rule, Rule]:
         place = place_of(f)
-        for what, value, allowed in (("phase", phase, PHASES), ("grade", grade, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
+        for setting, value, allowed in (("phase", phase, PHASES), ("grade", grade, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
             if value not in allowed:
                 raise SpecError(
-                    "R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
+                    "R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
                 )
         variables = make_variables(f, place)
-        pairs, where = _parts(_said(f, variables, place), place)
-        called = (name or f.__name__).rstrip("_").replace("_", "-")
-        made = Rule(called, inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
-        check_rule(made)
+        pairs, where = _parts(_law_of(f, variables, place), place)
+        rule_name = (name or f.__name__).rstrip("_").replace("_", "-")
+        forward = Rule(rule_name, inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
+        check_rule(forward)
         if not both_ways:
-            return made
-        back = replace(made, name=f"{made.name}-back", pairs=tuple((r, left) for left, r in pairs))
-        check_rule(back)
-        return made, back
+            return forward
+        backward = replace(forward, name=f"{forward.name}-back", pairs=tuple((r, left) for left, r in pairs))
+        check_rule(backward)
+        return forward, backward
 
     return decorate if function is None else decorate(function)
 
 
-def _said(f: Callable[..., Law], variables: Mapping[str, object], place: str) -> Law:
+def _law_of(f: Callable[..., Law], variables: Mapping[str, object], place: str) -> Law:
     """Return what a rule's function does; what it refuses is told at the line that says it."""
     try:
         return f(**variables)
@@ -178,23 +178,27 @@ def place_of(f: Callable[..., Any]) -> str:
 
 
 def make_variables(f: Callable[..., Any], place: str) -> dict[str, Any]:
-    """Return one pattern variable for each annotated parameter of `f`."""
-    made: dict[str, Any] = {}
+    """Return one pattern variable for each annotated parameter of `f`.
+
+    Raises:
+        SpecError: a parameter has a default value, or an annotation that names no kind of variable.
+    """
+    variables: dict[str, Any] = {}
     kinds: dict[str, Callable[[str], Any]] = {
         "Tensor": Variable, "Ints": Named, "Int": lambda n: var(n, (0, None)), "Float": Float, "Str": Str,
     }  # fmt: skip
     for name, parameter in inspect.signature(f).parameters.items():
         if parameter.default is not inspect.Parameter.empty:
-            raise _default(f, name, place)
+            raise _default_refusal(f, name, place)
         annotation = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "Tensor")
         kind = "Tensor" if parameter.annotation is inspect.Parameter.empty else annotation.rpartition(".")[2]
         if kind not in kinds:
             raise SpecError("R101", f'parameter {name} must be annotated Tensor, Ints, Int, Float or Str, not "{annotation}"', place=place)
-        made[name] = kinds[kind](name)
-    return made
+        variables[name] = kinds[kind](name)
+    return variables
 
 
-def _default(f: Callable[..., Any], name: str, place: str) -> SpecError:
+def _default_refusal(f: Callable[..., Any], name: str, place: str) -> SpecError:
     """Return the refusal of a parameter with a default: a match gives every parameter, so the default would never count."""
     sentence = f"parameter {name} of {f.__name__} must have no default value: what a model has there is matched, never assumed"
     return SpecError(
@@ -212,7 +216,11 @@ def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], 
 
 
 def check_rule(r: Rule) -> None:
-    """Refuse a rule that has no name as rules have, uses what its left side does not bind, or whose guard no numbers satisfy."""
+    """Check the name of a rule, that its left side binds all variables, and that its guard can be satisfied.
+
+    Raises:
+        SpecError: one of these does not hold.
+    """
     if not NAME.fullmatch(r.name):
         lower = "-".join(re.findall(r"[a-z][a-z0-9]*", r.name.lower())) or "a-name"
         sentence = f'the name of a rule must be words of small letters and digits, not "{r.name}"'
@@ -228,12 +236,16 @@ def check_rule(r: Rule) -> None:
 
 
 def check_bound(r: Rule) -> None:
-    """Refuse a rule that uses a variable its left side does not bind: as an operand or as an attribute by itself."""
-    bound = {name_of(v) for left, _ in r.pairs for v in _bound_by(left)}
+    """Check that the left side of a rule binds each variable: as an operand or as a plain attribute.
+
+    Raises:
+        SpecError: the right side or the guard uses another variable.
+    """
+    bound_names = {name_of(v) for left, _ in r.pairs for v in _bound_by(left)}
     needed = [v for pair in r.pairs for side in pair for v in variables_of(side)]
     needed += [v for c in r.where for v in condition_variables(c)]
     for v in needed:
-        if name_of(v) not in bound:
+        if name_of(v) not in bound_names:
             raise SpecError(
                 "R101", f'the right side or guard of {r.name} uses "{name_of(v)}", which its left side does not bind', place=r.place,
                 help="every variable must occur as an operand or a plain attribute on the left",
@@ -259,7 +271,7 @@ def name_of(variable: object) -> str:
 
 
 def variables_of(t: Tensor) -> Iterator[object]:
-    """Yield the tensor and attribute variables below a pattern."""
+    """Yield the tensor and attribute variables in a pattern."""
     for x in subterms(t):
         if isinstance(x, Variable):
             yield x
@@ -269,7 +281,7 @@ def variables_of(t: Tensor) -> Iterator[object]:
 
 
 def attribute_variables(value: AttributeTerm | Float) -> Iterator[object]:
-    """Yield the variables of an attribute."""
+    """Yield the variables in an attribute."""
     if isinstance(value, Float):
         yield value
     elif isinstance(value, Expr):
@@ -279,13 +291,13 @@ def attribute_variables(value: AttributeTerm | Float) -> Iterator[object]:
 
 
 def condition_variables(c: Condition) -> Iterator[object]:
-    """Yield the variables of a guard."""
+    """Yield the variables in a condition of a guard."""
     for atom in condition_atoms(c):
         yield from variables_of(atom.tensor) if isinstance(atom, ShapeOf | IsConstant | HasType) else (atom,)
 
 
 def condition_atoms(c: Condition) -> Iterator[Any]:
-    """Yield what a guard reads: attribute variables, shapes (ShapeOf), and the condition itself where it is one on a tensor."""
+    """Yield what a condition reads: attribute variables, shapes (ShapeOf), and the condition itself where it is one on a tensor."""
     if isinstance(c, Same):
         yield from _list_atoms(c.left)
         yield from _list_atoms(c.right)
@@ -312,13 +324,13 @@ def _expanded(atoms: Iterator[Any]) -> Iterator[object]:
 
 def _scalar_atoms(e: Expr) -> Iterator[Any]:
     for v in e.free:
-        known = ELEMENTS.get(v)
-        if known is None:
+        element = ELEMENTS.get(v)
+        if element is None:
             yield v
             continue
-        yield from _list_atoms(known.base)
-        if known.index is not None:
-            yield from _scalar_atoms(known.index)
+        yield from _list_atoms(element.base)
+        if element.index is not None:
+            yield from _scalar_atoms(element.index)
 
 
 def _list_atoms(x: Ints) -> Iterator[Any]:

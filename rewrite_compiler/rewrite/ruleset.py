@@ -39,21 +39,26 @@ def every_rule() -> tuple[Rule, ...]:
 
 
 def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
-    """Return the rules of a user's file, Python or, ending in .rules, the text form, of an entry point, or `lowering`; R101 for none."""
+    """Return the rules of a user's file (Python, or the text form ending in .rules), of an entry point, or of `lowering`.
+
+    Raises:
+        InputError: R101, the file defines no rule.
+        SpecError: R104, two rules have one name.
+    """
     if str(path) == LOWERING and not path.exists():
         return tuple(r for r in every_rule() if LOWERING in r.marks)
     if is_installed(path):
         return installed_rules(str(path))
-    found = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
-    if not found:
+    rules = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
+    if not rules:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
-    return collect(found)
+    return collect(rules)
 
 
 def _rules_of_code(path: Path, limits: Limits | None) -> tuple[Rule, ...]:
-    found = tuple(rules_in(module_at(path, "rule", "F101", limits)))
+    rules = tuple(rules_in(module_at(path, "rule", "F101", limits)))
     _check_functions(path)
-    return found
+    return rules
 
 
 def _check_functions(path: Path) -> None:
@@ -62,16 +67,22 @@ def _check_functions(path: Path) -> None:
     for node in ast.parse(path.read_bytes()).body:
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             if node.name in first:
-                place, before = f"{path}:{node.lineno}", f"the first is at line {first[node.name]}"
-                raise SpecError("R104", f'there are two rules called "{node.name}"', place=place, help=before)
+                place, remedy = f"{path}:{node.lineno}", f"the first is at line {first[node.name]}"
+                raise SpecError("R104", f'there are two rules called "{node.name}"', place=place, help=remedy)
             first[node.name] = node.lineno
 
 
 def collect(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the rules as a set; SpecError when two have one name."""
-    found: dict[str, Rule] = {}
+    """Return rules as a set with unique names.
+
+    Raises:
+        SpecError: two have one name.
+    """
+    by_name: dict[str, Rule] = {}
     for r in rules:
-        if r.name in found and found[r.name] is not r:
-            raise SpecError("R104", f'there are two rules called "{r.name}"', place=r.place, help=f"the first is at {found[r.name].place}")
-        found[r.name] = r
-    return tuple(found.values())
+        if r.name in by_name and by_name[r.name] is not r:
+            raise SpecError(
+                "R104", f'there are two rules called "{r.name}"', place=r.place, help=f"the first is at {by_name[r.name].place}"
+            )
+        by_name[r.name] = r
+    return tuple(by_name.values())

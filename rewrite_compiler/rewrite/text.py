@@ -45,7 +45,7 @@ TIGHTEST = 6
 
 
 def rule_text(r: Rule) -> str:
-    """Return a rule in the text form; one that was read back is judged alike."""
+    """Return a rule in the text form; a rule parsed from it is judged alike."""
     parameters = ", ".join(f"{name}: {_kind(v)}" for name, v in r.variables.items())
     marks = f" marks {', '.join(sorted(r.marks))}" if r.marks else ""
     phase = f" phase {r.phase}" if r.phase != "ir" else ""
@@ -67,9 +67,9 @@ def tensor_text(t: Tensor) -> str:
     """Return a pattern as text."""
     if not isinstance(t, Apply):
         return t.name if isinstance(t, Variable) else repr(t)
-    given = [*map(tensor_text, t.operands), *(f"{name}={attribute_text(value)}" for name, value in t.attributes.items())]
+    arguments = [*map(tensor_text, t.operands), *(f"{name}={attribute_text(value)}" for name, value in t.attributes.items())]
     output = f".{t.output}" if t.op.outputs > 1 else ""
-    return f"{t.op.name}({', '.join(given)}){output}"
+    return f"{t.op.name}({', '.join(arguments)}){output}"
 
 
 def attribute_text(value: AttributeTerm | Float) -> str:
@@ -105,8 +105,8 @@ def scalar_text(e: Expr, level: int = 0) -> str:
     if e.op == "const":
         return str(e.data) if e.data >= 0 or level == 0 else f"({e.data})"
     if e.op == "var":
-        known = ELEMENTS.get(e)
-        return str(e.data[0]) if known is None else _element_text(known)
+        element = ELEMENTS.get(e)
+        return str(e.data[0]) if element is None else _element_text(element)
     if e.op in INFIX:
         sign, rank = INFIX[e.op]
         text = f"{scalar_text(e.args[0], rank)} {sign} {scalar_text(e.args[1], rank + 1)}"
@@ -116,13 +116,13 @@ def scalar_text(e: Expr, level: int = 0) -> str:
     return f"{FUNCTIONS.get(e.op, e.op)}({', '.join(map(scalar_text, e.args))})"
 
 
-def _element_text(known: Element) -> str:
-    if known.measure == "length":
-        return f"{tensor_text(known.base.tensor)}.rank" if isinstance(known.base, ShapeOf) else f"len({list_text(known.base)})"
-    if known.measure == "product":
-        return f"{tensor_text(known.base.tensor)}.size" if isinstance(known.base, ShapeOf) else f"prod({list_text(known.base)})"
-    index = "" if known.index is None else scalar_text(known.index)
-    return f"{list_text(known.base, TIGHTEST)}[{index}]"
+def _element_text(element: Element) -> str:
+    if element.measure == "length":
+        return f"{tensor_text(element.base.tensor)}.rank" if isinstance(element.base, ShapeOf) else f"len({list_text(element.base)})"
+    if element.measure == "product":
+        return f"{tensor_text(element.base.tensor)}.size" if isinstance(element.base, ShapeOf) else f"prod({list_text(element.base)})"
+    index = "" if element.index is None else scalar_text(element.index)
+    return f"{list_text(element.base, TIGHTEST)}[{index}]"
 
 
 def list_text(x: Ints, level: int = 0) -> str:
@@ -138,10 +138,10 @@ def list_text(x: Ints, level: int = 0) -> str:
         return f"[{', '.join(map(scalar_text, x.elements))}]"
     if isinstance(x, Part):
         return f"{list_text(x.base, TIGHTEST)}[{x.start or ''}:{'' if x.stop is None else x.stop}]"
-    return _made_list_text(x)
+    return _derived_list_text(x)
 
 
-def _made_list_text(x: Ints) -> str:
+def _derived_list_text(x: Ints) -> str:
     if isinstance(x, Replaced):
         return f"replaced({list_text(x.base)}, {scalar_text(x.index)}, {scalar_text(x.element)})"
     if isinstance(x, Permuted):

@@ -1,4 +1,4 @@
-"""Reading rules in the text form: a grammar and tables; no code of the file is run, no name of it reaches Python."""
+"""The parser of rules in the text form: a grammar and tables; no code of the file is run, no name of it reaches Python."""
 
 from __future__ import annotations
 
@@ -58,7 +58,12 @@ def _parser() -> Lark:
 
 
 def rules_of_file(path: Path) -> tuple[Rule, ...]:
-    """Return the rules of a file in the text form; UsageError F101 when there is no such file, InputError R100 or R101 for a bad one."""
+    """Return the rules of a file in the text form.
+
+    Raises:
+        UsageError: F101, there is no such file.
+        InputError: R100 or R101, it cannot be read as rules.
+    """
     if not path.is_file():
         raise UsageError("F101", f"there is no rule file {path}", help="give the path of a file of rules")
     data = read_bytes(path, Bound("a rule", BYTES, "share the rules among several files", code="R100"))
@@ -69,7 +74,11 @@ def rules_of_file(path: Path) -> tuple[Rule, ...]:
 
 
 def rules_of_text(text: str, place: str) -> tuple[Rule, ...]:
-    """Return the rules of a text."""
+    """Return the rules of a text; `place` names it in refusals.
+
+    Raises:
+        InputError: R100, the text does not parse; R101, a rule has no meaning.
+    """
     _check_nesting(text, place)
     try:
         tree = _parser().parse(text)
@@ -132,9 +141,9 @@ class _Reader:
         where = tuple(as_condition(self.value(c)) for p in parts if p.data == "where" for c in p.children)
         doc = next((json.loads(str(c)) for c in t.children if isinstance(c, Token) and c.type == "TEXT"), "")
         grade, phase, marks = _settings(parts)
-        made = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables)
-        check_rule(made)
-        return made
+        result = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables)
+        check_rule(result)
+        return result
 
     def _equation(self, t: Node) -> tuple[Tensor, Tensor]:
         left, right = map(self.value, t.children)
@@ -148,10 +157,10 @@ class _Reader:
 
     def name(self, t: Node) -> Any:
         """Return what a name stands for."""
-        found = self.names.get(str(t.children[0]))
-        if found is None:
+        value = self.names.get(str(t.children[0]))
+        if value is None:
             raise self._unknown("variable", str(t.children[0]), self.names, t)
-        return found
+        return value
 
     def call(self, t: Node) -> Any:
         """Return the application of an operator or a function."""
@@ -160,45 +169,49 @@ class _Reader:
         positional = [self.value(a) for a in arguments if isinstance(a, Tree) and a.data != "keyword"]
         if str(name) in FUNCTIONS and not (str(name) in OPS and any(isinstance(x, Tensor) for x in positional)):
             return FUNCTIONS[str(name)](*positional, **keywords)
-        found = OPS.get(str(name))
-        if found is None:
+        op = OPS.get(str(name))
+        if op is None:
             raise self._unknown("operator", str(name), OPS, t)
-        return self._shared(found(*positional, **{key: _attribute(x) for key, x in keywords.items()}))
+        return self._interned(op(*positional, **{key: _attribute(x) for key, x in keywords.items()}))
 
     def output(self, t: Node) -> Any:
         """Return one of several outputs."""
-        of, n = self.value(t.children[0]), int(str(t.children[1]))
-        if not isinstance(of, tuple) or n >= len(of):
+        outputs, n = self.value(t.children[0]), int(str(t.children[1]))
+        if not isinstance(outputs, tuple) or n >= len(outputs):
             raise SpecError("R101", f"there is no output {n} here", place=f"{self.file}:{t.meta.line}")
-        return of[n]
+        return outputs[n]
 
     def member(self, t: Node) -> Any:
         """Return the shape, rank or size of a tensor."""
-        of, name = self.value(t.children[0]), str(t.children[1])
-        if name not in MEMBERS or not isinstance(of, Tensor):
+        tensor, name = self.value(t.children[0]), str(t.children[1])
+        if name not in MEMBERS or not isinstance(tensor, Tensor):
             raise SpecError("R101", f'a tensor has shape, rank and size; there is no "{name}" here', place=f"{self.file}:{t.meta.line}")
-        return MEMBERS[name](of)
+        return MEMBERS[name](tensor)
 
     def part(self, t: Node) -> Any:
         """Return a part of a list."""
         base, *bounds = t.children
-        ends: dict[str, Any] = {str(b.data): _known(self.value(b.children[0])) for b in bounds if isinstance(b, Tree)}
+        ends: dict[str, Any] = {str(b.data): _constant_int(self.value(b.children[0])) for b in bounds if isinstance(b, Tree)}
         return as_ints(self.value(base))[ends.get("from") : ends.get("to")]
 
-    def _shared(self, made: Any) -> Any:
-        key = tensor_text(made[0] if isinstance(made, tuple) else made)
-        return self.terms.setdefault(key, made)
+    def _interned(self, term: Any) -> Any:
+        key = tensor_text(term[0] if isinstance(term, tuple) else term)
+        return self.terms.setdefault(key, term)
 
-    def _unknown(self, kind: str, name: str, known: Mapping[str, Any], t: Node) -> SpecError:
-        return SpecError("R101", f'there is no {kind} called "{name}"', place=f"{self.file}:{t.meta.line}", help=did_you_mean(name, known))
+    def _unknown(self, kind: str, name: str, names: Mapping[str, Any], t: Node) -> SpecError:
+        return SpecError("R101", f'there is no {kind} called "{name}"', place=f"{self.file}:{t.meta.line}", help=did_you_mean(name, names))
 
 
 def _settings(parts: Sequence[Node]) -> tuple[str, str, frozenset[str]]:
-    given = {str(p.data): [str(c) for c in p.children] for p in parts if p.data in ("grade", "phase", "marks")}
-    grade, phase, marks = given.get("grade", ["A"])[0], given.get("phase", ["ir"])[0], frozenset(given.get("marks", ()))
-    for what, value, allowed in (("grade", grade, tuple(GRADES)), ("phase", phase, PHASES), *(("mark", m, MARKS) for m in sorted(marks))):
+    settings = {str(p.data): [str(c) for c in p.children] for p in parts if p.data in ("grade", "phase", "marks")}
+    grade, phase, marks = settings.get("grade", ["A"])[0], settings.get("phase", ["ir"])[0], frozenset(settings.get("marks", ()))
+    for setting, value, allowed in (
+        ("grade", grade, tuple(GRADES)),
+        ("phase", phase, PHASES),
+        *(("mark", m, MARKS) for m in sorted(marks)),
+    ):
         if value not in allowed:
-            raise SpecError("R101", f'{what} must be one of {", ".join(allowed)}, not "{value}"')
+            raise SpecError("R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"')
     return grade, phase, marks
 
 
@@ -208,7 +221,7 @@ def _attribute(x: Any) -> Any:
     return x
 
 
-def _known(x: Any) -> int:
+def _constant_int(x: Any) -> int:
     value = x.value if isinstance(x, Expr) else x
     if not isinstance(value, int):
         raise SpecError("R101", "the bounds of a part of a list must be numbers")

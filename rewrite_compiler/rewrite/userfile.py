@@ -1,4 +1,4 @@
-"""Python files that a user names: they are code, and run as such; what goes wrong in them is told in their own lines."""
+"""Python files that a user names: they are code, and run as such; errors in them are reported at their own lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from .rehearsal import rehearse
 
 
 def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) -> ModuleType:
-    """Return the module of a Python file of some kind ("target", "rule"); UsageError `code` when there is none, R100 when it fails."""
+    """Return the module of a Python file of some kind ("target", "rule").
+
+    Raises:
+        UsageError: `code`, there is no such file, or it is no Python file.
+        BudgetError: R107, importing it exceeds the limits.
+        InputError: R100, importing it fails.
+    """
     if not path.is_file():
         raise UsageError(code, f"there is no {kind} file {path}", help=f"give the path of a Python file that defines a {kind.capitalize()}")
     spec = importlib.util.spec_from_file_location(f"flexmatch_{kind}_{path.stem}", path)
@@ -35,12 +41,12 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
 
 
 def user_line(place: str, error: BaseException) -> str:
-    """Return the last line of a definition's file that an exception went through."""
+    """Return the last line of a definition's file in an exception's traceback, as `file:line`."""
     return _user_line(Path(place.rpartition(":")[0]), error)
 
 
 def _user_line(path: Path, error: BaseException) -> str:
-    """Return the last line of the user's file that an exception went through."""
+    """Return the last line of the user's file in an exception's traceback, as `file:line`."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"{path}:{error.lineno}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.absolute()]

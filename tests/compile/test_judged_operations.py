@@ -49,11 +49,11 @@ def covers(plan: Plan) -> set[str]:
 
 def test_an_own_operation_is_judged_once(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "cache"))  # in which no other test has had it judged
-    monkeypatch.setattr(operations, "_KNOWN", {})
+    monkeypatch.setattr(operations, "_JUDGEMENTS", {})
     said: list[str] = []
     plan = compile_model(model, toy(tmp_path), progress=said.append)
     assert (covers(plan), said, plan.notes) == ({"symbolic"}, ["toy.dense"], ())
-    monkeypatch.setattr(operations, "_KNOWN", {})  # as another process
+    monkeypatch.setattr(operations, "_JUDGEMENTS", {})  # as another process
     assert covers(compile_model(model, toy(tmp_path), progress=said.append)) == {"symbolic"}
     assert said == ["toy.dense"]
 

@@ -121,7 +121,7 @@ def test_another_solver_leaves_nothing_certified(monkeypatch: pytest.MonkeyPatch
 
 def forget() -> None:
     """Let the versions be asked again."""
-    for asked in (shipped._shipped, cache._court, sources._followed):
+    for asked in (shipped._shipped, cache._court, sources._court_by_imports):
         asked.cache_clear()
 
 

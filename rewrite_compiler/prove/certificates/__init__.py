@@ -1,1 +1,1 @@
-"""Certificates: kept verdicts, their keys and documents."""
+"""Certificates: cached verdicts, their keys, and the document that ships."""

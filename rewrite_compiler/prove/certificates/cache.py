@@ -25,9 +25,9 @@ DATE = "kept"  # of a record: the day on which it was judged
 
 
 class Cache:
-    """Verdicts in a folder, one file each; without a folder nothing is kept.
+    """An on-disk cache of verdicts, one file each; without a folder nothing is stored.
 
-    One that is made to judge `anew` knows nothing, and keeps what is judged; `changed` names what was kept with another verdict.
+    With `anew` every look-up misses while results are still stored; verdicts that differ from the stored ones are then listed.
     """
 
     def __init__(self, folder: Path | None, *, anew: bool = False) -> None:
@@ -38,34 +38,34 @@ class Cache:
 
     @property
     def folder(self) -> Path | None:
-        """Where they are."""
+        """The folder of the entries, None when nothing is stored."""
         return self.kept.folder
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return what is kept under a key, None when there is nothing or it is damaged."""
-        found = None if self.anew else self._read(key)
-        self.hits += found is not None
-        return found
+        """Return the record stored under a key, None when there is none or it is damaged."""
+        record = None if self.anew else self._read(key)
+        self.hits += record is not None
+        return record
 
     def put(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a record in one step, with the day; a full disk costs the entry only."""
-        before = self._read(key) if self.anew else None
-        if before is not None and before.get("verdict") != record.get("verdict"):
-            self.changed.append(f"{record['name']}: {before['verdict']} (kept {before[DATE]}), now {record['verdict']}")
+        """Store a record atomically, with the day; a full disk costs the entry only."""
+        previous = self._read(key) if self.anew else None
+        if previous is not None and previous.get("verdict") != record.get("verdict"):
+            self.changed.append(f"{record['name']}: {previous['verdict']} (kept {previous[DATE]}), now {record['verdict']}")
         self.kept.put(key, json.dumps({**record, DATE: time.strftime("%Y-%m-%d", time.gmtime())}).encode())
 
     def _read(self, key: str) -> dict[str, Any] | None:
-        found = self.kept.get(key)
-        return None if found is None else dict(json.loads(found))
+        data = self.kept.get(key)
+        return None if data is None else dict(json.loads(data))
 
 
 def court_cache(*, anew: bool = False) -> Cache:
-    """Return the user's cache."""
+    """Return the user's cache of verdicts."""
     return Cache(private_folder("court"), anew=anew)
 
 
 def rule_key(rule: Rule, **bounds: Any) -> str:
-    """Return the key of a rule's verdict under bounds."""
+    """Return the key of a rule's verdict; `bounds` are what limits the search for instances."""
     return key_of(statement_of_rule(rule), json.dumps(bounds, sort_keys=True), *_court("rule"))
 
 

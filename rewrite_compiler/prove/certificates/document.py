@@ -55,8 +55,8 @@ def prove(
         [rule_case(r, instances) for r in rules],
         [model_case(t, names[t.name]) for t in targets if only is None],
     ]
-    found = iter(judged([c for group in groups for c in group], kept or Cache(None), progress, jobs))
-    mappings, of_rules, models = ([next(found) for _ in group] for group in groups)
+    verdicts = iter(judged([c for group in groups for c in group], kept or Cache(None), progress, jobs))
+    mappings, of_rules, models = ([next(verdicts) for _ in group] for group in groups)
     return Verdicts(proofs(of_rules), proofs(mappings), tuple(map(record.model_of, models)))
 
 

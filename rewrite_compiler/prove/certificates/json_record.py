@@ -1,4 +1,4 @@
-"""Verdicts as JSON values and back: what the cache of the court keeps and what its processes send."""
+"""Verdicts as JSON values and back: the form in which they are cached and sent between processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ila.verification.check import Check
-from ..verdict import Counterexample, Measured, Proof
+from ..verdict import Counterexample, Measured, Outcome, Proof
 from .cache import DATE
 
 TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "suggestion")
@@ -14,7 +14,7 @@ TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "sugg
 
 @dataclass(frozen=True)
 class ModelVerdict:
-    """What the check of an accelerator model found, as it is shown."""
+    """The verdict on an accelerator model: whether its decodes are disjoint, the commands that none decodes, and what is wrong."""
 
     name: str
     instructions: int
@@ -25,24 +25,24 @@ class ModelVerdict:
 
     @property
     def is_good(self) -> bool:
-        """Nothing is wrong; holes are not wrong, they are commands without an effect."""
+        """Tell whether nothing is wrong; commands that no instruction decodes are not, they have no effect."""
         return not self.problems
 
 
 def of_check(c: Check) -> ModelVerdict:
-    """Return the verdict of a check."""
+    """Return the verdict that the check of a model gives."""
     holes, problems = (tuple(map(str, x)) for x in (c.holes, c.problems))
     return ModelVerdict(c.name, c.instructions, c.decodes_disjoint, holes, c.holes_unknown, problems)
 
 
 def proof_record(p: Proof) -> dict[str, Any]:
-    """Return a proof as a JSON value; values of attributes are kept as they are shown."""
+    """Return a proof as a JSON value; values of attributes become text."""
     c = p.counterexample
-    shown = None
+    counterexample = None
     if c is not None:
         operands, attributes = ({k: str(v) for k, v in x.items()} for x in (c.operands, c.attributes))
         place = None if c.place is None else list(c.place)
-        shown = {"operands": operands, "attributes": attributes, "place": place, "left": c.left, "right": c.right}
+        counterexample = {"operands": operands, "attributes": attributes, "place": place, "left": c.left, "right": c.right}
     texts = {
         "suggestion": p.suggestion,
         "name": p.name,
@@ -54,16 +54,22 @@ def proof_record(p: Proof) -> dict[str, Any]:
         "code": p.code,
     }
     figures = [figure_record(m) for m in p.measured]
-    return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": shown, "measured": figures}
+    return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": counterexample, "measured": figures}
 
 
 def figure_record(m: Measured) -> dict[str, Any]:
-    """Return what was measured in one element type as a JSON value."""
+    """Return the rounding measured in one element type as a JSON value."""
     return {"dtype": m.dtype, "samples": m.samples, "ulp": m.ulp, "share_of_rounding": m.share}
 
 
 def proof_of(record: dict[str, Any]) -> Proof:
-    """Return the proof of a record; KeyError or TypeError when it is none."""
+    """Return the proof of a record.
+
+    Raises:
+        KeyError: a field is missing.
+        TypeError: a field that must be text is something else.
+        ValueError: its verdict is no outcome.
+    """
     texts = [record[key] for key in TEXTS]
     if not all(isinstance(t, str) for t in texts):
         raise TypeError("a proof is made of texts")
@@ -78,7 +84,7 @@ def proof_of(record: dict[str, Any]) -> Proof:
     )
     ranks = None if record["ranks"] is None else int(record["ranks"])
     seconds, day = float(record["seconds"]), str(record.get(DATE, ""))
-    return Proof(name, at, verdict, strength, evidence, grade, example, code, seconds, suggestion, ranks, figures, day)
+    return Proof(name, at, Outcome(verdict), strength, evidence, grade, example, code, seconds, suggestion, ranks, figures, day)
 
 
 def model_record(m: ModelVerdict) -> dict[str, Any]:
@@ -90,7 +96,11 @@ def model_record(m: ModelVerdict) -> dict[str, Any]:
 
 
 def model_of(record: dict[str, Any]) -> ModelVerdict:
-    """Return the verdict of a record; KeyError or TypeError when it is none."""
+    """Return the verdict of a record.
+
+    Raises:
+        KeyError: a field is missing.
+    """
     return ModelVerdict(
         str(record["name"]), int(record["instructions"]), bool(record["decodes_disjoint"]), tuple(record["holes"]),
         str(record["holes_unknown"]), tuple(record["problems"]),

@@ -1,7 +1,7 @@
-"""The court at work: every case is looked up, and what is not known is judged, by this process or by several.
+"""Judging of cases: each is looked up in the cache; a miss is judged in this process or by worker processes.
 
 A case is a JSON value: a rule travels in the text form, an operation as the name of its target with its parameters. A
-verdict that the solver left open is not kept: it may depend on the time it had.
+verdict that the solver left open is not cached: it may depend on the time it had.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ RARE = 200_000, 20, 50  # as gc.set_threshold takes them
 
 @dataclass(frozen=True)
 class Case:
-    """Something to judge: its name, the key of its verdict, what another process needs to judge it, and how to do it here.
+    """One statement to judge: its name, the key of its verdict, a message for another process, and the function that judges it here.
 
-    A kept verdict counts where it is `confirmed`.
+    A cached verdict counts where the case confirms it.
     """
 
     name: str
@@ -59,20 +59,20 @@ def rule_case(rule: Rule, count: int | None) -> Case:
     return Case(rule.name, rule_key(rule, count=count), message, judge, rule.place, confirmed)
 
 
-def _is_confirmed(rule: Rule, kept: JSON) -> bool:
-    """Tell whether a kept verdict may be believed: who can write the cache proves nothing, so a rule of a file is proved again.
+def _is_confirmed(rule: Rule, cached: JSON) -> bool:
+    """Tell whether a cached verdict may be believed: who can write the cache proves nothing, so a rule of a file is proved again.
 
-    A shipped rule has its certificate. Grade and measured figures are taken as they are kept.
+    A shipped rule has its certificate. Grade and measured figures are taken as they are cached.
     """
-    if kept["name"] != rule.name or kept["grade"] != rule.grade:
+    if cached["name"] != rule.name or cached["grade"] != rule.grade:
         return False
-    if kept["verdict"] != PROVED:
+    if cached["verdict"] != PROVED:
         return True
     shipped = certificate_of_rule(rule)
     if shipped is not None:
         return shipped.verdict == PROVED
     theorem = theorem_of(rule)
-    return isinstance(theorem, Theorem) and theorem.ranks == kept["ranks"]
+    return isinstance(theorem, Theorem) and theorem.ranks == cached["ranks"]
 
 
 def _judge_rule(rule: Rule, count: int | None) -> JSON:
@@ -106,76 +106,80 @@ def _judge_model(target: Target) -> JSON:
 
 
 def answer(message: JSON) -> JSON:
-    """Judge the case of a message: what a process of the court does."""
+    """Judge the case of a message: the body of a worker process."""
     if message["kind"] == "rule":
         (rule,) = rules_of_text(message["text"], "rule")
         return _judge_rule(rule, message["count"])
-    target = _found(message["target"])
+    target = _target(message["target"])
     if message["kind"] == "model":
         return _judge_model(target)
     return _judge_mapping(target, target.mappings[message["name"]])
 
 
 @lru_cache(maxsize=16)
-def _found(spec: str) -> Target:
+def _target(spec: str) -> Target:
     """Return a target, once in a process: its tables and terms are made once, too."""
     return find_target(spec)
 
 
 def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
-    """Return the records of all verdicts, in the order of the cases; SpecError for a specification that refuses itself."""
-    found = dict(enumerate(_known(c, kept) for c in cases))
-    missing = [n for n, known in found.items() if known is None]
+    """Return the records of all verdicts, in the order of the cases.
+
+    Raises:
+        SpecError: judging one found its specification wrong, as a worker process reports it.
+    """
+    verdicts = dict(enumerate(_cached_verdict(c, kept) for c in cases))
+    missing = [n for n, cached in verdicts.items() if cached is None]
     with contextlib.ExitStack() as stack:
         jobs = min(jobs, len(missing))
         stack.enter_context(rare_collection())
-        answers = _here(cases, missing) if jobs < 2 else stack.enter_context(_Clerks(jobs)).answers(cases, missing)
+        answers = _judged_in_process(cases, missing) if jobs < 2 else stack.enter_context(_Workers(jobs)).answers(cases, missing)
         for n, verdict in answers:
             progress(cases[n].name)
             if "refused" in verdict:
                 problem = Problem(**verdict["refused"])
                 raise SpecError(problem.code, problem.sentence, place=problem.place, help=problem.help)
-            found[n] = verdict
+            verdicts[n] = verdict
             if verdict.get("verdict") != UNPROVED:
                 kept.put(cases[n].key, verdict)
-    return [{**x, "at": c.at} if c.at else x for c, x in zip(cases, found.values(), strict=True) if x is not None]
+    return [{**x, "at": c.at} if c.at else x for c, x in zip(cases, verdicts.values(), strict=True) if x is not None]
 
 
-def _known(case: Case, kept: Cache) -> JSON | None:
-    """Return the verdict that is kept of a case, None where there is none to be believed."""
-    found = kept.get(case.key)
-    if found is None or case.confirmed(found):
-        return found
-    kept.hits -= 1
+def _cached_verdict(case: Case, cache: Cache) -> JSON | None:
+    """Return the cached verdict on a case, None where there is none to be believed."""
+    cached = cache.get(case.key)
+    if cached is None or case.confirmed(cached):
+        return cached
+    cache.hits -= 1
     return None
 
 
 @contextlib.contextmanager
 def rare_collection() -> Iterator[None]:
-    """Look for cycles among objects seldom: a proof makes millions of objects that stay for as long as it lasts."""
-    before = gc.get_threshold()
+    """Collect garbage rarely while the body runs: a proof makes millions of objects that live as long as it does."""
+    thresholds = gc.get_threshold()
     gc.set_threshold(*RARE)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        gc.set_threshold(*thresholds)
 
 
-def _here(cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
+def _judged_in_process(cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
     return ((n, cases[n].judge()) for n in missing)
 
 
-class _Clerks:
-    """Processes that judge cases, each with a thread that hands it one after the other; they end with the body."""
+class _Workers:
+    """Worker processes that judge cases, each fed by a thread of its own; they end with the body."""
 
     def __init__(self, count: int) -> None:
         command = [sys.executable, "-m", "rewrite_compiler.prove.certificates.judge_process"]
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-        alone = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")  # each process is a thread of the work already
-        self.processes = [subprocess.Popen(command, env={**os.environ, **alone}, **streams) for _ in range(count)]
+        single_threaded = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")  # each process is a thread of the work already
+        self.processes = [subprocess.Popen(command, env={**os.environ, **single_threaded}, **streams) for _ in range(count)]
         self.threads: list[threading.Thread] = []
 
-    def __enter__(self) -> _Clerks:
+    def __enter__(self) -> _Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -187,15 +191,15 @@ class _Clerks:
             p.communicate()
 
     def answers(self, cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:
-        """Yield the verdicts in the order in which they are found."""
-        waiting: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        done: queue.SimpleQueue[tuple[int, JSON]] = queue.SimpleQueue()
+        """Yield the index of each case with its verdict, in the order of completion."""
+        pending: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        results: queue.SimpleQueue[tuple[int, JSON]] = queue.SimpleQueue()
         for n in (*missing, *[None] * len(self.processes)):
-            waiting.put(n)
+            pending.put(n)
 
         def serve(p: subprocess.Popen[str]) -> None:
-            while p.poll() is None and (n := waiting.get()) is not None:
-                done.put((n, _asked(p, cases[n])))
+            while p.poll() is None and (n := pending.get()) is not None:
+                results.put((n, _ask(p, cases[n])))
 
         self.threads = [threading.Thread(target=serve, args=(p,), daemon=True) for p in self.processes]
         for t in self.threads:
@@ -203,15 +207,15 @@ class _Clerks:
         for count in range(len(missing)):
             while True:
                 with contextlib.suppress(queue.Empty):
-                    yield done.get(timeout=1.0)
+                    yield results.get(timeout=1.0)
                     break
-                if not any(t.is_alive() for t in self.threads) and done.empty():
-                    left = list(iter(waiting.get, None))
-                    yield from ((n, _open(cases[n], "no process was left to judge it")) for n in left[: len(missing) - count])
+                if not any(t.is_alive() for t in self.threads) and results.empty():
+                    unjudged = list(iter(pending.get, None))
+                    yield from ((n, _open_record(cases[n], "no process was left to judge it")) for n in unjudged[: len(missing) - count])
                     return
 
 
-def _asked(p: subprocess.Popen[str], case: Case) -> JSON:
+def _ask(p: subprocess.Popen[str], case: Case) -> JSON:
     """Ask a process for a verdict; one that has ended leaves the case open."""
     assert p.stdin is not None
     assert p.stdout is not None
@@ -221,12 +225,12 @@ def _asked(p: subprocess.Popen[str], case: Case) -> JSON:
         p.stdin.flush()
         line = p.stdout.readline()
     if line.endswith("\n"):
-        answered: JSON = json.loads(line)
-        return answered
-    return _open(case, f"the process that judged it ended with status {p.wait()}")
+        reply: JSON = json.loads(line)
+        return reply
+    return _open_record(case, f"the process that judged it ended with status {p.wait()}")
 
 
-def _open(case: Case, reason: str) -> JSON:
+def _open_record(case: Case, reason: str) -> JSON:
     if case.message["kind"] == "model":
         return record.model_record(record.ModelVerdict(case.name, 0, False, (), reason, (reason,)))
     return record.proof_record(Proof(case.name, case.at, UNPROVED, "", reason, "", code="R103"))
@@ -238,6 +242,6 @@ def proofs(records: Sequence[JSON]) -> tuple[Proof, ...]:
 
 
 def judge_rule(rule: Rule, kept: Cache) -> Proof:
-    """Return the verdict on one rule, from the cache where it is known."""
-    (found,) = judged([rule_case(rule, None)], kept)
-    return replace(record.proof_of(found), at=rule.place)
+    """Return the verdict on one rule, from the cache where it is there."""
+    (verdict,) = judged([rule_case(rule, None)], kept)
+    return replace(record.proof_of(verdict), at=rule.place)

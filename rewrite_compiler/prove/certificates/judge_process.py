@@ -1,4 +1,4 @@
-"""A process of the court: reads one case a line, answers with its verdict.
+"""A worker process: reads one case a line, answers with its verdict.
 
 python -m rewrite_compiler.prove.certificates.judge_process < cases
 """
@@ -14,14 +14,14 @@ from .judge import answer, rare_collection
 
 
 def main() -> int:
-    """Judge until there are no more cases."""
+    """Judge the cases on standard input, one a line, until its end."""
     with rare_collection():
         for line in sys.stdin:
             try:
-                answered = answer(json.loads(line))
+                reply = answer(json.loads(line))
             except FlexmatchError as refusal:
-                answered = {"refused": asdict(refusal.problem)}
-            sys.stdout.write(json.dumps(answered) + "\n")
+                reply = {"refused": asdict(refusal.problem)}
+            sys.stdout.write(json.dumps(reply) + "\n")
             sys.stdout.flush()
     return 0
 

@@ -1,4 +1,4 @@
-"""Operations in use: each has the certificate that ships, or is judged the first time it is used, as it and its model are written now."""
+"""Operations in use: each has the certificate that ships, or is judged on first use, as it and its model are written now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Judgement:
-    """The certificate of an operation, and what a user must know of one that is not proved."""
+    """The certificate of an operation, and the problem to report of one that is not proved."""
 
     certificate: Certificate
     problem: Problem | None = None
@@ -34,13 +34,13 @@ class Judgement:
         return self.certificate.verdict == REFUTED
 
 
-_KNOWN: dict[str, Judgement] = {}  # by key: what this process has looked up
+_JUDGEMENTS: dict[str, Judgement] = {}  # by key: what this process has looked up
 
 
 def judged_operation(target: Target, m: Mapping, progress: Progress = lambda _: None) -> Judgement:
-    """Return what the court says of an operation at the parameters of its target, judging it where nothing is known.
+    """Return the judgement of an operation at the parameters of its target, judging it where none is cached.
 
-    A verdict is kept by the text of everything it depends on; one that the solver left open is kept for compilations, and judged
+    A verdict is cached by the text of everything it depends on; one that the solver left open is cached for compilations, and judged
     anew by `flexmatch prove`. A target that names no files has no text to know it by, and is judged each time.
     """
     shipped = certificate_of_operation(target, m.variant)
@@ -49,19 +49,19 @@ def judged_operation(target: Target, m: Mapping, progress: Progress = lambda _: 
     if not target.sources:
         return _judge(target, m, Cache(None), progress)
     key = mapping_key(target, m.variant)
-    if key not in _KNOWN:
-        _KNOWN[key] = _judge(target, m, court_cache(), progress)
-    return _KNOWN[key]
+    if key not in _JUDGEMENTS:
+        _JUDGEMENTS[key] = _judge(target, m, court_cache(), progress)
+    return _JUDGEMENTS[key]
 
 
-def _judge(target: Target, m: Mapping, kept: Cache, progress: Progress) -> Judgement:
+def _judge(target: Target, m: Mapping, cache: Cache, progress: Progress) -> Judgement:
     case = mapping_case(target, target.name, m.variant)
     open_key = f"{case.key}.open"
-    record = kept.get(case.key) or kept.get(open_key)
+    record = cache.get(case.key) or cache.get(open_key)
     if record is None:
         progress(m.name)
         (record,) = judged([case], Cache(None))
-        kept.put(open_key if record["verdict"] == UNPROVED else case.key, record)
+        cache.put(open_key if record["verdict"] == UNPROVED else case.key, record)
     proof = replace(proof_of(record), at=m.rule.place)
     return Judgement(certificate_of_record("operation", m.name, record), None if proof.is_proved else _problem(m, proof.problem))
 

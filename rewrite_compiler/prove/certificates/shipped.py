@@ -8,6 +8,7 @@ all of it. Plans state these and not what one machine has judged, so that equal 
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -17,12 +18,27 @@ from typing import Any
 
 from ...rewrite.rule import Rule
 from ...target import Target
+from ..verdict import PROVED, REFUTED
 from .sources import ROOTS, Court, court_of
 from .statements import statement_of_model, statement_of_operation, statement_of_rule
 
 FILE = Path(__file__).with_name("certificates.json")
-# from the strongest on: what a certificate covers, as a plan states it
-ALL_SHAPES, SYMBOLIC, ON_TRUST, OPEN = COVERS = ("all shapes", "symbolic", "used on trust", "not judged")
+
+
+class Coverage(enum.StrEnum):
+    """What a certificate covers, as a plan states it, from the strongest on."""
+
+    ALL_SHAPES = "all shapes"
+    """A rule proved at all extents and attributes."""
+    SYMBOLIC = "symbolic"
+    """An operation or a model proved on symbolic data at the sizes that its certificate names."""
+    ON_TRUST = "used on trust"
+    """It is judged, and not proved."""
+    OPEN = "not judged"
+    """There is no certificate."""
+
+
+ALL_SHAPES, SYMBOLIC, ON_TRUST, OPEN = COVERS = tuple(Coverage)
 
 
 @dataclass(frozen=True)
@@ -59,28 +75,28 @@ def certificate_of_model(target: Target) -> Certificate | None:
 
 
 def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Certificate:
-    """Return the certificate that the record of a verdict is."""
+    """Return the certificate that the JSON record of a verdict stands for."""
     if kind == "model":
-        verdict = "refuted" if record["problems"] else "proved"
-        said = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
-        return Certificate(kind, name, verdict, f"{record['instructions']} instructions", said)
-    seen = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
+        verdict = REFUTED if record["problems"] else PROVED
+        evidence = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
+        return Certificate(kind, name, verdict, f"{record['instructions']} instructions", evidence)
+    figures = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
     return Certificate(
-        kind, name, record["verdict"], record["strength"], record["evidence"], seen["ulp"], seen["share_of_rounding"], record["ranks"]
+        kind, name, record["verdict"], record["strength"], record["evidence"], figures["ulp"], figures["share_of_rounding"], record["ranks"]
     )
 
 
 def in_short(c: Certificate | None) -> str:
-    """Return what a certificate covers, as one of `COVERS`."""
+    """Return the coverage of a certificate."""
     if c is None:
         return OPEN
-    if c.verdict != "proved":
+    if c.verdict != PROVED:
         return ON_TRUST
     return ALL_SHAPES if c.kind == "rule" else SYMBOLIC
 
 
 def weakest(covers: Iterable[str]) -> str:
-    """Return the weakest of what certificates cover."""
+    """Return the weakest of several coverages."""
     return max(covers, key=COVERS.index)
 
 
@@ -93,7 +109,7 @@ def document(certificates: Mapping[str, Certificate]) -> str:
 
 
 def courts() -> dict[str, Court]:
-    """Return the courts that judged what ships."""
+    """Return the courts that judged the shipped certificates, by kind."""
     read: dict[str, Any] = _read()["courts"]
     return {kind: Court(c["sha256"], tuple(c["files"]), tuple(c["versions"])) for kind, c in read.items()}
 
@@ -106,6 +122,6 @@ def _read() -> dict[str, Any]:
 @cache
 def _shipped() -> dict[str, Certificate]:
     """Return the certificates that the courts as they are installed judged: none of another court counts."""
-    here = {kind for kind, judge in courts().items() if judge.is_here}
+    current_kinds = {kind for kind, judge in courts().items() if judge.is_here}
     rows = ((row["statement"], Certificate(**{k: v for k, v in row.items() if k != "statement"})) for row in _read()["certificates"])
-    return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in here}
+    return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in current_kinds}

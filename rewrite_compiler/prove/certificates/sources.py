@@ -1,6 +1,6 @@
-"""The sources of the court: every module that judging needs, followed through imports, and the versions of what it asks.
+"""The sources of the court: the modules that judging depends on, by transitive imports, and the versions of its solvers.
 
-What has only the same sources judges the same. The list of a court's files is a function of these files, so where all in a
+Equal sources judge alike. The list of a court's files is a function of these files, so where all in a
 known list are as they were, the list is, too, and only files need to be read; else imports are followed anew.
 """
 
@@ -38,30 +38,30 @@ class Court:
 
 def court_of(kind: str, known: Court | None = None) -> Court:
     """Return the court of a kind as it is installed; where a known one is, imports need not be followed."""
-    return known if known is not None and known.is_here else _followed(kind)
+    return known if known is not None and known.is_here else _court_by_imports(kind)
 
 
 def versions() -> tuple[str, ...]:
-    """Return the versions of what the court asks."""
+    """Return the name and version of each solver."""
     return tuple(f"{name} {version(name)}" for name in SOLVERS)
 
 
 @cache
-def _followed(kind: str) -> Court:
+def _court_by_imports(kind: str) -> Court:
     files = closure(ROOTS[kind])
     return Court(_hash(files), files, versions())
 
 
 def closure(roots: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that some modules need, themselves among them; what stands beside the court is not followed."""
-    waiting, found = [ENGINE / name for name in roots], {GRAMMAR}
-    while waiting:
-        file = waiting.pop()
+    """Return the files that some modules import, directly or not, themselves included; what stands beside the court is left out."""
+    pending, file_names = [ENGINE / name for name in roots], {GRAMMAR}
+    while pending:
+        file = pending.pop()
         name = file.relative_to(ENGINE)
-        if name.parts[0] not in BESIDE and str(name) not in found:
-            found.add(name.as_posix())
-            waiting += _imports(file)
-    return tuple(sorted(found))
+        if name.parts[0] not in BESIDE and str(name) not in file_names:
+            file_names.add(name.as_posix())
+            pending += _imports(file)
+    return tuple(sorted(file_names))
 
 
 def _imports(file: Path) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Statements: what is judged, as a hash of its text; of an operation or a model of all files and parameters of its target."""
+"""Statements: what is judged, as a hash: of a rule's text, or of all files and parameters of a target."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def statement_of_rule(rule: Rule) -> str:
     """Return the hash of what a rule says: its text and what it is compiled to."""
     rule = replace(rule, domain=EVERYWHERE)  # which is what a verdict gives
     try:
-        meant = compiled.rule_text(rule, 0)
+        compiled_text = compiled.rule_text(rule, 0)
     except FlexmatchError as error:  # a rule that cannot be compiled is judged, and refused later
-        meant = str(error)
-    return key_of("rule", rule_text(replace(rule, doc="")), meant)
+        compiled_text = str(error)
+    return key_of("rule", rule_text(replace(rule, doc="")), compiled_text)
 
 
 def statement_of_operation(target: Target, name: str) -> str:
     """Return the hash of what an operation of a target says."""
-    written = _written(target.build, target.mappings[name])
-    return key_of("operation", _content(), target.name, target.sha256, name, written)
+    source_hash = _source_hash(target.build, target.mappings[name])
+    return key_of("operation", _content(), target.name, target.sha256, name, source_hash)
 
 
 def statement_of_model(target: Target) -> str:
@@ -42,7 +42,7 @@ def statement_of_model(target: Target) -> str:
     return key_of("model", _content(), target.name, target.sha256)
 
 
-def _written(build: Any, m: Mapping) -> str:
+def _source_hash(build: Any, m: Mapping) -> str:
     """Return the hash of the files in which a model, a driver and numerics are written, whatever files their target names."""
     codes = [getattr(f, "__code__", None) for f in (build, m.drive, m.codes, m.capacities)]
     digest = hashlib.sha256()
@@ -58,5 +58,5 @@ def key_of(*parts: str) -> str:
 
 @cache
 def _content() -> str:
-    found = (find_spec(name) for name in CONTENT)
-    return hash_of([Path(p) for spec in found if spec is not None for p in spec.submodule_search_locations or ()], [])
+    specs = (find_spec(name) for name in CONTENT)
+    return hash_of([Path(p) for spec in specs if spec is not None for p in spec.submodule_search_locations or ()], [])

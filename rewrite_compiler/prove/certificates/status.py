@@ -1,4 +1,4 @@
-"""What is known of an accelerator's operations without judging them: the verdicts that `prove` has kept, else those that ship."""
+"""Verdicts on an accelerator's operations without judging: those that `prove` has cached, else those that ship."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NOT_JUDGED = "not judged yet"
 
 
 def known_verdicts(target: Target) -> dict[str, str]:
-    """Return the verdict on every operation of a target as it is now: another text of it is not judged yet."""
-    kept = court_cache()
-    return {name: _known(kept.get(mapping_key(target, name)), certificate_of_operation(target, name)) for name in target.mappings}
+    """Return the verdict on every operation of a target as it is written now; one with another text is not judged yet."""
+    cache = court_cache()
+    return {name: _verdict_of(cache.get(mapping_key(target, name)), certificate_of_operation(target, name)) for name in target.mappings}
 
 
-def _known(kept: dict[str, Any] | None, shipped: Certificate | None) -> str:
-    if kept is not None:
-        return str(kept["verdict"])
+def _verdict_of(cached: dict[str, Any] | None, shipped: Certificate | None) -> str:
+    if cached is not None:
+        return str(cached["verdict"])
     return NOT_JUDGED if shipped is None else shipped.verdict
 
 

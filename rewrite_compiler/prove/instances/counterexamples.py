@@ -1,4 +1,4 @@
-"""Counter-examples: data on which the two sides of a rule differ, made as small and round as possible."""
+"""Counterexamples: data on which the two sides of a rule differ, simplified to zeros and ones where that keeps the difference."""
 
 from __future__ import annotations
 
@@ -47,37 +47,41 @@ def _first_difference(pairs: Pairs, instance: Instance, operands: Mapping[str, D
 
 def _simplified(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) -> dict[str, Data]:
     """Replace elements by 0 or 1 as long as the sides still differ."""
-    kept = {name: x.copy() for name, x in operands.items()}
-    for x in kept.values():
+    simplified = {name: x.copy() for name, x in operands.items()}
+    for x in simplified.values():
         for place in np.ndindex(x.shape):
             for value in (0.0, 1.0):
                 if x[place] in (0.0, value):
                     break
-                before, x[place] = x[place], value
-                if _first_difference(pairs, instance, kept) is not None:
+                previous, x[place] = x[place], value
+                if _first_difference(pairs, instance, simplified) is not None:
                     break
-                x[place] = before
-    return kept
+                x[place] = previous
+    return simplified
 
 
 def counterexample(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) -> Counterexample:
-    """Return operands with the first place where the sides differ on them."""
-    found = _first_difference(pairs, instance, operands)
-    if found is None:
+    """Return operands with the first place where the sides differ on them.
+
+    Raises:
+        ValueError: the sides do not differ on these operands.
+    """
+    first_difference = _first_difference(pairs, instance, operands)
+    if first_difference is None:
         raise ValueError("the sides do not differ on these operands")
-    _, place, left, right = found
+    _, place, left, right = first_difference
     return Counterexample({n: nested(x) for n, x in operands.items()}, instance.attributes, place, show(left), show(right))
 
 
 def float32_difference(
     pairs: Pairs, instance: Instance, draw: Callable[[Any], Data], agree: Callable[[Data, Data], Data]
 ) -> Counterexample | None:
-    """Return float32 data on which the sides do not agree."""
+    """Return float32 data on which the sides do not agree, None where they do on this draw; `agree` compares arrays elementwise."""
     operands = operands_from(instance, draw)
     for left, right in results(pairs, instance, operands, np.float32):
         places = np.argwhere(~agree(left, right))
         if len(places):
             place = tuple(int(i) for i in places[0])
-            shown = {name: nested(x) for name, x in operands.items()}
-            return Counterexample(shown, instance.attributes, place, repr(float(left[place])), repr(float(right[place])))
+            texts = {name: nested(x) for name, x in operands.items()}
+            return Counterexample(texts, instance.attributes, place, repr(float(left[place])), repr(float(right[place])))
     return None

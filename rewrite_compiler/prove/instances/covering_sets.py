@@ -31,7 +31,7 @@ Pair = frozenset[tuple[Component, Any]]
 
 @dataclass(frozen=True)
 class Instances:
-    """Instances that are looked at together, the smallest first."""
+    """Instances that are compared together, the smallest first."""
 
     chosen: tuple[Instance, ...]
     rank: int
@@ -46,49 +46,49 @@ class Instances:
 def instances_of(rule: Rule, count: int | None = None) -> Instances:
     """Return drawn instances of a rule: some with extents 1 and 2, and ones to 3 that show every two values; or `count` of them."""
     for rank in RANKS:
-        found = drawn(rule, range(1, SMALL + 1), rank, count or FIRST, draws=2)
-        if count is None or not found:
-            found += _wide(rule, rank)
-        if found:
+        instances = drawn(rule, range(1, SMALL + 1), rank, count or FIRST, draws=2)
+        if count is None or not instances:
+            instances += _covering_pairs(rule, rank)
+        if instances:
             break
     else:  # a guard that few satisfy
         small = smallest(rule)
-        found, rank = [*small.chosen], small.rank
+        instances, rank = [*small.chosen], small.rank
     empty = [i for i in drawn(rule, range(2), rank, EMPTY, draws=2, guarded=GUARDED_EMPTY) if any(0 in s for s in i.operands.values())]
-    return Instances(_by_size(found), rank, _by_size(empty))
+    return Instances(_by_size(instances), rank, _by_size(empty))
 
 
 def smallest(rule: Rule) -> Instances:
-    """Return the smallest instances with extents 1 and 2: a false rule mostly shows there, with few elements."""
+    """Return the smallest instances with extents 1 and 2, where a false rule mostly shows with few elements."""
     for rank in RANKS:
         search = Search(rule, range(1, SMALL + 1), rank, lambda candidates: candidates, TRIED_SMALL)
-        found: list[Instance] = []
+        instances: list[Instance] = []
         with suppress(TooMany):
-            found.extend(search.instances())
-        if found:
+            instances.extend(search.instances())
+        if instances:
             break
-    return Instances(_by_size(found)[:SMALLEST], rank)
+    return Instances(_by_size(instances)[:SMALLEST], rank)
 
 
-def _wide(rule: Rule, rank: int) -> list[Instance]:
-    """Return drawn instances with extents up to 3, each with two values of extents or attributes that no other has together."""
-    source, covered, quiet = random.Random(0), set[Pair](), 0
-    kept: list[Instance] = []
-    tried = elements = 0
-    while quiet < QUIET and tried < TRIED and len(kept) < MOST and elements < ELEMENTS:
+def _covering_pairs(rule: Rule, rank: int) -> list[Instance]:
+    """Return random instances with extents up to 3 that cover pairs of values (pairwise testing): each has a new pair."""
+    source, covered_pairs, quiet_draws = random.Random(0), set[Pair](), 0
+    instances: list[Instance] = []
+    candidates = elements = 0
+    while quiet_draws < QUIET and candidates < TRIED and len(instances) < MOST and elements < ELEMENTS:
         search = Search(rule, range(1, WIDE + 1), rank, in_random_order(source), TRIED_IN_A_DRAW)
         search.left = GUARDED_IN_A_DRAW
         instance = None
         with suppress(TooMany):
             instance = next(search.instances(), None)
-        tried += max(TRIED_IN_A_DRAW - search.budget, 1)
-        new = set() if instance is None else _pairs(search, instance) - covered
-        quiet = 0 if new else quiet + 1
-        covered |= new
-        if new and instance is not None and max(map(_widest, instance.operands.values()), default=0) == WIDE:
-            kept.append(instance)
+        candidates += max(TRIED_IN_A_DRAW - search.budget, 1)
+        new_pairs = set() if instance is None else _pairs(search, instance) - covered_pairs
+        quiet_draws = 0 if new_pairs else quiet_draws + 1
+        covered_pairs |= new_pairs
+        if new_pairs and instance is not None and max(map(_widest, instance.operands.values()), default=0) == WIDE:
+            instances.append(instance)
             elements += instance.size
-    return kept
+    return instances
 
 
 def _widest(shape: Sequence[int]) -> int:
@@ -102,5 +102,5 @@ def _pairs(search: Search, instance: Instance) -> set[Pair]:
     return {frozenset(p) for p in itertools.combinations(parts, 2)} | {frozenset((p,)) for p in parts}
 
 
-def _by_size(found: Sequence[Instance]) -> tuple[Instance, ...]:
-    return tuple(sorted(found, key=lambda i: i.size))
+def _by_size(instances: Sequence[Instance]) -> tuple[Instance, ...]:
+    return tuple(sorted(instances, key=lambda i: i.size))

@@ -1,7 +1,7 @@
-"""The elements of a term as nodes: all points of an array at once, indices as numbers, data as symbols.
+"""Symbolic evaluation of operators: all elements of an array at once, indices as numbers, data as symbols.
 
-What the meaning of one application of an operator does to its operands is found once and kept as a template: a table of
-places where it only moves elements, nodes over its operands' elements where it computes.
+The meaning of one application of an operator is evaluated once and kept as a template: a gather table where it only moves
+elements, nodes over its operands' elements where it computes.
 """
 
 from __future__ import annotations
@@ -24,35 +24,39 @@ KEPT = 20_000  # templates
 
 
 class Unreadable(Exception):
-    """A term that is not read as nodes: tables, words, places that depend on data."""
+    """A term without a symbolic meaning: it reads tables, machine words, or places that depend on data."""
 
 
 @dataclass(frozen=True)
 class Elements:
-    """The elements of a tensor as nodes, and whether they are real."""
+    """The elements of a tensor as an object array of nodes, and whether they are real numbers."""
 
     data: Data
     real: bool
 
 
 def symbols(name: str, shape: Sequence[int], *, real: bool = True) -> Elements:
-    """Return a tensor of symbolic elements."""
-    found = np.empty(math.prod(shape), object)
-    found[:] = [nodes.leaf(name, n, real=real) for n in range(len(found))]
-    return Elements(found.reshape(tuple(shape)), real)
+    """Return a tensor of fresh symbols, numbered in row-major order."""
+    elements = np.empty(math.prod(shape), object)
+    elements[:] = [nodes.leaf(name, n, real=real) for n in range(len(elements))]
+    return Elements(elements.reshape(tuple(shape)), real)
 
 
 def applied(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[Elements, ...]:
-    """Return the outputs of an operator on symbolic operands; Unreadable when its meaning is not read as nodes."""
+    """Return the outputs of an operator on symbolic operands.
+
+    Raises:
+        Unreadable: its meaning is none over symbols.
+    """
     key = (operator.name, tuple((x.data.shape, x.real) for x in operands), tuple(attributes.items()))
-    found = _templates.get(key)
-    if found is None or found[0].generation != nodes.generation():
+    templates = _templates.get(key)
+    if templates is None or templates[0].generation != nodes.generation():
         if len(_templates) > KEPT:
             _templates.clear()
-        found = _templates[key] = _template(operator, operands, attributes)
+        templates = _templates[key] = _template(operator, operands, attributes)
     flat = np.concatenate([x.data.reshape(-1) for x in operands]) if operands else np.empty(0, object)
-    known = dict[Node, Node](zip(found[0].elements, flat, strict=True))
-    return tuple(t.filled(flat, known) for t in found)
+    substitution = dict[Node, Node](zip(templates[0].elements, flat, strict=True))
+    return tuple(t.instantiated(flat, substitution) for t in templates)
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,13 @@ class _Template:
     generation: int
     places: Data | None
 
-    def filled(self, flat: Data, known: dict[Node, Node]) -> Elements:
-        """Return the output for the elements of given operands."""
+    def instantiated(self, flat: Data, substitution: dict[Node, Node]) -> Elements:
+        """Return the output for operands whose elements are `flat`, one operand after the other."""
         if self.places is not None:
             return Elements(flat[self.places.reshape(-1)].reshape(self.places.shape), self.real)
-        found = np.empty(self.data.size, object)
-        found[:] = [nodes.rebuilt(x, known) for x in self.data.flat]
-        return Elements(found.reshape(self.data.shape), self.real)
+        elements = np.empty(self.data.size, object)
+        elements[:] = [nodes.rebuilt(x, substitution) for x in self.data.flat]
+        return Elements(elements.reshape(self.data.shape), self.real)
 
 
 _templates: dict[Any, tuple[_Template, ...]] = {}
@@ -79,32 +83,32 @@ _templates: dict[Any, tuple[_Template, ...]] = {}
 
 def _template(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[_Template, ...]:
     leaves = [Leaf(tuple(x.data.shape), (None, None), x.real, f"x{n}") for n, x in enumerate(operands)]
-    given = {
+    leaf_data = {
         leaf: symbols(f"operand {n}", x.data.shape, real=x.real).data for n, (leaf, x) in enumerate(zip(leaves, operands, strict=True))
     }
-    elements = tuple(x for data in given.values() for x in data.flat)
-    at = {x: n for n, x in enumerate(elements)}
+    elements = tuple(x for data in leaf_data.values() for x in data.flat)
+    index_of = {x: n for n, x in enumerate(elements)}
     meaning = operator.meaning(*leaves, **attributes)
-    found = []
+    templates = []
     for a in meaning if isinstance(meaning, tuple | list) else (meaning,):
-        data = Reading(given).array(a)
-        moved = [at.get(x, -1) for x in data.flat]
-        places = np.array(moved, np.intp).reshape(data.shape) if -1 not in moved else None
-        found.append(_Template(data, a.real, elements, nodes.generation(), places))
-    return tuple(found)
+        data = Reading(leaf_data).array(a)
+        sources = [index_of.get(x, -1) for x in data.flat]
+        places = np.array(sources, np.intp).reshape(data.shape) if -1 not in sources else None
+        templates.append(_Template(data, a.real, elements, nodes.generation(), places))
+    return tuple(templates)
 
 
 class _Points:
-    """The points a term is evaluated at: the number that each variable has there, and the values found."""
+    """The points at which a term is evaluated: the value of each bound variable there, and a memo of terms."""
 
-    def __init__(self, bound: Mapping[Expr, Data], count: int) -> None:
-        self.bound = dict(bound)
+    def __init__(self, bindings: Mapping[Expr, Data], count: int) -> None:
+        self.bindings = dict(bindings)
         self.count = count
-        self.found: dict[Expr, Any] = {}
+        self.values: dict[Expr, Any] = {}
 
 
 class Reading:
-    """Evaluates terms on arrays of nodes."""
+    """Evaluates array terms to object arrays of nodes; folds are unrolled."""
 
     def __init__(self, leaves: Mapping[Leaf, Data]) -> None:
         self.arrays = dict[Array, Data](leaves.items())
@@ -112,13 +116,17 @@ class Reading:
         self.steps: dict[Expr, int] = {}  # the variables of the folds that are running
 
     def array(self, a: Array) -> Data:
-        """Return the elements of an array whose free variables are those of running folds."""
-        found = self.arrays.get(a)
-        if found is None:
-            found = self._fold_result(a) if isinstance(a, FoldResult) else self._comprehension(a)
+        """Return the elements of an array whose free variables are those of running folds.
+
+        Raises:
+            Unreadable: it is neither a comprehension nor the result of a fold, or a term in it has no symbolic meaning.
+        """
+        elements = self.arrays.get(a)
+        if elements is None:
+            elements = self._fold_result(a) if isinstance(a, FoldResult) else self._comprehension(a)
             if not a.free:
-                self.arrays[a] = found
-        return found
+                self.arrays[a] = elements
+        return elements
 
     def _comprehension(self, a: Array) -> Data:
         if not isinstance(a, Comprehension):
@@ -129,10 +137,10 @@ class Reading:
         return _spread(_as_nodes(values), math.prod(shape)).reshape(shape)
 
     def _fold_result(self, a: FoldResult) -> Data:
-        last, every = self.folds.get(a.fold) or self._fold(a.fold)
+        last, history = self.folds.get(a.fold) or self._fold(a.fold)
         if not a.fold.free:
-            self.folds[a.fold] = last, every
-        return every[a.component] if a.history else last[a.component]
+            self.folds[a.fold] = last, history
+        return history[a.component] if a.history else last[a.component]
 
     def _fold(self, f: Fold) -> tuple[list[Data], list[Data]]:
         current, history = [self.array(first) for first in f.initial], list[list[Data]]()
@@ -145,15 +153,19 @@ class Reading:
         return current, [np.stack([step[n] for step in history] or [x])[: len(history)] for n, x in enumerate(current)]
 
     def value(self, e: Expr, at: _Points) -> Any:
-        """Return the value of a term at some points: integers where it reads no data, else nodes."""
+        """Return the value of a term at some points: integers where it reads no data, else nodes.
+
+        Raises:
+            Unreadable: it has no symbolic meaning.
+        """
         if e.op == "const":
             return nodes.constant(e.data) if e.real else int(e.data)
         if e.op == "var":
-            return self.steps[e] if e in self.steps else at.bound[e]
-        found = at.found.get(e)
-        if found is None:
-            found = at.found[e] = self._value(e, at)
-        return found
+            return self.steps[e] if e in self.steps else at.bindings[e]
+        result = at.values.get(e)
+        if result is None:
+            result = at.values[e] = self._value(e, at)
+        return result
 
     def _value(self, e: Expr, at: _Points) -> Any:
         if e.op == "load":
@@ -164,7 +176,7 @@ class Reading:
         if not e.real and not any(map(_is_symbolic, operands)):
             return _control(e.op, operands)
         if e.op == "select" and not _is_symbolic(operands[0]):
-            return _chosen(operands[0], *map(_as_nodes, operands[1:]))
+            return _selection(operands[0], *map(_as_nodes, operands[1:]))
         function = _function(e)
         return function(*map(_as_nodes, operands))
 
@@ -173,35 +185,35 @@ class Reading:
         if any(map(_is_symbolic, index)):
             raise Unreadable
         if not e.data.free <= self.steps.keys():
-            return self._inside(e.data, index, at)
+            return self._element_at(e.data, index, at)
         data = self.array(e.data)
         if 0 in data.shape:  # a branch that is never taken
             return nodes.constant(0)
-        inside = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, data.shape, strict=True))
-        return data[inside]
+        clamped_index = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, data.shape, strict=True))
+        return data[clamped_index]
 
-    def _inside(self, a: Array, index: Sequence[Any], at: _Points) -> Any:
+    def _element_at(self, a: Array, index: Sequence[Any], at: _Points) -> Any:
         if not isinstance(a, Comprehension):
             raise Unreadable
         places = {v: np.broadcast_to(np.asarray(i), at.count) for v, i in zip(a.variables, index, strict=True)}
-        return self.value(a.body, _Points({**at.bound, **places}, at.count))
+        return self.value(a.body, _Points({**at.bindings, **places}, at.count))
 
     def _reduce(self, e: Expr, at: _Points) -> Any:
         monoid, variables = e.data
         extents = [self._extent(n, at) for n in e.args[1:]]
-        inner = math.prod(extents)
-        if inner == 0:
+        iterations = math.prod(extents)
+        if iterations == 0:
             if monoid != "sum":
                 raise Unreadable
             return nodes.constant(0) if e.real or e.reads else 0
-        grid = np.indices(extents).reshape(len(extents), inner)
-        bound = {v: np.repeat(np.broadcast_to(np.asarray(i), at.count), inner) for v, i in at.bound.items()}
-        bound.update((v, np.tile(i, at.count)) for v, i in zip(variables, grid, strict=True))
-        body = self.value(e.args[0], _Points(bound, at.count * inner))
+        grid = np.indices(extents).reshape(len(extents), iterations)
+        bindings = {v: np.repeat(np.broadcast_to(np.asarray(i), at.count), iterations) for v, i in at.bindings.items()}
+        bindings.update((v, np.tile(i, at.count)) for v, i in zip(variables, grid, strict=True))
+        body = self.value(e.args[0], _Points(bindings, at.count * iterations))
         if not _is_symbolic(body) and not e.real:
-            table = np.broadcast_to(np.asarray(body), at.count * inner).reshape(at.count, inner)
+            table = np.broadcast_to(np.asarray(body), at.count * iterations).reshape(at.count, iterations)
             return COUNTED[monoid](table)
-        return _each(REDUCTIONS[monoid], _spread(_as_nodes(body), at.count * inner).reshape(at.count, inner))
+        return _reduced_rows(REDUCTIONS[monoid], _spread(_as_nodes(body), at.count * iterations).reshape(at.count, iterations))
 
     def _extent(self, e: Expr, at: _Points) -> int:
         values = np.unique(np.asarray(self.value(lift(e), at)))
@@ -210,10 +222,10 @@ class Reading:
         return int(values[0])
 
 
-def _each(function: Callable[[Sequence[Node]], Node], table: Data) -> Data:
-    found = np.empty(len(table), object)
-    found[:] = [function(row) for row in table.tolist()]
-    return found
+def _reduced_rows(function: Callable[[Sequence[Node]], Node], table: Data) -> Data:
+    results = np.empty(len(table), object)
+    results[:] = [function(row) for row in table.tolist()]
+    return results
 
 
 def _is_symbolic(x: Any) -> bool:
@@ -230,12 +242,12 @@ def _as_nodes(x: Any) -> Any:
 def _spread(x: Any, count: int) -> Data:
     if isinstance(x, np.ndarray):
         return np.broadcast_to(x, count)
-    found = np.empty(count, object)
-    found[:] = [x] * count
-    return found
+    values = np.empty(count, object)
+    values[:] = [x] * count
+    return values
 
 
-def _chosen(condition: Any, a: Any, b: Any) -> Any:
+def _selection(condition: Any, a: Any, b: Any) -> Any:
     if not isinstance(condition, np.ndarray):
         return a if condition else b
     return np.where(condition != 0, _spread(a, len(condition)), _spread(b, len(condition)))
@@ -286,9 +298,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def _function(e: Expr) -> Callable[..., Any]:
     if e.op == "call":
-        called: Callable[..., Any] = np.frompyfunc(nodes.call(e.data), len(e.args), 1)
-        return called
-    found = FUNCTIONS.get(e.op)
-    if found is None:
+        ufunc: Callable[..., Any] = np.frompyfunc(nodes.call(e.data), len(e.args), 1)
+        return ufunc
+    function = FUNCTIONS.get(e.op)
+    if function is None:
         raise Unreadable
-    return found
+    return function

@@ -1,4 +1,4 @@
-"""Nodes: scalar terms over symbolic elements, each kept once, compared by structure and by polynomial normal form.
+"""Element terms: scalar terms over symbolic elements, hash-consed, compared by structure and by polynomial normal form.
 
 Two nodes that are the same object are the same term. What is compared never depends on the values of functions: `exp`,
 quotients and choices are atoms, equal when what they are applied to is equal.
@@ -41,7 +41,7 @@ class Node:
 
 
 class TooLarge(Exception):
-    """A normal form has more terms than are kept."""
+    """A normal form has more monomials than are kept."""
 
 
 _nodes: dict[tuple[Any, ...], Node] = {}
@@ -55,7 +55,7 @@ class _Generation:
 
 
 def forget() -> None:
-    """Forget all nodes when they are many; nodes made before are not compared with later ones."""
+    """Clear the table of nodes when it is large; nodes made before are not compared with later ones."""
     if len(_nodes) > KEPT:
         _nodes.clear()
         _serial.clear()
@@ -68,16 +68,16 @@ def generation() -> int:
 
 
 def node(op: str, args: Sequence[Node], data: Any = None) -> Node:
-    """Return the node of an operator on nodes; numbers are computed."""
+    """Return the one node of an operator on nodes with its data (hash-consing)."""
     key = (op, data, *args)
-    found = _nodes.get(key)
-    if found is None:
-        found = _nodes[key] = Node(op, data, tuple(args))
-    return found
+    interned = _nodes.get(key)
+    if interned is None:
+        interned = _nodes[key] = Node(op, data, tuple(args))
+    return interned
 
 
 def leaf(name: str, place: int, *, real: bool = True) -> Node:
-    """Return a symbolic element."""
+    """Return the symbolic element at a row-major place of an operand."""
     return node("leaf", (), (name, place, real))
 
 
@@ -112,7 +112,7 @@ def unary(op: str, data: Any = None) -> Callable[[Node], Node]:
 
 
 def call(name: str) -> Callable[..., Node]:
-    """Return the function that applies a real function, whatever it computes."""
+    """Return the function that applies a named real function, which stays uninterpreted."""
     return lambda *operands: node("call", operands, name)
 
 
@@ -125,47 +125,47 @@ def select(condition: Node, a: Node, b: Node) -> Node:
 
 def total(values: Sequence[Node]) -> Node:
     """Return the sum of nodes in their order; numbers are added up, a sum of 0 is left out."""
-    known = sum(x.data for x in values if x.op == "const")
+    constant_sum = sum(x.data for x in values if x.op == "const")
     terms = [x for x in values if x.op != "const"]
     if not terms:
-        return constant(known)
-    added = terms[0] if len(terms) == 1 else node("sum", terms)
-    return added if known == 0 else node("add", (added, constant(known)))
+        return constant(constant_sum)
+    partial_sum = terms[0] if len(terms) == 1 else node("sum", terms)
+    return partial_sum if constant_sum == 0 else node("add", (partial_sum, constant(constant_sum)))
 
 
 def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
-    """Return the function that gives the largest or smallest of some nodes."""
+    """Return the function that gives the largest or smallest of some nodes, compared from the first on."""
     pair = binary(op)
 
     def apply(values: Sequence[Node]) -> Node:
-        found = values[0]
+        result = values[0]
         for x in values[1:]:
-            found = pair(found, x)
-        return found
+            result = pair(result, x)
+        return result
 
     return apply
 
 
 def rebuilt(root: Node, known: dict[Node, Node]) -> Node:
-    """Return a node with others in the place of its leaves; `known` keeps what was rebuilt."""
-    found = known.get(root)
-    if found is None:
+    """Return a node with other nodes substituted for its leaves; the substitution also memoises the results."""
+    result = known.get(root)
+    if result is None:
         if root.op == "const":
             return root
-        found = known[root] = _made(root, [rebuilt(x, known) for x in root.args])
-    return found
+        result = known[root] = _with_args(root, [rebuilt(x, known) for x in root.args])
+    return result
 
 
-def _made(like: Node, args: list[Node]) -> Node:
-    if like.op == "select":
+def _with_args(original: Node, args: list[Node]) -> Node:
+    if original.op == "select":
         return select(*args)
-    if like.op == "sum":
+    if original.op == "sum":
         return total(args)
-    if like.op in BINARY:
-        return BINARY[like.op](*args)
-    if like.op in UNARY:
-        return UNARY[like.op](*args)
-    return node(like.op, args, like.data)
+    if original.op in BINARY:
+        return BINARY[original.op](*args)
+    if original.op in UNARY:
+        return UNARY[original.op](*args)
+    return node(original.op, args, original.data)
 
 
 BINARY: dict[str, Callable[[Node, Node], Node]] = {
@@ -191,17 +191,17 @@ def same_operations(a: Node, b: Node, *, drop_zeros: bool = False) -> bool:
 
 
 def _canonical(x: Node, drop_zeros: bool) -> Node:
-    found = x.without_zeros if drop_zeros else x.ordered
-    if found is None:
-        found = _in_order(x, [_canonical(a, drop_zeros) for a in x.args], drop_zeros)
+    canonical = x.without_zeros if drop_zeros else x.ordered
+    if canonical is None:
+        canonical = _canonical_order(x, [_canonical(a, drop_zeros) for a in x.args], drop_zeros)
         if drop_zeros:
-            x.without_zeros = found
+            x.without_zeros = canonical
         else:
-            x.ordered = found
-    return found
+            x.ordered = canonical
+    return canonical
 
 
-def _in_order(x: Node, args: list[Node], drop_zeros: bool) -> Node:
+def _canonical_order(x: Node, args: list[Node], drop_zeros: bool) -> Node:
     op = "add" if x.op == "sum" else x.op
     if op == "add" and drop_zeros:
         args = [a for a in args if a.number != 0] or args[:1]
@@ -215,13 +215,13 @@ def _number(key: Any) -> int:
 
 
 def is_ring_term(root: Node) -> bool:
-    """Tell whether a node is built from elements and numbers by +, − and · alone."""
-    pending, seen = [root], set[Node]()
+    """Tell whether a node is built from elements and numbers by +, − and · alone: a polynomial over any ring."""
+    pending, visited = [root], set[Node]()
     while pending:
         x = pending.pop()
-        if x in seen:
+        if x in visited:
             continue
-        seen.add(x)
+        visited.add(x)
         if x.op not in RING:
             return False
         pending.extend(x.args)
@@ -232,7 +232,7 @@ def is_ring_term(root: Node) -> bool:
 
 
 def normal_forms_agree(a: Node, b: Node) -> bool:
-    """Tell whether two nodes are equal as polynomials in elements, functions, quotients, choices and extrema."""
+    """Tell whether two nodes are one polynomial in elements, functions, quotients, choices and extrema; False where that is too large."""
     try:
         return polynomial(a) == polynomial(b)
     except (TooLarge, RecursionError):
@@ -240,7 +240,11 @@ def normal_forms_agree(a: Node, b: Node) -> bool:
 
 
 def polynomial(x: Node) -> Polynomial:
-    """Return the normal form of a node; TooLarge when it has too many terms."""
+    """Return the polynomial normal form of a node: coefficients by monomial.
+
+    Raises:
+        TooLarge: it has more monomials than are kept.
+    """
     if x.polynomial is None:
         x.polynomial = FORMS.get(x.op, _application)(x)
         if len(x.polynomial) > TERMS:
@@ -257,27 +261,27 @@ def _atom(kind: Atom) -> Polynomial:
 
 
 def _sum(parts: Iterable[tuple[Polynomial, int | Fraction]]) -> Polynomial:
-    found: Polynomial = {}
+    result: Polynomial = {}
     for part, factor in parts:
         for monomial, c in part.items():
-            now = found.get(monomial, 0) + c * factor
-            if now:
-                found[monomial] = now
+            coefficient = result.get(monomial, 0) + c * factor
+            if coefficient:
+                result[monomial] = coefficient
             else:
-                del found[monomial]
-    return found
+                del result[monomial]
+    return result
 
 
 def _product(x: Node) -> Polynomial:
     a, b = (polynomial(p) for p in x.args)
     if len(a) * len(b) > TERMS:
         raise TooLarge
-    found: Polynomial = {}
+    result: Polynomial = {}
     for m, c in a.items():
         for n, d in b.items():
             key = tuple(sorted(m + n))
-            found[key] = found.get(key, 0) + c * d
-    return {m: c for m, c in found.items() if c}
+            result[key] = result.get(key, 0) + c * d
+    return {m: c for m, c in result.items() if c}
 
 
 def _quotient(x: Node) -> Polynomial:

@@ -1,7 +1,7 @@
 """The search for instances of a rule: shapes and attributes for which its left sides are typed and its guard holds.
 
-Every shape of the operands and every value of the attributes within the bounds is a candidate, operands first; what a
-search leaves out it is told to leave out (`choose`, pins, operands that are finished).
+It backtracks over every shape of the operands and every value of the attributes within the bounds, operands first; what
+it leaves out is decided by `choose`, by pins, and by operands that are finished.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FLOATS: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Instance:
-    """Shapes of a rule's operands and values of its attributes; `shapes` has every pattern of the left sides."""
+    """Shapes of a rule's operands and values of its attributes; `shapes` has every pattern of the left sides, by identity."""
 
     shapes: Mapping[int, Shape]
     values: Mapping[Any, Any]
@@ -49,7 +49,7 @@ class Instance:
 
     @property
     def size(self) -> int:
-        """Number of elements of all left patterns."""
+        """The number of elements of all left patterns."""
         return sum(math.prod(s) for s in self.shapes.values())
 
     @property
@@ -69,18 +69,18 @@ Waiting = tuple[Condition, frozenset[Any]]  # a condition, and what must be boun
 
 def _conditions(rule: Rule) -> dict[str, list[Waiting]]:
     """Return the conditions of a guard by the variables that they use; those on typed terms under no name."""
-    found: dict[str, list[Waiting]] = {}
+    by_variable: dict[str, list[Waiting]] = {}
     for c in rule.where:
         variables = [*condition_variables(c)]
         names = {name_of(v) for v in variables}
-        waiting = c, frozenset(v if isinstance(v, Expr) else name_of(v) for v in variables)
+        entry = c, frozenset(v if isinstance(v, Expr) else name_of(v) for v in variables)
         for name in {"", *names} if _reads_terms(c) else names:
-            found.setdefault(name, []).append(waiting)
-    return found
+            by_variable.setdefault(name, []).append(entry)
+    return by_variable
 
 
 @lru_cache(maxsize=64)
-def _read(rule: Rule) -> tuple[Mapping[str, list[Waiting]], frozenset[str], Mapping[str, str]]:
+def _rule_index(rule: Rule) -> tuple[Mapping[str, list[Waiting]], frozenset[str], Mapping[str, str]]:
     """Return the conditions of a rule by variable, the names of its operands, and the element types that its guard gives them."""
     names = frozenset(x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable))
     dtypes = {name_of(c.tensor): c.dtypes[0] for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
@@ -89,12 +89,12 @@ def _read(rule: Rule) -> tuple[Mapping[str, list[Waiting]], frozenset[str], Mapp
 
 @cache
 def largest_window(rule: Rule) -> int:
-    """Return the largest window that is tried: 2, or one and two more than a guard asks for where it asks for more than 2."""
+    """Return the largest window extent that is tried: 2, or two more than a lower bound of the guard that is at least 2."""
     kernels = {
         id(x.attributes["kernel"]) for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Apply) and "kernel" in x.attributes
     }
-    asked = [int(low.data) for c in rule.where if isinstance(c, Truth) for low in _lower_bounds(c.term, kernels)]
-    return max([WINDOW, *(n + 2 for n in asked if n >= WINDOW)])
+    lower_bounds = [int(low.data) for c in rule.where if isinstance(c, Truth) for low in _lower_bounds(c.term, kernels)]
+    return max([WINDOW, *(n + 2 for n in lower_bounds if n >= WINDOW)])
 
 
 @cache
@@ -133,11 +133,11 @@ def label(key: Any) -> str:
 
 
 class TooMany(Exception):
-    """There are more candidates than are tried."""
+    """The search has met more candidates than it may try."""
 
 
 class State(NamedTuple):
-    """What a search has bound so far; a tuple, because a search makes many."""
+    """The bindings of a partial match; a tuple, because a search makes many."""
 
     shapes: Mapping[int, Shape]
     values: Mapping[Any, Any]
@@ -153,10 +153,10 @@ class State(NamedTuple):
 
 
 class Search:
-    """Binds the variables of the left sides one after the other; `choose` says which candidates are followed.
+    """A backtracking search that binds the variables of the left sides one after the other; `choose` says which candidates are followed.
 
-    `fixed` are the only shapes of operands, `pins` the only values of components of attributes that are followed, nothing
-    is yielded for operands that are `finished`.
+    Operands may have fixed shapes and components of attributes pinned values; nothing is yielded for operands that are
+    finished. One budget counts typed applications, one the candidates held against the guard.
     """
 
     def __init__(self, rule: Rule, extents: range, rank: int, choose: Choose, budget: int) -> None:
@@ -172,27 +172,32 @@ class Search:
         self.domains: dict[Component, set[Any]] = {}  # values of components that were candidates
         self.noted: set[tuple[int, int]] = set()
         self.whole: set[str] = set()  # attributes of one component
-        self.conditions, self.names, self.dtypes = _read(rule)
+        self.conditions, self.names, self.dtypes = _rule_index(rule)
         self.windows = largest_window(rule)
         self.numbers = numbers_near(rule)
 
     def instances(self) -> Iterator[Instance]:
-        """Yield the instances in the order of the candidates."""
+        """Yield the instances in the order of the candidates.
+
+        Raises:
+            SpecError: the guard uses a result that the left side does not have.
+            TooMany: the budget is used up.
+        """
         for state in self.terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
-            made = self.made(state)
+            instance = self.made(state)
             try:
-                is_instance = all(holds(c, made.binding()) for c in self.rule.where)
+                is_instance = all(holds(c, instance.binding()) for c in self.rule.where)
             except KeyError:  # all that the left side has is typed
                 raise SpecError("R101", "the guard uses a result that the left side does not have") from None
             if is_instance:
-                yield made
+                yield instance
 
     def made(self, state: State) -> Instance:
         """Return a state as an instance."""
         return Instance(state.shapes, state.values, state.operands, self.dtypes)
 
     def is_excluded(self, state: State, name: str = "") -> bool:
-        """Tell whether a condition on a variable that was bound now, or on a term that was typed, fails already."""
+        """Tell whether a condition on a variable just bound, or on a term just typed, already fails."""
         conditions = self.ready(name, state.values.keys() | state.operands.keys())
         return bool(conditions) and self.fails(conditions, self.made(state).binding())
 
@@ -201,7 +206,11 @@ class Search:
         return [c for c, needed in self.conditions.get(name, ()) if needed <= bound]
 
     def fails(self, conditions: Sequence[Condition], binding: Binding) -> bool:
-        """Tell whether one of some conditions fails; TooMany where more candidates were held against the guard than are."""
+        """Tell whether one of some conditions fails.
+
+        Raises:
+            TooMany: more candidates were held against the guard than may be.
+        """
         self.left -= 1
         if self.left < 0:
             raise TooMany
@@ -217,8 +226,8 @@ class Search:
     def extended(self, states: Iterator[State], ts: Sequence[Tensor], n: int, hint: Callable[[list[Shape]], Any]) -> Iterator[State]:
         """Yield the states in which one more of `ts` is typed; `hint` narrows what follows the first."""
         for state in states:
-            before = [state.shapes[id(t)] for t in ts[:n]]
-            yield from self.term(ts[n], state, hint(before) if before else None)
+            previous_shapes = [state.shapes[id(t)] for t in ts[:n]]
+            yield from self.term(ts[n], state, hint(previous_shapes) if previous_shapes else None)
 
     def term(self, t: Tensor, state: State, candidates: Sequence[Shape] | None) -> Iterator[State]:
         """Yield the states in which a term is typed."""
@@ -226,17 +235,17 @@ class Search:
             yield state
         elif isinstance(t, Variable):
             for shape in self.choose(self.allowed(t.name, self.operand_shapes(state) if candidates is None else candidates)):
-                following = State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
-                if not self.is_finished(following) and not self.is_excluded(following, t.name):
-                    yield following
+                successor = State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
+                if not self.is_finished(successor) and not self.is_excluded(successor, t.name):
+                    yield successor
         elif isinstance(t, Apply):
-            follow = OPERANDS.get(t.op.name)
-            for with_operands in self.terms(t.operands, state, lambda s: follow(s, self) if follow else None):
-                for complete in self.attributes(t, with_operands):
-                    yield from self.checked(t, complete)
+            narrow = OPERANDS.get(t.op.name)
+            for with_operands in self.terms(t.operands, state, lambda s: narrow(s, self) if narrow else None):
+                for typed_state in self.attributes(t, with_operands):
+                    yield from self.checked(t, typed_state)
 
     def operand_shapes(self, state: State) -> Sequence[Shape]:
-        """Return the shapes tried for an operand of which nothing is known."""
+        """Return the shapes tried for an operand that nothing narrows."""
         return all_shapes(self.extents, self.rank)
 
     def attribute_values(self, t: Apply, name: str, shapes: tuple[Shape, ...]) -> Sequence[Any]:
@@ -245,8 +254,8 @@ class Search:
 
     def allowed(self, name: str, candidates: Sequence[Shape]) -> Sequence[Shape]:
         """Return the shapes that an operand may have."""
-        fixed = self.fixed.get(name)
-        return candidates if fixed is None else [fixed] if fixed in candidates else []
+        fixed_shape = self.fixed.get(name)
+        return candidates if fixed_shape is None else [fixed_shape] if fixed_shape in candidates else []
 
     def is_finished(self, state: State) -> bool:
         """Tell whether all operands are bound to shapes that need no more instances."""
@@ -263,14 +272,14 @@ class Search:
 
     def bound(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
         """Yield the states in which one attribute is bound."""
-        known_as = label(key)
+        attribute = label(key)
         for state in states:
             shapes = tuple(state.shapes[id(x)] for x in t.operands)
             candidates = self.attribute_values(t, name, shapes)
             self.note(key, name in WHOLE, candidates)
             if self.is_finished(state):
                 continue
-            conditions = self.ready(known_as, {key} | state.values.keys() | state.operands.keys())
+            conditions = self.ready(attribute, {key} | state.values.keys() | state.operands.keys())
             values = {**state.values, key: None}
             binding = Instance(state.shapes, values, state.operands, self.dtypes).binding()
             for value in self.choose([c for c in candidates if self.follows(key, c)] if self.pins else candidates):
@@ -279,7 +288,7 @@ class Search:
                     yield state.valued(key, value)
 
     def note(self, key: Any, is_whole: bool, candidates: Sequence[Any]) -> None:
-        """Remember which values the components of an attribute can have; lists of candidates are kept, so their ids are theirs."""
+        """Collect the values that the components of an attribute can have; lists of candidates are cached, so their ids are unique."""
         if (id(key), id(candidates)) in self.noted:
             return
         self.noted.add((id(key), id(candidates)))
@@ -301,7 +310,11 @@ class Search:
         return all(self.pins.get(component, part) == part for component, part in self.parts(key, value))
 
     def checked(self, t: Apply, state: State) -> Iterator[State]:
-        """Yield the state in which an application is typed, if it has a meaning."""
+        """Yield the state in which an application is typed, if its shape rule admits it.
+
+        Raises:
+            TooMany: more applications were typed than may be.
+        """
         self.budget -= 1
         if self.budget < 0:
             raise TooMany
@@ -314,9 +327,9 @@ class Search:
         shapes = _typed(t.op, tuple([state.shapes[id(x)] for x in t.operands]), tuple(attributes.items()))
         if shapes is None:
             return
-        following = state.typed(t, shapes[t.output])
-        if not self.is_excluded(following):
-            yield following
+        successor = state.typed(t, shapes[t.output])
+        if not self.is_excluded(successor):
+            yield successor
 
 
 @lru_cache(maxsize=1 << 16)
@@ -334,14 +347,14 @@ def operands_key(operands: Mapping[str, Shape]) -> Operands:
 
 
 def in_random_order(source: random.Random) -> Choose:
-    """Return what yields candidates in a random order: as many are drawn as are asked for."""
+    """Return a choice of candidates in a random order, drawn lazily (Fisher-Yates)."""
 
     def choose(candidates: Sequence[Any]) -> Iterator[Any]:
-        left = list(candidates)
-        while left:
-            place = int(source.random() * len(left))
-            left[place], left[-1] = left[-1], left[place]
-            yield left.pop()
+        remaining = list(candidates)
+        while remaining:
+            place = int(source.random() * len(remaining))
+            remaining[place], remaining[-1] = remaining[-1], remaining[place]
+            yield remaining.pop()
 
     return choose
 
@@ -361,17 +374,17 @@ def drawn(
     Float attributes are drawn from `numbers`, too.
     """
     source = random.Random(seed)
-    found: dict[tuple[Any, ...], Instance] = {}
+    instances: dict[tuple[Any, ...], Instance] = {}
     for _ in range(count * draws):
         search = Search(rule, extents, rank, in_random_order(source), TRIED_IN_A_DRAW)
         search.left = guarded
         search.numbers += numbers
         with suppress(TooMany):
             for instance in itertools.islice(search.instances(), 1):
-                found[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
-        if len(found) == count:
+                instances[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
+        if len(instances) == count:
             break
-    return list(found.values())
+    return list(instances.values())
 
 
 def _fails(c: Condition, binding: Binding) -> bool:
@@ -391,14 +404,18 @@ def free_attribute(value: object) -> Any:
 
 
 def attributes_of(t: Apply, binding: Binding) -> dict[str, AttributeValue]:
-    """Return the attributes of an application under a match; SpecError when one is not bound."""
-    found: dict[str, AttributeValue] = {}
+    """Return the attributes of an application under a match.
+
+    Raises:
+        SpecError: one uses a variable that the left side does not bind.
+    """
+    attributes: dict[str, AttributeValue] = {}
     for name, value in t.attributes.items():
         try:
-            found[name] = _value(value, binding)
+            attributes[name] = _value(value, binding)
         except KeyError as missing:
             raise SpecError("R101", f"attribute {name} of {t.op.name} uses {missing}, which the left side does not bind") from None
-    return found
+    return attributes
 
 
 def _value(value: object, binding: Binding) -> AttributeValue:
@@ -424,9 +441,9 @@ def factorings(size: int, rank: int) -> tuple[Shape, ...]:
         return tuple(s for s in all_shapes(range(2), rank) if 0 in s)
     if rank == 0:
         return ((),) if size == 1 else ()
-    found = [(n, *rest) for n in range(1, size + 1) if size % n == 0 for rest in factorings(size // n, rank - 1)]
+    factored = [(n, *tail) for n in range(1, size + 1) if size % n == 0 for tail in factorings(size // n, rank - 1)]
     shorter = factorings(size, rank - 1)
-    return (*shorter, *(s for s in found if len(s) == rank))
+    return (*shorter, *(s for s in factored if len(s) == rank))
 
 
 # -- candidates of operands that an operator's shape rule narrows to few; others would be refused there
@@ -455,8 +472,8 @@ def _recurrent(gates: int) -> Callable[[list[Shape], Search], Sequence[Shape]]:
         if not others:
             return [(gates * n, x[2]) for n in search.extents]
         rows, hidden = others[0][0], others[0][0] // gates
-        following: list[Shape] = [(rows, hidden), (2 * rows,), (x[1], hidden)]
-        return [following[min(len(others), 3) - 1]]
+        next_shapes: list[Shape] = [(rows, hidden), (2 * rows,), (x[1], hidden)]
+        return [next_shapes[min(len(others), 3) - 1]]
 
     return follow
 
@@ -522,6 +539,9 @@ def candidates_for(
     """Return the values tried for a free attribute of an operator on operands of these shapes; windows are at most that large.
 
     `numbers` are tried for floats beside the usual ones.
+
+    Raises:
+        SpecError: no values are known for an attribute of this name.
     """
     x = shapes[0] if shapes else ()
     table: dict[str, Callable[[], Sequence[Any]]] = {

@@ -23,32 +23,36 @@ LARGEST_DENOMINATOR = 64
 
 
 def right_shape(t: Tensor, instance: Instance) -> Shape:
-    """Return the shape of a right side; ShapeError where it has no meaning."""
-    return _Shapes(instance).of(t)
+    """Return the shape of a right side.
+
+    Raises:
+        ShapeError: it has no meaning at this instance.
+    """
+    return _Shapes(instance).shape_of(t)
 
 
 class _Shapes:
     def __init__(self, instance: Instance) -> None:
-        self.known = dict(instance.shapes)
-        self.binding = Binding(lambda t: self.of(t), instance.values, instance.binding().dtype, lambda _: True)
+        self.shapes = dict(instance.shapes)
+        self.binding = Binding(lambda t: self.shape_of(t), instance.values, instance.binding().dtype, lambda _: True)
 
-    def of(self, t: Tensor) -> Shape:
+    def shape_of(self, t: Tensor) -> Shape:
         """Return the shape of a pattern, left or right."""
-        if id(t) not in self.known:
+        if id(t) not in self.shapes:
             if not isinstance(t, Apply):
                 raise SpecError("R101", "a right side uses a tensor that the left side does not bind")
-            operands = [self.of(x) for x in t.operands]
-            self.known[id(t)] = t.op.shapes(operands, attributes_of(t, self.binding))[t.output]
-        return self.known[id(t)]
+            operands = [self.shape_of(x) for x in t.operands]
+            self.shapes[id(t)] = t.op.shapes(operands, attributes_of(t, self.binding))[t.output]
+        return self.shapes[id(t)]
 
 
 def binding_of(instance: Instance) -> Binding:
-    """Return an instance as a match under which every pattern has its shape, right sides, too; all tensors are constant."""
+    """Return an instance as a match under which every pattern has its shape, right sides included; all tensors are constant."""
     return _Shapes(instance).binding
 
 
 class Side:
-    """Builds patterns at one instance out of given operands: terms from leaves, data from data."""
+    """Evaluates patterns at one instance: to terms over leaves, to symbolic elements, or to data."""
 
     def __init__(self, instance: Instance) -> None:
         self.binding = _Shapes(instance).binding
@@ -56,34 +60,38 @@ class Side:
 
     def term(self, t: Tensor, leaves: Mapping[str, Leaf]) -> Array:
         """Return the meaning of a pattern over leaves."""
-        built: Array = self._built(t, leaves, lambda a, xs: a.op.meaning(*xs, **attributes_of(a, self.binding)))
-        return built
+        result: Array = self._build(t, leaves, lambda a, xs: a.op.meaning(*xs, **attributes_of(a, self.binding)))
+        return result
 
     def elements(self, t: Tensor, operands: Mapping[str, Elements]) -> Elements:
         """Return the elements of a pattern over symbolic operands."""
-        built: Elements = self._built(t, operands, lambda a, xs: applied(a.op, xs, attributes_of(a, self.binding)))
-        return built
+        result: Elements = self._build(t, operands, lambda a, xs: applied(a.op, xs, attributes_of(a, self.binding)))
+        return result
 
     def data(self, t: Tensor, operands: Mapping[str, Data], real: Any) -> Data:
         """Return the value of a pattern on data, every operator rounded to `real`."""
         with np.errstate(all="ignore"):
-            computed: Data = self._built(t, operands, lambda a, xs: run_op(a.op, xs, attributes_of(a, self.binding), real))
-        return computed
+            result: Data = self._build(t, operands, lambda a, xs: run_op(a.op, xs, attributes_of(a, self.binding), real))
+        return result
 
-    def _built(self, t: Tensor, given: Mapping[str, Any], make: Any) -> Any:
+    def _build(self, t: Tensor, operands: Mapping[str, Any], make: Any) -> Any:
         if isinstance(t, Variable):
-            return given[t.name]
+            return operands[t.name]
         if not isinstance(t, Apply):
             raise SpecError("R101", f"a pattern of kind {type(t).__name__} has no meaning")
         key = (t.op.name, id(t.attributes), tuple(map(id, t.operands)))
         if key not in self.terms:
-            made = make(t, [self._built(x, given, make) for x in t.operands])
-            self.terms[key] = made if isinstance(made, tuple | list) else (made,)
+            outputs = make(t, [self._build(x, operands, make) for x in t.operands])
+            self.terms[key] = outputs if isinstance(outputs, tuple | list) else (outputs,)
         return self.terms[key][t.output]
 
 
 def symbolic_elements(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, *, real: bool) -> list[tuple[Any, Any]]:
-    """Return the elements of both sides as nodes; Unreadable where an operator is not read as nodes."""
+    """Return the elements of both sides as pairs of nodes, in row-major order.
+
+    Raises:
+        Unreadable: an operator has no symbolic meaning.
+    """
     forget()
     side = Side(instance)
     operands = {name: symbols(name, shape, real=real) for name, shape in instance.operands.items()}
@@ -97,7 +105,7 @@ def leaves_of(instance: Instance, *, real: bool) -> dict[str, Leaf]:
 
 
 def same_values(left: Data, right: Data, *, exact: bool) -> Data:
-    """Return where two results agree: bit for bit, or up to rounding (not-a-number agrees with itself)."""
+    """Return where two results agree: bit for bit, or up to rounding; not-a-number agrees with itself."""
     if exact:
         return np.asarray((left == right) & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right)))
     return np.asarray(np.isclose(left, right, rtol=1e-9, atol=1e-9, equal_nan=True))
@@ -113,19 +121,19 @@ def show(value: Any) -> str:
 
 
 def nested(data: Data) -> str:
-    """Return a small array as nested lists of short numbers."""
+    """Return an array as text: nested lists of short numbers."""
     if data.ndim == 0:
         return show(data[()])
     return "[" + ", ".join(nested(part) for part in data) + "]"
 
 
 def operands_from(instance: Instance, draw: Any) -> dict[str, Data]:
-    """Return data for each operand, `draw` giving an array of a shape."""
+    """Return float64 data for each operand; `draw` gives an array of a shape."""
     return {name: np.asarray(draw(shape), np.float64).reshape(shape) for name, shape in instance.operands.items()}
 
 
 def results(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any) -> list[tuple[Data, Data]]:
-    """Return the values of both sides of every equation."""
+    """Return the values of both sides of every equation, every operation rounded to the type `real`."""
     side = Side(instance)
-    given = {name: x.astype(real) for name, x in operands.items()}
-    return [(side.data(left, given, real), side.data(right, given, real)) for left, right in pairs]
+    cast_operands = {name: x.astype(real) for name, x in operands.items()}
+    return [(side.data(left, cast_operands, real), side.data(right, cast_operands, real)) for left, right in pairs]

@@ -1,7 +1,7 @@
 """Control classes of a driver: which way its branches go, how often its loops turn, which fields its instructions set.
 
-A driver runs on a device that does nothing, under a tracer of its own files. Of calls that are drawn those stay that show
-something new; what no call shows is listed.
+A driver runs on a device that does nothing, under a tracer of its own files. Of the calls that are drawn those are kept that
+cover a new fact; branches that no call takes are listed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Branch = tuple[CodeType, int, int]  # the instruction before, the instruction af
 
 
 @dataclass
-class _Idle:
-    """A device that does nothing, and notes which fields are set."""
+class _IdleDevice:
+    """A device that does nothing, and records which fields are set."""
 
     ila: Ila
     facts: set[Fact] = field(default_factory=set)
@@ -48,10 +48,10 @@ class _Idle:
 
     def load(self, instruction: str, **operands: Data) -> Data:
         self.facts.add(instruction)
-        found = self.ila.instructions[instruction]
-        assert found.result is not None
+        definition = self.ila.instructions[instruction]
+        assert definition.result is not None
         count = len(next(iter(operands.values())))
-        return np.zeros((count, *(int(n) for n in found.result.shape)), np.uint8)  # type: ignore[arg-type]
+        return np.zeros((count, *(int(n) for n in definition.result.shape)), np.uint8)  # type: ignore[arg-type]
 
     def wait(self) -> None:
         pass
@@ -68,7 +68,7 @@ class _Idle:
 
 @dataclass(frozen=True)
 class Call:
-    """A call on a design."""
+    """A call of an operation on one design of its accelerator."""
 
     design: Target
     mapping: Mapping
@@ -85,46 +85,50 @@ class Call:
 
 @dataclass(frozen=True)
 class Classes:
-    """The calls that show all that was seen, and the lines to which no condition led that was asked, each as `file:line`."""
+    """The calls that cover every fact seen, and as `file:line` the targets of branches that were reached but never taken."""
 
     calls: tuple[Call, ...]
     unreached: tuple[str, ...]
 
 
 def classes(drawn: Iterable[Call], most: int) -> Classes:
-    """Return the drawn calls that show a fact first, at most so many, in the order of their work."""
-    seen, shown, quiet = set[Fact](), list[Call](), 0
+    """Return the drawn calls that cover a new fact, at most so many, in the order of their work."""
+    covered, representatives, quiet_calls = set[Fact](), list[Call](), 0
     for call in drawn:
-        found = facts(call)
-        quiet = quiet + 1 if found <= seen else 0
-        if quiet == QUIET:
+        call_facts = facts(call)
+        quiet_calls = quiet_calls + 1 if call_facts <= covered else 0
+        if quiet_calls == QUIET:
             break
-        if not quiet:
-            seen |= found
-            shown.append(call)
-        if len(shown) == most:
+        if not quiet_calls:
+            covered |= call_facts
+            representatives.append(call)
+        if len(representatives) == most:
             break
-    return Classes(tuple(sorted(shown, key=lambda c: work(c.mapping, c.tried.sizes))), tuple(_unreached(seen)))
+    return Classes(tuple(sorted(representatives, key=lambda c: work(c.mapping, c.tried.sizes))), tuple(_unreached(covered)))
 
 
 def facts(call: Call) -> frozenset[Fact]:
-    """Return what a call shows."""
-    m, tried = call.mapping, call.tried
-    device, tracer = _Idle(call.ila), _Tracer(_folder(m))
-    operands = {n: np.zeros(shape, np.int64) for n, shape in shapes_at(m, tried.sizes).items()}
-    before = sys.gettrace()
+    """Return the control facts of a call: branches taken, loop counts and pairs of them, small sizes, fields set."""
+    m, invocation = call.mapping, call.tried
+    device, tracer = _IdleDevice(call.ila), _Tracer(_folder(m))
+    operands = {n: np.zeros(shape, np.int64) for n, shape in shapes_at(m, invocation.sizes).items()}
+    previous_trace = sys.gettrace()
     sys.settrace(tracer.call)
     try:
-        m.run_driver(device, operands, formats_at(m), attributes_at(m, tried.sizes), tried.stay)
+        m.run_driver(device, operands, formats_at(m), attributes_at(m, invocation.sizes), invocation.stay)
     finally:
-        sys.settrace(before)
+        sys.settrace(previous_trace)
     turns = [(loop, min(n, MANY)) for loop, n in tracer.turns]
-    outer = sorted({t for t in turns if t[0][0].co_name not in ("<genexpr>", "<listcomp>")}, key=repr)
+    loops = sorted({t for t in turns if t[0][0].co_name not in ("<genexpr>", "<listcomp>")}, key=repr)
     lists, results = {name for name, kind in m.statics if kind == "ints"}, result_dimensions(m)
-    given = [(name, n, min(x, MANY)) for name, a in tried.sizes.items() for n, x in enumerate(a if isinstance(a, tuple) else (a,))]
-    beside = itertools.product((g for g in given if g[0] in lists), (g for g in given if g[0] in results))
-    stay = () if tried.stay is None else (("stay", bool(tried.stay.present), any(tried.stay.at.values())),)
-    return frozenset(itertools.chain(tracer.taken, turns, itertools.combinations(outer, 2), given, beside, stay, device.facts))
+    clipped_sizes = [
+        (name, n, min(x, MANY)) for name, a in invocation.sizes.items() for n, x in enumerate(a if isinstance(a, tuple) else (a,))
+    ]
+    size_pairs = itertools.product((g for g in clipped_sizes if g[0] in lists), (g for g in clipped_sizes if g[0] in results))
+    stay = () if invocation.stay is None else (("stay", bool(invocation.stay.present), any(invocation.stay.at.values())),)
+    return frozenset(
+        itertools.chain(tracer.transitions, turns, itertools.combinations(loops, 2), clipped_sizes, size_pairs, stay, device.facts)
+    )
 
 
 def _folder(m: Mapping) -> Path:
@@ -135,18 +139,18 @@ def _folder(m: Mapping) -> Path:
 
 
 class _Tracer:
-    """Follows the frames of one folder's files, instruction by instruction."""
+    """A trace function that follows the frames of one folder's files, instruction by instruction."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.taken: set[Branch] = set()
+        self.transitions: set[Branch] = set()
         self.turns: set[tuple[tuple[CodeType, int], int]] = set()
         self.calls: Counter[CodeType] = Counter()
         self.last: dict[FrameType, int] = {}
         self.counts: dict[FrameType, Counter[int]] = {}
 
     def call(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Follow a frame that begins or goes on."""
+        """Trace a frame that begins or resumes."""
         code = frame.f_code
         if not _is_inside(code, self.folder) or not _branches(code) or self.calls[code] == CALLS:
             return None
@@ -155,23 +159,23 @@ class _Tracer:
         return self.step
 
     def step(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Note where a frame goes after a branch, and how often a loop has turned when it ends."""
+        """Record the target of a branch, and the trip count of a loop when it ends."""
         if event == "return":
             self.last.pop(frame, None)
         if event != "opcode":
             return self.step
-        before, here, code = self.last.get(frame, -1), frame.f_lasti, frame.f_code
-        self.last[frame] = here
-        ways = _branches(code).get(before)
-        if ways is None:
+        origin, offset, code = self.last.get(frame, -1), frame.f_lasti, frame.f_code
+        self.last[frame] = offset
+        targets = _branches(code).get(origin)
+        if targets is None:
             return self.step
-        self.taken.add((code, before, here))
-        if ways.is_loop:
+        self.transitions.add((code, origin, offset))
+        if targets.is_loop:
             counts = self.counts.setdefault(frame, Counter())
-            if here == ways.on:
-                counts[before] += 1
+            if offset == targets.fallthrough:
+                counts[origin] += 1
             else:
-                self.turns.add(((code, before), counts.pop(before, 0)))
+                self.turns.add(((code, origin), counts.pop(origin, 0)))
         return self.step
 
 
@@ -181,31 +185,31 @@ def _is_inside(code: CodeType, folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class _Ways:
-    """Where a conditional jump leads: the next instruction, and the one it jumps to."""
+class _JumpTargets:
+    """The targets of a conditional jump: the next instruction, and the one it jumps to."""
 
-    on: int
+    fallthrough: int
     jump: int
     is_loop: bool
 
 
 @lru_cache(maxsize=1024)
-def _branches(code: CodeType) -> dict[int, _Ways]:
+def _branches(code: CodeType) -> dict[int, _JumpTargets]:
     """Return the conditional jumps of a code, those that end a loop, too."""
-    found = list(dis.get_instructions(code))
-    after = dict(zip((i.offset for i in found), (i.offset for i in found[1:]), strict=False))
-    jumps = [i for i in found if i.opname == "FOR_ITER" or ("JUMP" in i.opname and "IF" in i.opname)]
-    return {i.offset: _Ways(after[i.offset], i.argval, i.opname == "FOR_ITER") for i in jumps}
+    instructions = list(dis.get_instructions(code))
+    successors = dict(zip((i.offset for i in instructions), (i.offset for i in instructions[1:]), strict=False))
+    jumps = [i for i in instructions if i.opname == "FOR_ITER" or ("JUMP" in i.opname and "IF" in i.opname)]
+    return {i.offset: _JumpTargets(successors[i.offset], i.argval, i.opname == "FOR_ITER") for i in jumps}
 
 
-def _unreached(seen: Iterable[Fact]) -> Iterator[str]:
-    """Yield the lines to which a condition that was asked never led, in order."""
-    taken = {x for x in seen if isinstance(x, tuple) and isinstance(x[0], CodeType)}
+def _unreached(all_facts: Iterable[Fact]) -> Iterator[str]:
+    """Yield the lines that begin a branch never taken, of conditions that were evaluated, in order."""
+    transitions = {x for x in all_facts if isinstance(x, tuple) and isinstance(x[0], CodeType)}
     lines = set()
-    for code, before in {(code, before) for code, before, _ in taken}:
-        ways = _branches(code)[before]
-        missing = [way for way in (ways.on, ways.jump) if not ways.is_loop and (code, before, way) not in taken]
-        lines |= {(Path(code.co_filename).name, _line(code, way)) for way in missing}
+    for code, origin in {(code, jump) for code, jump, _ in transitions}:
+        targets = _branches(code)[origin]
+        ways = () if targets.is_loop else (targets.fallthrough, targets.jump)
+        lines |= {(Path(code.co_filename).name, _line(code, way)) for way in ways if (code, origin, way) not in transitions}
     return (f"{name}:{line}" for name, line in sorted(lines))
 
 

@@ -1,4 +1,4 @@
-"""Sizes at which an operation is tried beside its trials: drawn, small, with attributes like those of its trials."""
+"""Random sizes at which an operation is tried beside its trials: small, with attributes like those of its trials."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ CANDIDATES = 20_000
 
 @dataclass(frozen=True)
 class Tried:
-    """One call: sizes with attributes, where tensors lie, and whether those that can last lie there from a call before."""
+    """One invocation: sizes with attributes, where tensors lie, and whether those that can last lie there from an invocation before."""
 
     sizes: MappingOf[str, Any]
     stay: Stay | None = None
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{d}={n}" for d, n in self.sizes.items())
+        sizes_text = ", ".join(f"{d}={n}" for d, n in self.sizes.items())
         at = "" if self.stay is None else ", ".join(f"{name} from element {n} on" for name, n in self.stay.at.items())
-        kept = " from the call before" if self.stay is not None and self.stay.present else ""
-        return f"{shown}; {at}{kept}" if at else shown
+        suffix = " from the call before" if self.stay is not None and self.stay.present else ""
+        return f"{sizes_text}; {at}{suffix}" if at else sizes_text
 
 
 def drawn(m: Mapping, target: Target, seed: int) -> Iterator[Tried]:
-    """Yield calls that a mapping takes, without end unless hardly any size is one."""
+    """Yield random invocations that a mapping admits; it ends only where hardly any size is admitted."""
     random = Random(f"{seed} {m.name}")
-    ties, missed = _ties(m), 0
-    while missed < CANDIDATES:
+    ties, misses = _ties(m), 0
+    while misses < CANDIDATES:
         sizes = _candidate(m, ties, random)
         if sizes is None or work(m, sizes) > WORK or refused_at(m, sizes):
-            missed += 1
+            misses += 1
             continue
-        missed = 0
+        misses = 0
         yield Tried(sizes, _stay(m, target, sizes, random))
 
 
 def work(m: Mapping, sizes: MappingOf[str, Any]) -> int:
-    """Return how many products a call has, about: results times the shortest reduction of an operand, in whole units."""
-    whole = {d: -(-n // m.units.get(d, 1)) * m.units.get(d, 1) for d, n in sizes.items() if isinstance(n, int)}
+    """Return about how many products a call computes: results times the shortest reduction of an operand, sizes padded to units."""
+    padded = {d: -(-n // m.units.get(d, 1)) * m.units.get(d, 1) for d, n in sizes.items() if isinstance(n, int)}
     result = m.axes.of[m.axes.result]
     extents = {d for dims in m.axes.of.values() for d in dims}
     summed = [[d for d in dims if d in extents - set(result)] for dims in m.axes.of.values()]
-    return math.prod(whole[d] for d in result) * min((math.prod(whole[d] for d in dims) for dims in summed if dims), default=1)
+    return math.prod(padded[d] for d in result) * min((math.prod(padded[d] for d in dims) for dims in summed if dims), default=1)
 
 
 def _candidate(m: Mapping, ties: MappingOf[str, tuple[str, int]], random: Random) -> dict[str, Any] | None:
@@ -61,13 +61,13 @@ def _candidate(m: Mapping, ties: MappingOf[str, tuple[str, int]], random: Random
     sizes: dict[str, Any] = dict(random.choice(m.trials)) if m.trials else {}
     for d in dict.fromkeys(d for v in m.operands for d in m.axes.of[v.name]):
         unit = m.units.get(d, 1)
-        whole, ragged = random.random() < 0.5, random.randrange(min(unit, 3))
-        sizes[d] = max(1, random.choice(EXTENTS) * unit - ragged) if whole else random.choice(EXTENTS)
+        in_units, ragged = random.random() < 0.5, random.randrange(min(unit, 3))
+        sizes[d] = max(1, random.choice(EXTENTS) * unit - ragged) if in_units else random.choice(EXTENTS)
     for name, kind in m.statics:
         if kind == "ints" and all(max(map(abs, t[name]), default=0) <= LARGEST_ENTRY for t in m.trials):
             sizes[name] = tuple(random.choice(ENTRIES) for _ in sizes[name])
-    for name, (other, factor) in ties.items():
-        sizes[name] = factor * sizes[other]
+    for name, (base, factor) in ties.items():
+        sizes[name] = factor * sizes[base]
     try:
         return with_results(m, {name: x for name, x in sizes.items() if name not in result_dimensions(m)})
     except (ShapeError, ArithmeticError):
@@ -80,18 +80,18 @@ def result_dimensions(m: Mapping) -> set[str]:
 
 
 def _ties(m: Mapping) -> dict[str, tuple[str, int]]:
-    """Return the sizes that are the same number of times another one in all trials: groups are channels, gates four times units."""
-    found: dict[str, tuple[str, int]] = {}
+    """Return the sizes that are a fixed multiple of another one in all trials: groups are channels, gates four times units."""
+    ties: dict[str, tuple[str, int]] = {}
     names = [n for n in (m.trials[0] if m.trials else ()) if n not in result_dimensions(m) and all(isinstance(t[n], int) for t in m.trials)]
     for a in names:
         for b in names:
-            is_free = b not in found and all(x != b for x, _ in found.values())
+            is_free = b not in ties and all(x != b for x, _ in ties.values())
             ratios = {(t[b] // t[a], t[b] % t[a]) for t in m.trials if t[a]}
-            if a != b and is_free and a not in found and len({t[a] for t in m.trials}) > 1 and len(ratios) == 1:
-                ((factor, rest),) = ratios
-                if not rest and factor:
-                    found[b] = a, factor
-    return found
+            if a != b and is_free and a not in ties and len({t[a] for t in m.trials}) > 1 and len(ratios) == 1:
+                ((factor, remainder),) = ratios
+                if not remainder and factor:
+                    ties[b] = a, factor
+    return ties
 
 
 def _stay(m: Mapping, target: Target, sizes: MappingOf[str, Any], random: Random) -> Stay | None:

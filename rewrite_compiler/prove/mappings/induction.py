@@ -1,8 +1,8 @@
-"""Induction on a reduction length: what one more step adds to an accumulator, and what becomes of it, is the same at every step.
+"""Induction on the length of a reduction: the loop-carried dependence of an accumulator is the same function at every step.
 
 At two lengths the results of driver and numerics are one term. Of such a term, what was computed from earlier steps only is
-an accumulator: it becomes a symbol. What is left must be the same function of symbols and elements of the last step at both
-lengths, and so must be what made the accumulator out of the one before it.
+an accumulator: it becomes a symbol. What remains must be the same function of symbols and elements of the last step at both
+lengths, and so must be the function that gives the accumulator from its predecessor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMMUTATIVE = ("mul", "min", "max", "eq", "ne")
 
 
 class Steps:
-    """Terms as functions of accumulators; elements lie `at` a place along the reduction, `beside` along the other axes."""
+    """Terms as functions of accumulators; an element has a position along the reduction, and one along the other axes."""
 
     def __init__(self, operands: Mapping[str, Data], axes: Mapping[str, tuple[str, ...]], dimension: str) -> None:
         self.at, self.beside = _places(operands, axes, dimension)
@@ -31,44 +31,44 @@ class Steps:
         work = [root]
         while work:
             t = work[-1]
-            waiting = [a for a in t.args if a.number not in self.spans] if t.number not in self.spans else []
-            work.extend(waiting)
-            if waiting:
+            pending = [a for a in t.args if a.number not in self.spans] if t.number not in self.spans else []
+            work.extend(pending)
+            if pending:
                 continue
             work.pop()
             if t.number not in self.spans:
-                here = [s for s in (self.spans[a.number] for a in t.args) if s is not None]
+                operand_spans = [s for s in (self.spans[a.number] for a in t.args) if s is not None]
                 if t.number in self.at:
-                    here.append((self.at[t.number], self.at[t.number]))
-                self.spans[t.number] = (min(s[0] for s in here), max(s[1] for s in here)) if here else None
+                    operand_spans.append((self.at[t.number], self.at[t.number]))
+                self.spans[t.number] = (min(s[0] for s in operand_spans), max(s[1] for s in operand_spans)) if operand_spans else None
         return self.spans[root.number]
 
     def function(self, value: Parts | Number, last: int) -> tuple[Hashable, list[Parts]]:
         """Return a value as a function of its accumulators and of the elements from place `last` on, and the accumulators."""
         reading = _Reading(self, last)
         if isinstance(value, tuple):
-            return (reading.sum(0, value) if len(value) > 1 or value[0][0] != 1 else reading.term(value[0][1])), reading.found
-        return (reading.term(value) if isinstance(value, Term) else value), reading.found
+            return (reading.sum(0, value) if len(value) > 1 or value[0][0] != 1 else reading.term(value[0][1])), reading.accumulators
+        return (reading.term(value) if isinstance(value, Term) else value), reading.accumulators
 
 
 class _Reading:
-    """One walk over a term."""
+    """One traversal of a term, which abstracts its accumulators."""
 
     def __init__(self, steps: Steps, last: int) -> None:
         self.steps, self.last = steps, last
-        self.found: list[Parts] = []
-        self.known: dict[int, Hashable] = {}
+        self.accumulators: list[Parts] = []
+        self.shapes: dict[int, Hashable] = {}
 
     def accumulator(self, parts: Parts) -> Hashable:
-        if parts not in self.found:
-            self.found.append(parts)
-        return "accumulator", self.found.index(parts)
+        if parts not in self.accumulators:
+            self.accumulators.append(parts)
+        return "accumulator", self.accumulators.index(parts)
 
     def term(self, t: Term) -> Hashable:
         """Return the shape of a term: what does not read along the reduction stays itself."""
-        if t.number not in self.known:
-            self.known[t.number] = self._term(t)
-        return self.known[t.number]
+        if t.number not in self.shapes:
+            self.shapes[t.number] = self._term(t)
+        return self.shapes[t.number]
 
     def _term(self, t: Term) -> Hashable:
         span = self.steps.span(t)
@@ -88,32 +88,32 @@ class _Reading:
         spans = [self.steps.span(t) for _, t in parts]
         old = tuple(p for p, s in zip(parts, spans, strict=True) if s is not None and s[1] < self.last)
         new = [(c, self.term(t)) for (c, t), s in zip(parts, spans, strict=True) if s is None or s[1] >= self.last]
-        kept = [(1, self.accumulator(old))] if old else []
-        return "sum", constant, frozenset(Counter([*new, *kept]).items())
+        accumulated = [(1, self.accumulator(old))] if old else []
+        return "sum", constant, frozenset(Counter([*new, *accumulated]).items())
 
 
 def differs(results: Sequence[tuple[int, Sequence[Number]]], steps: Steps, step: int) -> str:
-    """Return why results at two lengths, each with its length, are no induction in steps of so many elements; nothing when they are."""
+    """Return why results at two lengths, each with its length, are no induction in steps of so many elements, nothing when they are."""
     (_, short), (length, long) = results
     for a, b in zip(short, long, strict=True):
-        finish, before = steps.function(a, length - 2 * step)
-        again, held = steps.function(b, length - step)
-        if finish != again:
+        short_function, short_accumulators = steps.function(a, length - 2 * step)
+        long_function, long_accumulators = steps.function(b, length - step)
+        if short_function != long_function:
             return "what becomes of the accumulator depends on the length"
-        for reason in _uneven(held, before, steps, length - 2 * step, step):
+        for reason in _step_failures(long_accumulators, short_accumulators, steps, length - 2 * step, step):
             return reason
     return ""
 
 
-def _uneven(held: Sequence[Parts], alone: Sequence[Parts], steps: Steps, last: int, step: int) -> Iterator[str]:
-    """Yield why accumulators are not made step by step; `alone` are those before the last step, as the shorter length makes them."""
-    for parts in held:
-        now, before = steps.function(parts, last)
-        if len(before) != 1:
-            yield f"the accumulator is made of {len(before)} earlier ones"
-        elif before[0] not in alone:
+def _step_failures(accumulators: Sequence[Parts], previous: Sequence[Parts], steps: Steps, last: int, step: int) -> Iterator[str]:
+    """Yield why accumulators do not advance step by step; `previous` are those before the last step, as the shorter length makes them."""
+    for parts in accumulators:
+        step_function, predecessors = steps.function(parts, last)
+        if len(predecessors) != 1:
+            yield f"the accumulator is made of {len(predecessors)} earlier ones"
+        elif predecessors[0] not in previous:
             yield "the accumulator depends on the length"
-        elif steps.function(before[0], last - step)[0] != now:
+        elif steps.function(predecessors[0], last - step)[0] != step_function:
             yield "two steps are not the same function of the accumulator"
 
 
@@ -121,7 +121,7 @@ def _places(
     operands: Mapping[str, Data], axes: Mapping[str, tuple[str, ...]], dimension: str
 ) -> tuple[dict[int, int], dict[int, Hashable]]:  # fmt: skip
     """Return of every element where it lies along a dimension, and where along the others."""
-    at, beside = dict[int, int](), dict[int, Hashable]()
+    positions, cross_positions = dict[int, int](), dict[int, Hashable]()
     for name, array in operands.items():
         if dimension not in axes[name]:
             continue
@@ -129,6 +129,6 @@ def _places(
         for place in np.ndindex(*array.shape):
             element: object = array[place]
             if isinstance(element, Term):
-                at[element.number] = place[axis]
-                beside[element.number] = name, place[:axis] + place[axis + 1 :]
-    return at, beside
+                positions[element.number] = place[axis]
+                cross_positions[element.number] = name, place[:axis] + place[axis + 1 :]
+    return positions, cross_positions

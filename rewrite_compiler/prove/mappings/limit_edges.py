@@ -1,4 +1,4 @@
-"""Sizes at the edge of what a mapping's limits admit, where a capacity that is wrong by one shows."""
+"""Sizes at the edge of a mapping's limits, where a capacity that is wrong by one shows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Sizes = dict[str, int]
 
 
 def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
-    """Yield sizes that the limits admit, with no dimension that could be larger: each order of dimensions leads to one."""
+    """Yield maximal sizes that the limits admit, where no dimension could be larger: one for each order of growing the dimensions."""
     if m.statics:
         return  # its sizes go together: its own trials say which
     units = _units(m)
-    found: list[dict[str, int]] = []
+    candidates: list[dict[str, int]] = []
     for order in itertools.islice(itertools.permutations(units), ORDERS):
         sizes = dict(units)
         for d in order:
             sizes[d] = _largest(m, sizes, d)
-        if sizes not in found and _codes(m, sizes) <= MOST_CODES:
-            found.append(sizes)
-    yield from filter(None, (_admitted(m, sizes) for sizes in found))
+        if sizes not in candidates and _codes(m, sizes) <= MOST_CODES:
+            candidates.append(sizes)
+    yield from filter(None, (_admitted(m, sizes) for sizes in candidates))
 
 
 def _admitted(m: Mapping, sizes: dict[str, int]) -> dict[str, int] | None:
@@ -53,9 +53,9 @@ def _largest(m: Mapping, sizes: MappingOf[str, int], d: str) -> int:
 
 
 def tight(m: Mapping) -> Iterator[MappingOf[str, Any]]:
-    """Yield for each capacity sizes that use it up as far as any that were tried, the smallest of these; each size once.
+    """Yield for each capacity the smallest sizes that use it up as far as any that were tried; each size once.
 
-    Tried are all pairs of dimensions at one unit of the others: the first in small multiples and powers of two, the second as
+    All pairs of dimensions are tried at one unit of the others: the first in small multiples and powers of two, the second as
     large as the limits admit.
     """
     if m.statics or m.capacities is None or len(_units(m)) > DIMENSIONS:
@@ -67,10 +67,10 @@ def tight(m: Mapping) -> Iterator[MappingOf[str, Any]]:
             order = limit.most - limit.needs, max(sizes.values()), _codes(m, sizes)
             if limit.what not in best or order < best[limit.what][0]:
                 best[limit.what] = order, sizes
-    seen: list[Sizes] = []
+    distinct: list[Sizes] = []
     for _, sizes in best.values():
-        if sizes not in seen:
-            seen.append(sizes)
+        if sizes not in distinct:
+            distinct.append(sizes)
             yield sizes
 
 

@@ -1,4 +1,4 @@
-"""Several runs of a driver on one simulated device: what they send is sent once, data that differ between runs as samples.
+"""Lockstep runs of a driver on one simulated device: equal commands are sent once, data that differ become samples.
 
 Each run has a thread, and goes on until it asks the device for something; then all that the runs have sent is executed.
 """
@@ -22,27 +22,27 @@ from ...target import SimulatedDevice, SimulatedStream
 
 END = "end"
 METHODS: dict[str, Callable[..., Any]] = {
-    "issue": lambda device, *given, **operands: device.issue(*given, **operands),
-    "store": lambda device, *given, **operands: device.store(*given, **operands),
-    "load": lambda device, *given, **operands: device.load(*given, **operands),
+    "issue": lambda device, *arguments, **operands: device.issue(*arguments, **operands),
+    "store": lambda device, *arguments, **operands: device.store(*arguments, **operands),
+    "load": lambda device, *arguments, **operands: device.load(*arguments, **operands),
     "wait": lambda device: device.wait(),
-    "attach": lambda device, *given: device.attach(*given),
-    "place": lambda device, *given, words: device.place(*given, words),
-    "fetch": lambda device, *given: device.fetch(*given),
+    "attach": lambda device, *arguments: device.attach(*arguments),
+    "place": lambda device, *arguments, words: device.place(*arguments, words),
+    "fetch": lambda device, *arguments: device.fetch(*arguments),
 }
 _SAMPLE = var("sample", (0, None))
 
 
 class Apart(Exception):
-    """Runs that do not send the same commands."""
+    """The runs send different commands, so they cannot share a device."""
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One command of a run: the method, what must be the same in all runs, and data."""
+    """One command of a run: the method, its arguments, which must be the same in all runs, and its data."""
 
     method: str
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     data: Mapping[str, Data]
 
 
@@ -82,18 +82,23 @@ class _Run:
         """Return words of an external memory."""
         return np.asarray(self.ask("fetch", (memory, address, count)))
 
-    def _send(self, method: str, given: tuple[Any, ...], data: Mapping[str, Any]) -> None:
-        self.calls.append(_Call(method, given, {name: np.array(x) for name, x in data.items()}))
+    def _send(self, method: str, arguments: tuple[Any, ...], data: Mapping[str, Any]) -> None:
+        self.calls.append(_Call(method, arguments, {name: np.array(x) for name, x in data.items()}))
 
-    def ask(self, method: str, given: tuple[Any, ...] = (), data: Mapping[str, Any] | None = None) -> Any:
-        """Send a command together with all other runs and return what it gives."""
-        self._send(method, given, data or {})
+    def ask(self, method: str, arguments: tuple[Any, ...] = (), data: Mapping[str, Any] | None = None) -> Any:
+        """Send a command, wait at the barrier for all other runs, and return this run's part of the result."""
+        self._send(method, arguments, data or {})
         self.gate.wait()
         return self.result
 
 
 def run_together(device: SimulatedDevice | SimulatedStream, drivers: Sequence[Callable[[Any], Any]]) -> list[Any]:
-    """Run drivers on one device with a sample for each and return what each returns; Apart where their commands differ."""
+    """Run drivers on one device with a sample for each, and return the result of each.
+
+    Raises:
+        Apart: the runs send different commands.
+        Exception: whatever a driver or the simulator raises.
+    """
     runs: list[_Run] = []
     gate = threading.Barrier(len(drivers), lambda: _perform(device, runs))
     runs += [_Run(gate) for _ in drivers]
@@ -124,15 +129,15 @@ def _perform(device: Any, runs: Sequence[_Run]) -> None:
         raise Apart
     result = None
     for calls in zip(*(r.calls for r in runs), strict=True):
-        result = _executed(device, calls)
+        result = _execute(device, calls)
     for n, r in enumerate(runs):
         r.calls.clear()
         r.result = None if result is None else result[n if len(result) > 1 else 0]
 
 
-def _executed(device: Any, calls: Sequence[_Call]) -> Any:
+def _execute(device: Any, calls: Sequence[_Call]) -> Any:
     first = calls[0]
-    if any((c.method, c.given, c.data.keys()) != (first.method, first.given, first.data.keys()) for c in calls):
+    if any((c.method, c.arguments, c.data.keys()) != (first.method, first.arguments, first.data.keys()) for c in calls):
         raise Apart
     if first.method == END:
         return None
@@ -141,7 +146,7 @@ def _executed(device: Any, calls: Sequence[_Call]) -> Any:
         if any(x.shape != first.data[name].shape for name, x in data.items()):
             raise Apart
         data = {name: x if x.ndim else x.item() for name, x in data.items()}
-    return METHODS[first.method](device, *first.given, **data)
+    return METHODS[first.method](device, *first.arguments, **data)
 
 
 def _joined(parts: Sequence[Data]) -> Data:
@@ -153,14 +158,17 @@ def _joined(parts: Sequence[Data]) -> Data:
 
 
 def evaluated_together(array: Array, operands: Mapping[Leaf, Data], shared: Mapping[Leaf, Data] = MappingProxyType({})) -> Data:
-    """Return the elements of an array term for each sample; operands and result have the sample axis first, what is `shared` has none."""
+    """Return the elements of an array term for each sample: [samples, …].
+
+    `operands` have the sample axis first, those that are `shared` have none.
+    """
     axis, axes = axis_of(_SAMPLE), Axes()
     count = len(next(iter(operands.values())))
     axes.add(axis, count)
     contents = {leaf: Store(x, (axis,)) for leaf, x in operands.items()}
     evaluator = evaluator_of({**contents, **{leaf: Store(x) for leaf, x in shared.items()}}, axes)
     with np.errstate(all="ignore"):
-        found = evaluator.store_of(array)
-    if found.batch:
-        return found.data
-    return np.broadcast_to(found.data, (count, *found.data.shape))
+        store = evaluator.store_of(array)
+    if store.batch:
+        return store.data
+    return np.broadcast_to(store.data, (count, *store.data.shape))

@@ -40,7 +40,7 @@ from ...rewrite.userfile import user_line
 from ...target import Mapping, Stay, simulated_device
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of
-from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof
+from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof
 from .induction import Steps, differs
 from .lockstep import evaluated_together, run_together
 from .symbolic_device import symbolic_device
@@ -62,11 +62,11 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
     """
     started = time.perf_counter()
 
-    def proof(verdict: str, strength: str, evidence: str, example: Counterexample | None = None, code: str = "") -> Proof:
+    def proof(verdict: Outcome, strength: str, evidence: str, example: Counterexample | None = None, code: str = "") -> Proof:
         return Proof(m.name, m.rule.place, verdict, strength, evidence, "E", example, code, time.perf_counter() - started)
 
     try:
-        return proof(*_judged(m, ila, seconds))
+        return proof(*_judge(m, ila, seconds))
     except FlexmatchError as error:
         p = error.problem
         return proof(UNPROVED, "", f"{p.sentence} at {p.place}" if p.place and error.__cause__ else p.sentence, code=p.code)
@@ -75,34 +75,34 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")
 
 
-Verdict = tuple[str, str, str, Counterexample | None, str]  # verdict, strength, evidence, counter-example, code
+Verdict = tuple[Outcome, str, str, Counterexample | None, str]  # verdict, strength, evidence, counter-example, code
 
 
-def _judged(m: Mapping, ila: Ila, seconds: float) -> Verdict:
+def _judge(m: Mapping, ila: Ila, seconds: float) -> Verdict:
     if m.drive is None or m.codes is None:
-        return _open("it has no driver or no numerics")
+        return _unproved("it has no driver or no numerics")
     sizes, reason = first_sizes(m)
     if sizes is None:
-        return _open(reason)
-    tried = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
-    for at, different in _differences(m, ila, tried):
-        return _refuted(at, different)
+        return _unproved(reason)
+    trials = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
+    for at, counterexample in _differences(m, ila, trials):
+        return _refuted(at, counterexample)
     verdict, executed = symbolic_verdict(m, ila, sizes, seconds)
     if verdict.outcome == "refuted":
-        example = _of_model(m, ila, sizes, verdict.model)
-        found = f"z3 separates driver and numerics at {shown_sizes(sizes)}, but no codes were found that do"
-        return _open(found) if example is None else _refuted(sizes, example)
+        example = _example_of_model(m, ila, sizes, verdict.model)
+        evidence = f"z3 separates driver and numerics at {shown_sizes(sizes)}, but no codes were found that do"
+        return _unproved(evidence) if example is None else _refuted(sizes, example)
     if verdict.outcome != "proved":
-        return _open(f"the solver gave up at {shown_sizes(sizes)}: {verdict.reason}")
+        return _unproved(f"the solver gave up at {shown_sizes(sizes)}: {verdict.reason}")
     lengths = inductions(m, ila, sizes)
-    for at, different in _differences(m, ila, lengths.doubtful):
-        return _refuted(at, different)
-    strength = f"symbolic at {shown_sizes(sizes)} ({executed} instructions), random codes at {len(tried)} sizes"
+    for at, counterexample in _differences(m, ila, lengths.doubtful):
+        return _refuted(at, counterexample)
+    strength = f"symbolic at {shown_sizes(sizes)} ({executed} instructions), random codes at {len(trials)} sizes"
     reasons = f"; no induction: {'; '.join(lengths.reasons)}" if lengths.reasons else ""
-    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(shown_sizes, tried))}{reasons}", None, ""
+    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(shown_sizes, trials))}{reasons}", None, ""
 
 
-def _open(reason: str) -> Verdict:
+def _unproved(reason: str) -> Verdict:
     return UNPROVED, "", reason, None, "R103"
 
 
@@ -110,10 +110,10 @@ def _refuted(sizes: MappingOf[str, Any], example: Counterexample) -> Verdict:
     return REFUTED, "", f"driver and numerics differ at {shown_sizes(sizes)}", example, "I105"
 
 
-def _differences(m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
+def _differences(m: Mapping, ila: Ila, trials: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
     """Yield sizes at which driver and numerics differ, with the codes."""
-    found = ((at, code_difference(m, ila, at)) for at in tried)
-    yield from ((at, example) for at, example in found if example is not None)
+    examples = ((at, code_difference(m, ila, at)) for at in trials)
+    yield from ((at, example) for at, example in examples if example is not None)
 
 
 def _dimensions(m: Mapping) -> list[str]:
@@ -121,7 +121,7 @@ def _dimensions(m: Mapping) -> list[str]:
 
 
 def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
-    """Return the size that is proved symbolically: the first trial, else the smallest units that guard and limits admit."""
+    """Return the size that is proved symbolically, or None with the reason: the first trial, else the smallest units that are admitted."""
     for at in m.trials:
         refused = refused_at(m, at)
         if refused:
@@ -139,7 +139,7 @@ def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
 
 
 def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
-    """Return why a tile of these sizes is none that the operation takes, nothing when it is."""
+    """Return why an operation does not admit a tile of these sizes, nothing when it does."""
     attributes = attributes_at(m, sizes)
     binding = _binding(m, sizes)
     try:
@@ -164,14 +164,18 @@ def _binding(m: Mapping, sizes: MappingOf[str, Any]) -> Binding:
 
 
 def with_results(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Any]:
-    """Return sizes of operands with those of results, as the pattern has them; ShapeError where it has no meaning."""
+    """Return the sizes of operands with those of results, as the pattern gives them.
+
+    Raises:
+        ShapeError: the pattern has no meaning at these sizes.
+    """
     binding = _binding(m, sizes)
     shapes = {name: binding.shape(t) for (t, _), name in zip(m.rule.pairs, m.axes.results, strict=True)}
     return {**m.axes.sizes(shapes), **sizes}
 
 
 def shown_sizes(sizes: MappingOf[str, int]) -> str:
-    """Return sizes in words."""
+    """Return sizes as text."""
     return ", ".join(f"{d}={n}" for d, n in sizes.items())
 
 
@@ -181,7 +185,7 @@ def formats_at(m: Mapping) -> dict[str, Format]:
 
 
 def attributes_at(m: Mapping, at: MappingOf[str, Any]) -> dict[str, Any]:
-    """Return the static variables among sizes."""
+    """Return the static attributes among sizes."""
     return {name: at[name] for name, _ in m.statics}
 
 
@@ -199,16 +203,16 @@ def symbolic_verdict(
 ) -> tuple[Any, int]:  # fmt: skip
     """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed.
 
-    The question is asked in a normal form first, in part of the time; where that is not answered, as both sides compute it.
+    The question is asked in normal form first, with part of the time; where that leaves it open, on plain z3 terms.
     """
     with contextlib.suppress(NotInteger):
-        verdict, executed = _asked(m, sizes, _numbered(m, ila, sizes, stay), NORMAL_FIRST * seconds)
+        verdict, executed = _ask_equal(m, sizes, _normal_form_sides(m, ila, sizes, stay), NORMAL_FIRST * seconds)
         if verdict.outcome != "unknown":
             return verdict, executed
-    return _asked(m, sizes, _as_z3(m, ila, sizes, stay), seconds)
+    return _ask_equal(m, sizes, _z3_sides(m, ila, sizes, stay), seconds)
 
 
-def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
+def _ask_equal(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
     """Ask whether both sides are equal."""
     formats = formats_at(m)
     shapes = shapes_at(m, sizes)
@@ -220,28 +224,28 @@ def _asked(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float)
     return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
 
 
-def _numbered(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
-    """Execute both sides on terms in a normal form; pairs that are one term are proved and left out."""
+def _normal_form_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
+    """Execute both sides on terms in normal form; pairs that are one term are proved and left out."""
     run, solved = execute(m, ila, sizes, Terms(), stay), Solved()
-    left = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
-    return left, solved.axioms, run.executed
+    open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
+    return open_pairs, solved.axioms, run.executed
 
 
-def _driven(
+def _run_driver(
     m: Mapping, device: Any, sizes: MappingOf[str, Any], operands: MappingOf[str, Data], stay: Stay | None,
-    others: Callable[[str], MappingOf[str, Data]],
+    previous_operands: Callable[[str], MappingOf[str, Data]],
 ) -> Any:  # fmt: skip
-    """Return the results of a driver; a call before it, on `others`, leaves there what is present."""
+    """Return the results of a driver; where operands are present already, a call on `previous_operands` leaves them there first."""
     formats, attributes = formats_at(m), attributes_at(m, sizes)
     if stay is not None and stay.present:
-        before = {**others(BEFORE), **{n: operands[n] for n in stay.present}}
-        m.run_driver(device, before, formats, attributes, replace(stay, present=frozenset()))
+        previous = {**previous_operands(BEFORE), **{n: operands[n] for n in stay.present}}
+        m.run_driver(device, previous, formats, attributes, replace(stay, present=frozenset()))
     return m.run_driver(device, operands, formats, attributes, stay)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Both sides at one size: the variables of the operands, every result of driver and numerics, the instructions executed."""
+    """Both sides at one size: the symbolic operands, the pairs of results of driver and numerics, the number of instructions executed."""
 
     operands: MappingOf[str, Data]
     pairs: Sequence[tuple[Number, Number]]
@@ -249,7 +253,11 @@ class Run:
 
 
 def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay: Stay | None = None) -> Run:
-    """Execute both sides on terms in a normal form; NotInteger where one computes with real numbers."""
+    """Execute driver and numerics on terms in normal form.
+
+    Raises:
+        NotInteger: one computes with real numbers.
+    """
     formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
 
@@ -258,15 +266,15 @@ def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay
 
     operands = symbolic("")
     device = symbolic_device(ila, lambda memories: Numbered(memories, terms))
-    found = _driven(m, device, sizes, operands, stay, symbolic)
+    results = _run_driver(m, device, sizes, operands, stay, symbolic)
     meaning = Numbered({leaves[n]: x for n, x in operands.items()}, terms)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
-    return Run(operands, list(zip(_flat(_tuple(found)), _flat(expected), strict=True)), device.executed)
+    return Run(operands, list(zip(_flat(_tuple(results)), _flat(expected), strict=True)), device.executed)
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """At which lengths of its reductions an operation is proved, why not at every one, and where its sides may differ."""
+    """The reduction lengths for which an operation is proved, why not for every one, and sizes at which its sides may differ."""
 
     proved: Sequence[str]
     reasons: Sequence[str]
@@ -279,20 +287,20 @@ def inductions(m: Mapping, ila: Ila, sizes: MappingOf[str, Any]) -> Lengths:
     for d in m.axes.summed:
         reason = "another size alone does not fit the pattern"
         for step, first in _lengthenings(m, sizes, d):
-            tried = [{**sizes, d: sizes[d] + k * step} for k in (first, first + 1)]
-            if any(refused_at(m, at) for at in tried):
+            two_sizes = [{**sizes, d: sizes[d] + k * step} for k in (first, first + 1)]
+            if any(refused_at(m, at) for at in two_sizes):
                 continue
-            reason, different = _induction(m, ila, tried, d, step)
-            doubtful += different
+            reason, differing = _induction(m, ila, two_sizes, d, step)
+            doubtful += differing
             if not reason:
-                since = tried[0][d] - (step if first == 1 else 0)  # the size before is the first one
-                proved.append(f"every {d} from {since} on by induction in steps of {step}")
-            if not reason or different:
+                first_length = two_sizes[0][d] - (step if first == 1 else 0)  # the size before is the first one
+                proved.append(f"every {d} from {first_length} on by induction in steps of {step}")
+            if not reason or differing:
                 break
         if reason:
             reasons.setdefault(reason, []).append(d)
-    listed = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return Lengths(proved, listed if m.axes.summed else ["every dimension is one of the result's"], doubtful)
+    reason_texts = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return Lengths(proved, reason_texts if m.axes.summed else ["every dimension is one of the result's"], doubtful)
 
 
 def _lengthenings(m: Mapping, sizes: MappingOf[str, int], d: str) -> Iterator[tuple[int, int]]:
@@ -304,20 +312,20 @@ def _lengthenings(m: Mapping, sizes: MappingOf[str, int], d: str) -> Iterator[tu
 
 
 def _induction(
-    m: Mapping, ila: Ila, tried: Sequence[MappingOf[str, Any]], d: str, step: int
+    m: Mapping, ila: Ila, two_sizes: Sequence[MappingOf[str, Any]], d: str, step: int
 ) -> tuple[str, list[MappingOf[str, Any]]]:  # fmt: skip
     """Return why two sizes show no induction, nothing when they do, and the size at which the sides may differ."""
     terms = Terms(unbounded=True)
     try:
-        with any_length(tried[0][d]):
-            runs = [execute(m, ila, at, terms) for at in tried]
+        with any_length(two_sizes[0][d]):
+            runs = [execute(m, ila, at, terms) for at in two_sizes]
     except NotInteger:
         return "it computes with real numbers", []
-    for at, run in zip(tried, runs, strict=True):
+    for at, run in zip(two_sizes, runs, strict=True):
         if any(not is_one(a, b) for a, b in run.pairs):
             return f"driver and numerics at {shown_sizes(at)} are not the same term", [at]
     steps = Steps(runs[1].operands, m.axes.of, d)
-    return differs([(at[d], [a for a, _ in run.pairs]) for at, run in zip(tried, runs, strict=True)], steps, step), []
+    return differs([(at[d], [a for a, _ in run.pairs]) for at, run in zip(two_sizes, runs, strict=True)], steps, step), []
 
 
 def is_one(a: Number, b: Number) -> bool:
@@ -329,7 +337,7 @@ def _flat(results: Sequence[Any]) -> list[Any]:
     return [x for a in results for x in np.asarray(a, object).flat]
 
 
-def _as_z3(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None = None) -> Sides:
+def _z3_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None = None) -> Sides:
     """Execute both sides on z3 terms."""
     formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
@@ -339,15 +347,15 @@ def _as_z3(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None =
 
     operands = symbolic("")
     device = symbolic_device(ila)
-    found = _driven(m, device, sizes, operands, stay, symbolic)
+    results = _run_driver(m, device, sizes, operands, stay, symbolic)
     meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
-    pairs = list(zip(_flat(_tuple(found)), _flat(expected), strict=True))
+    pairs = list(zip(_flat(_tuple(results)), _flat(expected), strict=True))
     return pairs, [*device.symbolic.axioms, *meaning.axioms], device.executed
 
 
 def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
-    """Yield the mapping's own trials; else a ragged size, and the largest tile along every dimension at one unit of the others."""
+    """Yield sizes for random codes: the trials, else a ragged size, and the largest tile along each dimension at one unit of the others."""
     if m.trials:
         yield from m.trials
         return
@@ -361,22 +369,26 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
 def code_difference(
     m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED, stay: Stay | None = None
 ) -> Counterexample | None:  # fmt: skip
-    """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference."""
+    """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference.
+
+    Raises:
+        FlexmatchError: the device refuses the driver's commands.
+    """
     formats = formats_at(m)
     draws = list(_draws(_leaves(m, sizes, formats), formats, seed))
     if stay is None and len(draws) > 1 and _agree_together(m, ila, sizes, [codes for _, codes in draws]):
         return None
     unwritten: FlexmatchError | None = None
     for n, (name, codes) in enumerate(draws):
-        shown = {"codes": f"{name}seed {seed}"}
+        description = {"codes": f"{name}seed {seed}"}
         try:  # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
-            found = difference_on(m, ila, sizes, codes, shown, strict=n == 0, stay=stay)
+            example = difference_on(m, ila, sizes, codes, description, strict=n == 0, stay=stay)
         except FlexmatchError as refusal:
             if n or refusal.problem.code != UNWRITTEN:
                 raise
-            unwritten, found = refusal, difference_on(m, ila, sizes, codes, shown, strict=False, stay=stay)
-        if found is not None:
-            return found
+            unwritten, example = refusal, difference_on(m, ila, sizes, codes, description, strict=False, stay=stay)
+        if example is not None:
+            return example
     if unwritten is not None:  # codes that differ would say more
         raise unwritten
     return None
@@ -388,10 +400,10 @@ def _agree_together(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], draws: Seq
     leaves = _leaves(m, sizes, formats)
     drivers = [partial(m.run_driver, operands=dict(codes), formats=formats, attributes=attributes) for codes in draws]
     try:
-        found = zip(*map(_tuple, run_together(simulated_device(ila, samples=len(draws)), drivers)), strict=True)
-        given = {leaf: np.stack([codes[n] for codes in draws]) for n, leaf in leaves.items()}
-        expected = [evaluated_together(term, given) for term in _tuple(m.result_codes(list(leaves.values()), formats, attributes))]
-        return all(np.array_equal(np.stack(runs), x) for runs, x in zip(found, expected, strict=True))
+        results = zip(*map(_tuple, run_together(simulated_device(ila, samples=len(draws)), drivers)), strict=True)
+        leaf_codes = {leaf: np.stack([codes[n] for codes in draws]) for n, leaf in leaves.items()}
+        expected = [evaluated_together(term, leaf_codes) for term in _tuple(m.result_codes(list(leaves.values()), formats, attributes))]
+        return all(np.array_equal(np.stack(runs), x) for runs, x in zip(results, expected, strict=True))
     except Exception:  # whatever it is, each run alone tells it
         return False
 
@@ -400,21 +412,25 @@ def difference_on(
     m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], shown: MappingOf[str, str], *, strict: bool = True,
     stay: Stay | None = None,
 ) -> Counterexample | None:  # fmt: skip
-    """Compare driver and numerics on given codes; return the first difference."""
+    """Compare driver and numerics on some codes; return the first difference.
+
+    Raises:
+        SpecError: driver and numerics return arrays of different shapes.
+    """
     formats = formats_at(m)
     leaves = _leaves(m, sizes, formats)
     device = simulated_device(ila, strict=strict)
-    turned = {n: np.flip(x) for n, x in codes.items()}
-    results = _tuple(_driven(m, device, sizes, dict(codes), stay, lambda _: turned))
-    for found, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
+    reversed_codes = {n: np.flip(x) for n, x in codes.items()}
+    results = _tuple(_run_driver(m, device, sizes, dict(codes), stay, lambda _: reversed_codes))
+    for result, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
-        if np.shape(found) != np.shape(expected):
-            sentence = f"the driver of {m.name} returns an array of shape {np.shape(found)}, its numerics one of {np.shape(expected)}"
+        if np.shape(result) != np.shape(expected):
+            sentence = f"the driver of {m.name} returns an array of shape {np.shape(result)}, its numerics one of {np.shape(expected)}"
             raise SpecError("I105", sentence, help="return the codes in the order of the axes of the result")
-        places = np.argwhere(np.asarray(found) != expected)
+        places = np.argwhere(np.asarray(result) != expected)
         if len(places):
             place = tuple(int(i) for i in places[0])
-            return Counterexample(dict(shown), dict(sizes), place, str(found[place]), str(expected[place]))
+            return Counterexample(dict(shown), dict(sizes), place, str(result[place]), str(expected[place]))
     return None
 
 
@@ -422,20 +438,20 @@ def _draws(leaves: MappingOf[str, Leaf], formats: MappingOf[str, Format], seed: 
     """Yield codes: random; where they are few, the least and the largest at random, and a first operand that turns half-way."""
     random = np.random.default_rng(seed)
     shapes = {n: tuple(int(s) for s in leaf.shape) for n, leaf in leaves.items()}  # type: ignore[arg-type]
-    ends = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
-    yield "", {n: random.integers(ends[n][0], ends[n][1] + 1, shape) for n, shape in shapes.items()}
+    code_ranges = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
+    yield "", {n: random.integers(code_ranges[n][0], code_ranges[n][1] + 1, shape) for n, shape in shapes.items()}
     if sum(math.prod(shape) for shape in shapes.values()) > EXTREME:
         return
-    yield "extremes of ", {n: random.choice(ends[n], shape) for n, shape in shapes.items()}
-    for turned in (False, True):
-        codes = {n: np.full(shape, ends[n][1]) for n, shape in shapes.items()}
+    yield "extremes of ", {n: random.choice(code_ranges[n], shape) for n, shape in shapes.items()}
+    for second_half in (False, True):
+        codes = {n: np.full(shape, code_ranges[n][1]) for n, shape in shapes.items()}
         first = next(iter(shapes))
         half = shapes[first][-1] // 2
-        codes[first][..., slice(half, None) if turned else slice(half)] = ends[first][0]
+        codes[first][..., slice(half, None) if second_half else slice(half)] = code_ranges[first][0]
         yield "halves of ", codes
 
 
-def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
+def _example_of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
     """Return a difference on the codes that the solver found, None where the tables it does not know make it impossible."""
     formats = formats_at(m)
     codes: dict[str, Data] = {}
@@ -443,8 +459,8 @@ def _of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf
         low, high = formats[n].codes
         values = [int(model.get(str(v), 0)) for v in symbols(n, shape).flat]
         codes[n] = np.clip(np.array(values, np.int64), low or 0, high or 0).reshape(shape)
-    shown = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
-    return difference_on(m, ila, sizes, codes, shown, strict=False)  # strictness has been asked already
+    description = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
+    return difference_on(m, ila, sizes, codes, description, strict=False)  # strictness has been asked already
 
 
 def _tuple(x: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
-"""Operations proved on small designs of their accelerator, in every control class that drawn calls show.
+"""Operations proved on small designs of their accelerator, in every control class that random calls cover.
 
-There a few hundred products fill the memories, so that bands, passes, images and kept weights all occur; driver and numerics
+There a few hundred products fill the memories, so that bands, passes, images and resident weights all occur; driver and numerics
 are executed on terms, and must be one term.
 """
 
@@ -34,18 +34,21 @@ def prove_mappings(target: Target) -> Iterator[Proof]:
 
 
 def prove_operation(target: Target, m: Mapping) -> Proof:
-    """Prove that an operation's driver gives its numerics: on its own design, then in every class on the small ones."""
+    """Prove that an operation's driver gives its numerics: on its own design, where capacities are used up, and in every control class."""
     started = time.perf_counter()
     proof = prove_mapping(m, target.ila())
     if proof.is_proved:
         proof = _at_edges(proof, target, m)
     if proof.is_proved:
-        proof = _on_all(proof, target, m)
+        proof = _on_small_designs(proof, target, m)
     return replace(proof, seconds=time.perf_counter() - started)
 
 
 def edge_failure(target: Target, m: Mapping, sizes: Iterable[MappingOf[str, Any]]) -> dict[str, Any] | None:
-    """Try random codes where capacities are used up; return what refutes the operation: codes that differ, or a device that refuses."""
+    """Compare on random codes where capacities are used up; return the refutation, None where there is none.
+
+    Codes that differ refute, and so does a device that refuses sizes which the limits admit.
+    """
     for at in sizes:
         place = ", ".join(f"{d}={n}" for d, n in at.items())
         try:
@@ -64,77 +67,77 @@ def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
     failed = edge_failure(target, m, sizes)
     if failed is not None:
         return replace(proof, strength="", **failed)
-    listed = "; ".join(", ".join(f"{d}={n}" for d, n in at.items()) for at in sizes)
-    return proof if not sizes else replace(proof, evidence=f"{proof.evidence}; codes where a capacity is used up: {listed}")
+    sizes_text = "; ".join(", ".join(f"{d}={n}" for d, n in at.items()) for at in sizes)
+    return proof if not sizes else replace(proof, evidence=f"{proof.evidence}; codes where a capacity is used up: {sizes_text}")
 
 
-def _on_all(proof: Proof, target: Target, m: Mapping) -> Proof:
-    found = classes_on(target, m)
+def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
+    control = classes_on(target, m)
     solved = 0
-    for call in found.calls:
+    for call in control.calls:
         failed, is_one_term = judged_at(call)
         if failed is not None:
             return replace(proof, strength="", **failed)
         solved += not is_one_term
-    if not found.calls:
+    if not control.calls:
         return proof
     by_solver = f", {solved} of them by the solver" if solved else ""
-    never = f"; never taken: {', '.join(found.unreached)}" if found.unreached else ""
+    never = f"; never taken: {', '.join(control.unreached)}" if control.unreached else ""
     return replace(
-        proof, strength=f"{proof.strength}; {len(found.calls)} calls of all control classes on small designs{by_solver}",
+        proof, strength=f"{proof.strength}; {len(control.calls)} calls of all control classes on small designs{by_solver}",
         evidence=f"{proof.evidence}{never}",
     )  # fmt: skip
 
 
 def classes_on(target: Target, m: Mapping) -> Classes:
-    """Return calls that show what an operation's driver can do; of variants of one operation the first is tried at more of them."""
-    first = next(other for other in target.mappings.values() if other.operation == m.operation)
+    """Return calls that cover the control of an operation's driver; of the variants of one operation the first gets more of them."""
+    first = next(mapping for mapping in target.mappings.values() if mapping.operation == m.operation)
     return classes(drawn_on(target, m), ALL if first.variant == m.variant else OF_VARIANT)
 
 
 def drawn_on(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
-    """Yield calls of an operation on the small designs of its target, one design after the other."""
+    """Yield random calls of an operation on the small designs of its target, round robin."""
 
     def on(design: Target) -> Iterator[Call]:
         small = replace(design.mappings[m.variant], drive=m.drive, codes=m.codes)
-        return (Call(design, small, tried) for tried in drawn(small, design, seed))
+        return (Call(design, small, invocation) for invocation in drawn(small, design, seed))
 
-    each = [on(design) for design in target.miniatures()]
-    while each:
-        for calls in list(each):
-            found = next(calls, None)
-            if found is None:
-                each.remove(calls)
+    streams = [on(design) for design in target.miniatures()]
+    while streams:
+        for calls in list(streams):
+            call = next(calls, None)
+            if call is None:
+                streams.remove(calls)
             else:
-                yield found
+                yield call
 
 
 def judged_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
-    """Return what refutes an operation or leaves it open at a call, nothing when it is proved there, and whether as one term."""
-    m, tried, place = call.mapping, call.tried, f"at {call}"
+    """Return what refutes an operation or leaves it open at a call, None when it is proved there; and whether both sides are one term."""
+    m, invocation, place = call.mapping, call.tried, f"at {call}"
     try:
         with contextlib.suppress(NotInteger):
-            if all(is_one(a, b) for a, b in execute(m, call.ila, tried.sizes, Terms(), tried.stay).pairs):
+            if all(is_one(a, b) for a, b in execute(m, call.ila, invocation.sizes, Terms(), invocation.stay).pairs):
                 return None, True
         return _by_codes(call, place), False
     except FlexmatchError as error:
-        return _open(f"{error.problem.sentence} {place}", error.problem.code), False
+        return _unproved(f"{error.problem.sentence} {place}", error.problem.code), False
     except Exception as error:  # the driver and the numerics are code of the target
         sentence = f"its driver or numerics end with {type(error).__name__}: {error} at {user_line(m.rule.place, error)}, {place}"
-        return _open(sentence), False
+        return _unproved(sentence), False
 
 
 def _by_codes(call: Call, place: str) -> dict[str, Any] | None:
     """Return what refutes an operation whose sides are not one term, or leaves it open, nothing when the solver proves it."""
-    m, ila, tried = call.mapping, call.ila, call.tried
-    example = code_difference(m, ila, tried.sizes, SEED, tried.stay)
+    m, ila, invocation = call.mapping, call.ila, call.tried
+    example = code_difference(m, ila, invocation.sizes, SEED, invocation.stay)
     if example is not None:
         return {"verdict": REFUTED, "evidence": f"driver and numerics differ {place}", "counterexample": example, "code": "I105"}
-    verdict, _ = symbolic_verdict(m, ila, tried.sizes, SECONDS, tried.stay)
+    verdict, _ = symbolic_verdict(m, ila, invocation.sizes, SECONDS, invocation.stay)
     if verdict.outcome == "proved":
         return None
-    return _open(f"driver and numerics are not the same term {place}")
+    return _unproved(f"driver and numerics are not the same term {place}")
 
 
-def _open(evidence: str, code: str = "R103") -> dict[str, Any]:
+def _unproved(evidence: str, code: str = "R103") -> dict[str, Any]:
     return {"verdict": UNPROVED, "evidence": evidence, "code": code}

@@ -1,4 +1,4 @@
-"""Devices that execute a driver on z3 terms: control is concrete, data symbolic."""
+"""Symbolic devices: they execute a driver on terms, with concrete control and symbolic data."""
 
 from __future__ import annotations
 
@@ -34,34 +34,38 @@ class SymbolicDevice:
 
     def __init__(self, ila: Ila, reading: Reading = _uninterpreted) -> None:
         self.ila = ila
-        inside = [s for s in ila.states.values() if s.name not in ila.externals]
-        memories = {s.leaf: _memory(static_shape(s.leaf), s.reset) for s in inside}
+        internal = [s for s in ila.states.values() if s.name not in ila.externals]
+        memories = {s.leaf: _memory(static_shape(s.leaf), s.reset) for s in internal}
         self.symbolic = reading(memories)
         self.executed = 0
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Send one instruction."""
-        found = self.ila.instructions[instruction]
-        self._run(found, {n: _objects(x) for n, x in operands.items()})
+        definition = self.ila.instructions[instruction]
+        self._run(definition, {n: _objects(x) for n, x in operands.items()})
 
     def store(self, instruction: str, **operands: Data) -> None:
-        """Send one instruction for each row."""
-        found = self.ila.instructions[instruction]
+        """Send one instruction for each row of the operands [count, …]."""
+        definition = self.ila.instructions[instruction]
         for n in range(len(next(iter(operands.values())))):
-            self._run(found, {name: _objects(rows[n]) for name, rows in operands.items()})
+            self._run(definition, {name: _objects(rows[n]) for name, rows in operands.items()})
 
     def load(self, instruction: str, **operands: Data) -> Data:
         """Send one read for each row; return [count, lanes]."""
-        found = self.ila.instructions[instruction]
-        assert found.result is not None
+        definition = self.ila.instructions[instruction]
+        assert definition.result is not None
         rows = []
         for n in range(len(next(iter(operands.values())))):
-            self._run(found, {name: _objects(values[n]) for name, values in operands.items()})
-            rows.append(np.array(self.symbolic.array(found.result), object))
+            self._run(definition, {name: _objects(values[n]) for name, values in operands.items()})
+            rows.append(np.array(self.symbolic.array(definition.result), object))
         return np.stack(rows)
 
     def wait(self) -> None:
-        """Take the interrupt; DeviceHang when there is none."""
+        """Take the interrupt.
+
+        Raises:
+            DeviceHang: there is none.
+        """
         line = self.ila.interrupt
         assert line is not None
         if not self.symbolic.memories[line][()]:
@@ -72,8 +76,8 @@ class SymbolicDevice:
         self.executed += 1
         for name, operand in instruction.operands.items():
             shape = static_shape(operand.leaf)
-            given = operands.get(name, np.zeros(shape, object))
-            self.symbolic.bind(operand.leaf, given.reshape(shape))
+            value = operands.get(name, np.zeros(shape, object))
+            self.symbolic.bind(operand.leaf, value.reshape(shape))
         self.symbolic.run(instruction.update)
 
 
@@ -101,22 +105,26 @@ class SymbolicStream(SymbolicDevice):
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Append one instruction to the stream."""
-        given: dict[str, Any] = {**dict.fromkeys(self.ila.instructions[instruction].operands, 0), **operands}
-        self.pending.append(Issue(len(self.pending), self.ila.instructions[instruction], given))
+        fields: dict[str, Any] = {**dict.fromkeys(self.ila.instructions[instruction].operands, 0), **operands}
+        self.pending.append(Issue(len(self.pending), self.ila.instructions[instruction], fields))
 
     def wait(self) -> None:
-        """Run the stream and take the interrupt; DeviceHang when a queue waits for ever."""
-        made = schedule(self.ila.queues, self.pending)
+        """Run the stream and take the interrupt.
+
+        Raises:
+            DeviceHang: a queue waits for ever, or there is no interrupt.
+        """
+        interleaving = schedule(self.ila.queues, self.pending)
         self.pending = []
-        if made.waiting:
-            raise DeviceHang(f"queue {made.waiting[0][0]}", made.waiting[0][1])
-        for turn in made.turns:
+        if interleaving.waiting:
+            raise DeviceHang(f"queue {interleaving.waiting[0][0]}", interleaving.waiting[0][1])
+        for turn in interleaving.turns:
             self._run(turn.issue.instruction, {n: _objects(x) for n, x in turn.issue.operands.items()})
         super().wait()
 
 
 def symbolic_device(ila: Ila, reading: Reading = _uninterpreted) -> SymbolicDevice:
-    """Return a device at the reset state that runs a model on terms."""
+    """Return a device in the reset state that runs a model on terms."""
     return SymbolicStream(ila, reading) if ila.externals else SymbolicDevice(ila, reading)
 
 

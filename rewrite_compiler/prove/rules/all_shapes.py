@@ -68,7 +68,12 @@ class _Choices:
     has_open: bool = False  # whether some were
 
     def choose(self, options: Sequence[Any], *, is_rank: bool = False) -> Any:
-        """Return the option that this walk takes; Unmet where there is none, TooMuchWork where its like are too many."""
+        """Return the option that this walk takes.
+
+        Raises:
+            Unmet: there is none.
+            TooMuchWork: the cases at the same ranks are too many.
+        """
         if not options:
             raise Unmet
         if self.at == len(self.script):
@@ -141,26 +146,26 @@ class _Assuming(Typing):
 def theorem_of(rule: Rule) -> Theorem | Stop:
     """Return what the index calculus proves of a rule, or where it stops."""
     if is_pointwise(rule):
-        found = _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealIs))), 0)
-        if not isinstance(found, Stop) and found:
+        forms = _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealIs))), 0)
+        if not isinstance(forms, Stop) and forms:
             return Theorem(ENGINE, None)
     for rank in RANKS:
-        found = _forms(rule, rank)
-        if isinstance(found, Stop):
-            return found
-        if found:
-            return Theorem(ENGINE, rank, found)
+        forms = _forms(rule, rank)
+        if isinstance(forms, Stop):
+            return forms
+        if forms:
+            return Theorem(ENGINE, rank, forms)
     return Stop(ENGINE, f"no operands of ranks 0…{RANKS[-1]} satisfy its left side and guard")
 
 
 def is_pointwise(rule: Rule) -> bool:
-    """Tell whether both sides of every pair are functions of the elements of the same operands.
+    """Tell whether both sides of every pair are elementwise functions of the same operands.
 
     What they broadcast to is then one shape, or none, in whatever order they are joined, and an element of it reads the same
     elements of the operands on both sides: what holds of scalars holds of tensors.
     """
     return all(_leaves(a) == _leaves(b) for a, b in rule.pairs) and all(
-        map(_is_of_elements, (t for pair in rule.pairs for side in pair for t in subterms(side)))
+        map(_is_elementwise, (t for pair in rule.pairs for side in pair for t in subterms(side)))
     )
 
 
@@ -168,7 +173,7 @@ def _leaves(side: Pattern) -> set[str]:
     return {x.name for x in subterms(side) if isinstance(x, Variable)}
 
 
-def _is_of_elements(t: Pattern) -> bool:
+def _is_elementwise(t: Pattern) -> bool:
     """Tell whether a term is an operand, a number, or an operator on elements."""
     if not isinstance(t, Apply):
         return isinstance(t, Variable)
@@ -185,16 +190,16 @@ def _forms(rule: Rule, rank: int) -> int | Stop:
     Which of two extents that broadcast is 1 is left open first; where that does not prove it, each case is a form of its own.
     """
     choices = _Choices(is_open=True)
-    found = _forms_of(rule, rank, choices)
-    return _forms_of(rule, rank, _Choices()) if isinstance(found, Stop) and choices.has_open else found
+    forms = _forms_of(rule, rank, choices)
+    return _forms_of(rule, rank, _Choices()) if isinstance(forms, Stop) and choices.has_open else forms
 
 
 def _forms_of(rule: Rule, rank: int, choices: _Choices) -> int | Stop:
-    work, found = WORK, 0
+    work, forms = WORK, 0
     for _ in range(BRANCHES):
         branch = _Branch(rule, choices, work, rank)
         try:
-            found += branch.holds()
+            forms += branch.holds()
         except Contradiction:  # a left side that what is proved of the right one leaves no instance
             pass
         except TooMuchWork:
@@ -205,7 +210,7 @@ def _forms_of(rule: Rule, rank: int, choices: _Choices) -> int | Stop:
             return Stop(ENGINE, f"a term has no normal form{branch.ranks}")
         work = branch.facts.work
         if not choices.advance():
-            return found
+            return forms
     return Stop(ENGINE, f"it gives up after {BRANCHES:,} forms")
 
 
@@ -221,7 +226,7 @@ class _Branch:
         self.tensors: dict[Variable, Tensor] = {}
         self.results: dict[Any, tuple[Tensor, ...]] = {}
         self.values: dict[Any, Any] = {}
-        self.waiting = [c for c in rule.where if all(isinstance(a, ShapeOf) for a in condition_atoms(c))]
+        self.pending_conditions = [c for c in rule.where if all(isinstance(a, ShapeOf) for a in condition_atoms(c))]
 
     def holds(self) -> bool:
         """Tell whether there are instances; NotProved where the sides are not proved to be equal at them."""
@@ -231,36 +236,36 @@ class _Branch:
             for c in self.rule.where:
                 self.assume(c)
             if self.rule.where:  # extents that the guard makes equal are not divided by
-                pairs = self.again(left)
+                pairs = self.retyped(left)
         except (Unmet, Contradiction):
             return False
-        right, known = Typing(self.reals), len(self.facts.values)
+        right, value_count = Typing(self.reals), len(self.facts.values)
         try:
             sides = [(a, self.tensor(b, right)) for a, b in pairs]
         except Unmet:
             raise NotProved("a shape rule of the right side is not proved to be satisfied") from None
-        if len(self.facts.values) > known:  # what the right sides divide is written as a quotient and a rest now
-            sides = [(a, self.tensor(b, right)) for a, b in self.again(left)]
+        if len(self.facts.values) > value_count:  # what the right sides divide is written as a quotient and a rest now
+            sides = [(a, self.tensor(b, right)) for a, b in self.retyped(left)]
         for a, b in sides:
             self.compare(a, b)
         return True
 
-    def again(self, left: Typing) -> list[tuple[Tensor, Pattern]]:
+    def retyped(self, typing: Typing) -> list[tuple[Tensor, Pattern]]:
         """Return the left sides typed again, under all that is known by now."""
         self.results.clear()
-        return [(self.tensor(a, left), b) for a, b in self.rule.pairs]
+        return [(self.tensor(a, typing), b) for a, b in self.rule.pairs]
 
     @property
     def ranks(self) -> str:
         """The ranks of operands in words, where any are known."""
-        known = ", ".join(f"{x.name} of rank {len(t.shape)}" for x, t in self.tensors.items())
-        return f", with {known}" if known else ""
+        ranks_text = ", ".join(f"{x.name} of rank {len(t.shape)}" for x, t in self.tensors.items())
+        return f", with {ranks_text}" if ranks_text else ""
 
     def settle(self) -> None:
         """Assume what the guard says of shapes of operands alone, as soon as all of them are known."""
-        for c in list(self.waiting):
+        for c in list(self.pending_conditions):
             if all(isinstance(a, ShapeOf) and a.tensor in self.tensors for a in condition_atoms(c)):
-                self.waiting.remove(c)
+                self.pending_conditions.remove(c)
                 self.assume(c)
 
     def compare(self, a: Tensor, b: Tensor) -> None:
@@ -271,10 +276,10 @@ class _Branch:
         index: Index = [[(n, as_poly(1))] for n in shape]
         for _ in range(SPLITS):
             digits = [[self.facts.index(("i", k, d, n.terms), n) for d, (n, _) in enumerate(axis)] for k, axis in enumerate(index)]
-            found = self._difference(a, b, index, digits)
-            if found is None:
+            difference = self._difference(a, b, index, digits)
+            if difference is None:
                 return
-            if not self._split(index, digits, found):
+            if not self._split(index, digits, difference):
                 break
         raise NotProved("elements of the sides are not proved to be equal")
 
@@ -283,21 +288,21 @@ class _Branch:
         for values in itertools.product(
             *(_values(n, i, axis) for axis, at in zip(index, digits, strict=True) for (n, _), i in zip(axis, at, strict=True))
         ):
-            given = iter(values)
-            at = [_joined([next(given) for _ in axis], axis) for axis in index]
+            digit_values = iter(values)
+            at = [_place_of_digits([next(digit_values) for _ in axis], axis) for axis in index]
             x, y = a.at(at), b.at(at)
             if not self.reals.equal(x, y):
                 return x, y
         return None
 
-    def _split(self, index: Index, digits: Sequence[Sequence[Poly]], found: Sequence[Real]) -> bool:
+    def _split(self, index: Index, digits: Sequence[Sequence[Poly]], elements: Sequence[Real]) -> bool:
         """Take a digit apart that is divided by a factor of its extent."""
-        divisions = [key for x in found for a in integer_atoms(x.frozen) if (key := key_of(a))[0] == "div"]
+        divisions = [key for x in elements for a in integer_atoms(x.frozen) if (key := key_of(a))[0] == "div"]
         for k, axis in enumerate(index):
             for d, (n, weight) in enumerate(axis):
                 for _, p, by in divisions:
-                    quotient, rest = long_division(n, by)
-                    if p == digits[k][d] and rest == ZERO and quotient.number != 1:
+                    quotient, remainder = long_division(n, by)
+                    if p == digits[k][d] and remainder == ZERO and quotient.number != 1:
                         axis[d : d + 1] = [(quotient, weight * by), (by, weight)]
                         return True
         return False
@@ -310,8 +315,8 @@ class _Branch:
             if t not in self.tensors:
                 # what is not proved mostly shows at large ranks
                 ranks = range(self.rank, -1, -1) if rank is None else [rank] if rank <= self.rank else []
-                chosen = self.choices.choose(ranks, is_rank=True)
-                self.tensors[t] = variable(self.reals, t.name, [self.facts.extent(("extent", t.name, axis)) for axis in range(chosen)])
+                chosen_rank = self.choices.choose(ranks, is_rank=True)
+                self.tensors[t] = variable(self.reals, t.name, [self.facts.extent(("extent", t.name, axis)) for axis in range(chosen_rank)])
             return self.tensors[t]
         if not isinstance(t, Apply):
             raise NotProved
@@ -328,7 +333,7 @@ class _Branch:
         key = free_attribute(value)
         if key is not None:
             if key not in self.values:
-                self.values[key] = self.free(t.op.name, name, key, value, operands)
+                self.values[key] = self.free_value(t.op.name, name, key, value, operands)
             return self.values[key]
         if isinstance(value, Ints):
             return self.list(value)
@@ -338,25 +343,25 @@ class _Branch:
             return Fraction(value) if math.isfinite(value) else str(value)
         return as_poly(value) if isinstance(value, int) else value
 
-    def free(self, op: str, name: str, key: Any, value: Any, operands: Sequence[Tensor]) -> Any:
+    def free_value(self, op: str, name: str, key: Any, value: Any, operands: Sequence[Tensor]) -> Any:
         """Return a choice or a symbol for an attribute that a pattern binds."""
         if isinstance(value, Float | Str):
             only = self.reals.order.value(value.name)
             return str(value.name) if only is None or math.isinf(only) else Fraction(only)
         shape = operands[0].shape if operands else ()
         label = key if isinstance(key, str) else str(key.data)
-        made = FREE.get(name)
-        if made is None:
+        factory = FREE.get(name)
+        if factory is None:
             raise NotProved
-        return made(self, ("attribute", label, op, name), len(shape))
+        return factory(self, ("attribute", label, op, name), len(shape))
 
     # -- static values
 
     def list(self, x: Ints) -> list[Poly]:
         """Return a static list under what is assumed."""
         if isinstance(x, Named):
-            found: list[Poly] = self.values[x.name]
-            return found
+            elements: list[Poly] = self.values[x.name]
+            return elements
         if isinstance(x, ShapeOf):
             try:
                 return list(self.tensor(x.tensor, Typing(self.reals)).shape)
@@ -374,13 +379,13 @@ class _Branch:
             return base
         if isinstance(x, Permuted):
             base = self.list(x.base)
-            return [base[self.known(p)] for p in self.list(x.perm)]
+            return [base[self.constant_of(p)] for p in self.list(x.perm)]
         if isinstance(x, Inverse):
-            perm = [self.known(p) for p in self.list(x.perm)]
+            perm = [self.constant_of(p) for p in self.list(x.perm)]
             return [as_poly(perm.index(n)) for n in range(len(perm))]
         raise NotProved
 
-    def known(self, p: Poly) -> int:
+    def constant_of(self, p: Poly) -> int:
         """Return a number that must be known."""
         n = self.facts.norm(p).number
         if n is None:
@@ -389,16 +394,16 @@ class _Branch:
 
     def place(self, e: Expr) -> int:
         """Return the value of a term that must be known."""
-        return self.known(self.value(e))
+        return self.constant_of(self.value(e))
 
     def value(self, e: Expr) -> Poly:
         """Return an integer term under what is assumed; NotProved where it is no polynomial."""
         if e.op == "const":
             return as_poly(int(e.data))
         if e.op == "var":
-            known = ELEMENTS.get(e)
-            found: Poly = self.values[e] if known is None else self.element(known)
-            return found
+            reference = ELEMENTS.get(e)
+            symbol: Poly = self.values[e] if reference is None else self.element(reference)
+            return symbol
         if e.op in POLYNOMIAL:
             return POLYNOMIAL[e.op](*(self.value(a) for a in e.args))
         if e.op in ("div", "mod"):
@@ -409,12 +414,12 @@ class _Branch:
             return quotient if e.op == "div" else p - n * quotient
         raise NotProved
 
-    def element(self, known: Element) -> Poly:
+    def element(self, reference: Element) -> Poly:
         """Return an element, the length or the product of a static list."""
-        values = self.list(known.base)
-        if known.measure:
-            return as_poly(len(values)) if known.measure == "length" else product(values)
-        return values[self.place(known.index) if known.index is not None else 0]
+        values = self.list(reference.base)
+        if reference.measure:
+            return as_poly(len(values)) if reference.measure == "length" else product(values)
+        return values[self.place(reference.index) if reference.index is not None else 0]
 
     # -- guards
 
@@ -428,27 +433,27 @@ class _Branch:
                 for p, q in zip(a, b, strict=True):
                     self.facts.unify(p, q)
             elif isinstance(c, Truth):
-                self.truth(c.term)
+                self.assume_true(c.term)
         except NotProved as left_out:
             if isinstance(left_out, Unmet):
                 raise
         except (IndexError, ValueError):  # a list is too short, or no permutation: the condition fails
             raise Contradiction from None
 
-    def truth(self, e: Expr) -> None:
+    def assume_true(self, e: Expr) -> None:
         """Assume that a term is not 0."""
         if e.op == "bitand":
             for a in e.args:
-                self.truth(a)
+                self.assume_true(a)
             return
         if e.op == "not" and e.args[0].op in OPPOSITE:
-            self.compared(OPPOSITE[e.args[0].op], [self.value(a) for a in e.args[0].args])
+            self.assume_comparison(OPPOSITE[e.args[0].op], [self.value(a) for a in e.args[0].args])
         elif e.op in OPPOSITE:
-            self.compared(e.op, [self.value(a) for a in e.args])
+            self.assume_comparison(e.op, [self.value(a) for a in e.args])
         elif e.op == "const" and not e.data:
             raise Contradiction
 
-    def compared(self, op: str, sides: Sequence[Poly]) -> None:
+    def assume_comparison(self, op: str, sides: Sequence[Poly]) -> None:
         """Assume a comparison."""
         a, b = sides
         if op == "eq":
@@ -465,11 +470,11 @@ def _values(extent: Poly, digit: Poly, axis: Sequence[Any]) -> Sequence[Poly]:
     return [as_poly(v) for v in range(n)] if n is not None and 1 < n <= SMALL and len(axis) > 1 else [digit]
 
 
-def _joined(digits: Sequence[Poly], axis: Sequence[tuple[Poly, Poly]]) -> Poly:
-    found = ZERO
+def _place_of_digits(digits: Sequence[Poly], axis: Sequence[tuple[Poly, Poly]]) -> Poly:
+    place = ZERO
     for i, (_, weight) in zip(digits, axis, strict=True):
-        found = found + i * weight
-    return found
+        place = place + i * weight
+    return place
 
 
 OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt"}

@@ -23,71 +23,71 @@ KINDS = ("float16", "float32")
 
 @dataclass
 class Open:
-    """Pairs of elements that exact laws leave apart, one for each form that they have."""
+    """Pairs of elements that exact laws leave undecided, one for each form that they have."""
 
     up_to_zeros: bool  # grade Z: added zeros and their signs do not count, nor data on which a side overflows
     pairs: dict[str, tuple[Node, Node]] = field(default_factory=dict)
     stop: Stop | None = None
 
     def add(self, pairs: Iterable[tuple[Any, Any]], attributes: Iterable[str] = ()) -> None:
-        """Take pairs in that are not the same by exact laws; `attributes` are the float ones, which have numbers in them."""
-        known: dict[Node, Node] = {}
+        """Add pairs that exact laws do not make one; `attributes` are the float ones, whose values occur in them as numbers."""
+        forms: dict[Node, Node] = {}
         for a, b in pairs:
             if self.stop is not None:
                 return
             if not (isinstance(a, Node) and isinstance(b, Node)):
                 self.stop = Stop(ENGINE, "it does not read an operator of the rule")
-            elif _form(a, self.up_to_zeros, known) is not _form(b, self.up_to_zeros, known):
+            elif _form(a, self.up_to_zeros, forms) is not _form(b, self.up_to_zeros, forms):
                 self._take(a, b, sorted(attributes))
 
     def _take(self, a: Node, b: Node, attributes: list[str]) -> None:
         if attributes:
             self.refuse(attributes)
             return
-        inside = _inside(a, b)
-        if len(inside) > NODES:
+        places = _topological_places(a, b)
+        if len(places) > NODES:
             self.stop = Stop(ENGINE, f"an element is made of more than {NODES} operations")
             return
-        self.pairs.setdefault(_skeleton(inside, a, b), (a, b))
+        self.pairs.setdefault(_skeleton(places, a, b), (a, b))
         if len(self.pairs) > QUESTIONS:
             self.stop = Stop(ENGINE, f"elements differ in more than {QUESTIONS} forms")
 
     def refuse(self, attributes: list[str]) -> None:
-        """Show nothing, because of float attributes."""
+        """Give up, because operations on float attributes round differently at other values."""
         self.stop = Stop(ENGINE, f"it takes numbers for {', '.join(attributes)}, and other operations may round otherwise at others")
 
     def decided(self) -> Stop | tuple[str, Counterexample] | None:
-        """Return None where all pairs are shown to agree, else a type with operands at which one does not, or where z3 stops."""
+        """Return None where all pairs are proved to agree, else the type and operands of one that does not, or where z3 stops."""
         if self.stop is not None:
             return self.stop
-        answers = (_asked(a, b, kind, self.up_to_zeros) for a, b in self.pairs.values() for kind in KINDS)
+        answers = (_z3_answer(a, b, kind, self.up_to_zeros) for a, b in self.pairs.values() for kind in KINDS)
         return next((x for x in answers if x is not None), None)
 
 
-def _asked(a: Node, b: Node, kind: str, up_to_zeros: bool) -> Stop | tuple[str, Counterexample] | None:
+def _z3_answer(a: Node, b: Node, kind: str, up_to_zeros: bool) -> Stop | tuple[str, Counterexample] | None:
     from ...readings.smt.floating_point import Undecided, difference
 
     try:
-        found = difference(a, b, kind, WORK, up_to_zeros=up_to_zeros)
+        result = difference(a, b, kind, WORK, up_to_zeros=up_to_zeros)
     except Undecided as why:
         return Stop(ENGINE, str(why))
-    if found is None:
+    if result is None:
         return None
-    operands, left, right = found
+    operands, left, right = result
     return kind, Counterexample(operands, {}, None, left, right)
 
 
 # -- exact laws
 
 
-def _form(x: Node, up_to_zeros: bool, known: dict[Node, Node]) -> Node:
-    if x not in known:
-        args = [_form(a, up_to_zeros, known) for a in x.args]
-        known[x] = _exact(x, args, up_to_zeros) if args else x
-    return known[x]
+def _form(x: Node, up_to_zeros: bool, forms: dict[Node, Node]) -> Node:
+    if x not in forms:
+        args = [_form(a, up_to_zeros, forms) for a in x.args]
+        forms[x] = _exact_form(x, args, up_to_zeros) if args else x
+    return forms[x]
 
 
-def _exact(x: Node, args: list[Node], up_to_zeros: bool) -> Node:
+def _exact_form(x: Node, args: list[Node], up_to_zeros: bool) -> Node:
     if x.op == "neg":
         return _negative(args[0], up_to_zeros)
     if x.op in ("max", "min"):
@@ -99,17 +99,17 @@ def _exact(x: Node, args: list[Node], up_to_zeros: bool) -> Node:
         product = node(x.op, sorted(bare, key=id) if x.op == "mul" else bare)
         return _negative(product, up_to_zeros) if sign else product
     if x.op in ("add", "sub", "sum"):
-        return _added([args[0], _negative(args[1], up_to_zeros)] if x.op == "sub" else args, up_to_zeros)
+        return _sum_form([args[0], _negative(args[1], up_to_zeros)] if x.op == "sub" else args, up_to_zeros)
     return node(x.op, args, x.data)
 
 
-def _added(args: list[Node], up_to_zeros: bool) -> Node:
+def _sum_form(args: list[Node], up_to_zeros: bool) -> Node:
     if up_to_zeros:
         args = [a for a in args if a.number != 0] or args[:1]
     if len(args) == 1:
         return args[0]
     if len(args) == 2 and args[0] is args[1]:
-        return _exact(node("mul", args), [args[0], constant(2)], up_to_zeros)
+        return _exact_form(node("mul", args), [args[0], constant(2)], up_to_zeros)
     return node("add", sorted(args, key=id) if len(args) == 2 else args)
 
 
@@ -118,26 +118,26 @@ def _negative(x: Node, up_to_zeros: bool) -> Node:
     if x.number:
         return constant(-x.number)
     if x.op == "add" and up_to_zeros:
-        return _added([_negative(a, up_to_zeros) for a in x.args], up_to_zeros)
+        return _sum_form([_negative(a, up_to_zeros) for a in x.args], up_to_zeros)
     return x.args[0] if x.op == "neg" else node("neg", (x,))
 
 
-def _inside(*roots: Node) -> dict[Node, int]:
+def _topological_places(*roots: Node) -> dict[Node, int]:
     """Return all nodes of some, operands first, with their places in this order."""
-    found: dict[Node, int] = {}
+    places: dict[Node, int] = {}
 
     def visit(x: Node) -> None:
-        if x not in found and len(found) <= NODES:
+        if x not in places and len(places) <= NODES:
             for a in x.args:
                 visit(a)
-            found[x] = len(found)
+            places[x] = len(places)
 
     for x in roots:
         visit(x)
-    return found
+    return places
 
 
-def _skeleton(inside: Mapping[Node, int], a: Node, b: Node) -> str:
+def _skeleton(places: Mapping[Node, int], a: Node, b: Node) -> str:
     """Return two elements as a text that is the same whatever their operands are called."""
-    rows = [(x.op, "" if x.op == "leaf" else str(x.data), *(inside[y] for y in x.args)) for x in inside]
-    return f"{rows} {inside[a]} {inside[b]}"
+    rows = [(x.op, "" if x.op == "leaf" else str(x.data), *(places[y] for y in x.args)) for x in places]
+    return f"{rows} {places[a]} {places[b]}"

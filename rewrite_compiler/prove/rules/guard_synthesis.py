@@ -1,4 +1,4 @@
-"""Guards for a false rule: the weakest condition of a small vocabulary that leaves no known difference, then proved.
+"""Guard synthesis for a false rule: the weakest condition of a small vocabulary that excludes all known differences, then proved.
 
 The vocabulary compares ranks and extents of the rule's operands and attributes. A suggestion is never used by itself.
 """
@@ -33,12 +33,12 @@ def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
     )
     true = [i for i in sample if _agrees(rule, i)]
     false = [i for i in sample if i not in true]
-    found = []
+    candidates = []
     for n, condition in enumerate(vocabulary(rule)):
-        kept = [i for i in true if _holds(condition, i)]
-        if kept and not any(_holds(condition, i) for i in false):
-            found.append((-len(kept), n, condition))
-    for *_, condition in sorted(found, key=lambda f: f[:2])[:TRIED]:
+        satisfying = [i for i in true if _holds(condition, i)]
+        if satisfying and not any(_holds(condition, i) for i in false):
+            candidates.append((-len(satisfying), n, condition))
+    for *_, condition in sorted(candidates, key=lambda f: f[:2])[:TRIED]:
         if judge(replace(rule, where=(*rule.where, condition))).is_proved:
             return condition_text(condition)
     return ""
@@ -60,7 +60,7 @@ def _holds(condition: Condition, instance: Instance) -> bool:
 
 
 def vocabulary(rule: Rule) -> Iterator[Condition]:
-    """Yield the conditions that are tried, the plainer of equally weak ones first."""
+    """Yield the candidate conditions, the plainer of equally weak ones first."""
     tensors = [v for v in rule.variables.values() if isinstance(v, Variable)]
     lists = [v for v in rule.variables.values() if isinstance(v, Named)]
     numbers = [v for v in rule.variables.values() if isinstance(v, Expr)]

@@ -1,4 +1,4 @@
-"""The refuter: instances with strides, windows, pads, numbers, extents and ranks as they are met in use, executed on both sides.
+"""The refuter: random instances with strides, windows, pads, numbers, extents and ranks as in real models, executed on both sides.
 
 It never proves. Small instances come first; how many are drawn is bounded by their work, so that equal rules get equal answers.
 """
@@ -39,8 +39,8 @@ RANDOM = (-2.5, -0.75, 0.3, 1.7, 6.0, 40.0)
 NOTHING = (FlexmatchError, IndexError, ValueError, ZeroDivisionError, OverflowError, KeyError, TypeError)
 
 
-class _Wide(Search):
-    """A search of one instance among what is drawn from wide ranges, the wider the later the draw."""
+class _WideSearch(Search):
+    """A search of one instance among random candidates from wide ranges, the wider the later the draw."""
 
     def __init__(self, rule: Rule, source: random.Random, share: float) -> None:
         super().__init__(rule, range(1, EXTENT + 1), RANK, in_random_order(source), TRIED)
@@ -50,17 +50,19 @@ class _Wide(Search):
         self.ranks = 4 if share < 0.3 else RANK
         self.pool = tuple(sorted({1, *(source.randint(1, self.top) for _ in range(3)), source.randint(2, self.top)}))
         self.extents = self.pool
-        near = (m for n in (*numbers_of(rule), *self.numbers, 0.0, 1.0) for m in (n, n - 1, n + 1))
-        self.reals = tuple(dict.fromkeys((*near, *RANDOM)))
+        neighbours = (m for n in (*numbers_of(rule), *self.numbers, 0.0, 1.0) for m in (n, n - 1, n + 1))
+        self.reals = tuple(dict.fromkeys((*neighbours, *RANDOM)))
 
     def operand_shapes(self, state: State) -> Sequence[Shape]:
-        """Return a few shapes of every rank, and those that go with operands that have theirs."""
-        drawn = [self.shape(r) for r in (*range(self.ranks + 1), *range(2, self.ranks + 1)) for _ in range(2 if r < self.ranks else 3)]
-        known = [s for shape in state.operands.values() for s in (shape, shape[-1:], shape[1:], shape[1:2])]
-        return list(dict.fromkeys([*drawn, *known, *known]))
+        """Return a few random shapes of every rank, and those related to the operands that are bound."""
+        random_shapes = [
+            self.shape(r) for r in (*range(self.ranks + 1), *range(2, self.ranks + 1)) for _ in range(2 if r < self.ranks else 3)
+        ]
+        related_shapes = [s for shape in state.operands.values() for s in (shape, shape[-1:], shape[1:], shape[1:2])]
+        return list(dict.fromkeys([*random_shapes, *related_shapes, *related_shapes]))
 
     def shape(self, rank: int) -> Shape:
-        """Return a shape of a rank that is not too large."""
+        """Return a random shape of a rank with a bounded number of elements."""
         extents = [self.source.choice(self.pool) for _ in range(rank)]
         while math.prod(extents) > ELEMENTS:
             extents[self.source.randrange(rank)] = self.source.randint(1, 2)
@@ -71,10 +73,10 @@ class _Wide(Search):
         x = shapes[0] if shapes else ()
         spatial = max(len(x) - 2, 0)
         if name in ("strides", "dilations", "kernel"):
-            return self.several(spatial, [1], range(1, (KERNEL if name == "kernel" else STEP) + 1))
+            return self.value_lists(spatial, [1], range(1, (KERNEL if name == "kernel" else STEP) + 1))
         if name == "pads":
             count = 2 * (len(x) if t.op.name == "pad" else spatial)
-            return self.several(count, [0] * (3 * count if count > 4 else 1), range(PAD + 1))
+            return self.value_lists(count, [0] * (3 * count if count > 4 else 1), range(PAD + 1))
         if name == "step":
             return range(1, STEP + 1)
         if name == "shape":
@@ -93,20 +95,20 @@ class _Wide(Search):
             return self.numbers_of(name)
         return candidates_for(t.op, name, shapes, range(1, EXTENT + 1), RANK)
 
-    def several(self, count: int, plain: Sequence[int], values: Sequence[int]) -> list[tuple[int, ...]]:
+    def value_lists(self, count: int, plain: Sequence[int], values: Sequence[int]) -> list[tuple[int, ...]]:
         """Return lists of values: plain ones, equal ones, and any."""
         equal = [(self.source.choice(values),) * count for _ in range(EACH // 2)]
         mixed = [tuple(self.source.choice((*plain, *values)) for _ in range(count)) for _ in range(EACH)]
         return list(dict.fromkeys([tuple(plain[:1]) * count, *equal, *mixed]))
 
     def factors(self, size: int) -> Shape:
-        """Return a shape of a size."""
-        found = [size]
+        """Return a random shape of a size."""
+        extents = [size]
         for _ in range(self.source.randint(0, self.ranks - 1)):
-            n = found.pop(self.source.randrange(len(found)))
+            n = extents.pop(self.source.randrange(len(extents)))
             d = self.source.choice([k for k in range(1, n + 1) if n % k == 0] or [1])
-            found += [d, n // d]
-        return tuple(found)
+            extents += [d, n // d]
+        return tuple(extents)
 
     def numbers_of(self, name: str) -> list[float]:
         """Return numbers of a float attribute, infinite ones where it is a bound."""
@@ -116,15 +118,15 @@ class _Wide(Search):
 
 
 def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexample, str] | None:
-    """Return an instance at which the sides of a rule differ, with what differs, or None when no draw shows one.
+    """Return a counterexample of a rule and what differs, None when no draw shows one.
 
-    `share` is how much of the usual work is spent.
+    `share` is the share of the usual work to spend.
     """
     source, numbers = random.Random(seed), np.random.default_rng(seed)
     work = count = 0
-    most = share * WORK
-    while work < most and count < INSTANCES:
-        search = _Wide(rule, source, max(work / most, count / INSTANCES))
+    work_limit = share * WORK
+    while work < work_limit and count < INSTANCES:
+        search = _WideSearch(rule, source, max(work / work_limit, count / INSTANCES))
         instance = None
         with suppress(TooMany, FlexmatchError):
             instance = next(search.instances(), None)
@@ -133,22 +135,22 @@ def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexamp
             continue
         count += 1
         work += _work(rule, instance)
-        found = _difference(rule, instance, numbers)
-        if found is not None:
-            return found
+        difference = _difference(rule, instance, numbers)
+        if difference is not None:
+            return difference
     return None
 
 
 def beyond(rule: Rule) -> tuple[Instance, ...]:
-    """Return a few instances with extents, windows and strides beyond those that are judged first, small enough to be written as terms."""
-    source, found = random.Random(1), list[Instance]()
+    """Return a few instances with larger extents, windows and strides than the covering ones, small enough for symbolic elements."""
+    source, instances = random.Random(1), list[Instance]()
     for _ in range(BEYOND_DRAWS):
-        search = _Wide(rule, source, 0.5)
+        search = _WideSearch(rule, source, 0.5)
         with suppress(TooMany, FlexmatchError):
-            found += [i for i in itertools.islice(search.instances(), 1) if i.size <= BEYOND_SIZE]
-        if len(found) == BEYOND:
+            instances += [i for i in itertools.islice(search.instances(), 1) if i.size <= BEYOND_SIZE]
+        if len(instances) == BEYOND:
             break
-    return tuple(found)
+    return tuple(instances)
 
 
 def _work(rule: Rule, instance: Instance) -> int:
@@ -164,34 +166,34 @@ def _difference(rule: Rule, instance: Instance, numbers: np.random.Generator) ->
         try:
             shape = right_shape(right, instance)
         except ShapeError as error:
-            return _shapes(
+            return _shape_example(
                 instance, str(expected), "no meaning"
             ), f"the right side has no meaning where the left has one: {error.problem.sentence}"
         except NOTHING:
             return None
         if shape != expected:
-            return _shapes(instance, str(expected), str(shape)), "the sides have different shapes"
+            return _shape_example(instance, str(expected), str(shape)), "the sides have different shapes"
     if instance.dtypes:
         return None
     for operands in _data(rule, instance, numbers):
         place = _place(rule, instance, operands)
         if place is not None:
-            return _shown(rule, instance, operands, place), "the sides differ"
+            return _simplified_example(rule, instance, operands, place), "the sides differ"
     return None
 
 
 def _data(rule: Rule, instance: Instance, numbers: np.random.Generator) -> Iterator[dict[str, Data]]:
     """Yield operands: small integers, numbers around those of the instance, and normal ones that are positive."""
-    near = sorted({m for n in _constants(rule, instance) for m in (n - 1, n, n + 1, 2 * n, n * n + 1)} | {-2.0, 0.0, 0.5, 1.0, 3.0})
+    neighbours = sorted({m for n in _constants(rule, instance) for m in (n - 1, n, n + 1, 2 * n, n * n + 1)} | {-2.0, 0.0, 0.5, 1.0, 3.0})
     names = instance.operands.items()
-    yield {name: numbers.choice(near, shape) for name, shape in names}
+    yield {name: numbers.choice(neighbours, shape) for name, shape in names}
     yield {name: numbers.normal(0, 2, shape) for name, shape in names}
     yield {name: numbers.uniform(0.25, 3, shape) for name, shape in names}
 
 
 def _constants(rule: Rule, instance: Instance) -> list[float]:
-    bound = (v for v in instance.attributes.values() if isinstance(v, float))
-    return [v for v in (*numbers_of(rule), *bound) if math.isfinite(v)]
+    float_values = (v for v in instance.attributes.values() if isinstance(v, float))
+    return [v for v in (*numbers_of(rule), *float_values) if math.isfinite(v)]
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ class _Place:
 
 def _place(rule: Rule, instance: Instance, operands: Mapping[str, Data]) -> _Place | None:
     """Return where the sides are apart, among places where the left one is a number: where both are, if there are such places."""
-    side, found = Side(instance), list[_Place]()
+    side, differences = Side(instance), list[_Place]()
     for left, right in rule.pairs:
         try:
             a, b = (np.asarray(side.data(t, operands, np.float64)) for t in (left, right))
@@ -217,32 +219,32 @@ def _place(rule: Rule, instance: Instance, operands: Mapping[str, Data]) -> _Pla
             return None
         size = max(1.0, *(float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)) for x in (a, b)))
         with np.errstate(invalid="ignore"):
-            apart = np.isfinite(a) & ~(np.abs(a - b) <= CLOSE * size)
-        for of in (apart & np.isfinite(b), apart):
-            found += [_Place(tuple(map(int, at)), float(a[tuple(at)]), float(b[tuple(at)])) for at in np.argwhere(of)[:1]]
-    return next((p for p in found if math.isfinite(p.right)), found[0] if found else None)
+            differing = np.isfinite(a) & ~(np.abs(a - b) <= CLOSE * size)
+        for mask in (differing & np.isfinite(b), differing):
+            differences += [_Place(tuple(map(int, at)), float(a[tuple(at)]), float(b[tuple(at)])) for at in np.argwhere(mask)[:1]]
+    return next((p for p in differences if math.isfinite(p.right)), differences[0] if differences else None)
 
 
-def _shown(rule: Rule, instance: Instance, operands: Mapping[str, Data], place: _Place) -> Counterexample:
+def _simplified_example(rule: Rule, instance: Instance, operands: Mapping[str, Data], place: _Place) -> Counterexample:
     """Return the difference with operands of as many zeros and ones as leave one of its kind."""
-    kept = {name: np.array(x) for name, x in operands.items()}
+    simplified = {name: np.array(x) for name, x in operands.items()}
     tries = TRIES
-    for part, value in _plainer(kept):
-        before = part.copy()
-        if tries and not np.isin(before, (0.0, value)).all():
+    for part, value in _simplifications(simplified):
+        original = part.copy()
+        if tries and not np.isin(original, (0.0, value)).all():
             part[:] = value
             tries -= 1
-            now = _place(rule, instance, kept)
-            if now is None or not place.is_like(now):
-                part[:] = before
+            current = _place(rule, instance, simplified)
+            if current is None or not place.is_like(current):
+                part[:] = original
             else:
-                place = now
+                place = current
     return Counterexample(
-        {name: _text(x) for name, x in kept.items()}, instance.attributes, place.index, show(place.left), show(place.right)
+        {name: _text(x) for name, x in simplified.items()}, instance.attributes, place.index, show(place.left), show(place.right)
     )
 
 
-def _plainer(operands: Mapping[str, Data]) -> Iterator[tuple[Data, float]]:
+def _simplifications(operands: Mapping[str, Data]) -> Iterator[tuple[Data, float]]:
     """Yield parts of operands, large ones first, each with a value to try for all of it."""
     for x in operands.values():
         flat, block = x.reshape(-1), x.size
@@ -259,10 +261,10 @@ def _text(x: Data) -> str:
     places = np.argwhere(x)
     if x.size <= LISTED or len(places) > LISTED // 3:
         return nested(x)
-    given = ", ".join(f"{show(x[tuple(at)])} at {at.tolist()}" for at in places)
-    return f"zeros{list(x.shape)}{f' but {given}' if given else ''}"
+    nonzero = ", ".join(f"{show(x[tuple(at)])} at {at.tolist()}" for at in places)
+    return f"zeros{list(x.shape)}{f' but {nonzero}' if nonzero else ''}"
 
 
-def _shapes(instance: Instance, left: str, right: str) -> Counterexample:
+def _shape_example(instance: Instance, left: str, right: str) -> Counterexample:
     operands = {name: f"tensor{list(shape)}" for name, shape in instance.operands.items()}
     return Counterexample(operands, instance.attributes, None, left, right)

@@ -1,9 +1,10 @@
-"""Floating point measured: both sides of a rule on random samples with edge values, every operation rounded to the type.
+"""Rounding error measured: both sides of a rule on random samples with edge values, every operation rounded to the type.
 
-Elements are computed from their nodes, all samples at once. Where a rule promises no more than another order of rounded
-operations, the difference is held against what rounding can have done: a bound that is carried along with every value
-(first-order running error analysis, underflow included). Samples over many exponents, to the ends of the type, show where one side
-overflows, underflows or cancels and the other does not; figures are of the usual samples.
+Elements are evaluated from their nodes, all samples at once. Where a rule promises no more than another order of rounded
+operations, the difference is held against a bound of the rounding error that is carried along with every value
+(first-order running error analysis, as in Higham, Accuracy and Stability of Numerical Algorithms, §3.3; underflow included).
+Samples over many exponents, to the ends of the type, show where one side overflows, underflows or cancels and the other does
+not; figures are of the usual samples.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ class Excess:
 
 
 def measured(rule: Rule, instances: Sequence[Instance]) -> tuple[list[Measured], Excess | None]:
-    """Measure the float types, and int8 where the rule is marked to hold on integers; return what exceeds the grade first."""
-    chosen = instances[:: max(1, len(instances) // INSTANCES)]
+    """Measure the float types, and int8 where the rule is marked to hold on integers; return the figures and the first excess."""
+    sampled_instances = instances[:: max(1, len(instances) // INSTANCES)]
     kinds = [*FLOATS, *([np.int8] if rule.marks & INTEGER_MARKS else [])]
-    found = []
+    figures = []
     for kind in kinds:
-        summary, excess = _of_type(rule, chosen, kind)
-        found += [summary] if summary else []
+        summary, excess = _measure_type(rule, sampled_instances, kind)
+        figures += [summary] if summary else []
         if excess is not None:
-            return found, excess
-    return found, None
+            return figures, excess
+    return figures, None
 
 
-def _of_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple[Measured | None, Excess | None]:
+def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple[Measured | None, Excess | None]:
     random = np.random.default_rng(0)
     count = -(-SAMPLES // len(instances))
     ulp = share = 0.0
@@ -75,7 +76,7 @@ def _of_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple[Meas
                 return None, _excess(rule, instance, operands, at, distance, kind)
         if kind is np.int8:
             continue
-        operands = {name: _wide(random, (-(-WIDE // len(instances)), *shape), kind) for name, shape in instance.operands.items()}
+        operands = {name: _wide_draw(random, (-(-WIDE // len(instances)), *shape), kind) for name, shape in instance.operands.items()}
         for at, distance in _distances(rule, pairs, operands, kind, over_exponents=True):
             if distance.worst is not None:
                 return None, _excess(rule, instance, operands, at, distance, kind)
@@ -89,28 +90,28 @@ class _Distance:
     ulp: float
     share: float
     worst: int | None  # the sample that exceeds the grade
-    said: str = "the sides differ"
+    sentence: str = "the sides differ"
 
 
 def _draw(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -> Data:
     if kind is np.int8:
         return random.integers(-128, 128, shape).astype(np.int8)
-    about = np.finfo(kind)
-    edges = np.array([*EDGES, about.tiny, float(about.max) ** 0.25, -(float(about.max) ** 0.25)])
+    type_info = np.finfo(kind)
+    edges = np.array([*EDGES, type_info.tiny, float(type_info.max) ** 0.25, -(float(type_info.max) ** 0.25)])
     values = random.standard_normal(shape)
     return np.where(random.random(shape) < EDGE_SHARE, random.choice(edges, shape), values).astype(kind)
 
 
-def _wide(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -> Data:
+def _wide_draw(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -> Data:
     """Draw over many exponents; in the first half of the samples edges and the ends of the type, too."""
-    about = np.finfo(kind)
-    large, small = float(about.max), float(about.smallest_subnormal)
-    ends = [sign * n for sign in (1, -1) for n in (large**0.25, 0.75 * large, float(about.tiny), 3 * small)]
+    type_info = np.finfo(kind)
+    large, small = float(type_info.max), float(type_info.smallest_subnormal)
+    extremes = [sign * n for sign in (1, -1) for n in (large**0.25, 0.75 * large, float(type_info.tiny), 3 * small)]
     reach = REACH * np.log2(large)
     values = random.standard_normal(shape) * np.exp2(random.uniform(-reach, reach, shape))
     is_edge = random.random(shape) < EDGE_SHARE
     is_edge[len(is_edge) // 2 :] = False  # of these samples no two operands are equal, so that bounds may be compared
-    return np.where(is_edge, random.choice([*EDGES, *ends], shape), values).astype(kind)
+    return np.where(is_edge, random.choice([*EDGES, *extremes], shape), values).astype(kind)
 
 
 def _distances(
@@ -121,33 +122,33 @@ def _distances(
         for n, (a, b) in enumerate(pairs):
             if a is not b:
                 if over_exponents and rule.grade == "A":
-                    yield n, _lost(values, a, b, kind)
+                    yield n, _lost_precision(values, a, b, kind)
                 else:
                     yield n, _distance(rule.grade, values, a, b, kind)
 
 
 def _distance(grade: str, values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
-    left, right = values.of(a), values.of(b)
+    left, right = values.values_of(a), values.values_of(b)
     if kind is np.int8:
         wrong = left != right
-        return _Distance(left, right, float(wrong.any()), float(wrong.any()), _first(wrong))
+        return _Distance(left, right, float(wrong.any()), float(wrong.any()), _first_index(wrong))
     allowed = values.error(a) + values.error(b)
     finite = np.isfinite(left) & np.isfinite(right) & np.isfinite(allowed)
     gap = np.where(finite, np.abs(left.astype(np.float64) - right), 0.0)
     size = np.maximum(np.abs(left), np.abs(right)).astype(kind)
     steps = np.where(finite, gap / np.spacing(np.where(finite, size, 1)).astype(np.float64), 0.0)
     share = np.where(finite & (gap > 0), gap / np.maximum(allowed, np.finfo(np.float64).tiny), 0.0)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
-    wrong = {"E": ~same | ((left == 0) & (np.signbit(left) != np.signbit(right))), "Z": finite & ~same, "A": finite & (gap > allowed)}
-    return _Distance(left, right, float(steps.max()), float(share.max()), _first(wrong[grade]) if grade in wrong else None)
+    equal = (left == right) | (np.isnan(left) & np.isnan(right))
+    wrong = {"E": ~equal | ((left == 0) & (np.signbit(left) != np.signbit(right))), "Z": finite & ~equal, "A": finite & (gap > allowed)}
+    return _Distance(left, right, float(steps.max()), float(share.max()), _first_index(wrong[grade]) if grade in wrong else None)
 
 
-def _lost(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
-    """Return the sample on which one side has no number, or may lose far more by rounding, where that is no rare cancellation."""
-    left, right = np.broadcast_arrays(values.of(a), values.of(b))
-    about = np.finfo(kind)
+def _lost_precision(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
+    """Return the sample on which one side has no number, or a far larger error bound, where that is no rare cancellation."""
+    left, right = np.broadcast_arrays(values.values_of(a), values.values_of(b))
+    type_info = np.finfo(kind)
     size = np.maximum(np.abs(left), np.abs(right)).astype(np.float64)
-    step = float(about.eps) * np.maximum(np.where(np.isfinite(size), size, 1), float(about.tiny))
+    step = float(type_info.eps) * np.maximum(np.where(np.isfinite(size), size, 1), float(type_info.tiny))
     bounds = values.error(a) + step, values.error(b) + step
     ratio = np.maximum(*bounds) / np.minimum(*bounds)
     wrong = (np.isfinite(left) != np.isfinite(right)) | (np.isfinite(left) & np.isfinite(right) & (ratio > RATIO))
@@ -156,47 +157,47 @@ def _lost(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
     if share <= RARELY:
         return _Distance(left, right, 0.0, 0.0, None)
     gap = np.where(wrong, np.nan_to_num(np.abs(left.astype(np.float64) - right), nan=np.inf), -1.0)
-    said = f"over many exponents one side overflows, or may lose {RATIO:,.0f} times more by rounding, in {share:.0%} of samples"
-    return _Distance(left, right, 0.0, 0.0, int(np.argmax(gap)), said)
+    sentence = f"over many exponents one side overflows, or may lose {RATIO:,.0f} times more by rounding, in {share:.0%} of samples"
+    return _Distance(left, right, 0.0, 0.0, int(np.argmax(gap)), sentence)
 
 
-def _first(wrong: Data) -> int | None:
+def _first_index(wrong: Data) -> int | None:
     return int(np.argmax(wrong)) if np.any(wrong) else None
 
 
 def _excess(rule: Rule, instance: Instance, operands: Mapping[str, Data], at: int, distance: _Distance, kind: Any) -> Excess:
     n = distance.worst or 0
-    given = {name: np.array2string(x[n].astype(np.float64), separator=", ", max_line_width=10_000) for name, x in operands.items()}
+    operand_texts = {name: np.array2string(x[n].astype(np.float64), separator=", ", max_line_width=10_000) for name, x in operands.items()}
     left, right = (repr(float(np.broadcast_to(x, n + 1)[n] if x.ndim == 0 else x[n])) for x in (distance.left, distance.right))
     name = np.dtype(kind).name
     marks = " and ".join(sorted(rule.marks & INTEGER_MARKS))
-    what = f"it is marked {marks}, but its sides differ" if kind is np.int8 else f"it is not of grade {rule.grade}: {distance.said}"
-    example = Counterexample(given, instance.attributes, (at,), left, right)
-    return Excess(name, f"{what} in {name}", example)
+    claim = f"it is marked {marks}, but its sides differ" if kind is np.int8 else f"it is not of grade {rule.grade}: {distance.sentence}"
+    example = Counterexample(operand_texts, instance.attributes, (at,), left, right)
+    return Excess(name, f"{claim} in {name}", example)
 
 
 class _Values:
-    """Values of nodes on samples, each operation rounded to one type."""
+    """Values of nodes on samples [samples], each operation rounded to one type."""
 
     def __init__(self, operands: Mapping[str, Data], kind: Any) -> None:
         self.kind = kind
         self.elements = {name: x.reshape(len(x), -1) for name, x in operands.items()}
-        self.known: dict[Node, Data] = {}
+        self.values: dict[Node, Data] = {}
         self.errors: dict[Node, Data] = {}
 
-    def of(self, x: Node) -> Data:
+    def values_of(self, x: Node) -> Data:
         """Return the values of a node."""
-        found = self.known.get(x)
-        if found is None:
-            found = self.known[x] = self._computed(x)
-        return found
+        values = self.values.get(x)
+        if values is None:
+            values = self.values[x] = self._compute(x)
+        return values
 
-    def _computed(self, x: Node) -> Data:
+    def _compute(self, x: Node) -> Data:
         if x.op == "leaf":
             return np.asarray(self.elements[x.data[0]][:, x.data[1]])
         if x.op == "const":
             return np.asarray(float(x.data) if self.kind is not np.int8 else int(x.data)).astype(self.kind)
-        operands = [self.of(a) for a in x.args]
+        operands = [self.values_of(a) for a in x.args]
         if x.op == "call":
             return np.asarray(FUNCTIONS[x.data](*operands)).astype(self.kind)
         if x.op not in OPERATIONS:
@@ -204,25 +205,25 @@ class _Values:
         return np.asarray(OPERATIONS[x.op](*operands)).astype(self.kind)
 
     def error(self, x: Node) -> Data:
-        """Return a bound of what rounding has done to a node's values; infinite where none is known."""
-        found = self.errors.get(x)
-        if found is None:
-            inherited = [self.error(a) for a in x.args]
+        """Return an absolute bound of the rounding error of a node's values; infinite where none is known."""
+        bound = self.errors.get(x)
+        if bound is None:
+            operand_errors = [self.error(a) for a in x.args]
             rule = ERRORS.get(x.data if x.op == "call" else x.op)
-            made = np.full((), np.inf) if rule is None else rule([self.real(a) for a in x.args], inherited, self.real(x))
-            about = np.finfo(self.kind)
+            propagated = np.full((), np.inf) if rule is None else rule([self.real(a) for a in x.args], operand_errors, self.real(x))
+            type_info = np.finfo(self.kind)
             size = sum(np.abs(self.real(a)) for a in x.args) if x.op == "sum" else np.abs(self.real(x))
             operations = len(x.args) if x.op == "sum" else 4 if x.op == "call" else 1
-            own = operations * (float(about.eps) * (size + made) + float(about.smallest_subnormal))
-            found = self.errors[x] = np.asarray(made if x.op in EXACT else made + own)
-        return found
+            rounding = operations * (float(type_info.eps) * (size + propagated) + float(type_info.smallest_subnormal))
+            bound = self.errors[x] = np.asarray(propagated if x.op in EXACT else propagated + rounding)
+        return bound
 
     def real(self, x: Node) -> Data:
         """Return the values of a node in double precision."""
-        return np.asarray(self.of(x).astype(np.float64))
+        return np.asarray(self.values_of(x).astype(np.float64))
 
 
-def _added(*parts: Data) -> Data:
+def _total(*parts: Data) -> Data:
     total = parts[0]
     for p in parts[1:]:
         total = total + p
@@ -236,14 +237,14 @@ def _quotient(values: Sequence[Data], errors: Sequence[Data], quotient: Data) ->
 
 def _choice(values: Sequence[Data], errors: Sequence[Data], _: Data) -> Any:
     """A condition on rounded values may choose the other branch."""
-    other = np.abs(values[1] - values[2])
-    return np.maximum(errors[1], errors[2]) + np.where(errors[0] > 0, other, 0.0)
+    branch_gap = np.abs(values[1] - values[2])
+    return np.maximum(errors[1], errors[2]) + np.where(errors[0] > 0, branch_gap, 0.0)
 
 
 ErrorRule = Callable[[Sequence[Data], Sequence[Data], Data], Any]
 EXACT = frozenset({"leaf", "const", "neg", "max", "min", "select", "real", "lt", "le", "eq", "ne", "not"})
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "rdiv": np.divide, "neg": np.negative, "sum": _added, "min": np.minimum,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "rdiv": np.divide, "neg": np.negative, "sum": _total, "min": np.minimum,
     "max": np.maximum, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
     "select": lambda c, x, y: np.where(c != 0, x, y), "not": lambda x: 1 - x, "real": lambda x: x,
 }  # fmt: skip

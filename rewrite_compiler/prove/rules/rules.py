@@ -1,6 +1,6 @@
 """Certificates of rules: a theorem on all extents and attributes proves one, an instance refutes it, grade and marks are checked.
 
-Instances prove nothing: on drawn ones, where both sides are compared as terms, a difference on data refutes the rule and
+Instances prove nothing: on random ones, where both sides are compared as terms, a difference on data refutes the rule and
 is reported with the smallest operands that show it. What neither an engine proves nor an instance refutes is unproved.
 """
 
@@ -22,7 +22,7 @@ from ..instances.covering_sets import Instances, instances_of, smallest
 from ..instances.element_meaning import Unreadable
 from ..instances.instance_search import Instance
 from ..instances.sides import Side, leaves_of, right_shape, symbolic_elements
-from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Proof, Stop, Theorem
+from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof, Stop, Theorem
 from .all_shapes import theorem_of
 from .floating_point import Open
 from .grades import broken_grade
@@ -39,13 +39,13 @@ INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
 @dataclass
 class _Evidence:
-    """How much alike both sides were at the instances that were looked at."""
+    """How alike both sides were at the instances compared so far."""
 
     literal: bool = True  # the same elements, everywhere
     identical: bool = True  # the same operations in the same order, everywhere
     up_to_zeros: bool = True  # the same but for added zeros, everywhere
     searches: int = 0  # of data on which they differ
-    open: Open = field(default_factory=lambda: Open(False))  # elements that a grade claims more of than that they are equal
+    undecided: Open = field(default_factory=lambda: Open(False))  # elements that a grade claims more of than that they are equal
 
     def sentence(self, engine: str) -> str:
         """Return the strongest of these in words, else what proved the rule."""
@@ -79,75 +79,76 @@ def prove_rule(rule: Rule, count: int | None = None) -> Proof:
     """
     start = time.perf_counter()
     try:
-        proof = _judged(rule, count)
+        proof = _judge(rule, count)
     except _Failed as failed:
         proof = failed.proof
     except SpecError as e:
         proof = Proof(rule.name, rule.place, UNPROVED, "", e.problem.sentence, rule.grade, code="R103")
     if proof.verdict != REFUTED:
-        proof = _beside_wide_draws(rule, proof)
+        proof = _after_wide_draws(rule, proof)
     return replace(proof, seconds=time.perf_counter() - start)
 
 
-def _beside_wide_draws(rule: Rule, proof: Proof) -> Proof:
+def _after_wide_draws(rule: Rule, proof: Proof) -> Proof:
     """Return what was judged, or a refutation where instances beyond those show a difference."""
-    found = witness(rule, share=BELOW_A_PROOF if proof.is_proved else 1.0)
-    if found is None:
+    refutation = witness(rule, share=BELOW_A_PROOF if proof.is_proved else 1.0)
+    if refutation is None:
         return proof
-    example, sentence = found
+    example, sentence = refutation
     code = "R105" if example.place is None else "R102"
     return Proof(rule.name, rule.place, REFUTED, proof.strength, sentence, rule.grade, example, code)
 
 
 def with_suggestion(proof: Proof, rule: Rule) -> Proof:
-    """Return the proof of a rule, with a guard under which it is proved when its sides differ."""
+    """Return a proof with a suggested guard, where the sides differ and a guard is found under which the rule is proved."""
     if proof.verdict != REFUTED or proof.counterexample is None or proof.evidence.startswith("it is "):
         return proof
     return replace(proof, suggestion=suggested_guard(rule, prove_rule))
 
 
-def _judged(rule: Rule, count: int | None) -> Proof:
-    fail = partial(_failed, rule)
-    found = instances_of(rule, count)
-    if not found.chosen:
+def _judge(rule: Rule, count: int | None) -> Proof:
+    fail = partial(_failure, rule)
+    instances = instances_of(rule, count)
+    if not instances.chosen:
         raise fail(UNPROVED, "R103", "no operands satisfy its left side and guard")
     if are_integers(rule):
-        return _judged_on_integers(rule, found, fail)
+        return _judge_on_integers(rule, instances, fail)
     theorem = theorem_of(rule)
     if isinstance(theorem, Stop):
-        for some in (smallest(rule), found):
-            _checked(rule, some, fail)
+        for sample in (smallest(rule), instances):
+            _compare_sides(rule, sample, fail)
         raise fail(UNPROVED, "R103", str(theorem))
-    evidence = _checked(rule, replace(found, chosen=(*found.chosen, *beyond(rule))), fail)
-    _check_marks(rule, found, evidence, fail)
+    more = Instances((*instances.chosen, *beyond(rule)), instances.rank, instances.empty)
+    evidence = _compare_sides(rule, more, fail)
+    _check_marks(rule, instances, evidence, fail)
     if not (evidence.literal or rule.marks & INTEGER_MARKS or are_real(rule)):
         raise fail(UNPROVED, "R103", f"{theorem.engine}: it reads as real numbers what a guard says are integers")
-    broken = broken_grade(rule, found.chosen, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
+    broken = broken_grade(rule, instances.chosen, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
     if broken is not None:
         raise fail(REFUTED, "R102", *broken)
-    figures, excess = measured(rule, found.chosen)
+    figures, excess = measured(rule, instances.chosen)
     if excess is not None:
         raise fail(REFUTED, "R102", excess.sentence, excess.example)
-    _check_bits(rule, evidence.open, fail)
-    strength, said = str(theorem), evidence.sentence(theorem.engine)
-    return Proof(rule.name, rule.place, PROVED, strength, said, rule.grade, ranks=theorem.ranks, measured=tuple(figures))
+    _check_bits(rule, evidence.undecided, fail)
+    strength, sentence = str(theorem), evidence.sentence(theorem.engine)
+    return Proof(rule.name, rule.place, PROVED, strength, sentence, rule.grade, ranks=theorem.ranks, measured=tuple(figures))
 
 
-def _judged_on_integers(rule: Rule, found: Instances, fail: Any) -> Proof:
+def _judge_on_integers(rule: Rule, instances: Instances, fail: Any) -> Proof:
     """Judge a rule whose operands are integers: data of real numbers are no instances of it, and nothing is rounded."""
-    for instance in (*found.chosen, *found.empty):
+    for instance in (*instances.chosen, *instances.empty):
         _check_types(rule, instance, fail)
     answer = decided_in_words(rule)
     if isinstance(answer, Counterexample):
         raise fail(REFUTED, "R102", "the sides differ on integers that wrap around", answer)
-    said = f"both sides are equal on {', '.join(types_of(rule))} that wrap around"
+    sentence = f"both sides are equal on {', '.join(types_of(rule))} that wrap around"
     if isinstance(answer, Stop):
-        answer, said = _on_any_ring(rule, found, answer, fail)
-    _check_marks(rule, found, _Evidence(), fail)
-    return Proof(rule.name, rule.place, PROVED, str(answer), said, rule.grade, ranks=answer.ranks)
+        answer, sentence = _on_any_ring(rule, instances, answer, fail)
+    _check_marks(rule, instances, _Evidence(), fail)
+    return Proof(rule.name, rule.place, PROVED, str(answer), sentence, rule.grade, ranks=answer.ranks)
 
 
-def _on_any_ring(rule: Rule, found: Instances, stop: Stop, fail: Any) -> tuple[Theorem, str]:
+def _on_any_ring(rule: Rule, instances: Instances, stop: Stop, fail: Any) -> tuple[Theorem, str]:
     """Return the theorem on real numbers where it holds of integers, too: of polynomials, and of elements that are the same."""
     theorem = theorem_of(rule)
     if isinstance(theorem, Stop):
@@ -155,7 +156,7 @@ def _on_any_ring(rule: Rule, found: Instances, stop: Stop, fail: Any) -> tuple[T
     if is_polynomial(rule):
         return theorem, "both sides are one polynomial with integer coefficients"
     evidence = _Evidence(searches=SEARCHES)  # on which there are none: data are drawn as real numbers
-    for instance in (*found.chosen, *beyond(rule)):
+    for instance in (*instances.chosen, *beyond(rule)):
         _check_meaning(rule, instance, evidence, fail)
     if not evidence.literal:
         raise fail(UNPROVED, "R103", f"{stop}; {theorem.engine}: it reads as real numbers what a guard says are integers")
@@ -163,25 +164,25 @@ def _on_any_ring(rule: Rule, found: Instances, stop: Stop, fail: Any) -> tuple[T
 
 
 def are_real(rule: Rule) -> bool:
-    """Tell whether no guard says that an operand has integers."""
+    """Tell whether no guard gives an operand an integer type."""
     dtypes = [d for c in rule.where if isinstance(c, HasType) for d in c.dtypes]
     return all(d.startswith("float") for d in dtypes)
 
 
-def _failed(rule: Rule, verdict: str, code: str, sentence: str, example: Counterexample | None = None) -> _Failed:
+def _failure(rule: Rule, verdict: Outcome, code: str, sentence: str, example: Counterexample | None = None) -> _Failed:
     return _Failed(Proof(rule.name, rule.place, verdict, "", sentence, rule.grade, example, code))
 
 
-def _checked(rule: Rule, found: Instances, fail: Any) -> _Evidence:
+def _compare_sides(rule: Rule, instances: Instances, fail: Any) -> _Evidence:
     """Compare both sides at all instances: first their shapes, then their elements."""
-    for instance in (*found.chosen, *found.empty):
+    for instance in (*instances.chosen, *instances.empty):
         _check_types(rule, instance, fail)
-    evidence = _Evidence(open=Open(rule.grade == "Z"))
-    for instance in found.chosen:
+    evidence = _Evidence(undecided=Open(rule.grade == "Z"))
+    for instance in instances.chosen:
         _check_meaning(rule, instance, evidence, fail)
-    attributes = sorted({name for i in found.chosen[:1] for name in _float_attributes(i)})
+    attributes = sorted({name for i in instances.chosen[:1] for name in _float_attributes(i)})
     if attributes and rule.grade in ("E", "Z") and _computes_numbers(rule):
-        evidence.open.refuse(attributes)
+        evidence.undecided.refuse(attributes)
     return evidence
 
 
@@ -202,14 +203,14 @@ def _check_types(rule: Rule, instance: Instance, fail: Any) -> None:
             shape = right_shape(right, instance)
         except (ShapeError, IndexError, ZeroDivisionError) as e:
             sentence = e.problem.sentence if isinstance(e, ShapeError) else NO_MEANING[type(e)]
-            example = _types(instance, str(expected), "no meaning")
+            example = _type_example(instance, str(expected), "no meaning")
             raise fail(REFUTED, "R105", f"the right side has no meaning where the left has one: {sentence}", example) from None
         if shape != expected:
-            example = _types(instance, str(expected), str(shape))
+            example = _type_example(instance, str(expected), str(shape))
             raise fail(REFUTED, "R105", "the sides have different shapes", example)
 
 
-def _types(instance: Instance, left: str, right: str) -> Counterexample:
+def _type_example(instance: Instance, left: str, right: str) -> Counterexample:
     operands = {name: f"tensor{list(shape)}" for name, shape in instance.operands.items()}
     return Counterexample(operands, instance.attributes, None, left, right)
 
@@ -237,27 +238,27 @@ def _elements(rule: Rule, instance: Instance, real: bool) -> tuple[list[tuple[An
 
 def _check_meaning(rule: Rule, instance: Instance, evidence: _Evidence, fail: Any) -> None:
     pairs, forms = _elements(rule, instance, real=True)
-    different = [pair for pair in pairs if not forms.identical(*pair)]
-    if not different:
+    unequal = [pair for pair in pairs if not forms.identical(*pair)]
+    if not unequal:
         return
     evidence.literal = False
-    different = [pair for pair in different if not forms.same_operations(*pair)]
-    if not different:
+    unequal = [pair for pair in unequal if not forms.same_operations(*pair)]
+    if not unequal:
         return
     evidence.identical = False
     if rule.grade in ("E", "Z"):
-        evidence.open.add(different, _float_attributes(instance))
-    evidence.up_to_zeros &= all(forms.same_operations(*pair, drop_zeros=True) for pair in different)
-    if evidence.searches < SEARCHES and not all(forms.normal_forms_agree(*pair) for pair in different):
+        evidence.undecided.add(unequal, _float_attributes(instance))
+    evidence.up_to_zeros &= all(forms.same_operations(*pair, drop_zeros=True) for pair in unequal)
+    if evidence.searches < SEARCHES and not all(forms.normal_forms_agree(*pair) for pair in unequal):
         evidence.searches += 1
         example = difference(rule.pairs, instance)
         if example is not None:
             raise fail(REFUTED, "R102", "the sides differ", example)
 
 
-def _check_bits(rule: Rule, left_open: Open, fail: Any) -> None:
+def _check_bits(rule: Rule, undecided: Open, fail: Any) -> None:
     """Refuse a rule of grade E or Z whose bits are not shown to be the same: what is not decided is no pass."""
-    answer = left_open.decided()
+    answer = undecided.decided()
     if isinstance(answer, Stop):
         raise fail(UNPROVED, "R103", f"it is not shown to be of grade {rule.grade}: {answer}")
     if answer is not None:
@@ -265,12 +266,12 @@ def _check_bits(rule: Rule, left_open: Open, fail: Any) -> None:
         raise fail(REFUTED, "R102", f"it is not of grade {rule.grade}: the sides differ in {kind}", example)
 
 
-def _check_marks(rule: Rule, found: Instances, evidence: _Evidence, fail: Any) -> None:
+def _check_marks(rule: Rule, instances: Instances, evidence: _Evidence, fail: Any) -> None:
     if not rule.marks & INTEGER_MARKS:
         return
     if "any_dtype" in rule.marks and not evidence.literal:
         raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides are not the same elements")
-    for instance in found.by_shape:
+    for instance in instances.by_shape:
         pairs, forms = _integer_elements(rule, instance, fail)
         if "any_dtype" in rule.marks and not all(forms.identical(a, b) for a, b in pairs):
             raise fail(REFUTED, "R102", "it is marked any_dtype, but its sides differ on integers")

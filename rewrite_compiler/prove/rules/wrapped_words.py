@@ -1,4 +1,4 @@
-"""Integer laws: a rule whose guard gives its operands integer types holds of integers that wrap around, and not of real numbers.
+"""Integer laws: a rule whose guard gives its operands integer types holds of modular arithmetic, and not of real numbers.
 
 Functions of elements are one question for z3 in bit-vectors of each type, at its own width. Elements that are polynomials with
 integer coefficients are equal in every ring where they are equal over the reals.
@@ -22,21 +22,21 @@ PLACES = frozenset({"reshape", "transpose", "slice", "reverse", "concat", "expan
 
 
 def types_of(rule: Rule) -> tuple[str, ...]:
-    """Return the element types that a guard leaves to operands, the same for all of them; none where it says nothing."""
-    said = [c.dtypes for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)]
-    return reduce(lambda known, more: tuple(t for t in known if t in more), said) if said else ()
+    """Return the element types that a guard admits for all operands, none where it says nothing."""
+    type_lists = [c.dtypes for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)]
+    return reduce(lambda common, types: tuple(t for t in common if t in types), type_lists) if type_lists else ()
 
 
 def are_integers(rule: Rule) -> bool:
-    """Tell whether a guard says of every operand that it has integers."""
-    said = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
+    """Tell whether a guard gives every operand an integer type."""
+    typed_operands = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
     operands = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
     types = types_of(rule)
-    return bool(types) and operands <= said and not any(t.startswith(("float", "bfloat")) for t in types)
+    return bool(types) and operands <= typed_operands and not any(t.startswith(("float", "bfloat")) for t in types)
 
 
 def is_polynomial(rule: Rule) -> bool:
-    """Tell whether every element of both sides is a polynomial of elements with integer coefficients."""
+    """Tell whether every element of both sides is a polynomial in elements with integer coefficients."""
     return all(map(_is_of_ring, _parts(rule)))
 
 
@@ -52,17 +52,17 @@ def _parts(rule: Rule) -> Iterator[Apply]:
 
 
 def decided_in_words(rule: Rule) -> Theorem | Stop | Counterexample:
-    """Return what bit-vectors say of a rule of elements at all its integer types."""
+    """Return the answer of z3's bit-vectors on an elementwise rule, at all its integer types."""
     if not is_pointwise(rule):
         return Stop(ENGINE, "sides that are not functions of elements are not read")
     for dtype in types_of(rule):
-        found = _decided(rule, dtype)
-        if found is not None:
-            return found
+        answer = _decide(rule, dtype)
+        if answer is not None:
+            return answer
     return Theorem(ENGINE, None)
 
 
-def _decided(rule: Rule, dtype: str) -> Stop | Counterexample | None:
+def _decide(rule: Rule, dtype: str) -> Stop | Counterexample | None:
     from ...readings.smt.wrapped_integers import Undecided, Word, Wrapped, difference, wrapped
 
     def term(t: Tensor, kind: Wrapped, symbols: dict[str, Word]) -> Word:
@@ -83,9 +83,9 @@ def _decided(rule: Rule, dtype: str) -> Stop | Counterexample | None:
         for sides in rule.pairs:
             symbols: dict[str, Word] = {}
             left, right = (term(t, kind, symbols) for t in sides)
-            found = difference(kind, left, right, symbols, WORK)
-            if found is not None:
-                return _counterexample(rule, dtype, *found)
+            example = difference(kind, left, right, symbols, WORK)
+            if example is not None:
+                return _counterexample(rule, dtype, *example)
     except Undecided as why:
         return Stop(ENGINE, f"{why}, in {dtype}")
     return None

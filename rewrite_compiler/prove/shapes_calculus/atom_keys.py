@@ -1,4 +1,4 @@
-"""Keys of atoms: which integers they are built from, the same with other names, and how deep ranges are nested in them."""
+"""Keys of atoms: the integers they are built from, substitution in them, and how deep ranges are nested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READING = ("div", "within")  # atoms that are functions of integers
 
 
 def integer_atoms(key: Any) -> frozenset[int]:
-    """Return the integer atoms that a key is built from, those inside of divisions among them."""
+    """Return the integer atoms that a key is built from, those inside of divisions included."""
     if isinstance(key, Poly):
         return key.atoms | frozenset(x for a in key.atoms for x in integer_atoms(_inside(a)))
     if is_term(key):
@@ -27,7 +27,7 @@ def _inside(a: int) -> Any:
 
 
 def renamed(key: Any, names: Mapping[int, Poly]) -> Any:
-    """Return a key with other atoms in the place of some."""
+    """Return a key with polynomials substituted for some atoms."""
     if isinstance(key, Poly):
         for a in key.atoms:
             if a in names:
@@ -44,7 +44,7 @@ def renamed(key: Any, names: Mapping[int, Poly]) -> Any:
 
 
 def places(key: Any) -> Iterator[Poly]:
-    """Yield the integers that a key reads at, those of the atoms of its terms among them."""
+    """Yield the indices that a key reads at, those of the atoms of its terms included."""
     if isinstance(key, Poly):
         yield key
     elif is_term(key):

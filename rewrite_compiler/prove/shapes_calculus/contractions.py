@@ -1,4 +1,4 @@
-"""Sums of products at shapes that are not known: what dense, matmul, conv and the like read at any place."""
+"""Contractions at symbolic shapes: the sums of products that dense, matmul, conv and the like read at any index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from .symbolic_tensors import Attributes, Index, Tensor, Typing, around, broadca
 
 
 def dense(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
-    """Return x·wᵀ over the last axis."""
+    """Return x·wᵀ over the last axis: x [..., k], w [n, k] → [..., n].
+
+    Raises:
+        Unmet: w is no matrix, x a scalar, or k differs.
+    """
     x, w = operands
     if len(w.shape) != 2 or not x.shape:
         raise Unmet
@@ -24,7 +28,11 @@ def dense(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
 
 
 def matmul(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
-    """Return a matrix product over the last two axes."""
+    """Return a matrix product over the last two axes, the leading ones broadcast: [..., m, k], [..., k, n] → [..., m, n].
+
+    Raises:
+        Unmet: an operand has fewer than two axes, k differs, or the leading axes do not broadcast.
+    """
     x, y = operands
     if len(x.shape) < 2 or len(y.shape) < 2:
         raise Unmet
@@ -44,12 +52,16 @@ def matmul(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
 
 
 def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
-    """Return x·wᵀ + h·rᵀ + a + b."""
+    """Return x·wᵀ + h·rᵀ + a + b: x [n, k], h [n, u], w [m, k], r [m, u], a and b [m] → [n, m].
+
+    Raises:
+        Unmet: ranks or extents differ from these.
+    """
     x, h, w, r, first, second = operands
     if any(len(m.shape) != 2 for m in (x, h, w, r)) or any(len(v.shape) != 1 for v in (first, second)):
         raise Unmet
-    same = ((x, 0, h, 0), (w, 1, x, 1), (r, 0, w, 0), (r, 1, h, 1), (first, 0, w, 0), (second, 0, w, 0))
-    for left, k, right, n in same:
+    equal_extents = ((x, 0, h, 0), (w, 1, x, 1), (r, 0, w, 0), (r, 1, h, 1), (first, 0, w, 0), (second, 0, w, 0))
+    for left, k, right, n in equal_extents:
         t.same(left.shape[k], right.shape[n])
     reals = t.reals
 
@@ -63,7 +75,11 @@ def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
 
 
 def conv(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
-    """Return a cross-correlation."""
+    """Return a cross-correlation: x [n, c, …], w [o, c / group, …] → [n, o, …].
+
+    Raises:
+        Unmet: ranks, channels or windows do not fit.
+    """
     x, w = operands
     if len(x.shape) < 3 or len(w.shape) != len(x.shape):
         raise Unmet
@@ -91,7 +107,11 @@ def conv(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
 
 
 def im2col(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
-    """Return the windows as rows."""
+    """Return the windows of x [n, c, …] as rows: [n · positions, c · window].
+
+    Raises:
+        Unmet: x has no spatial axis, or the windows do not fit.
+    """
     (x,), kernel = operands, a["kernel"]
     if len(x.shape) < 3:
         raise Unmet

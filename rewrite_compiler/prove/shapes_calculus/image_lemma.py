@@ -16,7 +16,7 @@ from .polynomials import ZERO, Facts, Poly, atom_number, long_division
 
 
 class Range(NamedTuple):
-    """Indices with their extents, and what is read at them."""
+    """A quantified body: index variables with their extents, and the key of what is read at them."""
 
     extents: list[Poly]
     variables: list[Poly]
@@ -24,7 +24,7 @@ class Range(NamedTuple):
 
 
 def opened(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
-    """Return a range under new names of its indices."""
+    """Return a range with fresh index variables."""
     _, extents, body = key
     height = height_of(body)
     variables = [facts.index(("v", next(fresh)), e) for e in extents]
@@ -33,28 +33,30 @@ def opened(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
 
 
 def merged(facts: Facts, fresh: Iterator[int], found: Range, *, counted: bool) -> Range | None:
-    """Return a range with one index in the place of two that reach the same, None where there are none; `counted`: each place once."""
+    """Return a range in which one index replaces two that reach the same places, None where there are none; `counted`: each place once."""
     extents, variables, body = found
     for a, b in itertools.permutations(range(len(variables)), 2):
         (u,), (v,) = variables[a].atoms, variables[b].atoms
         if not counted and not facts.nonnegative(extents[a] - 1):
             continue
         for step in [extents[b]] if counted else _steps(facts, body, u, v, extents[b]):
-            both = facts.norm(extents[b] + (extents[a] - 1) * step)
-            joined = facts.index(("v", next(fresh)), both)
-            changed = renamed(body, {v: joined - variables[a] * step})
-            if u not in integer_atoms(changed):
-                others = [n for n in range(len(variables)) if n not in (a, b)]
-                return Range([both, *(extents[n] for n in others)], [joined, *(variables[n] for n in others)], changed)
+            merged_extent = facts.norm(extents[b] + (extents[a] - 1) * step)
+            merged_index = facts.index(("v", next(fresh)), merged_extent)
+            merged_body = renamed(body, {v: merged_index - variables[a] * step})
+            if u not in integer_atoms(merged_body):
+                remaining = [n for n in range(len(variables)) if n not in (a, b)]
+                return Range(
+                    [merged_extent, *(extents[n] for n in remaining)], [merged_index, *(variables[n] for n in remaining)], merged_body
+                )
     return None
 
 
 def _steps(facts: Facts, body: Any, u: int, v: int, extent: Poly) -> Iterable[Poly]:
     """Yield how many places of one index a step of another may be, without a gap between them."""
     for p in sorted({p for p in places(body) if {u, v} <= p.atoms}, key=lambda p: p.terms):
-        far, near = (facts.slope(p, x)[0] for x in (u, v))
-        if far is None or near is None or near == ZERO:
+        outer_slope, inner_slope = (facts.slope(p, x)[0] for x in (u, v))
+        if outer_slope is None or inner_slope is None or inner_slope == ZERO:
             continue
-        step, rest = long_division(far, near)
-        if rest == ZERO and facts.nonnegative(step - 1) and facts.nonnegative(extent - step):
+        step, remainder = long_division(outer_slope, inner_slope)
+        if remainder == ZERO and facts.nonnegative(step - 1) and facts.nonnegative(extent - step):
             yield step

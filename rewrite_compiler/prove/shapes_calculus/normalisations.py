@@ -1,4 +1,4 @@
-"""Normalisations and codes at shapes that are not known."""
+"""Normalisations and dequantisation at symbolic shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .symbolic_tensors import Attributes, Index, Tensor, Typing, axis_of, indexe
 
 
 def real_attribute(t: Typing, value: Any) -> Real:
-    """Return an attribute that is a real number, known or not."""
+    """Return a float attribute as a real element: a number, or an atom where the pattern binds it."""
     return number(value) if isinstance(value, Fraction) else t.reals.atom("float", value)
 
 
@@ -70,8 +70,8 @@ def _log_softmax(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor
     return _normalised(t, operands, a, lambda low, total: t.reals.add(low, t.reals.scaled(t.reals.apply("call log", total), -1)))
 
 
-def _normalised(t: Typing, operands: Sequence[Tensor], a: Attributes, made: Callable[[Real, Real], Real]) -> Tensor:
-    """Return what is made of x less its maximum along an axis and of the sum of exponentials of that."""
+def _normalised(t: Typing, operands: Sequence[Tensor], a: Attributes, combine: Callable[[Real, Real], Real]) -> Tensor:
+    """Combine x less its maximum along an axis with the sum of exponentials of that."""
     (x,), axis, r = operands, axis_of(a, operands[0]), t.reals
 
     def at(i: Index) -> Real:
@@ -80,7 +80,7 @@ def _normalised(t: Typing, operands: Sequence[Tensor], a: Attributes, made: Call
 
         top = r.scaled(r.extremum("max", [x.shape[axis]], along), -1)
         total = r.total([x.shape[axis]], lambda k: r.apply("call exp", r.add(along(k), top)))
-        return made(r.add(x.at(i), top), total)
+        return combine(r.add(x.at(i), top), total)
 
     return indexed(t, x.shape, at)
 

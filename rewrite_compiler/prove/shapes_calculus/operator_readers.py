@@ -1,4 +1,4 @@
-"""Operators at shapes that are not known: their shape rules on polynomials, their elements at any place.
+"""Operators at symbolic shapes: their shape rules on polynomials, their elements at any index.
 
 Elementwise operators are read from their one meaning on scalars; the others have a reader each, which the tests compare
 with the meaning.
@@ -26,14 +26,19 @@ Reader = Callable[[Typing, Sequence[Tensor], Attributes], Tensor | tuple[Tensor,
 
 
 def read(operator: Op, t: Typing, operands: Sequence[Tensor], attributes: Attributes) -> tuple[Tensor, ...]:
-    """Return the results of an operator; NotProved where it has no reader or its shape rule is not satisfied."""
-    found = READERS.get(operator.name)
-    if found is None:
+    """Return the results of an operator.
+
+    Raises:
+        NotProved: it has no reader.
+        Unmet: its shape rule is not satisfied.
+    """
+    reader = READERS.get(operator.name)
+    if reader is None:
         if operator.kind != ELEMENTWISE or any(a.kind != FLOAT for a in operator.attributes):
             raise NotProved(f"it has no reading of {operator.name}")
         return (_elementwise(operator, t, operands, attributes),)
-    made = found(t, operands, attributes)
-    return made if isinstance(made, tuple) else (made,)
+    results = reader(t, operands, attributes)
+    return results if isinstance(results, tuple) else (results,)
 
 
 # -- elementwise
@@ -124,11 +129,11 @@ def _concat(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     ends = list(itertools.accumulate(x.shape[axis] for x in operands))
 
     def at(i: Index) -> Real:
-        found: Real | None = None
+        element: Real | None = None
         for x, end in reversed([*zip(operands, ends, strict=True)]):
-            here = x.at([*i[:axis], i[axis] - (end - x.shape[axis]), *i[axis + 1 :]])
-            found = here if found is None else t.reals.choose([end - 1 - i[axis]], here, found)
-        return found or NIL
+            value = x.at([*i[:axis], i[axis] - (end - x.shape[axis]), *i[axis + 1 :]])
+            element = value if element is None else t.reals.choose([end - 1 - i[axis]], value, element)
+        return element or NIL
 
     return indexed(t, [*first[:axis], ends[-1], *first[axis + 1 :]], at)
 
@@ -187,10 +192,10 @@ def _reduction(kind: str) -> Callable[[Typing, Sequence[Tensor], Attributes], Te
         shape = [as_poly(1) if n in axes else e for n, e in enumerate(x.shape) if keep or n not in axes]
 
         def at(i: Index) -> Real:
-            kept = [p for n, p in enumerate(i) if n not in axes] if keep else list(i)
+            outer_index = [p for n, p in enumerate(i) if n not in axes] if keep else list(i)
 
             def element(*k: Poly) -> Real:
-                inner, outer = dict(zip(axes, k, strict=True)), iter(kept)
+                inner, outer = dict(zip(axes, k, strict=True)), iter(outer_index)
                 return x.at([inner[n] if n in inner else next(outer) for n in range(len(x.shape))])
 
             if kind in ("max", "min"):

@@ -1,6 +1,6 @@
-"""Integers that are not known: polynomials in extents, attributes and indices, with what is assumed of them.
+"""Symbolic integers: polynomials in extents, attributes and indices, with the facts that are assumed of them.
 
-Extents are at least 1. A place in row-major order is a polynomial; taking it apart into digits is a division whose
+Extents are at least 1. A place in row-major order is a polynomial; delinearising it into digits is a division whose
 remainder is proved to be smaller than the divisor, so a reshape is a regrouping of digits. What is not proved stays an
 atom `div`, and p mod n is p − n · (p div n): digits put together again give the place back.
 """
@@ -22,12 +22,12 @@ _keys: list[Any] = []
 
 
 def atom_number(key: Any) -> int:
-    """Return the number of an atom; equal keys have one number."""
-    found = _serial.get(key)
-    if found is None:
-        found = _serial[key] = len(_keys)
+    """Return the number of an atom (hash-consing): equal keys have one number."""
+    number = _serial.get(key)
+    if number is None:
+        number = _serial[key] = len(_keys)
         _keys.append(key)
-    return found
+    return number
 
 
 def key_of(number: int) -> Any:
@@ -37,26 +37,26 @@ def key_of(number: int) -> Any:
 
 @dataclass(frozen=True)
 class Poly:
-    """A polynomial with integer coefficients, its terms in order."""
+    """A polynomial with integer coefficients, its monomials in order."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
     def __add__(self, other: Poly | int) -> Poly:
-        found = dict(self.terms)
+        coefficients = dict(self.terms)
         for m, c in as_poly(other).terms:
-            found[m] = found.get(m, 0) + c
-        return _made(found)
+            coefficients[m] = coefficients.get(m, 0) + c
+        return _poly_of(coefficients)
 
     def __sub__(self, other: Poly | int) -> Poly:
         return self + as_poly(other).times(-1)
 
     def __mul__(self, other: Poly | int) -> Poly:
-        found: dict[Monomial, int] = {}
+        coefficients: dict[Monomial, int] = {}
         for m, c in self.terms:
             for n, d in as_poly(other).terms:
                 key = tuple(sorted(m + n))
-                found[key] = found.get(key, 0) + c * d
-        return _made(found)
+                coefficients[key] = coefficients.get(key, 0) + c * d
+        return _poly_of(coefficients)
 
     def times(self, factor: int) -> Poly:
         """Return the product with a number."""
@@ -75,21 +75,21 @@ class Poly:
         return frozenset(a for m, _ in self.terms for a in m)
 
     def put(self, atom: int, value: Poly) -> Poly:
-        """Return the polynomial with a value for an atom."""
+        """Return the polynomial with a value substituted for an atom."""
         if atom not in self.atoms:
             return self
-        found = ZERO
+        result = ZERO
         for m, c in self.terms:
-            rest = tuple(a for a in m if a != atom)
-            term = Poly(((rest, c),))
-            for _ in range(len(m) - len(rest)):
+            remaining = tuple(a for a in m if a != atom)
+            term = Poly(((remaining, c),))
+            for _ in range(len(m) - len(remaining)):
                 term = term * value
-            found = found + term
-        return found
+            result = result + term
+        return result
 
 
-def _made(found: Mapping[Monomial, int]) -> Poly:
-    return Poly(tuple(sorted((m, c) for m, c in found.items() if c)))
+def _poly_of(coefficients: Mapping[Monomial, int]) -> Poly:
+    return Poly(tuple(sorted((m, c) for m, c in coefficients.items() if c)))
 
 
 ZERO = Poly(())
@@ -113,33 +113,33 @@ def atom_of(number: int) -> Poly:
 
 def product(factors: Iterable[Poly | int]) -> Poly:
     """Return the product of some polynomials."""
-    found = as_poly(1)
+    result = as_poly(1)
     for x in factors:
-        found = found * x
-    return found
+        result = result * x
+    return result
 
 
 def without(m: Monomial, part: Monomial) -> Monomial | None:
-    """Return a monomial divided by another, None where it does not divide."""
-    left = list(m)
+    """Return a monomial divided by another, None where the quotient is no monomial."""
+    remaining = list(m)
     for a in part:
-        if a not in left:
+        if a not in remaining:
             return None
-        left.remove(a)
-    return tuple(left)
+        remaining.remove(a)
+    return tuple(remaining)
 
 
 class TooMuchWork(Exception):
-    """More bounds were asked for than are tried."""
+    """A proof asks for more bounds than may be tried."""
 
 
 class Contradiction(Exception):
-    """What is assumed cannot be: there is no instance."""
+    """The assumptions have no solution: there is no instance."""
 
 
 @dataclass
 class Facts:
-    """What is assumed: values of atoms, equal monomials, polynomials that are not negative, bounds of atoms."""
+    """Assumptions on integers: values of atoms, equal monomials, polynomials that are not negative, bounds of atoms."""
 
     values: dict[int, Poly] = field(default_factory=dict)
     rewrites: list[tuple[Monomial, Monomial]] = field(default_factory=list)
@@ -158,27 +158,27 @@ class Facts:
     widened: set[tuple[Poly, Poly]] = field(default_factory=set)  # extents that are another one or 1
 
     def extent(self, key: Any) -> Poly:
-        """Return an atom that is at least 1."""
+        """Return a fresh unknown that is at least 1."""
         self.least[atom_number(key)] = 1
         return atom(key)
 
     def amount(self, key: Any) -> Poly:
-        """Return an atom that is at least 0."""
+        """Return a fresh unknown that is at least 0."""
         self.least[atom_number(key)] = 0
         return atom(key)
 
     def join(self, a: Poly, b: Poly, *, assumed: bool) -> Poly | None:
-        """Return the extent that two broadcast to, an atom; None where it is neither known nor `assumed` that they do."""
-        both = (self.joined.get(a) or frozenset((a,))) | (self.joined.get(b) or frozenset((b,)))
-        if both not in self.joins:
-            if not assumed and not any(both <= known for known in self.joins):
+        """Return the extent that two broadcast to, as an atom; None where it is neither known nor `assumed` that they do."""
+        parts = (self.joined.get(a) or frozenset((a,))) | (self.joined.get(b) or frozenset((b,)))
+        if parts not in self.joins:
+            if not assumed and not any(parts <= members for members in self.joins):
                 return None
-            found = self.joins[both] = self.extent(("joined", both))
-            self.joined[found] = both
-        return self.joins[both]
+            extent = self.joins[parts] = self.extent(("joined", parts))
+            self.joined[extent] = parts
+        return self.joins[parts]
 
     def within(self, i: Poly, wide: Poly, n: Poly) -> Poly:
-        """Return where an index of an extent that n broadcasts to reads n: the index itself, 0 where n is 1."""
+        """Return the index at which an extent n is read when it is broadcast to `wide`: the index itself, 0 where n is 1."""
         wide, n = self.norm(wide), self.norm(n)
         if n.number == 1 or i == ZERO:
             return ZERO
@@ -190,12 +190,12 @@ class Facts:
         return self.index(("within", i, n), n)
 
     def may_widen(self, n: Poly, wide: Poly) -> bool:
-        """Tell whether it is known that an extent is another one or 1."""
+        """Tell whether an extent is known to broadcast to another: it is that one, or 1."""
         parts = self.joined.get(wide, frozenset((wide,)))
-        return n in parts or any(narrow == n and other in (wide, *parts) for narrow, other in self.widened)
+        return n in parts or any(narrow == n and target in (wide, *parts) for narrow, target in self.widened)
 
     def index(self, key: Any, extent: Poly) -> Poly:
-        """Return an atom in 0 … extent − 1, which is 0 for an extent of 1."""
+        """Return an index atom in 0 … extent − 1; it is 0 for an extent of 1."""
         extent = self.norm(extent)
         if extent.number == 1:
             return ZERO
@@ -205,23 +205,23 @@ class Facts:
 
     def norm(self, p: Poly) -> Poly:
         """Return a polynomial in normal form under the equations."""
-        equated = (len(self.values), len(self.rewrites), self.forgotten)
-        if equated != self.equated:
-            self.equated = equated
+        equations_state = (len(self.values), len(self.rewrites), self.forgotten)
+        if equations_state != self.equated:
+            self.equated = equations_state
             self.normal.clear()
-        found = self.normal.get(p)
-        if found is None:
-            found = self.normal[p] = self._norm(p)
-        return found
+        normal = self.normal.get(p)
+        if normal is None:
+            normal = self.normal[p] = self._norm(p)
+        return normal
 
     def _norm(self, p: Poly) -> Poly:
         for _ in range(100):
-            before = p
+            previous = p
             for a in p.atoms & self.values.keys():
                 p = p.put(a, self.values[a])
             for m, n in self.rewrites:
-                p = _made_sum((_rewritten(t, m, n), c) for t, c in p.terms)
-            if p == before:
+                p = _poly_of_sum((_rewritten(t, m, n), c) for t, c in p.terms)
+            if p == previous:
                 return p
         return p
 
@@ -230,7 +230,11 @@ class Facts:
         return self.norm(p - q) == ZERO
 
     def unify(self, p: Poly, q: Poly) -> None:
-        """Assume that two polynomials are equal; Contradiction where they cannot be. What is not used costs nothing."""
+        """Assume that two polynomials are equal: one unknown is solved for, or equal products are rewritten.
+
+        Raises:
+            Contradiction: they cannot be equal.
+        """
         gap = self._cancelled(self.norm(p - q))
         if gap == ZERO:
             return
@@ -282,9 +286,9 @@ class Facts:
     def _renew(self) -> None:
         """Assume all equations of products again: other atoms stand for themselves now."""
         self.forgotten += 1
-        before, self.rewrites = self.rewrites, []
+        old_rewrites, self.rewrites = self.rewrites, []
         gaps, self.equations = self.equations, []
-        for m, n in before:
+        for m, n in old_rewrites:
             self.unify(Poly(((m, 1),)), Poly(((n, 1),)))
         for gap in gaps:
             self.unify(gap, ZERO)
@@ -306,7 +310,11 @@ class Facts:
             self.rewrites.append((max(m, n), min(m, n)))
 
     def assume(self, p: Poly) -> None:
-        """Assume that a polynomial is not negative; Contradiction where it is."""
+        """Assume that a polynomial is not negative.
+
+        Raises:
+            Contradiction: it is proved to be negative.
+        """
         p = self.norm(p)
         if self.nonnegative(p.times(-1) - 1):
             raise Contradiction
@@ -315,18 +323,22 @@ class Facts:
             self._tighten(p)
 
     def nonnegative(self, p: Poly, depth: int = DEPTH) -> bool:
-        """Tell whether a polynomial is proved not to be negative."""
+        """Tell whether a polynomial is proved not to be negative; False decides nothing.
+
+        Raises:
+            TooMuchWork: the budget of bounds is used up.
+        """
         state = (len(self.known), len(self.values), len(self.rewrites), self.forgotten)
         if state != self.state:
             self.state = state
             self.answers.clear()
-        found = self.answers.get((p, depth))
-        if found is None:
-            found = self.answers[p, depth] = self._is_nonnegative(p, depth)
-        return found
+        answer = self.answers.get((p, depth))
+        if answer is None:
+            answer = self.answers[p, depth] = self._is_nonnegative(p, depth)
+        return answer
 
     def forget(self, before: int, atoms: frozenset[int]) -> None:
-        """Forget what was assumed of some atoms after the first `before` assumptions."""
+        """Drop what was assumed of some atoms after the first so many assumptions."""
         self.known[before:] = [p for p in self.known[before:] if not p.atoms & atoms]
         self.forgotten += 1
 
@@ -335,37 +347,37 @@ class Facts:
         if self.work < 0:
             raise TooMuchWork
         p = self.norm(p)
-        if self._plainly(p):
+        if self._is_plainly_nonnegative(p):
             return True
         if not depth:
             return False
         indices = sorted(p.atoms & self.most.keys(), reverse=True)
-        if any(key_of(a)[0] == REST for a in indices) and any(self._plainly(self.norm(p - f)) for f in self.known):
+        if any(key_of(a)[0] == REST for a in indices) and any(self._is_plainly_nonnegative(self.norm(p - f)) for f in self.known):
             return True
         for a in indices:
-            slope, rest = self.slope(p, a)
+            slope, intercept = self.slope(p, a)
             if slope is not None and self.nonnegative(slope, depth - 1):
-                return self.nonnegative(rest, depth - 1)
+                return self.nonnegative(intercept, depth - 1)
             if slope is not None and self.nonnegative(slope.times(-1), depth - 1):
-                return self.nonnegative(rest + slope * self.most[a], depth - 1)
-        shared = self._cancelled(p)
-        if shared != p:
-            return self.nonnegative(shared, depth)
-        return any(self._plainly(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
+                return self.nonnegative(intercept + slope * self.most[a], depth - 1)
+        cancelled = self._cancelled(p)
+        if cancelled != p:
+            return self.nonnegative(cancelled, depth)
+        return any(self._is_plainly_nonnegative(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
 
     def slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
-        """Return the factor of an atom that occurs once in each of its terms, and the terms without it."""
-        slope, rest = dict[Monomial, int](), dict[Monomial, int]()
+        """Return p as slope · a + intercept, with no slope where the atom a is not linear in p."""
+        slope, intercept = dict[Monomial, int](), dict[Monomial, int]()
         for m, c in p.terms:
             if m.count(a) > 1:
                 return None, p
             if a in m:
                 slope[tuple(x for x in m if x != a)] = c
             else:
-                rest[m] = c
-        return _made(slope), _made(rest)
+                intercept[m] = c
+        return _poly_of(slope), _poly_of(intercept)
 
-    def _plainly(self, p: Poly) -> bool:
+    def _is_plainly_nonnegative(self, p: Poly) -> bool:
         """Tell whether no coefficient is negative when every atom is its least value and something more."""
         if not p.atoms <= self.least.keys():
             return False
@@ -373,76 +385,76 @@ class Facts:
             return True
         if sum(c for m, c in p.terms if all(self.least[a] for a in m)) < 0:  # where every atom is its least value
             return False
-        found: dict[Monomial, int] = {}
+        coefficients: dict[Monomial, int] = {}
         for m, c in p.terms:
-            kept, ones = [a for a in m if not self.least[a]], [a for a in m if self.least[a]]
-            for some in _parts(tuple(ones)):
-                key = tuple(sorted((*kept, *some)))
-                found[key] = found.get(key, 0) + c
-        return all(c >= 0 for c in found.values())
+            vanishing, positive = [a for a in m if not self.least[a]], [a for a in m if self.least[a]]
+            for subset in _parts(tuple(positive)):
+                key = tuple(sorted((*vanishing, *subset)))
+                coefficients[key] = coefficients.get(key, 0) + c
+        return all(c >= 0 for c in coefficients.values())
 
     def divided(self, p: Poly, n: Poly) -> Poly:
-        """Return p div n for n ≥ 1: exactly where the remainder is proved to be one, else with an atom for the rest."""
+        """Return p div n for n ≥ 1: exactly where the remainder is proved to be in 0 … n − 1, else with a `div` atom."""
         p, n = self.norm(p), self.norm(n)
         if n.number == 1:
             return p
-        self._part(p, n)
-        quotient, rest = long_division(self.norm(p), n)
-        if self.nonnegative(rest) and self.nonnegative(n - 1 - rest):
+        self._split_dividend(p, n)
+        quotient, remainder = long_division(self.norm(p), n)
+        if self.nonnegative(remainder) and self.nonnegative(n - 1 - remainder):
             return quotient
         for factor in _factors(n):  # ⌊(f·a + b) / (f·m)⌋ = ⌊a / m⌋ for 0 ≤ b < f
-            digit, below = long_division(rest, factor)
-            if self.nonnegative(factor - 1) and self.nonnegative(below) and self.nonnegative(factor - 1 - below):
+            digit, offset = long_division(remainder, factor)
+            if self.nonnegative(factor - 1) and self.nonnegative(offset) and self.nonnegative(factor - 1 - offset):
                 return quotient + self.divided(digit, long_division(n, factor)[0])
-        if n.number == 2 and self._is_rest_and_one(rest):  # ⌈r / 2⌉ = r for a rest r of a division by 2
-            return quotient + rest - 1
-        nested = self._nested(rest)
+        if n.number == 2 and self._is_rest_and_one(remainder):  # ⌈r / 2⌉ = r for a rest r of a division by 2
+            return quotient + remainder - 1
+        nested = self._nested(remainder)
         if nested is not None:  # ⌊(⌊p / m⌋ + b) / n⌋ = ⌊(p + b·m) / (m·n)⌋
-            p, m, below = nested
-            return quotient + self.divided(p + below * m, m * n)
-        made = atom(("div", rest, n))
-        number = atom_number(("div", rest, n))
-        if number not in self.least and self.nonnegative(rest):
+            p, m, offset = nested
+            return quotient + self.divided(p + offset * m, m * n)
+        quotient_atom = atom(("div", remainder, n))
+        number = atom_number(("div", remainder, n))
+        if number not in self.least and self.nonnegative(remainder):
             self.least[number] = 0
-            self.known += [rest - n * made, n * made + n - 1 - rest]
-        return quotient + made
+            self.known += [remainder - n * quotient_atom, n * quotient_atom + n - 1 - remainder]
+        return quotient + quotient_atom
 
     def _is_rest_and_one(self, p: Poly) -> bool:
         """Tell whether a polynomial is an unknown that is 0 or 1, and 1."""
-        alone = (p - 1).terms
-        return len(alone) == 1 and alone[0][1] == 1 and len(alone[0][0]) == 1 and self.most.get(alone[0][0][0]) == as_poly(1)
+        terms = (p - 1).terms
+        return len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and self.most.get(terms[0][0][0]) == as_poly(1)
 
     def _nested(self, p: Poly) -> tuple[Poly, Poly, Poly] | None:
         """Return dividend and divisor of the only quotient of unknowns in a sum, and what is added to it; None where there is no such."""
-        found = [a for a in p.atoms if key_of(a)[0] == "div"]
-        if len(found) != 1 or self.slope(p, found[0])[0] != as_poly(1) or not self._is_of_unknowns(p):
+        divisions = [a for a in p.atoms if key_of(a)[0] == "div"]
+        if len(divisions) != 1 or self.slope(p, divisions[0])[0] != as_poly(1) or not self._is_of_unknowns(p):
             return None
-        _, dividend, divisor = key_of(found[0])
-        return dividend, divisor, self.slope(p, found[0])[1]
+        _, dividend, divisor = key_of(divisions[0])
+        return dividend, divisor, self.slope(p, divisions[0])[1]
 
-    def _part(self, p: Poly, n: Poly) -> None:
-        """Write an unknown that is divided by a number as so many times a quotient and a rest."""
+    def _split_dividend(self, p: Poly, n: Poly) -> None:
+        """Write an unknown that is divided by a number as that number times a quotient, plus a remainder."""
         if p.terms and not p.terms[0][0]:  # a number is added to it
             p = Poly(p.terms[1:])
         if n.number is None or n.number < 2 or len(p.terms) != 1 or p.terms[0][1] != 1 or len(p.terms[0][0]) != 1:
             return
-        ((whole,), _) = p.terms[0]
-        if not self._may_be_solved(whole) or key_of(whole)[0] == "div":
+        ((dividend_atom,), _) = p.terms[0]
+        if not self._may_be_solved(dividend_atom) or key_of(dividend_atom)[0] == "div":
             return
-        self.values[whole] = self.amount(("quotient", p, n)) * n + self.index((REST, p, n), n)
-        self.assume(self.values[whole] - self.least[whole])
-        for f in [f for f in self.known if whole in f.atoms]:
+        self.values[dividend_atom] = self.amount(("quotient", p, n)) * n + self.index((REST, p, n), n)
+        self.assume(self.values[dividend_atom] - self.least[dividend_atom])
+        for f in [f for f in self.known if dividend_atom in f.atoms]:
             self._tighten(self.norm(f))
         self._renew()
 
     def _tighten(self, p: Poly) -> None:
-        """Learn least values from a multiple of a product that is not negative with a number, rests of divisions aside."""
+        """Learn lower bounds from c · product ≥ number, remainders of divisions eliminated."""
         if not self._is_of_unknowns(p):
             return
         for a in p.atoms & self.most.keys():
-            slope, rest = self.slope(p, a)
+            slope, intercept = self.slope(p, a)
             if slope is not None and self.nonnegative(slope):
-                p = rest + slope * self.most[a]
+                p = intercept + slope * self.most[a]
         low = p.terms[0][1] if p.terms and not p.terms[0][0] else 0
         product_of, c = p.terms[-1] if p.terms else ((), 0)
         if low < 0 < c and len(p.terms) == 2 and all(map(self._may_be_solved, product_of)):
@@ -456,28 +468,28 @@ class Facts:
         return all(k[0] == REST or (k[0] == "div" and self._is_of_unknowns(k[1]) and self._is_of_unknowns(k[2])) for k in keys)
 
     def digits(self, place: Poly, shape: Sequence[Poly]) -> list[Poly]:
-        """Return a row-major place as one index an axis."""
-        found, rest = [], self.norm(place)
+        """Delinearise a row-major place: return one index an axis."""
+        indices, remainder = [], self.norm(place)
         for n in range(len(shape)):
             weight = self.norm(product(shape[n + 1 :]))
-            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.divided(rest, weight) if n + 1 < len(shape) else rest
-            found.append(digit)
-            rest = self.norm(rest - digit * weight)
-        return found
+            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.divided(remainder, weight) if n + 1 < len(shape) else remainder
+            indices.append(digit)
+            remainder = self.norm(remainder - digit * weight)
+        return indices
 
 
 def place_of(index: Sequence[Poly], shape: Sequence[Poly]) -> Poly:
     """Return the row-major place of an index."""
-    found = as_poly(0)
+    place = as_poly(0)
     for i, n in zip(index, shape, strict=True):
-        found = found * n + i
-    return found
+        place = place * n + i
+    return place
 
 
 @cache
 def _parts(atoms: Monomial) -> tuple[Monomial, ...]:
     """Return the products that (1 + a) · (1 + b) · … is the sum of."""
-    return tuple(tuple(itertools.compress(atoms, kept)) for kept in itertools.product((0, 1), repeat=len(atoms)))
+    return tuple(tuple(itertools.compress(atoms, mask)) for mask in itertools.product((0, 1), repeat=len(atoms)))
 
 
 def _factors(n: Poly) -> list[Poly]:
@@ -490,34 +502,34 @@ def _factors(n: Poly) -> list[Poly]:
 
 
 def _rewritten(m: Monomial, old: Monomial, new: Monomial) -> Monomial:
-    while (rest := without(m, old)) is not None:
-        m = tuple(sorted(rest + new))
+    while (quotient := without(m, old)) is not None:
+        m = tuple(sorted(quotient + new))
     return m
 
 
-def _made_sum(terms: Iterable[tuple[Monomial, int]]) -> Poly:
-    found: dict[Monomial, int] = {}
+def _poly_of_sum(terms: Iterable[tuple[Monomial, int]]) -> Poly:
+    coefficients: dict[Monomial, int] = {}
     for m, c in terms:
-        found[m] = found.get(m, 0) + c
-    return _made(found)
+        coefficients[m] = coefficients.get(m, 0) + c
+    return _poly_of(coefficients)
 
 
 def long_division(p: Poly, n: Poly) -> tuple[Poly, Poly]:
-    """Return quotient and rest of a division by the leading term of n, which has the most atoms."""
+    """Return quotient and remainder of a division by the leading term of n, the one with the most atoms."""
     lead, factor = max(n.terms, key=lambda t: (len(t[0]), t))
-    quotient, rest = ZERO, ZERO
+    quotient, remainder = ZERO, ZERO
     for _ in range(200):
         if p == ZERO:
             break
         m, c = max(p.terms, key=lambda t: (len(t[0]), t))
         part = without(m, lead)
         if part is None or c % factor:
-            whole = c // factor if part is not None else 0
-            rest = rest + Poly(((m, c - whole * factor),))
-            p = p - Poly(((m, c - whole * factor),))
-            if not whole:
+            multiple = c // factor if part is not None else 0
+            remainder = remainder + Poly(((m, c - multiple * factor),))
+            p = p - Poly(((m, c - multiple * factor),))
+            if not multiple:
                 continue
-            c = whole * factor
+            c = multiple * factor
         step = Poly(((part, c // factor),)) if part is not None else ZERO
         quotient, p = quotient + step, p - step * n
-    return quotient, rest + p
+    return quotient, remainder + p

@@ -1,4 +1,4 @@
-"""Pooling at shapes that are not known: windows without padding, whose taps are all inside."""
+"""Pooling at symbolic shapes: windows without padding, whose taps are all inside."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Real elements at places that are not known: normal forms with conditions on the place and sums of unknown length.
+"""Real elements at symbolic indices: normal forms with conditions on the index and sums of unknown length.
 
 An element is a sum of terms; a term is a number, conditions (integers that are not negative) and atoms: what is read from
 an operand at a place, applications of functions, sums and extrema over ranges. A sum is split where a condition cuts its
-range, and its index into digits where it is divided; its variables lose their names.
+range, and its index into digits where it is divided; its bound variables are renamed canonically.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ VARIABLES = 4  # of one sum, whose order is normalised
 
 
 class NotProved(Exception):
-    """An element has no normal form here: nothing is said."""
+    """An element has no normal form here: the proof stops without a verdict."""
 
 
 class Unmet(NotProved):
-    """A shape rule is not satisfied: no instance of a left side, nothing said of a right side."""
+    """A shape rule is not satisfied: a left side has no instance, and of a right side nothing is proved."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ def number(x: Fraction | int) -> Real:
 
 @dataclass
 class Reals:
-    """Builds and compares elements under what is assumed of integers."""
+    """Builds and compares elements under the facts assumed of integers."""
 
     facts: Facts
     fresh: Any = field(default_factory=itertools.count)
     order: Order = field(default_factory=Order)  # what the guard says of float attributes
 
     def atom(self, *key: Any) -> Real:
-        """Return an atom."""
+        """Return the element that is one atom."""
         return Real({(frozenset(), (atom_number(key),)): Fraction(1)})
 
     def read(self, name: str, place: Poly) -> Real:
@@ -81,7 +81,7 @@ class Reals:
 
     def add(self, *parts: Real) -> Real:
         """Return a sum."""
-        return self._collected((t, c) for p in parts for t, c in p.terms.items())
+        return self._collect((t, c) for p in parts for t, c in p.terms.items())
 
     def scaled(self, x: Real, factor: Fraction | int) -> Real:
         """Return the product with a number."""
@@ -90,64 +90,64 @@ class Reals:
     def multiply(self, a: Real, b: Real) -> Real:
         """Return a product."""
         pairs = itertools.product(a.terms.items(), b.terms.items())
-        return self._collected(((s[0] | t[0], tuple(sorted(s[1] + t[1]))), c * d) for (s, c), (t, d) in pairs)
+        return self._collect(((s[0] | t[0], tuple(sorted(s[1] + t[1]))), c * d) for (s, c), (t, d) in pairs)
 
-    def _collected(self, terms: Iterable[tuple[Term, Fraction]]) -> Real:
-        found: dict[Term, Fraction] = {}
+    def _collect(self, terms: Iterable[tuple[Term, Fraction]]) -> Real:
+        coefficients: dict[Term, Fraction] = {}
         for (conditions, atoms), c in terms:
-            kept = self.together(conditions)
-            if kept is not None:
-                found[kept, atoms] = found.get((kept, atoms), Fraction(0)) + c
-            if len(found) > MOST:
+            reduced = self.together(conditions)
+            if reduced is not None:
+                coefficients[reduced, atoms] = coefficients.get((reduced, atoms), Fraction(0)) + c
+            if len(coefficients) > MOST:
                 raise NotProved
-        return Real({t: c for t, c in found.items() if c})
+        return Real({t: c for t, c in coefficients.items() if c})
 
     def together(self, conditions: Conditions) -> Conditions | None:
-        """Return conditions without those that the others imply, None where they exclude each other."""
+        """Return conditions without those that the others imply, None where they contradict each other."""
         if not conditions:
             return conditions
-        kept: list[Poly] = []
+        independent: list[Poly] = []
         for p in sorted({self.facts.norm(p) for p in conditions}, key=lambda p: p.terms):
             if self.facts.nonnegative(p):
                 continue
-            if self.facts.nonnegative(p.times(-1) - 1) or any(self.facts.nonnegative((p + q).times(-1) - 1) for q in kept):
+            if self.facts.nonnegative(p.times(-1) - 1) or any(self.facts.nonnegative((p + q).times(-1) - 1) for q in independent):
                 return None
-            if not any(self.facts.nonnegative(p - q) for q in kept):
-                kept = [*(q for q in kept if not self.facts.nonnegative(q - p)), p]
-        return frozenset(kept)
+            if not any(self.facts.nonnegative(p - q) for q in independent):
+                independent = [*(q for q in independent if not self.facts.nonnegative(q - p)), p]
+        return frozenset(independent)
 
     def choose(self, conditions: Sequence[Poly], a: Real, b: Real) -> Real:
-        """Return a where no condition is negative, else b; the cases are disjoint."""
-        parts = [self._under(a, frozenset(conditions))]
+        """Return a where no condition is negative, else b, as a sum of disjoint cases."""
+        parts = [self._restrict(a, frozenset(conditions))]
         for n, p in enumerate(conditions):
-            parts.append(self._under(b, frozenset((*conditions[:n], p.times(-1) - 1))))
+            parts.append(self._restrict(b, frozenset((*conditions[:n], p.times(-1) - 1))))
         return self.add(*parts)
 
-    def _under(self, x: Real, conditions: Conditions) -> Real:
-        return self._collected(((c | conditions, atoms), factor) for (c, atoms), factor in x.terms.items())
+    def _restrict(self, x: Real, conditions: Conditions) -> Real:
+        return self._collect(((c | conditions, atoms), factor) for (c, atoms), factor in x.terms.items())
 
     def assuming(self, x: Real, p: Poly) -> Real:
-        """Return an element as it is where a condition holds."""
-        found = []
+        """Return an element restricted to where a condition holds."""
+        terms = []
         for (conditions, atoms), c in x.terms.items():
             if self.together(conditions | {p}) is not None:
-                found.append(((frozenset(q for q in conditions if not self.facts.nonnegative(q - p)), atoms), c))
-        return self._collected(found)
+                terms.append(((frozenset(q for q in conditions if not self.facts.nonnegative(q - p)), atoms), c))
+        return self._collect(terms)
 
     def apply(self, function: str, *operands: Real) -> Real:
-        """Return the application of a function, by cases where its operands have some."""
-        undecided = next((p for x in operands for conditions, _ in x.terms for p in sorted(conditions, key=lambda p: p.terms)), None)
-        if undecided is None:
+        """Return the application of a function, distributed over the cases of its operands."""
+        condition = next((p for x in operands for conditions, _ in x.terms for p in sorted(conditions, key=lambda p: p.terms)), None)
+        if condition is None:
             return self._applied(function, operands)
-        opposite = undecided.times(-1) - 1
-        yes, no = (self.apply(function, *(self.assuming(x, p) for x in operands)) for p in (undecided, opposite))
-        return self.add(self._under(yes, frozenset((undecided,))), self._under(no, frozenset((opposite,))))
+        opposite = condition.times(-1) - 1
+        yes, no = (self.apply(function, *(self.assuming(x, p) for x in operands)) for p in (condition, opposite))
+        return self.add(self._restrict(yes, frozenset((condition,))), self._restrict(no, frozenset((opposite,))))
 
     def _applied(self, function: str, operands: Sequence[Real]) -> Real:
         if function == "rdiv" and operands[1].number:
             return self.scaled(operands[0], 1 / Fraction(operands[1].number))
         if function == "rdiv" and self._is_count(operands[1]):
-            return self._by_count(*operands)
+            return self._divide_by_count(*operands)
         if function in ("max", "min"):
             members = self._undominated(function, frozenset().union(*(self._members(function, x) for x in operands)))
             if len(members) == 1:
@@ -163,36 +163,36 @@ class Reals:
             k[0] == "integer" and self.facts.nonnegative(k[1] - 1) for k in keys
         )
 
-    def _by_count(self, x: Real, n: Real) -> Real:
+    def _divide_by_count(self, x: Real, n: Real) -> Real:
         """Return x / n for n that is not 0: numbers come out of both."""
         if not x.terms:
             return NIL
-        alone = self._alone(x)
-        if alone is not None and key_of(alone)[:2] == ("call", "rdiv"):  # (x / m) / n = x / (m · n)
-            whole, by_before = (Real(dict(part)) for part in key_of(alone)[2:])
+        single_atom = self._single_atom(x)
+        if single_atom is not None and key_of(single_atom)[:2] == ("call", "rdiv"):  # (x / m) / n = x / (m · n)
+            dividend, by_before = (Real(dict(part)) for part in key_of(single_atom)[2:])
             if self._is_count(by_before):
-                return self._by_count(whole, self.multiply(by_before, n))
+                return self._divide_by_count(dividend, self.multiply(by_before, n))
         times, ((_, atoms),), (by,) = min(x.terms.items(), key=lambda t: sorted_term(t[0]))[1], n.terms, n.terms.values()
-        whole, count = self.scaled(x, 1 / times), self.atom("integer", self.facts.norm(product(key_of(a)[1] for a in atoms)))
-        return self.scaled(self.atom("call", "rdiv", whole.frozen, count.frozen), times / by)
+        dividend, count = self.scaled(x, 1 / times), self.atom("integer", self.facts.norm(product(key_of(a)[1] for a in atoms)))
+        return self.scaled(self.atom("call", "rdiv", dividend.frozen, count.frozen), times / by)
 
     def _members(self, function: str, x: Real) -> frozenset[Any]:
         """Return the operands of an extremum, those of another one inside it among them."""
-        alone = self._alone(x)
-        if alone is not None and key_of(alone)[:2] == (function, "of"):
-            members: frozenset[Any] = key_of(alone)[2]
+        single_atom = self._single_atom(x)
+        if single_atom is not None and key_of(single_atom)[:2] == (function, "of"):
+            members: frozenset[Any] = key_of(single_atom)[2]
             return members
         return frozenset((x.frozen,))
 
     def _undominated(self, function: str, members: frozenset[Any]) -> frozenset[Any]:
-        """Return the operands of an extremum without numbers and float attributes that the guard puts behind another one."""
+        """Return the operands of an extremum without numbers and float attributes that the guard's order makes redundant."""
         sides = {m: s for m in members if (s := side_of(m)) is not None}
-        kept = dict(sides)
+        undominated = dict(sides)
         for m, s in sides.items():
-            others = (o for n, o in kept.items() if n != m)
-            if any(self.order.is_below(s, o) if function == "max" else self.order.is_below(o, s) for o in others):
-                del kept[m]
-        return members - (sides.keys() - kept.keys())
+            competitors = (o for n, o in undominated.items() if n != m)
+            if any(self.order.is_below(s, o) if function == "max" else self.order.is_below(o, s) for o in competitors):
+                del undominated[m]
+        return members - (sides.keys() - undominated.keys())
 
     # -- ranges
 
@@ -200,13 +200,17 @@ class Reals:
         """Return the sum of element(i, …) over ranges of unknown length."""
         extents = [self.facts.norm(e) for e in extents]
         variables, body = self._body(extents, element)
-        again = self._split(extents, variables, body, element)
-        if again is not None:
-            return self.add(*(self.total(e, f) for e, f in again))
+        split = self._split(extents, variables, body, element)
+        if split is not None:
+            return self.add(*(self.total(e, f) for e, f in split))
         return self.add(*(self._summed(extents, variables, t, c) for t, c in body.terms.items()))
 
     def extremum(self, kind: str, extents: Sequence[Poly], element: Element) -> Real:
-        """Return the largest or smallest element(i, …) over ranges of unknown length."""
+        """Return the largest or smallest element(i, …) over ranges of unknown length.
+
+        Raises:
+            NotProved: the element has cases that depend on an index.
+        """
         extents = [self.facts.norm(e) for e in extents]
         variables, body = self._body(extents, element)
         split = self._digits(extents, variables, body, element)
@@ -216,14 +220,16 @@ class Reals:
             raise NotProved
         if not any(v.atoms for v in variables):
             return body
-        found = Range(*_ranges(extents, variables), body.frozen)
-        inside = self._alone(body)
-        if inside is not None and key_of(inside)[:2] == (kind, "over"):  # an extremum of extrema is one
-            inner = opened(self.facts, self.fresh, key_of(inside)[2])
-            found = Range([*found.extents, *inner.extents], [*found.variables, *inner.variables], inner.body)
-        return self.atom(kind, "over", self._nameless(found, counted=False))
+        index_range = Range(*_ranges(extents, variables), body.frozen)
+        inner_atom = self._single_atom(body)
+        if inner_atom is not None and key_of(inner_atom)[:2] == (kind, "over"):  # an extremum of extrema is one
+            inner_range = opened(self.facts, self.fresh, key_of(inner_atom)[2])
+            index_range = Range(
+                [*index_range.extents, *inner_range.extents], [*index_range.variables, *inner_range.variables], inner_range.body
+            )
+        return self.atom(kind, "over", self._canonical_range(index_range, counted=False))
 
-    def _alone(self, x: Real) -> int | None:
+    def _single_atom(self, x: Real) -> int | None:
         """Return the only atom that an element is, None where it is anything else."""
         if len(x.terms) != 1:
             return None
@@ -231,14 +237,16 @@ class Reals:
         return atoms[0] if not conditions and c == 1 and len(atoms) == 1 else None
 
     def _body(self, extents: Sequence[Poly], element: Element) -> tuple[list[Poly], Real]:
-        """Return an element at new indices; what is known of the indices of a range that may be empty is forgotten after it."""
-        before, may_be_empty = len(self.facts.known), not all(self.facts.nonnegative(e - 1) for e in extents)
+        """Return an element at fresh indices; facts on the indices of a range that may be empty are dropped afterwards."""
+        known_count, may_be_empty = len(self.facts.known), not all(self.facts.nonnegative(e - 1) for e in extents)
         variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
         body = element(*variables)
         if may_be_empty:
-            bound = {a for v in variables for a in v.atoms}
-            found = frozenset(a for p in self.facts.known[before:] for a in p.atoms if integer_atoms(atom_of(a)) & bound)
-            self.facts.forget(before, found)
+            bound_atoms = {a for v in variables for a in v.atoms}
+            dependent_atoms = frozenset(
+                a for p in self.facts.known[known_count:] for a in p.atoms if integer_atoms(atom_of(a)) & bound_atoms
+            )
+            self.facts.forget(known_count, dependent_atoms)
         return variables, body
 
     def _split(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Real, element: Element) -> Any:
@@ -255,66 +263,66 @@ class Reals:
         return None if digits is None else [digits]
 
     def _cut(self, p: Poly, v: Poly, variables: Sequence[Poly]) -> Poly | None:
-        """Return where a condition on a variable begins or ends to hold, None where it is none of it alone."""
+        """Return where a condition that is linear in one variable begins or ceases to hold, None for any other condition."""
         for sign in (1, -1):
-            rest = p - v.times(sign)
-            if not rest.atoms & {a for x in variables for a in x.atoms}:
-                return rest.times(-1) if sign == 1 else rest + 1
+            remainder = p - v.times(sign)
+            if not remainder.atoms & {a for x in variables for a in x.atoms}:
+                return remainder.times(-1) if sign == 1 else remainder + 1
         return None
 
     def _digits(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Real, element: Element) -> Any:
         """Return a range as two where its index is divided by a factor of its extent."""
-        inside = integer_atoms(body.frozen)
+        atoms = integer_atoms(body.frozen)
         for n, v in enumerate(variables):
-            for a in sorted(inside):
+            for a in sorted(atoms):
                 key = key_of(a)
                 if key[0] == "div" and key[1] == v:
-                    quotient, rest = long_division(extents[n], key[2])
-                    if rest == ZERO:
+                    quotient, remainder = long_division(extents[n], key[2])
+                    if remainder == ZERO:
                         ranges = [*extents[:n], quotient, key[2], *extents[n + 1 :]]
                         return ranges, _regrouped(element, n, key[2])
         return None
 
     def _summed(self, extents: Sequence[Poly], variables: Sequence[Poly], term: Term, factor: Fraction) -> Real:
         conditions, atoms = term
-        bound = {a for v in variables for a in v.atoms}
+        bound_atoms = {a for v in variables for a in v.atoms}
         extents, variables = _ranges(extents, variables)
-        inner = [a for a in atoms if integer_atoms(key_of(a)) & bound]
-        inside = frozenset(p for p in conditions if p.atoms & bound)
-        outer = Real({(conditions - inside, tuple(a for a in atoms if a not in inner)): factor})
-        if len(inner) == 1 and not inside:
-            again = self._sum_inside(extents, variables, key_of(inner[0]))
-            if again is not None:
-                return self.multiply(outer, again)
-        used = {x for a in inner for x in integer_atoms(key_of(a))} | {x for p in inside for x in p.atoms}
-        free = [e for e, v in zip(extents, variables, strict=True) if not v.atoms & used]
-        kept = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms & used]
-        count = self.facts.norm(product(free))
+        inner_atoms = [a for a in atoms if integer_atoms(key_of(a)) & bound_atoms]
+        inner_conditions = frozenset(p for p in conditions if p.atoms & bound_atoms)
+        outer_factor = Real({(conditions - inner_conditions, tuple(a for a in atoms if a not in inner_atoms)): factor})
+        if len(inner_atoms) == 1 and not inner_conditions:
+            simplified = self._sum_inside(extents, variables, key_of(inner_atoms[0]))
+            if simplified is not None:
+                return self.multiply(outer_factor, simplified)
+        used_atoms = {x for a in inner_atoms for x in integer_atoms(key_of(a))} | {x for p in inner_conditions for x in p.atoms}
+        free_extents = [e for e, v in zip(extents, variables, strict=True) if not v.atoms & used_atoms]
+        ranges = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms & used_atoms]
+        count = self.facts.norm(product(free_extents))
         times = number(count.number) if count.number is not None else self.atom("integer", count)
-        if not kept:
-            return self.multiply(outer, times)
-        body = (inside, tuple(inner))
-        summed = self.atom("sum", self._nameless(Range([e for e, _ in kept], [v for _, v in kept], body), counted=True))
-        return self.multiply(self.multiply(outer, times), summed)
+        if not ranges:
+            return self.multiply(outer_factor, times)
+        body = (inner_conditions, tuple(inner_atoms))
+        summed = self.atom("sum", self._canonical_range(Range([e for e, _ in ranges], [v for _, v in ranges], body), counted=True))
+        return self.multiply(self.multiply(outer_factor, times), summed)
 
     def _sum_inside(self, extents: Sequence[Poly], variables: Sequence[Poly], key: Any) -> Real | None:
         """Return a sum of sums as one, a sum of quotients by one count as a quotient; None where it is neither."""
-        bound = {a for v in variables for a in v.atoms}
-        if key[0] == "sum" and not integer_atoms(key[1][1]) & bound:
-            inner = opened(self.facts, self.fresh, key[1])
-            return self._summed([*extents, *inner.extents], [*variables, *inner.variables], inner.body, Fraction(1))
-        if key[:2] == ("call", "rdiv") and not integer_atoms(key[3]) & bound:
-            whole, count = (Real(dict(part)) for part in key[2:])
+        bound_atoms = {a for v in variables for a in v.atoms}
+        if key[0] == "sum" and not integer_atoms(key[1][1]) & bound_atoms:
+            inner_range = opened(self.facts, self.fresh, key[1])
+            return self._summed([*extents, *inner_range.extents], [*variables, *inner_range.variables], inner_range.body, Fraction(1))
+        if key[:2] == ("call", "rdiv") and not integer_atoms(key[3]) & bound_atoms:
+            dividend, count = (Real(dict(part)) for part in key[2:])
             if self._is_count(count):
-                return self._by_count(self.add(*(self._summed(extents, variables, t, c) for t, c in whole.terms.items())), count)
+                return self._divide_by_count(self.add(*(self._summed(extents, variables, t, c) for t, c in dividend.terms.items())), count)
         return None
 
-    def _nameless(self, found: Range, *, counted: bool) -> Any:
-        """Return a range under the names of indices that make it the least of all orders of them, as few as there can be."""
-        less = merged(self.facts, self.fresh, found, counted=counted)
-        if less is not None:
-            return self._nameless(less, counted=counted)
-        extents, variables, body = found
+    def _canonical_range(self, index_range: Range, *, counted: bool) -> Any:
+        """Return a range with as few indices as can be, in the least of all orders of them, the indices named by nesting depth."""
+        smaller = merged(self.facts, self.fresh, index_range, counted=counted)
+        if smaller is not None:
+            return self._canonical_range(smaller, counted=counted)
+        extents, variables, body = index_range
         if len(variables) > VARIABLES:
             raise NotProved
         keys = []
@@ -332,15 +340,15 @@ class Reals:
         gap = self.add(a, self.scaled(b, -1))
         if not gap.terms:
             return True
-        undecided = next((p for conditions, _ in gap.terms for p in sorted(conditions, key=lambda p: p.terms)), None)
-        if undecided is None or not depth:
+        condition = next((p for conditions, _ in gap.terms for p in sorted(conditions, key=lambda p: p.terms)), None)
+        if condition is None or not depth:
             return False
-        cases = (undecided, undecided.times(-1) - 1)
+        cases = (condition, condition.times(-1) - 1)
         return all(self.equal(self.assuming(gap, p), NIL, depth - 1) for p in cases)
 
 
 def side_of(member: Any) -> str | float | None:
-    """Return an element in its frozen form as a side of a comparison: a number or the name of a float attribute, None of others."""
+    """Return a frozen element as a side of a comparison: a number or the name of a float attribute, None for any other."""
     terms = dict(member)
     if not terms:
         return 0.0
@@ -355,14 +363,14 @@ def side_of(member: Any) -> str | float | None:
 
 
 def sorted_term(term: Term) -> Any:
-    """Return what terms are put in an order by."""
+    """Return the sort key of a term."""
     return term[1], sorted(p.terms for p in term[0])
 
 
 def _ranges(extents: Sequence[Poly], variables: Sequence[Poly]) -> tuple[list[Poly], list[Poly]]:
     """Return the ranges of more than one index."""
-    kept = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms]
-    return [e for e, _ in kept], [v for _, v in kept]
+    pairs = [(e, v) for e, v in zip(extents, variables, strict=True) if v.atoms]
+    return [e for e, _ in pairs], [v for _, v in pairs]
 
 
 def _shifted(element: Element, n: int, by: Poly) -> Element:

@@ -1,8 +1,8 @@
-"""Recurrent layers at lengths that are not known: a state after n steps, compared by induction on n.
+"""Recurrent layers at symbolic lengths: the states after n steps, compared by induction on n.
 
-A state is named by what it starts from, by the step, and by n. Two are equal when they start equal and their steps are
-equal for any states whatever: that is the induction. A fold that starts from the last states of another with the same steps
-before it is that fold continued, which holds by induction on its own length.
+A state is named by its initial states, by the step, and by n. Two are equal when their initial states are equal and their steps
+are equal for any states whatever: that is the induction. A fold whose initial states are the last ones of another with the same
+step is that fold continued, which holds by induction on its own length.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNROLLED = 3  # steps that are written out
 
 @dataclass(frozen=True)
 class Fold:
-    """States of rows × columns that a step maps to the next ones, from some first ones."""
+    """States [rows, columns] that a step maps to the next ones, from initial ones."""
 
     typing: Typing
     steps: Poly
@@ -33,13 +33,13 @@ class Fold:
     step: Step
 
     def after(self, n: Poly, row: Poly, column: Poly) -> list[Real]:
-        """Return the elements of all states after n ≥ 1 steps."""
+        """Return the elements at row and column of all states after n ≥ 1 steps."""
         n = self.typing.facts.norm(n)
-        named = self._named()
-        if named[2] == ZERO and n.number is not None and n.number <= UNROLLED:
+        canonical = self._canonical_names()
+        if canonical[2] == ZERO and n.number is not None and n.number <= UNROLLED:
             return self._unrolled(n.number, row, column)
-        first, step, before = named
-        place = [self.typing.facts.norm(p) for p in (n + before, row, column)]
+        first, step, preceding_steps = canonical
+        place = [self.typing.facts.norm(p) for p in (n + preceding_steps, row, column)]
         return [self.typing.reals.atom("fold", k, *place, first, step) for k in range(len(self.first))]
 
     def _unrolled(self, n: int, row: Poly, column: Poly) -> list[Real]:
@@ -48,15 +48,15 @@ class Fold:
             states = self.step(as_poly(t), states)
         return [s(row, column) for s in states]
 
-    def _named(self) -> tuple[Any, Any, Poly]:
-        """Return first states and step under names of their own; those of the fold that this one continues, and how long that is."""
+    def _canonical_names(self) -> tuple[Any, Any, Poly]:
+        """Return initial states and step under canonical names; those of the fold that this one continues, and how long that is."""
         facts = self.typing.facts
         row, column = facts.index(self._fresh(), self.rows), facts.index(self._fresh(), self.columns)
         time, states = facts.index(self._fresh(), self.steps), atom(self._fresh())
-        before = [self._state(states, k) for k in range(len(self.first))]
+        symbolic_states = [self._state(states, k) for k in range(len(self.first))]
         first = [s(row, column) for s in self.first]
-        after = tuple(s(row, column).frozen for s in self.step(time, before))
-        step = _under_names(self._extents(), after, (time, row, column, states))
+        next_states = tuple(s(row, column).frozen for s in self.step(time, symbolic_states))
+        step = _under_names(self._extents(), next_states, (time, row, column, states))
         continued = _continued(first, step, (time, row, column))
         return continued or (_under_names(self._extents(), tuple(x.frozen for x in first), (ZERO, row, column, ZERO)), step, ZERO)
 
@@ -83,15 +83,15 @@ def _continued(first: Sequence[Real], step: Any, place: tuple[Poly, Poly, Poly])
 
     `place` is time, row and column; the time of a single step is 0.
     """
-    now, row, column = place
+    time_index, row, column = place
     keys = [_only_atom(x) for x in first]
     if any(key is None or key[0] != "fold" or key[1] != k or key[3:5] != (row, column) for k, key in enumerate(keys)):
         return None
-    found = {(key[2], key[5], key[6]) for key in keys}
-    if len(found) != 1:
+    folds = {(key[2], key[5], key[6]) for key in keys}
+    if len(folds) != 1:
         return None
-    ((length, start, steps),) = found
-    time = atom(("bound", steps[1], 0)) if now.atoms else ZERO
+    ((length, start, steps),) = folds
+    time = atom(("bound", steps[1], 0)) if time_index.atoms else ZERO
     shifted = renamed(steps, {atom_number(("bound", steps[1], 0)): time + length})
     return (start, steps, length) if shifted == step else None
 
@@ -124,7 +124,7 @@ def _relu(t: Typing, x: Real) -> Real:
 
 @dataclass(frozen=True)
 class _Layer:
-    """Operands of a recurrent layer of so many gates, typed."""
+    """Operands of a recurrent layer with a number of gates, checked against its shape rule."""
 
     typing: Typing
     operands: Sequence[Tensor]
@@ -134,13 +134,13 @@ class _Layer:
         x, w, r, b, *states = self.operands
         if [len(v.shape) for v in self.operands] != [3, 2, 2, 1, *[2] * len(states)]:
             raise Unmet
-        hidden, same = r.shape[1], self.typing.same
-        for found, wanted in ((w.shape[0], hidden * self.gates), (r.shape[0], hidden * self.gates), (b.shape[0], hidden * 2 * self.gates)):
-            same(found, wanted)
-        same(w.shape[1], x.shape[2])
+        hidden, require_equal = r.shape[1], self.typing.same
+        for rows, expected in ((w.shape[0], hidden * self.gates), (r.shape[0], hidden * self.gates), (b.shape[0], hidden * 2 * self.gates)):
+            require_equal(rows, expected)
+        require_equal(w.shape[1], x.shape[2])
         for s in states:
-            same(s.shape[0], x.shape[1])
-            same(s.shape[1], hidden)
+            require_equal(s.shape[0], x.shape[1])
+            require_equal(s.shape[1], hidden)
 
     @property
     def hidden(self) -> Poly:
@@ -148,7 +148,7 @@ class _Layer:
         return self.operands[2].shape[1]
 
     def row(self, gate: int, j: Poly) -> Poly:
-        """Return the row of a unit's gate."""
+        """Return the row of the weights that belongs to unit j of a gate."""
         return self.hidden * gate + j
 
     def bias(self, gate: int, j: Poly, *, recurrent: bool) -> Real:
@@ -166,25 +166,25 @@ class _Layer:
         return r.total([self.hidden], lambda c: r.multiply(element(c), weight.at((self.row(gate, j), c))))
 
     def gate(self, gate: int, time: Poly, h: State, n: Poly, j: Poly) -> Real:
-        """Return what a gate is a function of."""
+        """Return the pre-activation of a gate at unit j."""
         parts = (self.from_input(gate, time, n, j), self.from_state(gate, lambda c: h(n, c), j))
         return self.typing.reals.add(*parts, self.bias(gate, j, recurrent=False), self.bias(gate, j, recurrent=True))
 
     def folded(self, step: Step) -> tuple[Tensor, ...]:
-        """Return all of the first state, and the last of every state."""
+        """Return the first state after every step, and every state after the last."""
         x, t = self.operands[0], self.typing
         states = [_elements(s) for s in self.operands[4:]]
         fold = Fold(t, x.shape[0], x.shape[1], self.hidden, states, step)
         last = [x.shape[1], self.hidden]
 
-        def every(i: Index) -> Real:
+        def all_states(i: Index) -> Real:
             return fold.after(i[0] + 1, i[1], i[2])[0]
 
         def end(k: int) -> Callable[[Index], Real]:
             return lambda i: fold.after(x.shape[0], i[0], i[1])[k]
 
-        ends = [indexed(t, last, end(k)) for k in range(len(states))]
-        return (indexed(t, [x.shape[0], *last], every), *ends)
+        last_states = [indexed(t, last, end(k)) for k in range(len(states))]
+        return (indexed(t, [x.shape[0], *last], all_states), *last_states)
 
 
 def _lstm(t: Typing, operands: Sequence[Tensor], a: Attributes) -> tuple[Tensor, ...]:
@@ -211,18 +211,18 @@ def _gru(t: Typing, operands: Sequence[Tensor], a: Attributes) -> tuple[Tensor, 
         def reset(k: Poly) -> Real:
             return _sigmoid(t, layer.gate(1, time, h, n, k))
 
-        own, bias = r.add(layer.from_input(2, time, n, j), layer.bias(2, j, recurrent=False)), layer.bias(2, j, recurrent=True)
+        input_part, bias = r.add(layer.from_input(2, time, n, j), layer.bias(2, j, recurrent=False)), layer.bias(2, j, recurrent=True)
         if flag:
-            return _tanh(t, r.add(own, r.multiply(reset(j), r.add(layer.from_state(2, lambda c: h(n, c), j), bias))))
-        return _tanh(t, r.add(own, layer.from_state(2, lambda c: r.multiply(reset(c), h(n, c)), j), bias))
+            return _tanh(t, r.add(input_part, r.multiply(reset(j), r.add(layer.from_state(2, lambda c: h(n, c), j), bias))))
+        return _tanh(t, r.add(input_part, layer.from_state(2, lambda c: r.multiply(reset(c), h(n, c)), j), bias))
 
     def step(time: Poly, states: Sequence[State]) -> Sequence[State]:
         (h,) = states
 
         def state(n: Poly, j: Poly) -> Real:
             z = _sigmoid(t, layer.gate(0, time, h, n, j))
-            kept = r.add(number(1), r.scaled(z, -1))
-            return r.add(r.multiply(kept, candidate(time, h, n, j)), r.multiply(z, h(n, j)))
+            complement = r.add(number(1), r.scaled(z, -1))
+            return r.add(r.multiply(complement, candidate(time, h, n, j)), r.multiply(z, h(n, j)))
 
         return [state]
 
@@ -231,7 +231,7 @@ def _gru(t: Typing, operands: Sequence[Tensor], a: Attributes) -> tuple[Tensor, 
 
 def _rnn(t: Typing, operands: Sequence[Tensor], a: Attributes) -> tuple[Tensor, ...]:
     layer, activation = _Layer(t, operands, 1), a["activation"]
-    known: dict[str, Callable[[Typing, Real], Real]] = {
+    activations: dict[str, Callable[[Typing, Real], Real]] = {
         "tanh": _tanh,
         "sigmoid": _sigmoid,
         "relu": _relu,
@@ -240,7 +240,7 @@ def _rnn(t: Typing, operands: Sequence[Tensor], a: Attributes) -> tuple[Tensor, 
     def unknown(t: Typing, x: Real) -> Real:
         return t.reals.apply(f"activation {activation}", x)
 
-    function = known.get(activation, unknown)
+    function = activations.get(activation, unknown)
 
     def step(time: Poly, states: Sequence[State]) -> Sequence[State]:
         return [lambda n, j: function(t, layer.gate(0, time, states[0], n, j))]

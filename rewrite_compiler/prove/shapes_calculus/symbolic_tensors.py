@@ -1,4 +1,4 @@
-"""Tensors at shapes that are not known, and what their readers share: typing, broadcasting, windows.
+"""Tensors at symbolic shapes, and what their readers share: typing, broadcasting, windows.
 
 A tensor is its extents and a function from an index, or from a row-major place, to the element there.
 """
@@ -18,24 +18,36 @@ Attributes = Mapping[str, Any]
 
 
 class Typing:
-    """What a shape rule may ask: `same` of two extents, `joined` of two that broadcast. Left sides assume it, right sides prove it."""
+    """The requirements of shape rules. This class proves them, as right sides have to; left sides assume them."""
 
     def __init__(self, reals: Reals) -> None:
         self.reals = reals
         self.facts = reals.facts
 
     def same(self, a: Poly, b: Poly) -> None:
-        """Require two extents to be equal."""
+        """Require two extents to be equal.
+
+        Raises:
+            Unmet: that is not proved.
+        """
         if not self.facts.equal(a, b):
             raise Unmet
 
     def least(self, p: Poly) -> None:
-        """Require a polynomial not to be negative."""
+        """Require a polynomial not to be negative.
+
+        Raises:
+            Unmet: that is not proved.
+        """
         if not self.facts.nonnegative(p):
             raise Unmet
 
     def joined(self, a: Poly, b: Poly) -> Poly:
-        """Return the extent that two broadcast to."""
+        """Return the extent that two broadcast to.
+
+        Raises:
+            Unmet: it is not proved that they broadcast.
+        """
         if self.facts.equal(a, b) or self.facts.norm(b).number == 1:
             return a
         if self.facts.norm(a).number == 1:
@@ -44,13 +56,17 @@ class Typing:
         for narrow, wide in ((b, a), (a, b)):
             if self.facts.may_widen(narrow, wide):
                 return wide
-        found = self.facts.join(a, b, assumed=False)
-        if found is None:
+        extent = self.facts.join(a, b, assumed=False)
+        if extent is None:
             raise Unmet
-        return found
+        return extent
 
     def widened(self, a: Poly, b: Poly) -> None:
-        """Require an extent to be another one or 1."""
+        """Require an extent to broadcast to another.
+
+        Raises:
+            Unmet: that is not proved.
+        """
         a, b = self.facts.norm(a), self.facts.norm(b)
         if a.number != 1 and not self.facts.may_widen(a, b):
             self.same(a, b)
@@ -58,7 +74,7 @@ class Typing:
 
 @dataclass(frozen=True)
 class Tensor:
-    """Extents, and the element at an index; `flat` is the element at a row-major place where that is no regrouping."""
+    """Extents, and the element at an index; `flat` is the element at a row-major place."""
 
     shape: tuple[Poly, ...]
     at: Callable[[Index], Real]
@@ -66,12 +82,12 @@ class Tensor:
 
 
 def variable(reals: Reals, name: str, shape: Sequence[Poly]) -> Tensor:
-    """Return an operand."""
+    """Return an operand of the rule as a tensor."""
     return Tensor(tuple(shape), lambda i: reals.read(name, place_of(i, shape)), lambda p: reals.read(name, p))
 
 
 def indexed(t: Typing, shape: Sequence[Poly], at: Callable[[Index], Real]) -> Tensor:
-    """Return a tensor that is read by index: a place is taken apart into digits."""
+    """Return a tensor that is read by index; a row-major place is delinearised."""
     return Tensor(tuple(shape), at, lambda p: at(t.facts.digits(p, shape)))
 
 
@@ -85,23 +101,28 @@ ARITHMETIC: dict[str, Callable[..., Real]] = {
 
 
 def broadcast(t: Typing, shapes: Sequence[Sequence[Poly]]) -> list[Poly]:
-    """Return the shape that shapes broadcast to."""
+    """Return the shape that shapes broadcast to, aligned at their last axes."""
     rank = max(map(len, shapes))
     padded = [[as_poly(1)] * (rank - len(s)) + list(s) for s in shapes]
-    found = padded[0]
-    for other in padded[1:]:
-        found = [t.joined(a, b) for a, b in zip(found, other, strict=True)]
-    return found
+    shape = padded[0]
+    for extents in padded[1:]:
+        shape = [t.joined(a, b) for a, b in zip(shape, extents, strict=True)]
+    return shape
 
 
 def broadcast_read(t: Typing, x: Tensor, i: Index, shape: Sequence[Poly]) -> Real:
     """Return the element of a tensor at an index of the shape that it broadcasts to."""
-    before = len(i) - len(x.shape)
-    return x.at([t.facts.within(p, wide, n) for p, wide, n in zip(i[before:], shape[before:], x.shape, strict=True)])
+    leading_axes = len(i) - len(x.shape)
+    return x.at([t.facts.within(p, wide, n) for p, wide, n in zip(i[leading_axes:], shape[leading_axes:], x.shape, strict=True)])
 
 
 def axis_of(a: Attributes, x: Tensor) -> int:
-    """Return the attribute `axis`, which must be known and one of x."""
+    """Return the attribute `axis`.
+
+    Raises:
+        NotProved: it is no known number.
+        Unmet: x has no such axis.
+    """
     axis = a["axis"].number
     if axis is None:
         raise NotProved
@@ -111,20 +132,20 @@ def axis_of(a: Attributes, x: Tensor) -> int:
 
 
 def inside(t: Typing, x: Tensor, i: Index, pads: Sequence[Poly], fill: Real) -> Real:
-    """Return the element of x under pads, or what fills them."""
+    """Return the element of x at an index of the padded tensor, or `fill` in its padding."""
     place = [p - pads[k] for k, p in enumerate(i)]
-    moved = [k for k in range(len(place)) if not (pads[k].number == 0 and pads[k + len(place)].number == 0)]
-    conditions = [c for k in moved for c in (place[k], x.shape[k] - 1 - place[k])]
+    padded_axes = [k for k in range(len(place)) if not (pads[k].number == 0 and pads[k + len(place)].number == 0)]
+    conditions = [c for k in padded_axes for c in (place[k], x.shape[k] - 1 - place[k])]
     return t.reals.choose(conditions, x.at(place), fill) if conditions else x.at(place)
 
 
 def integer(t: Typing, p: Poly) -> Real:
-    """Return an integer as a real number."""
+    """Return an integer as a real element."""
     n = t.facts.norm(p)
     if n.number is not None:
         return number(n.number)
-    common = math.gcd(*(c for _, c in n.terms))
-    return t.reals.scaled(t.reals.atom("integer", Poly(tuple((m, c // common) for m, c in n.terms))), common)
+    divisor = math.gcd(*(c for _, c in n.terms))
+    return t.reals.scaled(t.reals.atom("integer", Poly(tuple((m, c // divisor) for m, c in n.terms))), divisor)
 
 
 def mean_of(t: Typing, extents: Sequence[Poly], element: Callable[..., Real]) -> Real:
@@ -133,23 +154,27 @@ def mean_of(t: Typing, extents: Sequence[Poly], element: Callable[..., Real]) ->
 
 
 def windows(t: Typing, spatial: Sequence[Poly], kernel: Sequence[Poly], a: Attributes) -> list[Poly]:
-    """Return the extents of windows along spatial axes."""
+    """Return the number of windows along each spatial axis.
+
+    Raises:
+        Unmet: ranks differ, a stride or dilation is less than 1, a pad is negative, or a window does not fit.
+    """
     strides, pads, dilations = a["strides"], a["pads"], a["dilations"]
     rank = len(spatial)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise Unmet
     for p in (*(s - 1 for s in strides), *(d - 1 for d in dilations), *pads):
         t.least(p)
-    found = []
+    extents = []
     for k, n in enumerate(spatial):
         room = n + pads[k] + pads[k + rank] - dilations[k] * (kernel[k] - 1) - 1
         t.least(room)
-        found.append(t.facts.divided(room, strides[k]) + 1)
-    return found
+        extents.append(t.facts.divided(room, strides[k]) + 1)
+    return extents
 
 
 def around(x: Tensor, pads: Sequence[Poly]) -> list[Poly]:
-    """Return spatial pads as pads of all axes."""
+    """Return spatial pads as pads of all axes, with none on the first two."""
     none = [as_poly(0)] * 2
     half = len(pads) // 2
     return [*none, *pads[:half], *none, *pads[half:]]
