@@ -65,12 +65,12 @@ def opened(path: Path, bound: Bound) -> Iterator[io.BufferedReader]:
     except OSError as error:
         raise unreadable(place, error) from None
     with os.fdopen(descriptor, "rb") as file:
-        before = os.fstat(descriptor)
-        _check_kind(before.st_mode, bound, place)
-        check_size(before.st_size, bound, place)
+        initial = os.fstat(descriptor)
+        _check_kind(initial.st_mode, bound, place)
+        check_size(initial.st_size, bound, place)
         yield file
-        after = os.fstat(descriptor)
-    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        final = os.fstat(descriptor)
+    if (final.st_size, final.st_mtime_ns) != (initial.st_size, initial.st_mtime_ns):
         raise _changed(place)
 
 
@@ -90,8 +90,8 @@ def read_bytes(path: Path, bound: Bound) -> bytes:
 def check_size(size: int, bound: Bound, place: str) -> None:
     """Raise the refusal of what has more bytes than its bound."""
     if size > bound.bytes:
-        said = f"{bound.what} file must have at most {bound.bytes} bytes, not {size}"
-        raise InputError(bound.code, said, place=place, help=bound.help)
+        sentence = f"{bound.what} file must have at most {bound.bytes} bytes, not {size}"
+        raise InputError(bound.code, sentence, place=place, help=bound.help)
 
 
 def unreadable(place: str, error: OSError) -> UsageError:
@@ -136,26 +136,26 @@ def toml_of(data: bytes) -> dict[str, Any]:
             if sum(1 for _ in re.finditer(_PART, key)) > PARTS:
                 raise Excessive(f"it has a key of more than {PARTS} parts")
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except RecursionError:
         raise Excessive("it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise Unreadable(str(error)) from None
     except ValueError:
         raise Excessive("it has a number of thousands of digits") from None
-    _check_words(found)
-    return found
+    _check_words(table)
+    return table
 
 
 def _check_words(table: dict[str, Any]) -> None:
     """Refuse whole numbers that TOML does not have, which need not be printable either."""
-    left: list[Any] = [table]
-    while left:
-        value = left.pop()
+    pending: list[Any] = [table]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
-            left.extend(value.values())
+            pending.extend(value.values())
         elif isinstance(value, list):
-            left.extend(value)
+            pending.extend(value)
         elif isinstance(value, int) and not -(1 << WORD - 1) <= value < 1 << WORD - 1:
             raise Unreadable(f"it has a whole number of more than {WORD} bits")
 

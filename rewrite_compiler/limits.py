@@ -12,13 +12,13 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 def brief(record: Any) -> str:
     """Return the constructor call of a dataclass instance with the fields that differ from their defaults."""
-    told = []
+    arguments = []
     for f in fields(record):
         value = vars(record)[f.name]
         usual = f.default_factory() if callable(f.default_factory) else f.default
         if value != usual:
-            told.append(f"{f.name}={value!r}")
-    return f"{type(record).__name__}({', '.join(told)})"
+            arguments.append(f"{f.name}={value!r}")
+    return f"{type(record).__name__}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Limits:
 
     def with_overrides(self, pairs: list[str]) -> Limits:
         """Return these limits with `KEY=VALUE` pairs applied; UsageError names an unknown key or value."""
-        known = {f.name for f in fields(self)}
+        limit_names = {f.name for f in fields(self)}
         changes: dict[str, int] = {}
         for pair in pairs:
             key, _, value = pair.partition("=")
-            if key not in known:
-                raise UsageError("F203", f'there is no limit called "{key}"', help=f"known limits: {', '.join(sorted(known))}")
+            if key not in limit_names:
+                raise UsageError("F203", f'there is no limit called "{key}"', help=f"known limits: {', '.join(sorted(limit_names))}")
             if not value.isdigit() or int(value) == 0:
                 raise UsageError("F203", f'limit {key} must be a positive integer, not "{value}"')
             changes[key] = int(value)

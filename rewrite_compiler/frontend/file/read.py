@@ -28,18 +28,18 @@ def read_model(path: Path, limits: Limits) -> tuple[Any, str]:
 
 def read_apart(path: Path, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
     """Return the parsed model without the bytes of its large initializers, these by the initializers' numbers, and the file's sha256."""
-    return _apart(read_bytes(path, limits), str(path))
+    return _parse_split(read_bytes(path, limits), str(path))
 
 
 def read_memory(data: bytes, place: str, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
     """Return what `read_apart` does, of a model's bytes in memory."""
     _check_size(len(data), place, limits)
-    return _apart(data, place)
+    return _parse_split(data, place)
 
 
-def _apart(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]:
-    apart = cut(data)
-    return parse(apart.model, place, data), apart.payloads, hashlib.sha256(data).hexdigest()
+def _parse_split(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]:
+    split = cut(data)
+    return parse(split.model, place, data), split.payloads, hashlib.sha256(data).hexdigest()
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
@@ -64,9 +64,9 @@ def _check_size(size: int, place: str, limits: Limits) -> None:
 def parse(data: bytes, place: str, whole: bytes = b"") -> Any:
     """Return the model in some bytes, which are in the file as a whole; InputError says what they are when they are none."""
     whole = whole or data
-    known = disguise(whole)
-    if known is not None:
-        raise InputError("F104", f"this is not an ONNX model but {known.what}", place=place, help=known.help)
+    other_format = disguise(whole)
+    if other_format is not None:
+        raise InputError("F104", f"this is not an ONNX model but {other_format.what}", place=place, help=other_format.help)
     from onnx import ModelProto
 
     try:

@@ -52,8 +52,8 @@ def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about
     _check_size(p)
     functions = Functions(body_of, opset)
     graph = _graph(p, functions)
-    others = {o.domain: o.version for o in sorted(p.opaque.values(), key=lambda o: o.version) if o.domain not in ("", "ai.onnx")}
-    versions = {"": opset, **dict(sorted(others.items())), **dict.fromkeys(functions.domains, 1)}
+    domain_versions = {o.domain: o.version for o in sorted(p.opaque.values(), key=lambda o: o.version) if o.domain not in ("", "ai.onnx")}
+    versions = {"": opset, **dict(sorted(domain_versions.items())), **dict.fromkeys(functions.domains, 1)}
     imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
     model = helper.make_model(
         graph, opset_imports=imports, functions=functions.made, producer_name="flexmatch", producer_version=version("flexmatch"),
@@ -86,7 +86,7 @@ class Functions:
         self.body_of = body_of
         self.opset = opset
         self.made: list[Any] = []
-        self._known: dict[tuple[str, str, bytes], str] = {}
+        self._names_by_body: dict[tuple[str, str, bytes], str] = {}
         self._names: dict[str, Names] = {}
 
     @property
@@ -104,18 +104,18 @@ class Functions:
         domain = FUNCTION_DOMAIN + target
         function = _function(body, domain, self.opset)
         key = (domain, operation, function.SerializeToString(deterministic=True))
-        if key not in self._known:
-            function.name = self._known[key] = self._names.setdefault(domain, Names()).unique(operation)
+        if key not in self._names_by_body:
+            function.name = self._names_by_body[key] = self._names.setdefault(domain, Names()).unique(operation)
             self.made.append(function)
-        return domain, self._known[key]
+        return domain, self._names_by_body[key]
 
 
 def _check_body(p: Program, node: Node, body: Program) -> None:
-    for what, outer, inner in (("inputs", node.inputs, body.inputs), ("results", node.outputs, body.outputs)):
-        given, wanted = [body.types[v] for v in inner], [p.types[v] for v in outer]
-        if given != wanted:
-            shown = [", ".join(map(str, t)) for t in (wanted, given)]
-            raise SpecError("F131", f"Body of {node.op} must have the {what} {shown[0]}, not {shown[1]}")
+    for kind, outer, inner in (("inputs", node.inputs, body.inputs), ("results", node.outputs, body.outputs)):
+        actual, expected = [body.types[v] for v in inner], [p.types[v] for v in outer]
+        if actual != expected:
+            texts = [", ".join(map(str, t)) for t in (expected, actual)]
+            raise SpecError("F131", f"Body of {node.op} must have the {kind} {texts[0]}, not {texts[1]}")
 
 
 def _function(body: Program, domain: str, opset: int) -> Any:
@@ -127,8 +127,8 @@ def _function(body: Program, domain: str, opset: int) -> Any:
 def _graph(p: Program, functions: Functions) -> Any:
     emission = Emission(p, functions)
     inputs, outputs = emission.emit()
-    known = {*inputs, *outputs}
-    infos = [_info(emission.names[v], p.types[v]) for n in p.nodes for v in n.outputs if emission.names[v] not in known]
+    port_names = {*inputs, *outputs}
+    infos = [_info(emission.names[v], p.types[v]) for n in p.nodes for v in n.outputs if emission.names[v] not in port_names]
     return helper.make_graph(
         emission.writer.nodes, p.name or "model",
         [_info(name, p.types[v]) for name, v in zip(inputs, p.inputs, strict=True)],

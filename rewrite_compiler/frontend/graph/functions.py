@@ -33,26 +33,26 @@ def with_attributes(inner: Any, call: Any, function: Any) -> Any:
     return copy
 
 
-def _bind(node: Any, given: Mapping[str, Any]) -> None:
+def _bind(node: Any, arguments: Mapping[str, Any]) -> None:
     if any(a.ref_attr_name for a in node.attribute):
-        kept = [_bound(a, given) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
+        bound_attributes = [_bound_attribute(a, arguments) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in arguments]
         del node.attribute[:]
-        node.attribute.extend(kept)
+        node.attribute.extend(bound_attributes)
     for graph in subgraphs(node):
         for inner in graph.node:
-            _bind(inner, given)
+            _bind(inner, arguments)
 
 
-def _bound(a: Any, given: Mapping[str, Any]) -> Any:
+def _bound_attribute(a: Any, arguments: Mapping[str, Any]) -> Any:
     if not a.ref_attr_name:
         return a
-    bound = type(a)()
-    bound.CopyFrom(given[a.ref_attr_name])
-    if a.type and bound.type != a.type:
-        kinds = NAMES.get(a.type, str(a.type)), NAMES.get(bound.type, str(bound.type))
+    copy = type(a)()
+    copy.CopyFrom(arguments[a.ref_attr_name])
+    if a.type and copy.type != a.type:
+        kinds = NAMES.get(a.type, str(a.type)), NAMES.get(copy.type, str(copy.type))
         raise InputError("F130", f'attribute "{a.ref_attr_name}" of a function must be {kinds[0]}, not {kinds[1]}')
-    bound.name = a.name
-    return bound
+    copy.name = a.name
+    return copy
 
 
 @dataclass
@@ -78,11 +78,11 @@ class Inliner:
         return any(key_of_call(n) in self.functions or any(self._calls(g) for g in subgraphs(n)) for n in graph.node)
 
     def _rewrite(self, graph: Any) -> None:
-        nodes = [made for n in graph.node for made in self._written_out(n)]
+        nodes = [part for n in graph.node for part in self._expanded(n)]
         del graph.node[:]
         graph.node.extend(nodes)
 
-    def _written_out(self, node: Any) -> Sequence[Any]:
+    def _expanded(self, node: Any) -> Sequence[Any]:
         function = self.functions.get(key_of_call(node))
         if function is None:
             return [self.inlined(node)]
@@ -93,10 +93,10 @@ class Inliner:
             )
         prefix = f"{next(o for o in node.output if o)}/{self.written}/"
         reads = {formal: node.input[n] if n < len(node.input) else "" for n, formal in enumerate(function.input)}
-        gives = {formal: node.output[n] if n < len(node.output) else "" for n, formal in enumerate(function.output)}
-        inner = {o: gives.get(o) or prefix + o for n in function.node for o in n.output if o}
+        results = {formal: node.output[n] if n < len(node.output) else "" for n, formal in enumerate(function.output)}
+        inner = {o: results.get(o) or prefix + o for n in function.node for o in n.output if o}
         nodes = [renamed(with_attributes(n, node, function), {**reads, **inner}, inner) for n in self._upgraded(function)]
-        return [made for n in nodes for made in self._written_out(n)]
+        return [part for n in nodes for part in self._expanded(n)]
 
     def _upgraded(self, function: Any) -> list[Any]:
         version = imports_of_function(function).get("", self.version)

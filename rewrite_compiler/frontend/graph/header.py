@@ -39,19 +39,19 @@ def check_header(model: Any, place: str) -> list[str]:
 
 def imports_of(entries: Iterable[Any], what: str, place: str) -> dict[str, int]:
     """Return the operator sets by domain; InputError on doubled, missing or unknown ones."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in entries:
         domain, version = own_domain(entry.domain), int(entry.version)
-        if domain in found:
-            twice = f"not as {found[domain]} and {version}"
-            raise InputError("F112", f"{what} must import the operator set of {domain or 'ai.onnx'} once, {twice}", place=place)
+        if domain in versions:
+            conflict = f"not as {versions[domain]} and {version}"
+            raise InputError("F112", f"{what} must import the operator set of {domain or 'ai.onnx'} once, {conflict}", place=place)
         if not 1 <= version < 1 << 31:
             raise InputError("F111", f"{what} must import a positive operator set version, not {version}", place=place)
-        found[domain] = version
-    if not found:
+        versions[domain] = version
+    if not versions:
         raise InputError("F111", f"{what} imports no operator set", place=place)
-    if "" in found and not OLDEST <= found[""] <= newest():
-        known = f"{newest()} or older" if found[""] > OLDEST else f"{OLDEST} or newer"
-        sentence = f"operator set of {what} must be {OLDEST} to {newest()}, not {found['']}"
-        raise InputError("F111", sentence, place=place, help=f"export it with operator set {known}")
-    return found
+    if "" in versions and not OLDEST <= versions[""] <= newest():
+        advice = f"{newest()} or older" if versions[""] > OLDEST else f"{OLDEST} or newer"
+        sentence = f"operator set of {what} must be {OLDEST} to {newest()}, not {versions['']}"
+        raise InputError("F111", sentence, place=place, help=f"export it with operator set {advice}")
+    return versions

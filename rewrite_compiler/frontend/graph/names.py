@@ -13,8 +13,8 @@ def check_names(model: Any, place: str) -> None:
     """Refuse a model with a name that is not UTF-8."""
     for name in _names(model):
         if isinstance(name, bytes):
-            shown = name[:64].decode("utf-8", "backslashreplace")
-            raise InputError("F103", f'names must be UTF-8 text, not "{shown}"', place=place)
+            text = name[:64].decode("utf-8", "backslashreplace")
+            raise InputError("F103", f'names must be UTF-8 text, not "{text}"', place=place)
 
 
 def _names(model: Any) -> Iterator[Any]:

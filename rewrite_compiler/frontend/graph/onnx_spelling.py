@@ -109,9 +109,9 @@ def _div(task: Task) -> None:
     if task.result.is_float:
         return task.emit("Div", *task.names)
     # integers round down; ONNX divides toward zero and its Mod has the sign of the divisor
-    rest = task.writer.step(task.hint("rest"), "Mod", *task.names)
-    whole = task.writer.step(task.hint("whole"), "Sub", task.x, rest)
-    return task.emit("Div", whole, task.names[1])
+    remainder = task.writer.step(task.hint("rest"), "Mod", *task.names)
+    multiple = task.writer.step(task.hint("whole"), "Sub", task.x, remainder)
+    return task.emit("Div", multiple, task.names[1])
 
 
 def _clip(task: Task) -> None:
@@ -237,8 +237,8 @@ def _gate_sum(task: Task) -> None:
     x, h, w, r, a, b = task.names
     parts = []
     for operand, weight in ((x, w), (h, r)):
-        turned = task.writer.step(task.hint("turned"), "Transpose", weight, perm=[1, 0])
-        parts.append(task.writer.step(task.hint("product"), "MatMul", operand, turned))
+        transposed = task.writer.step(task.hint("turned"), "Transpose", weight, perm=[1, 0])
+        parts.append(task.writer.step(task.hint("product"), "MatMul", operand, transposed))
     products = task.writer.step(task.hint("products"), "Add", *parts)
     task.emit("Add", task.writer.step(task.hint("biased"), "Add", products, a), b)
 
@@ -276,11 +276,11 @@ def _requantize(task: Task) -> None:
 def _emit_codes(task: Task, scaled: str) -> None:
     """Round to codes, whose scale is 1, and limit them."""
     dtype, low, high = task.result.dtype, int(task["low"]), int(task["high"])
-    one = task.writer.literal(task.hint("one"), np.array(1, np.float32), "float32")
-    into = [scaled, one, task.number("zero", int(task["zero"]), dtype)]
+    unit_scale = task.writer.literal(task.hint("one"), np.array(1, np.float32), "float32")
+    operands = [scaled, unit_scale, task.number("zero", int(task["zero"]), dtype)]
     if code_range(dtype) == (low, high):
-        return task.emit("QuantizeLinear", *into)
-    codes = task.writer.step(task.hint("codes"), "QuantizeLinear", *into)
+        return task.emit("QuantizeLinear", *operands)
+    codes = task.writer.step(task.hint("codes"), "QuantizeLinear", *operands)
     return task.emit("Clip", codes, task.number("low", low, dtype), task.number("high", high, dtype))
 
 

@@ -30,16 +30,16 @@ def result(k: int) -> str:
 
 def captured(node: Any) -> list[str]:
     """Return the names that the subgraphs of a node read from outside, each once."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for graph in subgraphs(node):
-        found.update(dict.fromkeys(_free(graph)))
-    return list(found)
+        names.update(dict.fromkeys(_free_names(graph)))
+    return list(names)
 
 
-def _free(graph: Any) -> list[str]:
-    inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+def _free_names(graph: Any) -> list[str]:
+    defined = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
     read = [name for n in graph.node for name in (*n.input, *captured(n))] + [o.name for o in graph.output]
-    return [name for name in read if name and name not in inside]
+    return [name for name in read if name and name not in defined]
 
 
 def renamed(node: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
@@ -54,8 +54,8 @@ def renamed(node: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) ->
 def _rename_node(node: Any, names: Mapping[str, str]) -> None:
     node.input[:] = [names.get(i, i) for i in node.input]
     for graph in subgraphs(node):
-        inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
-        outer = {old: new for old, new in names.items() if old not in inside}
+        defined = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+        outer = {old: new for old, new in names.items() if old not in defined}
         for inner in graph.node:
             _rename_node(inner, outer)
         for output in graph.output:
@@ -69,8 +69,8 @@ def reads(node: Any) -> list[str]:
 
 def placed(node: Any) -> Any:
     """Return the payload form of a node: names replaced by places, its own name and documentation dropped."""
-    ends = {name: result(k) for k, name in enumerate(o for o in node.output if o)}
-    copy = renamed(node, {name: operand(k) for k, name in enumerate(reads(node))}, ends)
+    result_names = {name: result(k) for k, name in enumerate(o for o in node.output if o)}
+    copy = renamed(node, {name: operand(k) for k, name in enumerate(reads(node))}, result_names)
     copy.ClearField("name")
     copy.ClearField("doc_string")
     return copy
@@ -88,5 +88,5 @@ def node_proto(op: OpaqueOp, inputs: Sequence[str], outputs: Sequence[str]) -> A
 
     node = NodeProto()
     node.ParseFromString(op.payload)
-    given = {operand(k): name for k, name in enumerate(inputs)}
-    return renamed(node, given, {result(k): name for k, name in enumerate(outputs)})
+    operand_names = {operand(k): name for k, name in enumerate(inputs)}
+    return renamed(node, operand_names, {result(k): name for k, name in enumerate(outputs)})

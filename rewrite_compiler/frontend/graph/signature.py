@@ -43,14 +43,14 @@ def signature_of(op: str, domain: str, version: int) -> Signature | None:
     from onnx import defs
 
     attributes = {name: int(a.type.value) for name, a in schema.attributes.items()}
-    required = tuple(name for name, a in schema.attributes.items() if a.required)
+    required_attributes = tuple(name for name, a in schema.attributes.items() if a.required)
     optional = defs.OpSchema.FormalParameterOption.Optional
-    needed = tuple(i.option != optional for i in schema.inputs)
+    required_inputs = tuple(i.option != optional for i in schema.inputs)
     counts = (int(schema.min_input), int(schema.max_input)), (int(schema.min_output), int(schema.max_output))
     parameters = tuple(str(i.type_str) for i in schema.inputs)
-    repeated = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    is_variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
     allowed = {str(c.type_param_str): _element_types(c.allowed_type_strs) for c in schema.type_constraints}
-    return Signature(attributes, required, *counts, needed, bool(schema.deprecated), parameters, repeated, allowed)
+    return Signature(attributes, required_attributes, *counts, required_inputs, bool(schema.deprecated), parameters, is_variadic, allowed)
 
 
 def _element_types(types: Iterable[str]) -> frozenset[str]:
@@ -59,7 +59,7 @@ def _element_types(types: Iterable[str]) -> frozenset[str]:
 
 def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> None:
     """Refuse operands whose element types the operator does not allow, or that differ where they must agree."""
-    bound: dict[str, str] = {}
+    bindings: dict[str, str] = {}
     last = signature.parameters[-1:] if signature.repeated else ()
     for n, dtype in enumerate(dtypes):
         parameter = signature.parameters[n] if n < len(signature.parameters) else last[0] if last else ""
@@ -68,8 +68,8 @@ def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> 
         allowed = signature.allowed.get(parameter) or _element_types([parameter])
         if allowed and dtype not in allowed:
             raise InputError("F131", f"operand {n} of {op} must not be of type {dtype}", help=f"it may be {', '.join(sorted(allowed))}")
-        if parameter in signature.allowed and bound.setdefault(parameter, dtype) != dtype:
-            raise InputError("F131", f"operand {n} of {op} must be of type {bound[parameter]}, as those before it, not {dtype}")
+        if parameter in signature.allowed and bindings.setdefault(parameter, dtype) != dtype:
+            raise InputError("F131", f"operand {n} of {op} must be of type {bindings[parameter]}, as those before it, not {dtype}")
 
 
 def check_node(node: Any, imports: dict[str, int], function: Any, place: str) -> None:
@@ -95,36 +95,36 @@ def check_node(node: Any, imports: dict[str, int], function: Any, place: str) ->
 
 
 def _check_call(node: Any, function: Any, place: str) -> None:
-    for what, given, most in (("operands", node.input, function.input), ("results", node.output, function.output)):
-        if len(given) > len(most):
-            raise InputError("F131", f'function "{function.name}" has {len(most)} {what}, not {len(given)}', place=place)
+    for kind, actual, formal in (("operands", node.input, function.input), ("results", node.output, function.output)):
+        if len(actual) > len(formal):
+            raise InputError("F131", f'function "{function.name}" has {len(formal)} {kind}, not {len(actual)}', place=place)
 
 
 def _check_attributes(node: Any, signature: Signature, place: str) -> None:
     for a in node.attribute:
         expected = signature.attributes.get(a.name)
         if expected is None:
-            known = ", ".join(sorted(signature.attributes)) or "none"
-            raise InputError("F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {known}")
+            attribute_names = ", ".join(sorted(signature.attributes)) or "none"
+            raise InputError("F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {attribute_names}")
         if a.type != expected and expected:
-            given = NAMES.get(a.type, str(a.type))
-            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {given}', place=place)
+            actual = NAMES.get(a.type, str(a.type))
+            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {actual}', place=place)
     names = {a.name for a in node.attribute}
     if len(names) != len(node.attribute):
-        twice = next(a.name for n, a in enumerate(node.attribute) if a.name in [b.name for b in node.attribute[:n]])
-        raise InputError("F130", f'attribute "{twice}" is given twice', place=place)
+        duplicate = next(a.name for n, a in enumerate(node.attribute) if a.name in [b.name for b in node.attribute[:n]])
+        raise InputError("F130", f'attribute "{duplicate}" is given twice', place=place)
     missing = next((name for name in signature.required if name not in names), None)
     if missing is not None:
         raise InputError("F130", f'{node.op_type} needs the attribute "{missing}"', place=place)
 
 
 def _check_operands(node: Any, signature: Signature, place: str) -> None:
-    for what, names, (low, high) in (("operands", node.input, signature.inputs), ("results", node.output, signature.outputs)):
+    for kind, names, (low, high) in (("operands", node.input, signature.inputs), ("results", node.output, signature.outputs)):
         if not low <= len(names) <= high:
-            wanted = f"{low} to {high}" if high > low else f"{low}"
-            wanted = f"at least {low}" if high > 1 << 20 else wanted
-            raise InputError("F131", f"{node.op_type} has {wanted} {what}, not {len(names)}", place=place)
+            expected = f"{low} to {high}" if high > low else f"{low}"
+            expected = f"at least {low}" if high > 1 << 20 else expected
+            raise InputError("F131", f"{node.op_type} has {expected} {kind}, not {len(names)}", place=place)
     for n, name in enumerate(node.input):
-        needed = signature.needed[n] if n < len(signature.needed) else signature.repeated
-        if needed and not name:
+        is_required = signature.needed[n] if n < len(signature.needed) else signature.repeated
+        if is_required and not name:
             raise InputError("F122", f"operand {n} of {node.op_type} is required and must not be empty", place=place)

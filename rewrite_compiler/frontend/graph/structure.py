@@ -41,13 +41,13 @@ def check_count(model: Any, place: str, limits: Limits) -> None:
         "nodes": graph.node, "functions": model.functions, "initializers": graph.initializer, "inputs": graph.input,
         "sparse initializers": graph.sparse_initializer, "outputs": graph.output, "declared values": graph.value_info,
     }  # fmt: skip
-    for what, those in counts.items():
-        if len(those) > limits.nodes:
-            raise InputError("F105", f"the model must have at most {limits.nodes} {what}", place=place, help="raise --limits nodes=")
+    for kind, entries in counts.items():
+        if len(entries) > limits.nodes:
+            raise InputError("F105", f"the model must have at most {limits.nodes} {kind}", place=place, help="raise --limits nodes=")
     for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
         if len(node.input) > OPERANDS:
-            said = f"{node.op_type} must have at most {OPERANDS} inputs, not {len(node.input)}"
-            raise InputError("F105", said, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
+            sentence = f"{node.op_type} must have at most {OPERANDS} inputs, not {len(node.input)}"
+            raise InputError("F105", sentence, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
 
 
 def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
@@ -69,12 +69,12 @@ def drop_absent_ends(model: Any) -> bool:
 
     onnxruntime 1.31.1 reads through a null pointer where LayerNormalization's bias is written as absent.
     """
-    found = False
+    is_shortened = False
     for node in _all_nodes([*model.graph.node, *(n for f in model.functions for n in f.node)]):
         while node.input and not node.input[-1]:
             del node.input[-1]
-            found = True
-    return found
+            is_shortened = True
+    return is_shortened
 
 
 def function_key(f: Any) -> Key:
@@ -91,8 +91,8 @@ def _note_names(graph: Any, check: Check) -> None:
 def _check_functions(model: Any, check: Check) -> None:
     if len(check.functions) != len(model.functions):
         keys = [function_key(f) for f in model.functions]
-        twice = next(k for k in keys if keys.count(k) > 1)
-        raise InputError("F121", f'function "{twice[1]}" of domain "{twice[0]}" is defined twice', place=check.place)
+        duplicate = next(k for k in keys if keys.count(k) > 1)
+        raise InputError("F121", f'function "{duplicate[1]}" of domain "{duplicate[0]}" is defined twice', place=check.place)
     calls = {function_key(f): [k for n in _all_nodes(f.node) if (k := key_of_call(n)) in check.functions] for f in model.functions}
     _check_size(model, calls, _check_recursion(calls, check), check)
     for f in model.functions:
@@ -112,22 +112,22 @@ def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[
     sizes: dict[Key, int] = {}
     for key in order:
         sizes[key] = len(check.functions[key].node) + sum(sizes[k] for k in calls[key])
-    called = [k for n in _all_nodes(model.graph.node) if (k := key_of_call(n)) in sizes]
-    if len(model.graph.node) + sum(sizes[k] for k in called) > check.limits.nodes:
-        sentence = f"the model must have at most {check.limits.nodes} nodes{' with its functions expanded' if called else ''}"
+    callees = [k for n in _all_nodes(model.graph.node) if (k := key_of_call(n)) in sizes]
+    if len(model.graph.node) + sum(sizes[k] for k in callees) > check.limits.nodes:
+        sentence = f"the model must have at most {check.limits.nodes} nodes{' with its functions expanded' if callees else ''}"
         raise InputError("F105", sentence, place=check.place, help="raise --limits nodes=")
 
 
 def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterable[Key]:
     """Return the functions, those that are called first; InputError names a circle."""
-    done: dict[Key, None] = {}
+    order: dict[Key, None] = {}
     for start in calls:
         path = [start]
         work = [iter(calls[start])]
         while work:
-            following = next((k for k in work[-1] if k not in done), None)
+            following = next((k for k in work[-1] if k not in order), None)
             if following is None:
-                done[path.pop()] = None
+                order[path.pop()] = None
                 work.pop()
             elif following in path:
                 loop = " → ".join(k[1] for k in (*path[path.index(following) :], following))
@@ -135,7 +135,7 @@ def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterab
             else:
                 path.append(following)
                 work.append(iter(calls[following]))
-    return done
+    return order
 
 
 def _all_nodes(nodes: Iterable[Any]) -> Iterable[Any]:
@@ -167,73 +167,73 @@ def _check_body(
     check.nodes += len(nodes)
     if check.nodes > check.limits.nodes:
         raise InputError("F105", f"the model must have at most {check.limits.nodes} nodes", place=check.place, help="raise --limits nodes=")
-    given = _names_once("graph input", inputs, check) | _names_once("initializer", constants, check)
-    producer = _producers(nodes, given, check)
-    _names_once("output", outputs, check, "F123")
-    undefined = next((o for o in outputs if o not in producer and o not in given), None)
-    if undefined is not None:
-        outside = undefined in outer
-        sentence = f'output "{undefined}" is ' + ("a value from outside its subgraph" if outside else "not defined by any node")
-        raise InputError("F123", sentence, place=check.place, help="put an Identity node between" if outside else "")
-    visible = given | outer | producer.keys()
+    predefined = _check_unique("graph input", inputs, check) | _check_unique("initializer", constants, check)
+    producer = _producers(nodes, predefined, check)
+    _check_unique("output", outputs, check, "F123")
+    undefined_output = next((o for o in outputs if o not in producer and o not in predefined), None)
+    if undefined_output is not None:
+        is_outer = undefined_output in outer
+        sentence = f'output "{undefined_output}" is ' + ("a value from outside its subgraph" if is_outer else "not defined by any node")
+        raise InputError("F123", sentence, place=check.place, help="put an Identity node between" if is_outer else "")
+    visible = predefined | outer | producer.keys()
     for number, node in enumerate(nodes):
         check_node(node, imports, check.functions.get(key_of_call(node)), check.node_place(node, number))
         for graph in subgraphs(node):
             _check_graph(graph, imports, visible, depth + 1, check)
-    return _order(nodes, producer, given | outer, check)
+    return _order(nodes, producer, predefined | outer, check)
 
 
-def _names_once(what: str, names: Sequence[str], check: Check, code: str = "F121") -> set[str]:
-    seen: set[str] = set()
+def _check_unique(kind: str, names: Sequence[str], check: Check, code: str = "F121") -> set[str]:
+    unique_names: set[str] = set()
     for name in names:
         if not name:
-            raise InputError(code, f"every {what} must have a name", place=check.place)
-        if name in seen:
-            raise InputError(code, f'{what} "{name}" is defined twice', place=check.place)
-        seen.add(name)
-    return seen
+            raise InputError(code, f"every {kind} must have a name", place=check.place)
+        if name in unique_names:
+            raise InputError(code, f'{kind} "{name}" is defined twice', place=check.place)
+        unique_names.add(name)
+    return unique_names
 
 
-def _producers(nodes: Sequence[Any], given: set[str], check: Check) -> dict[str, int]:
+def _producers(nodes: Sequence[Any], predefined: set[str], check: Check) -> dict[str, int]:
     producer: dict[str, int] = {}
     for number, node in enumerate(nodes):
         if not any(node.output):
             raise InputError("F123", f"{node.op_type} defines no value", place=check.node_place(node, number))
         for name in node.output:
-            if name and (name in producer or name in given):
-                first = "the graph's inputs or constants" if name in given else f'node "{nodes[producer[name]].name or producer[name]}"'
+            if name and (name in producer or name in predefined):
+                first = "the graph's inputs or constants" if name in predefined else f'node "{nodes[producer[name]].name or producer[name]}"'
                 raise InputError("F121", f'value "{name}" is defined here and by {first}', place=check.node_place(node, number))
             if name:
                 producer[name] = number
     return producer
 
 
-def _order(nodes: Sequence[Any], producer: dict[str, int], given: set[str], check: Check) -> list[int]:
+def _order(nodes: Sequence[Any], producer: dict[str, int], visible_names: set[str], check: Check) -> list[int]:
     """Return node numbers with definitions before uses, as close to the given order as that allows."""
     needs: list[list[int]] = []
     for number, node in enumerate(nodes):
-        read = [name for name in (*node.input, *captured(node)) if name and name not in given]
-        unknown = next((name for name in read if name not in producer), None)
-        if unknown is not None:
+        read = [name for name in (*node.input, *captured(node)) if name and name not in visible_names]
+        undefined_input = next((name for name in read if name not in producer), None)
+        if undefined_input is not None:
             raise InputError(
-                "F122", f'input "{unknown}" is not the result of any node, an input or a constant', place=check.node_place(node, number)
+                "F122", f'input "{undefined_input}" is not the result of any node, an input or a constant', place=check.node_place(node, number)
             )
         needs.append([producer[name] for name in read])
-    return _sorted(nodes, needs, check)
+    return _topological_order(nodes, needs, check)
 
 
-def _sorted(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[int]:
+def _topological_order(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[int]:
     order: list[int] = []
     state = [0] * len(nodes)  # 0 unseen, 1 on the path, 2 done
     for start in range(len(nodes)):
         path: list[tuple[int, Any]] = [] if state[start] else [(start, iter(needs[start]))]
         while path:
-            here, rest = path[-1]
-            state[here] = 1
-            following = next((n for n in rest if state[n] != 2), None)
+            current, dependencies = path[-1]
+            state[current] = 1
+            following = next((n for n in dependencies if state[n] != 2), None)
             if following is None:
-                state[here] = 2
-                order.append(here)
+                state[current] = 2
+                order.append(current)
                 path.pop()
             elif state[following] == 1:
                 raise _cycle(nodes, [n for n, _ in path], following, check)
@@ -245,5 +245,5 @@ def _sorted(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[
 def _cycle(nodes: Sequence[Any], path: list[int], start: int, check: Check) -> InputError:
     loop = path[path.index(start) :]
     names = [nodes[n].name or f"{nodes[n].op_type}_{n}" for n in loop]
-    shown = names if len(names) <= 8 else [*names[:7], f"… {len(names) - 8} more …", names[-1]]
-    return InputError("F120", f"the nodes form a cycle: {' → '.join(shown)} → {names[0]}", place=check.node_place(nodes[start], start))
+    labels = names if len(names) <= 8 else [*names[:7], f"… {len(names) - 8} more …", names[-1]]
+    return InputError("F120", f"the nodes form a cycle: {' → '.join(labels)} → {names[0]}", place=check.node_place(nodes[start], start))

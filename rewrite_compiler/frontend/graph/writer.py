@@ -16,16 +16,16 @@ class Names:
     """Hands out names that were not used before, as close to the wanted ones as possible."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {"", *taken}
+        self._reserved = {"", *taken}
         self._next: dict[str, int] = {}
 
     def unique(self, wanted: str) -> str:
         """Return `wanted`, with a number behind it when it is taken."""
         base, name = wanted or "v", wanted or "v"
-        while name in self._taken:
+        while name in self._reserved:
             self._next[base] = self._next.get(base, 0) + 1
             name = f"{base}_{self._next[base]}"
-        self._taken.add(name)
+        self._reserved.add(name)
         return name
 
 

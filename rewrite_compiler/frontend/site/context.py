@@ -55,12 +55,12 @@ class Context:
 
     def unique(self, name: str) -> str:
         """Return `name`, or a numbered variant when another value has it."""
-        chosen = name
-        while chosen in self.taken:
+        candidate = name
+        while candidate in self.taken:
             self.numbers[name] = self.numbers.get(name, 0) + 1
-            chosen = f"{name}_{self.numbers[name]}"
-        self.taken[chosen] = None
-        return chosen
+            candidate = f"{name}_{self.numbers[name]}"
+        self.taken[candidate] = None
+        return candidate
 
     def note(self, text: str) -> None:
         """Say something about the import, once."""
@@ -94,11 +94,11 @@ class Context:
 
     def weight(self, data: Data, name: str, dtype: str) -> Value:
         """Add a constant of the model; one that is there already is that, and one whose transpose, row or vector is there is made of it."""
-        moves = _moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
-        of = next(((twin, op, how) for op, other, how in moves if (twin := self.twin(other, dtype)) is not None), None)
-        if of is None:
+        moves = _possible_moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
+        source = next(((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.twin(candidate, dtype)) is not None), None)
+        if source is None:
             return self.moved(data, name, dtype)
-        (v,) = self.builder.apply(of[1], [of[0]], of[2], names=[self.unique(name)])
+        (v,) = self.builder.apply(source[1], [source[0]], source[2], names=[self.unique(name)])
         self.turned[v] = data
         return v
 
@@ -113,8 +113,8 @@ class Context:
 
     def twin(self, data: Data, dtype: str) -> Value | None:
         """Return the constant that some data are; those that were written as codes are no others."""
-        found = self.twins.find(data, dtype, self.builder.constants)
-        return None if found in self.dequantized else found
+        constant = self.twins.find(data, dtype, self.builder.constants)
+        return None if constant in self.dequantized else constant
 
     def tensor(self, message: Any, what: str, payload: memoryview | None = None) -> tuple[Data, str]:
         """Return the elements of a tensor of the model and the name of their type; `payload` are its bytes where the message has none."""
@@ -129,11 +129,11 @@ class Context:
     ) -> tuple[Value, ...]:
         """Add an operation; its values get provisional names."""
         _check_one_type(op, [self.builder.types[v].dtype for v in inputs])
-        made = self.builder.apply(op, inputs, attributes, origins=(origin,))
-        for v in made:
+        values = self.builder.apply(op, inputs, attributes, origins=(origin,))
+        for v in values:
             self.check(self.builder.types[v], name)
             self.builder.names[v] = self.unique(f"{name}/{op}")
-        return made
+        return values
 
     def opaque(self, op: OpaqueOp, key: str, inputs: Sequence[Value], types: Sequence[TensorType], origin: int, name: str) -> list[Value]:
         """Add an operation that the host runs."""
@@ -180,12 +180,12 @@ def take_back(c: Context, m: Mark) -> None:
         c.taken.popitem()
 
 
-def _moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:
+def _possible_moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:
     """Return what a matrix or vector could be made of by moving elements: the operator, its operand, its attributes."""
-    turned: tuple[str, Data, dict[str, AttributeValue]] = ("transpose", data.T, {"perm": (1, 0)})
-    shape, long = tuple(data.shape), data.shape[-1:]
-    others = [(*ones, *long) for ones in ((), (1,), (1, 1)) if math.prod(shape[:-1]) == 1 and (*ones, *long) != shape]
-    return [turned] * (data.ndim == 2) + [("reshape", data.reshape(other), {"shape": shape}) for other in others if long]
+    transpose: tuple[str, Data, dict[str, AttributeValue]] = ("transpose", data.T, {"perm": (1, 0)})
+    shape, last_extent = tuple(data.shape), data.shape[-1:]
+    source_shapes = [(*ones, *last_extent) for ones in ((), (1,), (1, 1)) if math.prod(shape[:-1]) == 1 and (*ones, *last_extent) != shape]
+    return [transpose] * (data.ndim == 2) + [("reshape", data.reshape(source_shape), {"shape": shape}) for source_shape in source_shapes if last_extent]
 
 
 def _check_one_type(op: str, dtypes: Sequence[str]) -> None:

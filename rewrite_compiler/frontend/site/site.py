@@ -84,26 +84,26 @@ class Site:
 
     def known(self, n: int, what: str) -> Data:
         """Return the elements of an operand that has to be known; Unsupported names it."""
-        found = self.data(n)
-        if found is None:
+        data = self.data(n)
+        if data is None:
             raise Unsupported(f"its {what} are computed at run time")
-        return found
+        return data
 
     def ints(self, n: int, what: str) -> tuple[int, ...]:
         """Return an integer operand that has to be known."""
-        found = self.known(n, what)
-        if found.ndim != 1:
-            raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {found.shape}")
-        return tuple(int(i) for i in found.reshape(-1))
+        data = self.known(n, what)
+        if data.ndim != 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {data.shape}")
+        return tuple(int(i) for i in data.reshape(-1))
 
     def scalar(self, n: int, what: str, default: float) -> float:
         """Return a scalar operand that has to be known when it is given."""
         if not self.has(n):
             return default
-        found = self.known(n, what)
-        if found.size != 1:
-            raise ShapeError(f"{what.capitalize()} of {self.op} must be single numbers, not a tensor of shape {found.shape}")
-        return float(found.reshape(-1)[0])
+        data = self.known(n, what)
+        if data.size != 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be single numbers, not a tensor of shape {data.shape}")
+        return float(data.reshape(-1)[0])
 
     def flag(self, name: str, default: int = 0) -> int:
         """Return an attribute that is 0 or 1."""
@@ -141,14 +141,14 @@ class Site:
 
     def apply(self, op: str, *inputs: Value, **attributes: AttributeValue) -> Value:
         """Add an operation with one result; movement of a constant gives a constant."""
-        moved = self._moved(op, inputs, attributes)
-        return self.apply_all(op, *inputs, **attributes)[0] if moved is None else moved
+        folded = self._fold_movement(op, inputs, attributes)
+        return self.apply_all(op, *inputs, **attributes)[0] if folded is None else folded
 
     def apply_all(self, op: str, *inputs: Value, **attributes: AttributeValue) -> tuple[Value, ...]:
         """Add an operation and return all its results."""
         return self.context.apply(op, inputs, attributes, self.origin, self.name)
 
-    def _moved(self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Value | None:
+    def _fold_movement(self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Value | None:
         if op not in _MOVES or len(inputs) != 1:
             return None
         data = self.context.data(inputs[0])
@@ -165,13 +165,13 @@ class Site:
             self._move_codes(op, inputs[0], self.context.derived[key], attributes)
         return self.context.derived[key]
 
-    def _move_codes(self, op: str, before: Value, after: Value, attributes: Mapping[str, AttributeValue]) -> None:
+    def _move_codes(self, op: str, source: Value, result: Value, attributes: Mapping[str, AttributeValue]) -> None:
         """Keep the codes of a constant that moves; a scale for each place of an axis moves with a transposition only."""
-        scaled = self.context.dequantized.get(before)
+        scaled = self.context.dequantized.get(source)
         if scaled is None or (scaled.scale.size > 1 and op != "transpose"):
             return
         axis = list(attributes["perm"]).index(scaled.axis) if scaled.scale.size > 1 else 0  # type: ignore[arg-type]
-        self.context.dequantized[after] = replace(scaled, codes=self.apply(op, scaled.codes, **attributes), axis=axis)
+        self.context.dequantized[result] = replace(scaled, codes=self.apply(op, scaled.codes, **attributes), axis=axis)
 
     def reshape(self, v: Value, shape: Sequence[int]) -> Value:
         """Give a value another shape; nothing is added when it has that shape."""
@@ -183,7 +183,7 @@ class Site:
 
     def picked(self, v: Value, places: Sequence[int], axis: int) -> Value:
         """Return the slices of a value at known places of an axis; neighbours in order, either way, without a table of places."""
-        run = _neighbours(places)
+        run = _contiguous_slice(places)
         if run is not None:
             x = v if run.stop - run.start == self.type(v).shape[axis] else self._part(v, axis, run)
             return x if run.step > 0 else self.apply("reverse", x, axis=axis)
@@ -211,7 +211,7 @@ class Site:
         return self.constant(np.asarray(x, self.type(like).dtype), what)
 
 
-def _neighbours(places: Sequence[int]) -> slice | None:
+def _contiguous_slice(places: Sequence[int]) -> slice | None:
     """Return first place, end and direction of two or more places that follow each other; None for others."""
     steps = {b - a for a, b in itertools.pairwise(places)}
     if steps not in ({1}, {-1}) or min(places) < 0:

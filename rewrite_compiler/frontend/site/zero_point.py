@@ -44,11 +44,11 @@ def sums(
     op: str, x: Value, weights: Centred, attributes: Mapping[str, AttributeValue], apply: Apply, constant: Callable[[Data], Value]
 ) -> Value:  # fmt: skip
     """Add the sums of products of codes with weights, filters or rows first; return them."""
-    whole = apply(op, [x, constant(weights.codes)], {**attributes, "w_zero": 0})
+    products = apply(op, [x, constant(weights.codes)], {**attributes, "w_zero": 0})
     if not weights.is_moved:
-        return whole
+        return products
     rows, *item = weights.codes.shape
     ones = np.ones((rows if attributes.get("group", 1) != 1 else 1, *item), np.int8)
     count = apply(op, [x, constant(ones)], {**attributes, "w_zero": 0})
     by_row = weights.moved.reshape(-1, *[1] * (len(item) - 1))
-    return apply("add", [whole, apply("mul", [count, constant(by_row)], {})], {})
+    return apply("add", [products, apply("mul", [count, constant(by_row)], {})], {})
