@@ -1,4 +1,4 @@
-"""Every way the tool says no: one sentence, its place, one remedy, and an exit code."""
+"""Refusals: one sentence, its place, one remedy, and the exit code of the command line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FlexmatchError(Exception):
         return partial(type(self), p.code, p.sentence, place=p.place, help=p.help), ()
 
     def at(self, place: str) -> FlexmatchError:
-        """Return the same refusal at `place`, unless it already has one."""
+        """Return the same refusal located at `place`, unless it already has a place."""
         if self.problem.place:
             return self
         p = self.problem
@@ -83,13 +83,13 @@ def printable(text: str, limit: int = 1024) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the one known name within two edits of `name`, or nothing: a wrong guess is worse than none."""
+    """Return "did you mean …?" for the name nearest to `name` within edit distance 2, or "" when none is that near."""
     matches = sorted((distance, k) for k in known if (distance := edits(name, k)) <= 2)
     return f'did you mean "{matches[0][1]}"?' if matches else ""
 
 
 def edits(a: str, b: str) -> int:
-    """Return the edit distance (insert, delete, replace, swap neighbours)."""
+    """Return the edit distance of two texts (optimal string alignment): insertions, deletions, replacements, swaps of neighbours."""
     previous: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):

@@ -1,9 +1,9 @@
-"""Kept: results of past runs in a private folder, one sealed file each; what cannot be trusted is made again.
+"""On-disk cache: results of past runs in a private folder, one authenticated file each; an untrusted entry is computed anew.
 
 The folder is below FLEXMATCH_CACHE, else below flexmatch in the user's cache folder. It counts only when nobody else can
-write it, or move it away: it is reached by descriptors that follow no link, and the owner and mode of every folder on the
-way, of the file and of the key are looked at. An entry is sealed with the user's own key, so that no other one can make
-it. A full disk, or a folder that cannot be written, costs the entry only.
+write it, or move it away: it is opened component by component without following links, and the owner and mode of every
+folder on the way, of the file and of the key are checked. An entry is authenticated by an HMAC under the user's own key, so
+that nobody else can forge one. A full disk, or a folder that cannot be written, costs the entry only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def private_folder(name: str) -> Path | None:
-    """Return the folder of one kind of results, made where it is missing; None when there cannot be a private one."""
+    """Return the cache folder of one kind of results, created if missing; None when no private folder can be had."""
     try:
         folder = _base() / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def private_folder(name: str) -> Path | None:
 
 
 def user_key() -> bytes | None:
-    """Return the secret that only this user can read, made where it is missing; None when there is no private place for it."""
+    """Return the secret key that only this user can read, created if missing; None when there is no private place for it."""
     with contextlib.suppress(OSError, RuntimeError):
         base = _base()
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def user_key() -> bytes | None:
 
 
 def _base() -> Path:
-    """Return the folder of everything that is kept; a cache folder of the user counts when it is absolute, as XDG has it."""
+    """Return the root of all cached results; XDG_CACHE_HOME counts when it is absolute, as the XDG specification says."""
     configured, cache = os.environ.get("FLEXMATCH_CACHE"), Path(os.environ.get("XDG_CACHE_HOME", ""))
     if configured:
         return Path(configured)
@@ -64,13 +64,13 @@ def _base() -> Path:
 
 @dataclass
 class Kept:
-    """The results in a folder; without one nothing is kept. `damaged` counts entries that were there and could not be trusted."""
+    """A cache in one folder; without a folder it stores nothing. `damaged` counts entries that failed authentication."""
 
     folder: Path | None
     damaged: int = 0
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept under a key; None when there is nothing, or it is not what this user kept there."""
+        """Return the bytes stored under a key; None when there are none, or their authentication fails."""
         if self.folder is None:
             return None
         with _open_private(self.folder) as descriptor:
@@ -84,7 +84,7 @@ class Kept:
         return None
 
     def put(self, key: str, result: bytes) -> None:
-        """Keep a result in one step."""
+        """Store a result atomically under a key; where no private folder exists this does nothing."""
         secret = None if self.folder is None else user_key()
         if self.folder is None or secret is None:
             return
@@ -97,13 +97,13 @@ class Kept:
                 _shrink(descriptor)
 
     def _seal(self, secret: bytes, key: str, result: bytes) -> bytes:
-        """Return what only who knows the secret can say of a result under a key in this folder."""
+        """Return the HMAC-SHA256 of a result, its key and this folder's name under the user's secret."""
         assert self.folder is not None
         return hmac.digest(secret, b"\0".join((self.folder.name.encode(), key.encode(), result)), "sha256")
 
 
 def hash_of(folders: Iterable[Path], also: Iterable[str]) -> str:
-    """Return the hash of all sources in folders, and of some words."""
+    """Return the SHA-256 over all Python and grammar sources in folders, and over further texts."""
     digest = hashlib.sha256("\n".join(also).encode())
     for folder in folders:
         for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.lark"))):
@@ -113,7 +113,7 @@ def hash_of(folders: Iterable[Path], also: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def _open_private(folder: Path) -> Iterator[int | None]:
-    """Give a folder as a descriptor; None where it is not there, or others could write to it or move it away."""
+    """Yield a descriptor of a folder; None where it is missing, or others could write to it or move it away."""
     place = None
     try:
         place = _open_path(Path(os.path.realpath(folder)).parts)
@@ -128,7 +128,7 @@ def _open_private(folder: Path) -> Iterator[int | None]:
 
 
 def _open_path(parts: tuple[str, ...]) -> int | None:
-    """Return the descriptor of a folder that is reached from the root, part by part."""
+    """Return a descriptor of a folder reached from the root component by component; None when others can replace a component."""
     descriptor = os.open(parts[0], _FOLDER | _SAFE)
     try:
         for part in parts[1:]:
@@ -145,12 +145,12 @@ def _open_path(parts: tuple[str, ...]) -> int | None:
 
 
 def _is_safe_parent(status: os.stat_result) -> bool:
-    """Tell whether nobody else can replace what is in a folder: it is the user's or root's, and others at most add to it."""
+    """Tell whether nobody else can replace what is in a folder: it belongs to the user or root, and others at most add to it."""
     return status.st_uid in (0, os.getuid()) and (not status.st_mode & OTHERS or bool(status.st_mode & stat.S_ISVTX))
 
 
 def _read(place: int, name: str, limit: int, *, forbidden: int) -> bytes | None:
-    """Return the bytes of the user's own file in a folder; None where it is not one, or others have one of the rights `others`."""
+    """Return the bytes of the user's own regular file; None where it is not one, or others hold one of the `forbidden` rights."""
     try:
         file = os.open(name, _FILE | _SAFE, dir_fd=place)
     except OSError:
@@ -162,7 +162,7 @@ def _read(place: int, name: str, limit: int, *, forbidden: int) -> bytes | None:
 
 
 def _write(place: int, name: str, data: bytes, *, is_new: bool = False) -> None:
-    """Write a file in one step, which must not be there when it `is_new`."""
+    """Write a file atomically; with `is_new`, fail when it exists already."""
     temporary = f".{secrets.token_hex(8)}"
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=place)
     try:
@@ -178,7 +178,7 @@ def _write(place: int, name: str, data: bytes, *, is_new: bool = False) -> None:
 
 
 def _shrink(place: int) -> None:
-    """Remove the oldest entries until the rest is small enough."""
+    """Remove the oldest entries until the folder is within its bound."""
     entries = _oldest_first(place)
     size = sum(entry[1] for entry in entries)
     for _, bytes_of, name in entries[:-1]:

@@ -1,4 +1,4 @@
-"""Every budget of the tool in one table; `--limits KEY=VALUE` overrides a row."""
+"""Every resource limit of the tool in one table; `--limits KEY=VALUE` overrides a row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def brief(record: Any) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a run may spend; bytes, counts or seconds as the name says."""
+    """Upper bounds of one run's resources: bytes, counts or seconds, as the name of each field says."""
 
     model_bytes: int = 4 * GIB
     protobuf_bytes: int = 2 * GIB
@@ -46,11 +46,15 @@ class Limits:
     data_seconds: int = 300
 
     def __repr__(self) -> str:
-        """Name what is not as usual."""
+        """Return the constructor call with the limits that differ from their defaults."""
         return brief(self)
 
     def with_overrides(self, pairs: list[str]) -> Limits:
-        """Return these limits with `KEY=VALUE` pairs applied; UsageError names an unknown key or value."""
+        """Return these limits with `KEY=VALUE` pairs applied.
+
+        Raises:
+            UsageError: a key names no limit, or a value is not a positive integer.
+        """
         limit_names = {f.name for f in fields(self)}
         changes: dict[str, int] = {}
         for pair in pairs:

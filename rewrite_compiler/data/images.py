@@ -53,24 +53,24 @@ class Images(Stored):
 
     def read(self, indices: Data) -> Data:
         """Return some images; InputError names a file that is no such image, or is not like the first one."""
-        found = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        images = np.empty((len(indices), *self.shape[1:]), self.dtype)
         for n, k in enumerate(in_time(indices.tolist(), self.seconds, str(self.source.folder))):
-            found[n] = self._one(self.files[k], self.stamps[k])
-        return found
+            images[n] = self._image(self.files[k], self.stamps[k])
+        return images
 
-    def _one(self, file: Path, stamp: tuple[int, int]) -> Data:
-        raw, now = _bytes(file)
-        if now != stamp:
+    def _image(self, file: Path, stamp: tuple[int, int]) -> Data:
+        raw, current_stamp = _bytes(file)
+        if current_stamp != stamp:
             raise changed(file)
         image = prepared(raw, file, self.source)
         if (image.shape, image.dtype) != (self.shape[1:], self.dtype):
-            wanted, given = _shown(self.shape[1:], self.dtype), _shown(image.shape, image.dtype)
+            expected, actual = _shape_text(self.shape[1:], self.dtype), _shape_text(image.shape, image.dtype)
             remedy = "a description can bring them to one size: resize = 256, crop = 224"
-            raise InputError("C100", f"all images must be {wanted}, as the first one, not {given}", place=str(file), help=remedy)
+            raise InputError("C100", f"all images must be {expected}, as the first one, not {actual}", place=str(file), help=remedy)
         return image
 
 
-def _shown(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
+def _shape_text(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
     return "×".join(map(str, shape)) + (" of 16 bits" if dtype.itemsize == 2 else "")
 
 
@@ -109,7 +109,7 @@ def prepared(raw: bytes, file: Path, source: ImageFolder) -> Data:
     try:
         image = _decoded(raw)
         image = resized(image, source.resize) if source.resize else image
-        return _arranged(cropped(image, source.crop) if source.crop else image, source.channels)
+        return _with_channels(cropped(image, source.crop) if source.crop else image, source.channels)
     except FlexmatchError as error:
         raise error.at(str(file)) from None
 
@@ -133,12 +133,12 @@ def _netpbm(raw: bytes) -> Data:
     depth = 3 if head[1] == b"6" else 1
     check_pixels(rows, columns)
     if most != 255 or len(raw) - head.end() != rows * columns * depth:
-        said = f"the image must have {rows * columns * depth} bytes of 0 to 255, not {len(raw) - head.end()} of 0 to {most}"
-        raise InputError("C100", said)
+        sentence = f"the image must have {rows * columns * depth} bytes of 0 to 255, not {len(raw) - head.end()} of 0 to {most}"
+        raise InputError("C100", sentence)
     return np.frombuffer(raw, np.uint8, offset=head.end()).reshape(rows, columns, depth)
 
 
-def _arranged(image: Data, channels: str) -> Data:
+def _with_channels(image: Data, channels: str) -> Data:
     """Return the channels in their order: gray becomes three equal ones, colours become gray, transparency is dropped."""
     depth = image.shape[2]
     if channels == "L":

@@ -46,16 +46,16 @@ def _by_name(samples: object, inputs: Mapping[str, TensorType]) -> dict[str, Dat
     if hasattr(samples, "columns") and hasattr(samples, "to_numpy"):  # a table: of pandas, polars, …
         return _of_table(samples, inputs)
     if _is_array(samples):
-        return {_only(inputs): _array(samples, _only(inputs))}
+        return {_single_input(inputs): _array(samples, _single_input(inputs))}
     raise InputError("C100", f"samples must be arrays, not {type(samples).__name__}", place=str(PLACE), help=FORMS)
 
 
-def _only(inputs: Mapping[str, TensorType]) -> str:
+def _single_input(inputs: Mapping[str, TensorType]) -> str:
     """Return the name of the one input."""
     if len(inputs) != 1:
-        listed = ", ".join(f'"{name}"' for name in inputs)
+        input_names = ", ".join(f'"{name}"' for name in inputs)
         raise InputError(
-            "C100", f"one array is given and the model has {len(inputs)} inputs", place=str(PLACE), help=f"name them: {listed}"
+            "C100", f"one array is given and the model has {len(inputs)} inputs", place=str(PLACE), help=f"name them: {input_names}"
         )
     return next(iter(inputs))
 
@@ -77,7 +77,7 @@ def _of_table(table: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
     names = [str(c) for c in table.columns]
     if all(name in names for name in inputs):
         return {name: _array(table[name].to_numpy(), name).astype(t.dtype) for name, t in inputs.items()}
-    name = _only(inputs)
+    name = _single_input(inputs)
     return {name: _array(table.to_numpy(), name).astype(inputs[name].dtype)}
 
 
@@ -109,8 +109,8 @@ def _joined(name: str, arrays: list[Data]) -> Data:
 
 def _digest(arrays: Mapping[str, Data]) -> str:
     """Return the hash of names, types, shapes and bytes."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, a in sorted(arrays.items()):
-        whole.update(f"{name}:{a.dtype}:{a.shape}\n".encode())
-        whole.update(np.ascontiguousarray(a).data)
-    return whole.hexdigest()
+        digest.update(f"{name}:{a.dtype}:{a.shape}\n".encode())
+        digest.update(np.ascontiguousarray(a).data)
+    return digest.hexdigest()

@@ -21,9 +21,9 @@ def check_pixels(rows: int, columns: int) -> None:
 
 def in_time(items: Sequence[T], seconds: float, place: str) -> Iterator[T]:
     """Yield the items; BudgetError C101 where one is asked for when the time is over."""
-    begun = time.monotonic()
+    start = time.monotonic()
     for n, item in enumerate(items):
-        if time.monotonic() - begun > seconds:
-            said = f"{len(items)} images must be decoded within {seconds:g} seconds, not {n} of them"
-            raise BudgetError("C101", said, place=place, help="make them smaller before, or raise --limits data_seconds=")
+        if time.monotonic() - start > seconds:
+            sentence = f"{len(items)} images must be decoded within {seconds:g} seconds, not {n} of them"
+            raise BudgetError("C101", sentence, place=place, help="make them smaller before, or raise --limits data_seconds=")
         yield item

@@ -21,8 +21,8 @@ def resized(image: Data, size: Size) -> Data:
     """Return an image [rows, columns, channels] with other rows and columns; one number is the shorter side's."""
     rows, columns = _sides(image.shape, size)
     check_pixels(max(rows, image.shape[0]), columns)
-    found = image if columns == image.shape[1] else _along(image.swapaxes(0, 1), columns).swapaxes(0, 1)
-    return found if rows == image.shape[0] else _along(found, rows)
+    stretched = image if columns == image.shape[1] else _resized_rows(image.swapaxes(0, 1), columns).swapaxes(0, 1)
+    return stretched if rows == image.shape[0] else _resized_rows(stretched, rows)
 
 
 def cropped(image: Data, size: Size) -> Data:
@@ -43,28 +43,28 @@ def _sides(shape: Size, size: Size) -> Size:
     return tuple(size[0] if n == shorter else int(size[0] * n / shorter) for n in shape[:2])
 
 
-def _along(image: Data, count: int) -> Data:
+def _resized_rows(image: Data, count: int) -> Data:
     """Return an image with `count` rows."""
     places, weights = _triangles(len(image), count)
     total = np.full((count, *image.shape[1:]), 1 << BITS - 1, np.int64)
     for k in range(places.shape[1]):
         total += image[places[:, k]].astype(np.int64) * weights[:, k, None, None]
-    found: Data = np.clip(total >> BITS, 0, np.iinfo(image.dtype).max).astype(image.dtype)
-    return found
+    result: Data = np.clip(total >> BITS, 0, np.iinfo(image.dtype).max).astype(image.dtype)
+    return result
 
 
-def _triangles(given: int, wanted: int) -> tuple[Data, Data]:
+def _triangles(old_count: int, new_count: int) -> tuple[Data, Data]:
     """Return for each new row the old ones under its triangle, and their weights as whole numbers."""
-    step = given / wanted
+    step = old_count / new_count
     support = max(step, 1.0)
-    found = []
-    for n in range(wanted):
+    windows = []
+    for n in range(new_count):
         middle = (n + 0.5) * step
-        low, high = max(int(middle - support + 0.5), 0), min(int(middle + support + 0.5), given)
+        low, high = max(int(middle - support + 0.5), 0), min(int(middle + support + 0.5), old_count)
         sizes = [max(0.0, 1 - abs((k - middle + 0.5) * (1 / support))) for k in range(low, high)]
         share = 1 / sum(sizes)
-        found.append((low, [int(0.5 + s * share * (1 << BITS)) for s in sizes]))
-    most = max(len(w) for _, w in found)
-    weights = np.array([w + [0] * (most - len(w)) for _, w in found], np.int64)
-    places = np.minimum(np.array([low for low, _ in found])[:, None] + np.arange(most), given - 1)
+        windows.append((low, [int(0.5 + s * share * (1 << BITS)) for s in sizes]))
+    most = max(len(w) for _, w in windows)
+    weights = np.array([w + [0] * (most - len(w)) for _, w in windows], np.int64)
+    places = np.minimum(np.array([low for low, _ in windows])[:, None] + np.arange(most), old_count - 1)
     return places, weights

@@ -31,8 +31,8 @@ def test_sets(folder: Path) -> list[Path]:
     """Return the test data sets of a folder, or the folder itself when it is one, by number."""
     if (folder / "input_0.pb").exists():
         return [folder]
-    found = [(int(m[1]), f) for f in folder.iterdir() if (m := re.fullmatch(r"test_data_set_(\d{1,9})", f.name)) and f.is_dir()]
-    return [f for _, f in sorted(found)]
+    numbered = [(int(m[1]), f) for f in folder.iterdir() if (m := re.fullmatch(r"test_data_set_(\d{1,9})", f.name)) and f.is_dir()]
+    return [f for _, f in sorted(numbered)]
 
 
 def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorType], limits: Limits) -> Given:
@@ -40,14 +40,14 @@ def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorTy
     digest = hashlib.sha256()
     columns: dict[str, list[Data]] = {name: [] for name in inputs}
     targets: list[Data] = []
-    for one in sets:
-        if (one / f"input_{len(inputs)}.pb").exists():
+    for test_set in sets:
+        if (test_set / f"input_{len(inputs)}.pb").exists():
             sentence = f"the test data set must have {len(inputs)} inputs, as the model, and has input_{len(inputs)}.pb"
-            raise InputError("C100", sentence, place=str(one))
+            raise InputError("C100", sentence, place=str(test_set))
         for k, name in enumerate(inputs):
-            columns[name].append(_tensor(one / f"input_{k}.pb", columns[name], limits, digest))
-        if (one / "output_0.pb").exists():
-            targets.append(_tensor(one / "output_0.pb", targets, limits, digest))
+            columns[name].append(_tensor(test_set / f"input_{k}.pb", columns[name], limits, digest))
+        if (test_set / "output_0.pb").exists():
+            targets.append(_tensor(test_set / "output_0.pb", targets, limits, digest))
     arrays: dict[str, Raw] = {name: np.stack(rows) for name, rows in columns.items()}
     if targets and len(targets) != len(sets):
         raise InputError("C100", f"all test data sets must have output_0.pb or none, not {len(targets)} of {len(sets)}", place=str(folder))
@@ -56,12 +56,12 @@ def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorTy
     return Given(folder, arrays, digest.hexdigest())
 
 
-def _tensor(file: Path, before: list[Data], limits: Limits, digest: object) -> Data:
+def _tensor(file: Path, previous: list[Data], limits: Limits, digest: object) -> Data:
     if not file.is_file():
         raise InputError("C100", f"the test data set must have {file.name}", place=str(file.parent))
     x, raw = read_tensor(file, limits)
     digest.update(hashlib.sha256(raw).digest())  # type: ignore[attr-defined]
-    if before and (x.shape != before[0].shape or x.dtype != before[0].dtype):
-        shown = [f"{a.dtype}[{', '.join(map(str, a.shape))}]" for a in (before[0], x)]
-        raise InputError("C100", f"{file.name} must be {shown[0]}, as in the first test data set, not {shown[1]}", place=str(file))
+    if previous and (x.shape != previous[0].shape or x.dtype != previous[0].dtype):
+        texts = [f"{a.dtype}[{', '.join(map(str, a.shape))}]" for a in (previous[0], x)]
+        raise InputError("C100", f"{file.name} must be {texts[0]}, as in the first test data set, not {texts[1]}", place=str(file))
     return x

@@ -52,9 +52,9 @@ def sample(raw: Raw, indices: Data) -> Data:
 
 def chunks(raw: Raw) -> Iterator[tuple[int, Data]]:
     """Yield all samples in parts of moderate size, each with the number of its first one."""
-    each = max(1, CHUNK_BYTES // max(1, raw.dtype.itemsize * raw.size // max(1, len(raw))))
-    for at in range(0, len(raw), each):
-        yield at, sample(raw, np.arange(at, min(at + each, len(raw))))
+    chunk_size = max(1, CHUNK_BYTES // max(1, raw.dtype.itemsize * raw.size // max(1, len(raw))))
+    for start in range(0, len(raw), chunk_size):
+        yield start, sample(raw, np.arange(start, min(start + chunk_size, len(raw))))
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class StoredRows(Stored):
     def read(self, indices: Data) -> Data:
         """Return some rows."""
         row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        found = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        flat = found.reshape(len(indices), row // self.dtype.itemsize)
+        rows = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        flat = rows.reshape(len(indices), row // self.dtype.itemsize)
         starts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
         ends = [*starts[1:], len(indices)][: len(starts)]
         with open(self.path, "rb") as file:
@@ -80,7 +80,7 @@ class StoredRows(Stored):
                 if len(data) != row * (last - first):
                     raise changed(self.path)
                 flat[first:last] = np.frombuffer(data, self.dtype).reshape(last - first, flat.shape[1])
-        return found.astype(self.dtype.newbyteorder("="), copy=False)
+        return rows.astype(self.dtype.newbyteorder("="), copy=False)
 
 
 def stamp_of(file: int) -> tuple[int, int]:

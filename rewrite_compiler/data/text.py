@@ -40,16 +40,16 @@ def read_text(source: Text, limits: Limits) -> tuple[Data, Data, str]:
     samples = (len(words) - 1) // source.window
     if samples < 1:
         raise InputError("C100", f"the text must have more than {source.window} words, not {len(words)}", place=str(source.file))
-    kept = samples * source.window
+    word_count = samples * source.window
     digest = hashlib.sha256(text + b"\0" + vocabulary).hexdigest()
-    return words[:kept].reshape(samples, -1), words[1 : kept + 1].reshape(samples, -1), digest
+    return words[:word_count].reshape(samples, -1), words[1 : word_count + 1].reshape(samples, -1), digest
 
 
 def _words(source: Text, number: dict[str, int], text: str) -> Iterator[int]:
-    for at, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         for word in line.split():
             if word not in number and not source.unknown:
-                place, remedy = f"{source.file}:{at}", 'or name a word for others: unknown = "<unk>"'
+                place, remedy = f"{source.file}:{line_number}", 'or name a word for others: unknown = "<unk>"'
                 raise InputError("C100", f'the vocabulary must have the word "{word}"', place=place, help=remedy)
             yield number[word] if word in number else number[source.unknown]
         if source.end_of_line:

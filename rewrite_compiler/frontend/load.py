@@ -1,4 +1,4 @@
-"""Load: an ONNX file as a program in core operators."""
+"""Import of an ONNX model as a program in core operators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ else:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that was read: its program, where it came from, and the operator sets its opaque nodes are written in."""
+    """An imported model: its program, its origin, and the operator sets its opaque nodes are written in."""
 
     program: Program
     path: Path
@@ -53,9 +53,11 @@ IN_MEMORY = Path("the model in memory")
 
 
 def load(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> LoadedModel:
-    """Read an ONNX model; InputError or UsageError in one sentence when it is not one, or not one that can be compiled.
+    """Import an ONNX model; external data of a model in memory lies below the current folder.
 
-    External data of a model in memory lies below the current folder.
+    Raises:
+        InputError: the model is malformed, unsafe, over a limit, or has no literal shapes.
+        UsageError: the path is wrong, or the model is an object of another library, or `shapes` do not fit it.
     """
     file = Path(model) if isinstance(model, (str, Path)) else IN_MEMORY
     message, payloads, digest = read_apart(file, limits) if file is not IN_MEMORY else read_memory(_bytes_of(model), str(file), limits)
@@ -86,7 +88,7 @@ def _bytes_of(model: object) -> bytes:
 
 
 def _hash_with_data(model: Any, file: Path, digest: str) -> str:
-    """Return the hash of a model with the data files of its initializers, whose places the import has checked."""
+    """Return the SHA-256 over a model and the data files of its initializers, whose places the import has checked."""
     names = sorted({entry.value for t in model.graph.initializer for entry in t.external_data if entry.key == "location"})
     if not names:
         return digest
@@ -100,7 +102,12 @@ def _hash_with_data(model: Any, file: Path, digest: str) -> str:
 def import_model(
     model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits, payloads: Payloads = NO_PAYLOADS
 ) -> LoadedModel:  # fmt: skip
-    """Turn a parsed model into a program; `payloads` are the bytes of those initializers that the message has not got."""
+    """Import a parsed model as a program; `payloads` are the raw bytes of initializers that the message does not hold itself.
+
+    Raises:
+        InputError: the model is malformed, over a limit, or a value has no known type.
+        UsageError: `shapes` contradict the model.
+    """
     place = str(file)
     check_count(model, place, limits)
     check_names(model, place)
@@ -156,7 +163,7 @@ def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[s
 
 
 def _outputs(context: Context, scope: Scope, graph: Any, place: str) -> list[Value]:
-    """Return the values of the outputs, each one operation's own result under the output's name."""
+    """Return the values of the graph outputs, each the result of an operation of its own, named as the output."""
     producer = {o: number for number, n in enumerate(graph.node) for o in n.output}
     outputs: list[Value] = []
     sources = {*context.builder.inputs, *context.builder.constants}
@@ -175,7 +182,7 @@ def _outputs(context: Context, scope: Scope, graph: Any, place: str) -> list[Val
 
 
 def _note_declarations(context: Context, scope: Scope, graph: Any) -> None:
-    """Note declared shapes of inner values that are not what the model computes."""
+    """Note declared types of inner values that contradict the computed ones."""
     for info in graph.value_info:
         v = scope.values.get(info.name)
         if v is not None and contradicts(declared_type(info, f'value "{info.name}"'), context.builder.types[v]):

@@ -24,16 +24,16 @@ def drawn(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> d
 def processor_seconds(run: Callable[[], object], rounds: int = 5) -> float:
     """Return the median processor time of one run over several batches of runs; the first run is not counted."""
     run()
-    started = time.process_time()
+    start = time.process_time()
     run()
-    count = min(MOST_RUNS, max(1, int(BATCH_SECONDS / max(time.process_time() - started, 1e-6))))
-    found = []
+    count = min(MOST_RUNS, max(1, int(BATCH_SECONDS / max(time.process_time() - start, 1e-6))))
+    timings = []
     for _ in range(rounds):
-        started = time.process_time()
+        start = time.process_time()
         for _ in range(count):
             run()
-        found.append((time.process_time() - started) / count)
-    return statistics.median(found)
+        timings.append((time.process_time() - start) / count)
+    return statistics.median(timings)
 
 
 def session_seconds(model: bytes, operands: Mapping[str, Data], rounds: int = 5) -> float:

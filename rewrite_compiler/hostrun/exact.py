@@ -43,10 +43,10 @@ def leaf_of(shape: Sequence[int], dtype: str, name: str) -> Leaf:
 
 def run(p: Program, values: Mapping[Value, Data]) -> dict[Value, Data]:
     """Return the outputs of a program for one sample; InputError F161 names an operator that has no exact form."""
-    known: dict[Value, Data] = {**p.constants, **values}
+    environment: dict[Value, Data] = {**p.constants, **values}
     for node in p.nodes:
-        known.update(zip(node.outputs, run_node(p, node, [known[v] for v in node.inputs]), strict=True))
-    return {v: known[v] for v in p.outputs}
+        environment.update(zip(node.outputs, run_node(p, node, [environment[v] for v in node.inputs]), strict=True))
+    return {v: environment[v] for v in p.outputs}
 
 
 def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
@@ -100,9 +100,9 @@ def _compiled(arrays: tuple[Array, ...]) -> tuple[NativeArray, ...] | None:
 class _Evaluator:
     """Evaluates terms on whole grids of indices, a reduction one step after the other."""
 
-    def __init__(self, memories: Mapping[Leaf, Data], refused: str, place: str) -> None:
-        self.memories, self.refused, self.place = dict(memories), refused, place
-        self.known: dict[Expr, Any] | None = None  # inside of a definition
+    def __init__(self, memories: Mapping[Leaf, Data], refusal: str, place: str) -> None:
+        self.memories, self.refusal, self.place = dict(memories), refusal, place
+        self.memo: dict[Expr, Any] | None = None  # inside of a definition
         self.folds: dict[Fold, tuple[list[Data], list[Data]]] = {}
         self.arrays: dict[Array, Data] = {}  # whole ones that no step of a fold changes
 
@@ -111,43 +111,43 @@ class _Evaluator:
         if isinstance(a, Leaf):
             return self.memories[a]
         if isinstance(a, FoldResult):
-            return self.folded(a)
+            return self.fold_result(a)
         if not isinstance(a, Comprehension):
-            raise InputError("F161", self.refused, place=self.place)
+            raise InputError("F161", self.refusal, place=self.place)
         shape = tuple(int(str(n)) for n in a.shape)
         grids = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
-        found = self.value(a.body, {**env, **dict(zip(a.variables, grids, strict=True))})
-        return np.array(np.broadcast_to(found, shape), np.float32 if a.real else np.int64)
+        elements = self.value(a.body, {**env, **dict(zip(a.variables, grids, strict=True))})
+        return np.array(np.broadcast_to(elements, shape), np.float32 if a.real else np.int64)
 
-    def folded(self, a: FoldResult) -> Data:
+    def fold_result(self, a: FoldResult) -> Data:
         """Return an accumulator of a fold after its last step, or after every step."""
         f = a.fold
         if f not in self.folds:
-            now, history = [self.array(first, {}) for first in f.initial], []
+            state, history = [self.array(first, {}) for first in f.initial], []
             for k in range(int(self.value(f.extent, {}))):
-                self.memories.update(zip(f.accumulators, now, strict=True))
-                now = [self.array(b, {f.variable: np.asarray(k)}) for b in f.bodies]
-                history.append(now)
-            self.folds[f] = now, [np.stack([step[n] for step in history]) if history else x[None][:0] for n, x in enumerate(now)]
+                self.memories.update(zip(f.accumulators, state, strict=True))
+                state = [self.array(b, {f.variable: np.asarray(k)}) for b in f.bodies]
+                history.append(state)
+            self.folds[f] = state, [np.stack([step[n] for step in history]) if history else x[None][:0] for n, x in enumerate(state)]
         return self.folds[f][1 if a.history else 0][a.component]
 
-    def defined(self, function: str, *operands: Any) -> Any:
+    def real_function(self, function: str, *operands: Any) -> Any:
         """Return a real function, each term of its definition computed once."""
         parameters, meaning = definition(function)
-        before, self.known = self.known, {}
-        found = self.value(meaning, dict(zip(parameters, operands, strict=True)))
-        self.known = before
-        return found
+        outer_memo, self.memo = self.memo, {}
+        result = self.value(meaning, dict(zip(parameters, operands, strict=True)))
+        self.memo = outer_memo
+        return result
 
     def value(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
         """Return the value of a term: int64 or float32."""
-        if self.known is None:
-            return self.computed(e, env)
-        if e not in self.known:
-            self.known[e] = self.computed(e, env)
-        return self.known[e]
+        if self.memo is None:
+            return self.evaluate(e, env)
+        if e not in self.memo:
+            self.memo[e] = self.evaluate(e, env)
+        return self.memo[e]
 
-    def computed(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
+    def evaluate(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
         """Compute a term."""
         if e.op == "const":
             return np.float32(float(e.data)) if e.real else np.int64(e.data)
@@ -158,16 +158,16 @@ class _Evaluator:
         if e.op == "reduce":
             return self.reduce(e, env)
         if e.op == "call" and e.data in DEFINED:
-            return self.defined(e.data, *(self.value(a, env) for a in e.args))
+            return self.real_function(e.data, *(self.value(a, env) for a in e.args))
         if e.op == "table":
             return self.entry(e, env)
         if e.op == "extract":
             return self.value(e.args[0], env) >> e.data[0] & (1 << e.data[1]) - 1
         form = FORMS.get(e.data if e.op == "call" else e.op)
         if form is None:
-            raise InputError("F161", f"{self.refused}: {e.data if e.op == 'call' else e.op}", place=self.place)
-        found = form(*(self.value(a, env) for a in e.args))
-        return found.astype(np.float32) if e.real else np.asarray(found).astype(np.int64)
+            raise InputError("F161", f"{self.refusal}: {e.data if e.op == 'call' else e.op}", place=self.place)
+        result = form(*(self.value(a, env) for a in e.args))
+        return result.astype(np.float32) if e.real else np.asarray(result).astype(np.int64)
 
     def load(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
         indices = [self.value(i, env) for i in e.args]
@@ -175,7 +175,7 @@ class _Evaluator:
             data = self.array(e.data, env)  # an index that a choice leaves out may lie outside
             return data[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, data.shape, strict=True))]
         if not isinstance(e.data, Comprehension):
-            raise InputError("F161", self.refused, place=self.place)
+            raise InputError("F161", self.refusal, place=self.place)
         if e.data.variables and not e.data.free:
             if e.data not in self.arrays:
                 self.arrays[e.data] = self.array(e.data, {})

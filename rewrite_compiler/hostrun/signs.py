@@ -124,12 +124,12 @@ def _kinds(proto: Any) -> dict[str, int]:
 
     with suppress(Exception):  # whatever it finds wrong, onnxruntime says in its own words
         proto = onnx.shape_inference.infer_shapes(proto)
-    known: dict[str, int] = {}
+    kinds: dict[str, int] = {}
     for graph in _graphs(proto.graph):
         infos = [(i.name, i.type.tensor_type.elem_type) for i in (*graph.input, *graph.value_info, *graph.output)]
         for name, kind in (*infos, *((t.name, t.data_type) for t in graph.initializer)):
-            known[name] = kind if known.get(name, kind) == kind else 0
-    return known
+            kinds[name] = kind if kinds.get(name, kind) == kind else 0
+    return kinds
 
 
 def _names(model: bytes) -> Iterator[str]:
@@ -147,8 +147,8 @@ class _Rewriting:
     graph: Any
     kinds: Mapping[str, int]
     names: Iterator[str]
-    made: list[Any] = field(default_factory=list)
-    known: dict[tuple[object, ...], str] = field(default_factory=dict)
+    nodes: list[Any] = field(default_factory=list)
+    results: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def run(self) -> None:
         """Rewrite all nodes in place."""
@@ -158,10 +158,10 @@ class _Rewriting:
                 for codes in product.changed:
                     if self.kind(node, codes) == "int8":
                         self.change(node, codes)
-            self.made.append(node)
-        made = list(self.made)
+            self.nodes.append(node)
+        rewritten = list(self.nodes)
         del self.graph.node[:]
-        self.graph.node.extend(made)
+        self.graph.node.extend(rewritten)
 
     def kind(self, node: Any, codes: Codes) -> str:
         """Return the type of an operand, which is that of its zero point."""
@@ -206,7 +206,7 @@ class _Rewriting:
         """Return the result of a node, added when it is first asked for."""
         from onnx import helper
 
-        if key not in self.known:
-            self.known[key] = next(self.names)
-            self.made.append(helper.make_node(key[1], inputs, [self.known[key]], domain=key[0], **attributes))
-        return self.known[key]
+        if key not in self.results:
+            self.results[key] = next(self.names)
+            self.nodes.append(helper.make_node(key[1], inputs, [self.results[key]], domain=key[0], **attributes))
+        return self.results[key]

@@ -16,7 +16,7 @@ KEYS = {"location", "offset", "length", "checksum"}
 
 @dataclass(frozen=True)
 class Region:
-    """Where a tensor's bytes are: a path below the model's folder, an offset, a length when given."""
+    """The location of a tensor's bytes: a path below the model's folder, an offset, and a length if the model gives one."""
 
     location: str
     offset: int
@@ -24,7 +24,11 @@ class Region:
 
 
 def region_of(tensor: Any, what: str) -> Region:
-    """Return where a tensor's external bytes are; InputError on unknown, doubled, missing or malformed entries."""
+    """Return the region of a tensor's external data.
+
+    Raises:
+        InputError: an entry is unknown, duplicated, missing or malformed.
+    """
     entries: dict[str, str] = {}
     for e in tensor.external_data:
         if e.key not in KEYS:
@@ -45,7 +49,11 @@ def _number(text: str, key: str, subject: str) -> int:
 
 
 def read_region(region: Region, needed: int, folder: Path, what: str, limits: Limits) -> bytes:
-    """Return the bytes of a region; nothing outside the folder is opened and nothing is read before its size is known."""
+    """Return the bytes of a region; no file outside the folder is opened, and sizes are checked before reading.
+
+    Raises:
+        InputError: the location leaves the folder or is no regular file, or the file lacks the bytes or is over the limit.
+    """
     parts = PurePosixPath(region.location).parts
     slashes = region.location.startswith("/") or region.location.endswith("/")
     if not parts or slashes or "\\" in region.location or ".." in parts or "\0" in region.location:
@@ -79,7 +87,7 @@ def _read_all(descriptor: int, byte_count: int, region: Region, subject: str) ->
 
 
 def _open_below(folder: Path, parts: tuple[str, ...], location: str, subject: str) -> int:
-    """Open a file below a folder step by step, following no symbolic link."""
+    """Open a file below a folder component by component, following no symbolic link."""
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:
@@ -113,7 +121,9 @@ def _open_at(name: str, flags: int, folder: int, location: str, subject: str) ->
     except OSError as error:
         if _is_link(name, folder):
             raise InputError("F150", f'external data of {subject} must not go through a symbolic link: "{location}"') from None
-        raise InputError("F151", f'external data of {subject} cannot be read: "{location}" ({(error.strerror or "error").lower()})') from None
+        raise InputError(
+            "F151", f'external data of {subject} cannot be read: "{location}" ({(error.strerror or "error").lower()})'
+        ) from None
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -1,7 +1,7 @@
-"""Payloads: the bytes of large weights, left where they were read, so that a model is in memory once.
+"""Zero-copy weights: the raw bytes of large initializers are split off before parsing, so that a model is in memory once.
 
-A parsed message has a copy of all its bytes, and what is read of it is another one. So the weights are cut out of the bytes before
-they are parsed, and read where they stand.
+A parsed message copies all its bytes, and reading a field copies them again. So the weights are cut out of the bytes before
+they are parsed, and read from the original buffer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NO_PAYLOADS: Payloads = {}
 
 @dataclass(frozen=True)
 class Cut:
-    """A model without the bytes of its large weights, and these by the number of the initializer."""
+    """A model without the bytes of its large weights, and these by the index of their initializer."""
 
     model: bytes
     payloads: Payloads
 
 
 def cut(data: bytes) -> Cut:
-    """Return a model without the bytes of large initializers; the model as it is where they are not plainly there."""
+    """Split the raw bytes of large initializers off a model; the model is unchanged where they are not plainly there."""
     unsplit = Cut(data, {})
     if len(data) < LARGE:
         return unsplit
@@ -50,7 +50,7 @@ def cut(data: bytes) -> Cut:
 
 
 def _graph_pieces(data: bytes, graph: Field, payloads: dict[int, memoryview]) -> Iterator[bytes]:
-    """Yield the bytes of a graph; what is left out is put into `payloads`."""
+    """Yield the bytes of a graph without its large weights, which are put into `payloads` by initializer index."""
     number, copied = 0, graph.start
     for f in fields(data, Span(graph.start, graph.end, "graph", 2)):
         if f.number != INITIALIZER:
@@ -66,9 +66,13 @@ def _graph_pieces(data: bytes, graph: Field, payloads: dict[int, memoryview]) ->
 
 
 def _raw_data_field(data: bytes, tensor: Field) -> Field | None:
-    """Return the field of a tensor's bytes, None where it is not one field that holds nearly all of the tensor."""
+    """Return the `raw_data` field of a tensor; None unless it is one field that holds nearly all of the tensor's bytes."""
     raw_fields = [f for f in fields(data, Span(tensor.start, tensor.end, "tensor", 3)) if f.number == RAW_DATA]
-    return raw_fields[0] if len(raw_fields) == 1 and raw_fields[0].wire == BYTES and raw_fields[0].end - raw_fields[0].start >= LARGE // 2 else None
+    return (
+        raw_fields[0]
+        if len(raw_fields) == 1 and raw_fields[0].wire == BYTES and raw_fields[0].end - raw_fields[0].start >= LARGE // 2
+        else None
+    )
 
 
 def _message(number: int, data: bytes) -> bytes:

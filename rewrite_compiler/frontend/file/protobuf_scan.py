@@ -1,4 +1,4 @@
-"""Wire: where the bytes of a protobuf message stop making sense."""
+"""A scanner for the protobuf wire format: fields of a message, and the byte where a message stops making sense."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes of one message: where they start and end, what it is, how deep it stands."""
+    """The bytes of one message: start, end, message kind, nesting depth."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Field:
-    """A field: its number, how it is written, where it begins, where its contents begin and end; a number has none."""
+    """A field: number, wire type, the byte where its tag begins, and start and end of its contents; a varint has none."""
 
     number: int
     wire: int
@@ -43,7 +43,7 @@ class Field:
 
 
 class Broken(Exception):
-    """Bytes that are not a field: where, and in which field they started."""
+    """Bytes that are not a valid field: the position, the field's number, the message, and whether the message ended too early."""
 
     def __init__(self, at: int, field: int, message: str, beyond: bool) -> None:
         super().__init__(at)
@@ -51,7 +51,7 @@ class Broken(Exception):
 
 
 def damage(data: bytes, place: str) -> InputError:
-    """Return the refusal of bytes that protobuf does not parse, with the byte where they go wrong."""
+    """Return the refusal of bytes that protobuf does not parse, with the position of the first malformed field."""
     work = [Span(0, len(data), "model", 1)]
     try:
         while work:
@@ -68,14 +68,22 @@ def damage(data: bytes, place: str) -> InputError:
 
 
 def _nested_messages(data: bytes, span: Span) -> list[Span]:
-    """Return the messages directly inside one; Broken where a field does not fit."""
+    """Return the messages directly inside one.
+
+    Raises:
+        Broken: a field does not fit.
+    """
     kinds = MESSAGES.get(span.message, {})
     nested = ((f, kinds[f.number][1]) for f in fields(data, span) if f.number in kinds and f.wire == BYTES)
     return [Span(f.start, f.end, kind, span.depth + 1) for f, kind in nested]
 
 
 def fields(data: bytes, span: Span) -> Iterator[Field]:
-    """Yield the fields of a message; Broken where one does not fit."""
+    """Yield the fields of a message.
+
+    Raises:
+        Broken: a field has no valid tag, or exceeds the message.
+    """
     position = span.start
     while position < span.end:
         tag, value = _varint(data, position, span, 0)
@@ -93,7 +101,7 @@ def fields(data: bytes, span: Span) -> Iterator[Field]:
 
 
 def varint(value: int) -> bytes:
-    """Return a number in seven bits a byte."""
+    """Return a number in protobuf's varint encoding: seven bits a byte, the lowest first."""
     low, high = value & 0x7F, value >> 7
     return bytes([low | 0x80]) + varint(high) if high else bytes([low])
 

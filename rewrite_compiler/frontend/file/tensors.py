@@ -48,14 +48,22 @@ EXTERNAL = 1  # the data location of a tensor whose bytes are in another file
 
 
 def dtype_name(code: int, what: str) -> str:
-    """Return our name of an ONNX element type; InputError names an unknown one."""
+    """Return our name of an ONNX element type.
+
+    Raises:
+        InputError: ONNX defines no element type of that number.
+    """
     if code not in DTYPES:
         raise InputError("F133", f"Element type of {what} must be one that ONNX defines (1 to {max(DTYPES)}), not {code}")
     return DTYPES[code]
 
 
 def dims_of(tensor: Any, what: str, limits: Limits) -> tuple[int, ...]:
-    """Return the declared extents of a tensor; InputError on impossible or excessive ones."""
+    """Return the declared extents of a tensor.
+
+    Raises:
+        InputError: an extent is negative, or rank or bytes exceed the limits.
+    """
     dims = tuple(int(n) for n in tensor.dims)
     if any(n < 0 for n in dims):
         raise InputError("F132", f"Dimensions of {what} must be zero or positive, not {list(dims)}")
@@ -73,14 +81,17 @@ def _bits(dtype: str) -> int:
 
 
 def payload_bytes(dims: tuple[int, ...], dtype: str) -> int:
-    """Return how many bytes of raw data a tensor needs."""
+    """Return the number of raw bytes of a tensor; elements narrower than a byte are packed."""
     return -(-math.prod(dims) * _bits(dtype) // 8)
 
 
 def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memoryview | None = None) -> tuple[Data, str]:
-    """Return the elements of a tensor and the name of their type; `folder` is where external data may lie.
+    """Return the elements of a tensor and the name of their type; external data may lie below `folder`.
 
-    `payload` are its raw bytes where the message has none in their place.
+    `payload` are its raw bytes where the message has none itself.
+
+    Raises:
+        InputError: the payload has the wrong size, field or range, or there are several.
     """
     dims = dims_of(tensor, what, limits)
     dtype = DTYPES[int(tensor.data_type)]
@@ -161,7 +172,11 @@ def _with_raw(tensor: Any, raw: bytes) -> Any:
 
 
 def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data, str]:
-    """Return the elements of a sparse tensor, zeros filled in, and the name of their type."""
+    """Return the elements of a sparse tensor as a dense array, and the name of their type.
+
+    Raises:
+        InputError: the indices lie outside the shape, are not ascending, or do not match the values.
+    """
     from onnx import TensorProto
 
     values, dtype = to_array(sparse.values, what, limits, folder)

@@ -75,7 +75,11 @@ class Upgrader:
         first = next(iter(result_names.values()), "")
         copies = []
         for template in self.known[key]:
-            inner = {name: f"{first}/{name}" for name in (*template.input, *template.output) if name and name not in {**operand_names, **result_names}}
+            inner = {
+                name: f"{first}/{name}"
+                for name in (*template.input, *template.output)
+                if name and name not in {**operand_names, **result_names}
+            }
             copies.append(renamed(template, {**inner, **operand_names, **result_names}, {**inner, **result_names}))
         return tuple(copies)
 

@@ -105,7 +105,9 @@ def _check_attributes(node: Any, signature: Signature, place: str) -> None:
         expected = signature.attributes.get(a.name)
         if expected is None:
             attribute_names = ", ".join(sorted(signature.attributes)) or "none"
-            raise InputError("F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {attribute_names}")
+            raise InputError(
+                "F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {attribute_names}"
+            )
         if a.type != expected and expected:
             actual = NAMES.get(a.type, str(a.type))
             raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {actual}', place=place)

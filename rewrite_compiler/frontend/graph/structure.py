@@ -150,9 +150,9 @@ def _check_graph(graph: Any, imports: dict[str, int], outer: set[str], depth: in
     inputs = [i.name for i in graph.input]
     constants = [t.name for t in graph.initializer] + [t.values.name for t in graph.sparse_initializer]
     declared = (("input", graph.input), ("output", graph.output), ("value", graph.value_info if depth == 0 else ()))
-    for info, what in ((info, f'{what} "{info.name}"') for what, infos in declared for info in infos):
+    for info, subject in ((info, f'{kind} "{info.name}"') for kind, infos in declared for info in infos):
         if info.type.WhichOneof("value") == "tensor_type":
-            dtype_name(int(info.type.tensor_type.elem_type), what)  # refuses what is none, of an input that names an initializer as well
+            dtype_name(int(info.type.tensor_type.elem_type), subject)  # refuses what is none, of an input that names an initializer as well
     return _check_body(graph.node, inputs, constants, [o.name for o in graph.output], imports, outer, depth, check)
 
 
@@ -201,7 +201,9 @@ def _producers(nodes: Sequence[Any], predefined: set[str], check: Check) -> dict
             raise InputError("F123", f"{node.op_type} defines no value", place=check.node_place(node, number))
         for name in node.output:
             if name and (name in producer or name in predefined):
-                first = "the graph's inputs or constants" if name in predefined else f'node "{nodes[producer[name]].name or producer[name]}"'
+                first = (
+                    "the graph's inputs or constants" if name in predefined else f'node "{nodes[producer[name]].name or producer[name]}"'
+                )
                 raise InputError("F121", f'value "{name}" is defined here and by {first}', place=check.node_place(node, number))
             if name:
                 producer[name] = number
@@ -216,7 +218,9 @@ def _order(nodes: Sequence[Any], producer: dict[str, int], visible_names: set[st
         undefined_input = next((name for name in read if name not in producer), None)
         if undefined_input is not None:
             raise InputError(
-                "F122", f'input "{undefined_input}" is not the result of any node, an input or a constant', place=check.node_place(node, number)
+                "F122",
+                f'input "{undefined_input}" is not the result of any node, an input or a constant',
+                place=check.node_place(node, number),
             )
         needs.append([producer[name] for name in read])
     return _topological_order(nodes, needs, check)

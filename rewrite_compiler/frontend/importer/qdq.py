@@ -49,41 +49,41 @@ class _Pass:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.b: Builder = context.builder
-        self.given = list(self.b.nodes)
-        self.producer = {v: n for n in self.given for v in n.outputs}
+        self.original_nodes = list(self.b.nodes)
+        self.producer = {v: n for n in self.original_nodes for v in n.outputs}
         self.sums_of: dict[Value, Sums | None] = {}
         self.codes_of: dict[Value, Scaled | None] = {}
 
     def run(self, outputs: Sequence[Value]) -> None:
         """Replace every quantize and, where real numbers follow products of codes, the product."""
         self.b.nodes.clear()
-        before = {o for n in self.given for o in n.origins}
-        for node in self.given:
-            self.b.nodes.append(self.replaced(node) or node)
+        original_origins = {o for n in self.original_nodes for o in n.origins}
+        for node in self.original_nodes:
+            self.b.nodes.append(self.replacement(node) or node)
         self.drop_unread(outputs)
-        left = {o for n in self.b.nodes for o in n.origins}
-        self.context.reasons.update(dict.fromkeys(before - left, PART))
+        remaining_origins = {o for n in self.b.nodes for o in n.origins}
+        self.context.reasons.update(dict.fromkeys(original_origins - remaining_origins, PART))
 
     def drop_unread(self, outputs: Sequence[Value]) -> None:
         """Drop what stood between codes and is read by nothing."""
-        live = set(outputs)
-        kept = []
+        live_values = set(outputs)
+        live_nodes = []
         for node in reversed(self.b.nodes):
-            if live.intersection(node.outputs):
-                kept.append(node)
-                live.update(node.inputs)
-        self.b.nodes[:] = reversed(kept)
+            if live_values.intersection(node.outputs):
+                live_nodes.append(node)
+                live_values.update(node.inputs)
+        self.b.nodes[:] = reversed(live_nodes)
 
-    def replaced(self, node: Node) -> Node | None:
+    def replacement(self, node: Node) -> Node | None:
         if node.op == "quantize":
-            return self.quantized(node)
+            return self.codes_operation(node)
         if node.op in ("conv", "dense", "matmul", "bias_add", "add", "relu", "clip"):
             sums = self.sums(node.outputs[0])
             if sums is not None and np.isinf(sums.low) and np.isinf(sums.high):
                 return self.node("dequantize", [sums.value, self.constant(sums.scale)], node, axis=sums.axis, zero=0)
         return None
 
-    def quantized(self, node: Node) -> Node | None:
+    def codes_operation(self, node: Node) -> Node | None:
         """Return the operation that gives the codes of a quantize from codes."""
         scale, attributes = self.b.constants.get(node.inputs[1]), dict(node.attributes)
         if scale is None or scale.size != 1:
@@ -91,24 +91,24 @@ class _Pass:
         to, zero = str(attributes["to"]), int(attributes["zero"])  # type: ignore[arg-type]
         sums = self.sums(node.inputs[0])
         if sums is not None:
-            return self.requantized(node, sums, scale, zero, to)
-        added = self.added(node, scale, zero, to)
-        if added is not None:
-            return added
-        same = self.codes(node.inputs[0])
-        if same is None or same.scale.size != 1 or same.scale != scale or same.zero != zero or self.b.types[same.codes].dtype != to:
+            return self.requantization(node, sums, scale, zero, to)
+        addition = self.quantized_sum(node, scale, zero, to)
+        if addition is not None:
+            return addition
+        codes = self.codes(node.inputs[0])
+        if codes is None or codes.scale.size != 1 or codes.scale != scale or codes.zero != zero or self.b.types[codes.codes].dtype != to:
             return None
-        return self.node("reshape", [same.codes], node, shape=self.b.types[same.codes].shape)
+        return self.node("reshape", [codes.codes], node, shape=self.b.types[codes.codes].shape)
 
-    def added(self, node: Node, scale: Data, zero: int, to: str) -> Node | None:
+    def quantized_sum(self, node: Node, scale: Data, zero: int, to: str) -> Node | None:
         """Return the codes of a sum of two tensors of codes, bounded or not."""
         low, high, v, origins = -np.inf, np.inf, node.inputs[0], node.origins
-        while (below := self.producer.get(v)) is not None and below.op in ("relu", "clip"):
-            bounds = _bounds_of(below)
-            low, high, v, origins = max(low, bounds[0]), min(high, bounds[1]), below.inputs[0], origins | below.origins
-        if below is None or below.op != "add":
+        while (producer := self.producer.get(v)) is not None and producer.op in ("relu", "clip"):
+            bounds = _bounds_of(producer)
+            low, high, v, origins = max(low, bounds[0]), min(high, bounds[1]), producer.inputs[0], origins | producer.origins
+        if producer is None or producer.op != "add":
             return None
-        operands = [self.codes(x) for x in below.inputs]
+        operands = [self.codes(x) for x in producer.inputs]
         if any(c is None or c.scale.size != 1 or self.b.types[c.codes].dtype != to for c in operands):
             return None
         x, z = (c for c in operands if c is not None)
@@ -117,13 +117,13 @@ class _Pass:
             return None
         least, most = (_code(b, scale, zero, *code_range(to)) for b in (low, high))
         multiplier, shift = (tuple(values) for values in zip(*pairs, strict=True))
-        made = self.node(
+        operation = self.node(
             "quantized_add", [x.codes, z.codes], node, multiplier=multiplier, shift=shift, zeros=(x.zero, z.zero), zero=zero,
             low=least, high=most, to=to,
         )  # fmt: skip
-        return replace(made, origins=made.origins | origins | below.origins)
+        return replace(operation, origins=operation.origins | origins | producer.origins)
 
-    def requantized(self, node: Node, sums: Sums, scale: Data, zero: int, to: str) -> Node | None:
+    def requantization(self, node: Node, sums: Sums, scale: Data, zero: int, to: str) -> Node | None:
         factors = np.asarray(sums.scale / scale, np.float32)
         pairs = [multiplier_of(float(x)) for x in factors]
         if any(m <= 0 or not 0 <= n <= 62 for m, n in pairs):
@@ -131,16 +131,16 @@ class _Pass:
         least, most = code_range(to)
         low, high = (_code(x, scale, zero, least, most) for x in (sums.low, sums.high))
         multiplier, shift = (tuple(x) for x in zip(*pairs, strict=True))
-        made = self.node(
+        operation = self.node(
             "requantize", [sums.value], node, multiplier=multiplier, shift=shift, axis=sums.axis, zero=zero, low=low, high=high, to=to
         )
-        return replace(made, origins=made.origins | sums.origins)
+        return replace(operation, origins=operation.origins | sums.origins)
 
     def node(self, op: str, inputs: list[Value], instead: Node, **attributes: AttributeValue) -> Node:
         """Return an operation that gives the value of another one."""
         self.b.apply(op, inputs, attributes, origins=instead.origins)
-        made = self.b.nodes.pop()
-        return replace(made, outputs=instead.outputs)
+        operation = self.b.nodes.pop()
+        return replace(operation, outputs=instead.outputs)
 
     def apply(self, op: str, inputs: list[Value], origins: frozenset[int], **attributes: AttributeValue) -> Value:
         (v,) = self.b.apply(op, inputs, attributes, origins=origins)
@@ -155,10 +155,10 @@ class _Pass:
     def codes(self, v: Value) -> Scaled | None:
         """Return the codes that a value of real numbers comes from."""
         if v not in self.codes_of:
-            self.codes_of[v] = self.found_codes(v)
+            self.codes_of[v] = self.trace_codes(v)
         return self.codes_of[v]
 
-    def found_codes(self, v: Value) -> Scaled | None:
+    def trace_codes(self, v: Value) -> Scaled | None:
         if v in self.context.dequantized:
             return self.context.dequantized[v]
         node = self.producer.get(v)
@@ -169,10 +169,10 @@ class _Pass:
             return None if scale is None else Scaled(node.inputs[0], scale, int(attributes["axis"]), int(attributes["zero"]))  # type: ignore[arg-type]
         if node.op not in MOVING:
             return None
-        below = self.codes(node.inputs[0])
-        if below is None or below.scale.size != 1:
+        source = self.codes(node.inputs[0])
+        if source is None or source.scale.size != 1:
             return None
-        return replace(below, codes=self.apply(node.op, [below.codes], node.origins, **dict(node.attributes)))
+        return replace(source, codes=self.apply(node.op, [source.codes], node.origins, **dict(node.attributes)))
 
     # -- sums
 
@@ -180,21 +180,21 @@ class _Pass:
         """Return the integer sums that a value of real numbers stands for."""
         if v not in self.sums_of:
             node = self.producer.get(v)
-            self.sums_of[v] = None if node is None else self.found_sums(node)
+            self.sums_of[v] = None if node is None else self.trace_sums(node)
         return self.sums_of[v]
 
-    def found_sums(self, node: Node) -> Sums | None:
+    def trace_sums(self, node: Node) -> Sums | None:
         if node.op in ("conv", "dense", "matmul"):
             return self.products(node)
         if node.op in ("bias_add", "add"):
-            return self.biased(node)
+            return self.biased_sums(node)
         if node.op in ("average_pool", "reduce_mean"):
             return self.means(node)
         if node.op in ("relu", "clip"):
-            below = self.sums(node.inputs[0])
+            source = self.sums(node.inputs[0])
             low, high = _bounds_of(node)
-            return below and replace(
-                below, low=max(below.low, low), high=min(below.high, high), origins=below.origins | node.origins
+            return source and replace(
+                source, low=max(source.low, low), high=min(source.high, high), origins=source.origins | node.origins
             )  # fmt: skip
         return None
 
@@ -212,8 +212,8 @@ class _Pass:
         if data is None:
             value = self.apply(op, [x.codes, rows], node.origins, **attributes)
         else:
-            made = centred(data, np.asarray(w.zero))
-            value = sums(op, x.codes, made, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
+            weights = centred(data, np.asarray(w.zero))
+            value = sums(op, x.codes, weights, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
         rank = len(self.b.types[value].shape)
         return Sums(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
 
@@ -240,25 +240,25 @@ class _Pass:
         data = self.b.constants.get(v)
         return self.apply("transpose", [v], frozenset(), perm=(1, 0)) if data is None else self.constant(data.T)
 
-    def biased(self, node: Node) -> Sums | None:
+    def biased_sums(self, node: Node) -> Sums | None:
         """Return sums with a bias; an addition has one when it is a constant along the axis of the sums."""
-        for below, bias in (node.inputs, node.inputs[::-1]):
-            sums, added = self.sums(below), self.context.dequantized.get(bias)
-            if sums is None or added is None or np.isfinite([sums.low, sums.high]).any():
+        for summand, bias in (node.inputs, node.inputs[::-1]):
+            sums, scaled_bias = self.sums(summand), self.context.dequantized.get(bias)
+            if sums is None or scaled_bias is None or np.isfinite([sums.low, sums.high]).any():
                 continue
-            codes = self.bias_codes(sums, added, node)
+            codes = self.bias_codes(sums, scaled_bias, node)
             if codes is not None:
                 return replace(sums, value=self.apply("bias_add", [sums.value, codes], node.origins, axis=sums.axis))
         return None
 
-    def bias_codes(self, sums: Sums, added: Scaled, node: Node) -> Value | None:
-        t, extent = self.b.types[added.codes], self.b.types[sums.value].shape[sums.axis]
-        if t.dtype != "int32" or t.size != extent or not np.allclose(added.scale, sums.scale, rtol=ROUNDING, atol=0):
+    def bias_codes(self, sums: Sums, scaled_bias: Scaled, node: Node) -> Value | None:
+        t, extent = self.b.types[scaled_bias.codes], self.b.types[sums.value].shape[sums.axis]
+        if t.dtype != "int32" or t.size != extent or not np.allclose(scaled_bias.scale, sums.scale, rtol=ROUNDING, atol=0):
             return None
         if (node.op == "add" and t.shape[-1:] != (extent,)) or (node.op == "bias_add" and dict(node.attributes)["axis"] != sums.axis):
             return None
-        data = self.b.constants[added.codes]
-        return added.codes if t.shape == (extent,) else self.constant(data.reshape(extent))
+        data = self.b.constants[scaled_bias.codes]
+        return scaled_bias.codes if t.shape == (extent,) else self.constant(data.reshape(extent))
 
 
 def _bounds_of(node: Node) -> tuple[float, float]:

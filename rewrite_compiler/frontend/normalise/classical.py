@@ -16,8 +16,8 @@ def _zip_map(site: Site) -> list[Value]:
     if site.rank(0) != 2 or len(set(labels)) != len(labels):
         raise Unsupported("its operand is not a matrix with one label a column")
     order = sorted(range(len(labels)), key=lambda k: labels[k])
-    shown = ", ".join(str(labels[k]) for k in order[:4]) + (", …" if len(labels) > 4 else "")
-    site.context.note(f'output "{site.name}" is a matrix with the columns {shown}: the maps of ZipMap name its columns only')
+    columns = ", ".join(str(labels[k]) for k in order[:4]) + (", …" if len(labels) > 4 else "")
+    site.context.note(f'output "{site.name}" is a matrix with the columns {columns}: the maps of ZipMap name its columns only')
     x = site.value(0)
     return [
         x if order == list(range(len(labels))) else site.apply("gather", x, site.constant(np.asarray(order, np.int64), "order"), axis=1)

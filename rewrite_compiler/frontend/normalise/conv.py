@@ -54,9 +54,9 @@ def _conv(site: Site) -> list[Value]:
     site.require_float()
     x, w = site.value(0), site.value(1)
     kernel = site.shape(1)[2:]
-    given = tuple(site.get("kernel_shape", kernel) or kernel)
-    if given != kernel:
-        raise ShapeError(f"kernel_shape of Conv must be that of its filters {kernel}, not {given}")
+    kernel_shape = tuple(site.get("kernel_shape", kernel) or kernel)
+    if kernel_shape != kernel:
+        raise ShapeError(f"kernel_shape of Conv must be that of its filters {kernel}, not {kernel_shape}")
     if site.rank(0) < 3 or site.rank(1) != site.rank(0):
         raise ShapeError(f"Conv needs x[N, C, …] and w[O, C/group, …] of one rank, not {site.shape(0)} and {site.shape(1)}")
     y = site.apply("conv", x, w, **window(site, kernel), group=int(site.get("group", 1)))

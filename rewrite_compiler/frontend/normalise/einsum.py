@@ -30,11 +30,15 @@ def equation(text: str, ranks: Sequence[int]) -> Equation:
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise ShapeError(f'Einsum "{text}" has {len(terms)} terms for {len(ranks)} operands')
-    most = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term), default=0)
-    others = "".join(chr(FIRST_OTHER + k) for k in range(most))
-    operands = tuple(t.replace("...", others[most - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True))
+    ellipsis_rank = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term), default=0)
+    ellipsis_axes = "".join(chr(FIRST_OTHER + k) for k in range(ellipsis_rank))
+    operands = tuple(t.replace("...", ellipsis_axes[ellipsis_rank - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True))
     count = Counter(chain(*operands))
-    result = right.replace("...", others) if arrow else others + "".join(sorted(c for c, n in count.items() if n == 1 and c not in others))
+    result = (
+        right.replace("...", ellipsis_axes)
+        if arrow
+        else ellipsis_axes + "".join(sorted(c for c, n in count.items() if n == 1 and c not in ellipsis_axes))
+    )
     fit = all(len(o) == rank for o, rank in zip(operands, ranks, strict=True)) and "." not in "".join([*operands, result])
     if not fit or len(set(result)) != len(result) or not set(result) <= count.keys():
         raise ShapeError(f'Einsum "{text}" does not fit operands of ranks {", ".join(map(str, ranks))}')
@@ -53,7 +57,7 @@ def _einsum(site: Site) -> list[Value]:
             if sizes.setdefault(axis, size) != size:
                 raise Unsupported("its operands have different extents along one axis")
     if len(values) == 1 and set(e.result) == set(e.operands[0]):
-        return [_turned(site, values[0], e.operands[0], e.result)]
+        return [_permuted(site, values[0], e.operands[0], e.result)]
     if len(values) != 2:
         raise Unsupported("it is neither a transposition nor a product of two operands")
     return [_product(site, values, e, sizes)]
@@ -76,15 +80,15 @@ def _product(site: Site, values: Sequence[Value], e: Equation, sizes: dict[str, 
 
     lead = tuple(sizes[c] for c in batch)
     outer = (extent(rows),) if batch or not rows else tuple(sizes[c] for c in rows)  # without a batch all rows are of one product
-    left = site.reshape(_turned(site, values[0], a, batch + rows + summed), (*lead, *outer, extent(summed)))
-    right = site.reshape(_turned(site, values[1], b, batch + summed + columns), (*lead, extent(summed), extent(columns)))
-    made = batch + rows + columns
-    product = site.reshape(site.apply("matmul", left, right), tuple(sizes[c] for c in made))
-    return _turned(site, product, made, e.result)
+    left = site.reshape(_permuted(site, values[0], a, batch + rows + summed), (*lead, *outer, extent(summed)))
+    right = site.reshape(_permuted(site, values[1], b, batch + summed + columns), (*lead, extent(summed), extent(columns)))
+    product_axes = batch + rows + columns
+    product = site.reshape(site.apply("matmul", left, right), tuple(sizes[c] for c in product_axes))
+    return _permuted(site, product, product_axes, e.result)
 
 
-def _turned(site: Site, v: Value, axes: str, wanted: str) -> Value:
-    return site.transpose(v, [axes.index(c) for c in wanted])
+def _permuted(site: Site, v: Value, axes: str, target: str) -> Value:
+    return site.transpose(v, [axes.index(c) for c in target])
 
 
 TABLE: dict[str, Lowering] = {"Einsum": _einsum}

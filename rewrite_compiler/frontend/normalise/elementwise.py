@@ -58,8 +58,8 @@ def _binary(op: str) -> Callable[[Site], list[Value]]:
 def _pow(site: Site) -> list[Value]:
     """Write a square as a product and powers of one half and minus one half as roots, which rules know."""
     exponent = site.data(1)
-    same = exponent is not None and exponent.size == 1 and exponent.ndim <= site.rank(0)
-    power = float(exponent.reshape(-1)[0]) if same and exponent is not None else 0.0
+    is_scalar = exponent is not None and exponent.size == 1 and exponent.ndim <= site.rank(0)
+    power = float(exponent.reshape(-1)[0]) if is_scalar and exponent is not None else 0.0
     if power not in (2.0, 0.5, -0.5):
         return _binary("pow")(site)
     site.require_float_at(0)
@@ -126,11 +126,11 @@ def _clip(site: Site) -> list[Value]:
 
 def _clip_between(site: Site) -> Value:
     """Limit a value to bounds computed at run time."""
-    wide = next((site.shape(n) for n in (1, 2) if site.has(n) and site.shape(n) != ()), None)
-    if wide is not None:
-        raise ShapeError(f"Bounds of Clip must be single numbers, not a tensor of shape {wide}")
-    above = site.apply("max", site.value(0), site.value(1)) if site.has(1) else site.value(0)
-    return site.apply("min", above, site.value(2)) if site.has(2) else above
+    bound_shape = next((site.shape(n) for n in (1, 2) if site.has(n) and site.shape(n) != ()), None)
+    if bound_shape is not None:
+        raise ShapeError(f"Bounds of Clip must be single numbers, not a tensor of shape {bound_shape}")
+    lower_bounded = site.apply("max", site.value(0), site.value(1)) if site.has(1) else site.value(0)
+    return site.apply("min", lower_bounded, site.value(2)) if site.has(2) else lower_bounded
 
 
 def _leaky_relu(site: Site) -> list[Value]:
@@ -141,11 +141,11 @@ def _leaky_relu(site: Site) -> list[Value]:
 
 
 def _two_slopes(site: Site, x: Value, slope: Value) -> Value:
-    known = site.context.data(slope)
-    if known is not None and not np.isfinite(known).all():  # 0 times it is NaN
+    slope_data = site.context.data(slope)
+    if slope_data is not None and not np.isfinite(slope_data).all():  # 0 times it is NaN
         raise Unsupported("its slope is not finite")
-    below = site.apply("clip", x, low=float("-inf"), high=0.0)
-    return site.apply("add", site.apply("relu", x), site.apply("mul", below, slope))
+    negative_part = site.apply("clip", x, low=float("-inf"), high=0.0)
+    return site.apply("add", site.apply("relu", x), site.apply("mul", negative_part, slope))
 
 
 def _prelu(site: Site) -> list[Value]:

@@ -48,8 +48,8 @@ def _gemm(site: Site) -> list[Value]:
     return [_biased(site, y, _scaled(site, site.value(2), site.get("beta", 1.0), "beta")) if site.has(2) else y]
 
 
-def _scaled(site: Site, v: Value, factor: float, what: str) -> Value:
-    return v if factor == 1.0 else site.apply("mul", v, site.number(factor, v, what))
+def _scaled(site: Site, v: Value, factor: float, name: str) -> Value:
+    return v if factor == 1.0 else site.apply("mul", v, site.number(factor, v, name))
 
 
 def _biased(site: Site, y: Value, c: Value) -> Value:

@@ -44,10 +44,10 @@ def _zero_points(site: Site, n: int) -> Data:
 
 def zero_point(site: Site, n: int) -> int:
     """Return the one zero point of an operand."""
-    found = np.unique(_zero_points(site, n).astype(np.int64))
-    if found.size != 1:
+    points = np.unique(_zero_points(site, n).astype(np.int64))
+    if points.size != 1:
         raise Unsupported("its zero points differ")
-    return int(found[0])
+    return int(points[0])
 
 
 def _scaled_axis(site: Site, count: int, rank: int) -> int:
@@ -128,11 +128,11 @@ def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
     _check_points(site, points, data, axis)
     if data.dtype == np.int8 and not points.any():
         return site.value(n), 0
-    made = centred(data, points, axis)
-    if made.is_moved:
+    shifted = centred(data, points, axis)
+    if shifted.is_moved:
         return site.value(n), zero_point(site, zero)
     site.context.spend(data.size)
-    return site.constant(made.codes, "weights"), 0
+    return site.constant(shifted.codes, "weights"), 0
 
 
 def _check_points(site: Site, points: Data, data: Data, axis: int) -> None:
@@ -180,9 +180,9 @@ def _sums(site: Site, op: str, x: Value, weight: tuple[int, int, int], attribute
     points = _zero_points(site, zero)
     _check_points(site, points, data, axis)
     site.context.spend(data.size)
-    made = centred(data, points, axis)
-    turned = made if axis == 0 else Centred(made.codes.T, made.moved)
-    return sums(op, x, turned, attributes, lambda o, v, a: site.apply(o, *v, **a), lambda d: site.constant(d, "weights"))
+    shifted = centred(data, points, axis)
+    by_row = shifted if axis == 0 else Centred(shifted.codes.T, shifted.moved)
+    return sums(op, x, by_row, attributes, lambda o, v, a: site.apply(o, *v, **a), lambda d: site.constant(d, "weights"))
 
 
 def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transposed: bool = False) -> Value:
@@ -192,8 +192,8 @@ def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transpo
         raise Unsupported("its second operand is not a matrix")
     x, columns = site.value(a), site.shape(b)[0 if is_transposed else 1]
     row = site.reshape(x, (1, *site.shape(a))) if site.rank(a) == 1 else x
-    made = _sums(site, "integer_dense", row, (b, b_zero, 0 if is_transposed else 1), {"x_zero": zero_point(site, a_zero)})
-    return site.reshape(made, (columns,)) if site.rank(a) == 1 else made
+    product = _sums(site, "integer_dense", row, (b, b_zero, 0 if is_transposed else 1), {"x_zero": zero_point(site, a_zero)})
+    return site.reshape(product, (columns,)) if site.rank(a) == 1 else product
 
 
 def _factor(site: Site, x: int, w: int, y: int) -> Data:
@@ -217,8 +217,8 @@ def _qlinear_matmul(site: Site) -> list[Value]:
     sums = _product(site, 0, 2, 3, 5)
     shape = site.type(sums).shape
     rows = site.reshape(sums, (1, *shape)) if len(shape) == 1 else sums
-    found = requantized(site, rows, factor, zero_point(site, 7), site.type(site.value(7)).dtype, axis=max(len(shape), 2) - 1)
-    return [site.reshape(found, shape)]
+    codes = requantized(site, rows, factor, zero_point(site, 7), site.type(site.value(7)).dtype, axis=max(len(shape), 2) - 1)
+    return [site.reshape(codes, shape)]
 
 
 def _qgemm(site: Site) -> list[Value]:
@@ -281,12 +281,12 @@ def _mean_of_codes(site: Site, kernel: Sequence[int], places: Mapping[str, Any])
     return requantized(site, sums, factor, zero_point(site, 4), site.type(site.value(0)).dtype, axis=1)
 
 
-def _alone(lower: Callable[[Site, int, int, int, int], Value], site: Site) -> list[Value]:
+def _integer_result(lower: Callable[[Site, int, int, int, int], Value], site: Site) -> list[Value]:
     """Lower an operator on codes whose result is the sums themselves: x, w and their zero points."""
     return [lower(site, 0, 2, 1, 3)]
 
 
-def _refusing(lower: Callable[[Site], Sequence[Value | None]], places: Sequence[int]) -> Lowering:
+def _with_scale_check(lower: Callable[[Site], Sequence[Value | None]], places: Sequence[int]) -> Lowering:
     """Check the scales at some places even where the operator stays whole."""
 
     def lowered(site: Site) -> Sequence[Value | None]:
@@ -301,10 +301,10 @@ def _refusing(lower: Callable[[Site], Sequence[Value | None]], places: Sequence[
 TABLE: dict[str, Lowering] = {
     "QuantizeLinear": _quantize_linear,
     "DequantizeLinear": _dequantize_linear,
-    "QLinearConv": _refusing(_qlinear_conv, (1, 4, 6)),
-    "QLinearMatMul": _refusing(_qlinear_matmul, (1, 4, 6)),
-    "MatMulInteger": partial(_alone, _product),
-    "ConvInteger": partial(_alone, _convolution),
+    "QLinearConv": _with_scale_check(_qlinear_conv, (1, 4, 6)),
+    "QLinearMatMul": _with_scale_check(_qlinear_matmul, (1, 4, 6)),
+    "MatMulInteger": partial(_integer_result, _product),
+    "ConvInteger": partial(_integer_result, _convolution),
 }
 # of the domain com.microsoft
 CONTRIB: dict[str, Lowering] = {

@@ -53,7 +53,7 @@ def _quotient(a: Data, b: Data) -> Data:
     return np.asarray(down + ((down < 0) & (down * b != a))).astype(a.dtype)
 
 
-def _integer_aware_quotient(site: Site, x: Sequence[Data]) -> Sequence[Data]:
+def _checked_quotient(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     check_quotient(site, *x)
     return _keeping_type(_quotient)(site, x)
 
@@ -254,7 +254,7 @@ FOLDS: dict[str, Fold] = {
     "Add": _keeping_type(np.add),
     "Sub": _keeping_type(np.subtract),
     "Mul": _keeping_type(np.multiply),
-    "Div": _integer_aware_quotient,
+    "Div": _checked_quotient,
     "Mod": _modulo,
     "Pow": _power,
     "Neg": _keeping_type(np.negative),

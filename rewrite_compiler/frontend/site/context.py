@@ -95,7 +95,9 @@ class Context:
     def weight(self, data: Data, name: str, dtype: str) -> Value:
         """Add a constant of the model; one that is there already is that, and one whose transpose, row or vector is there is made of it."""
         moves = _possible_moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
-        source = next(((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.twin(candidate, dtype)) is not None), None)
+        source = next(
+            ((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.twin(candidate, dtype)) is not None), None
+        )
         if source is None:
             return self.moved(data, name, dtype)
         (v,) = self.builder.apply(source[1], [source[0]], source[2], names=[self.unique(name)])
@@ -146,8 +148,8 @@ class Context:
 
     def data(self, v: Value) -> Data | None:
         """Return the elements of a value known at compile time."""
-        found = self.builder.constants.get(v)
-        return self.turned.get(v) if found is None else found
+        elements = self.builder.constants.get(v)
+        return self.turned.get(v) if elements is None else elements
 
 
 @dataclass
@@ -185,7 +187,9 @@ def _possible_moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValu
     transpose: tuple[str, Data, dict[str, AttributeValue]] = ("transpose", data.T, {"perm": (1, 0)})
     shape, last_extent = tuple(data.shape), data.shape[-1:]
     source_shapes = [(*ones, *last_extent) for ones in ((), (1,), (1, 1)) if math.prod(shape[:-1]) == 1 and (*ones, *last_extent) != shape]
-    return [transpose] * (data.ndim == 2) + [("reshape", data.reshape(source_shape), {"shape": shape}) for source_shape in source_shapes if last_extent]
+    return [transpose] * (data.ndim == 2) + [
+        ("reshape", data.reshape(source_shape), {"shape": shape}) for source_shape in source_shapes if last_extent
+    ]
 
 
 def _check_one_type(op: str, dtypes: Sequence[str]) -> None:
