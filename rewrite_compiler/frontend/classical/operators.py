@@ -1,6 +1,6 @@
-"""Classical models: operators of ai.onnx.ml whose products an accelerator can take, as functions of ONNX's own operators.
+"""Classical models: operators of ai.onnx.ml that contain matrix products, as functions of ONNX's own operators.
 
-What is not here stays one node on the host: trees, encoders, norms, and the spellings that ONNX leaves to the host engine.
+All others stay opaque on the host: trees, encoders, norms, and variants that ONNX leaves to the host engine.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Parts:
         return self.writer.step(op.lower(), op, *names, **attributes)
 
     def numbers(self) -> str:
-        """Return the operand as 32-bit floats."""
+        """Return the operand as float32."""
         return "x" if self.site.type(self.site.value(0)).dtype == "float32" else self.step("Cast", "x", to=1)
 
     def product(self, x: str, rows: Data, bias: Data | None) -> str:
-        """Return the products of x with rows, and a bias added to them."""
+        """Return x · rowsᵀ + bias."""
         return self.step("Gemm", x, rows, *([] if bias is None else [bias]), transB=1)
 
     def function(self) -> Any:
-        """Return the function that gives the results."""
+        """Return the function with the results as its outputs."""
         from onnx import helper
 
         site = self.site
@@ -59,19 +59,19 @@ def floats(site: Site, name: str) -> Data:
 
 
 def labels_of(site: Site) -> Data:
-    """Return the class labels of a classifier, which are strings or integers."""
+    """Return the class labels of a classifier [classes], strings (as objects) or int64."""
     names = site.get("classlabels_strings", ()) or site.get("classlabels_int64s", ()) or site.get("classlabels_ints", ())
     return np.asarray(names, object if names and isinstance(names[0], str) else np.int64)
 
 
 def _transformed(parts: Parts, scores: str) -> str | None:
-    """Return scores after their transformation; None when ours is not known to be the host's."""
+    """Return scores after the post-transform; None when its definition may differ from the host's."""
     op = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
     return None if op is None else parts.step(op, scores, **({"axis": 1} if op == "Softmax" else {})) if op else scores
 
 
 def _is_table(site: Site) -> bool:
-    """Tell whether the operand is samples by features, of numbers."""
+    """Tell whether the operand is a numeric matrix [samples, features]."""
     return site.rank(0) == 2 and site.type(site.value(0)).dtype in NUMBERS
 
 
@@ -106,7 +106,7 @@ def _argmax_label(parts: Parts, scores: str, labels: Data) -> str:
 
 
 def _text_labels(parts: Parts, number: str, labels: Data) -> str:
-    """Return the label of each number, which is text."""
+    """Return the string label of each class number."""
     if parts.site.version == 1:
         return parts.step("LabelEncoder", number, domain=DOMAIN, classes_strings=list(labels))
     return parts.step("LabelEncoder", number, domain=DOMAIN, keys_int64s=list(range(labels.size)), values_strings=list(labels))
@@ -121,7 +121,7 @@ def _binary_label(parts: Parts, score: str, labels: Data) -> str:
 
 
 def _with_complement(parts: Parts, score: str) -> str:
-    """Return a share and what remains of 1, the remainder first."""
+    """Return the columns 1 − p and p."""
     return parts.step("Concat", parts.step("Sub", np.asarray(1, np.float32), score), score, axis=1)
 
 
@@ -140,7 +140,7 @@ def _binarizer(site: Site) -> Parts:
 
 
 def _kernel(parts: Parts, vectors: Data) -> str | None:
-    """Return the kernel of every sample with every support vector."""
+    """Return the kernel matrix [samples, support vectors], or None for an unknown kernel."""
     site, x = parts.site, parts.numbers()
     gamma, coefficient, degree = (np.asarray(v, np.float32) for v in (*site.get("kernel_params", ()), 0.0, 0.0, 0.0)[:3])
     kind = site.get("kernel_type", "LINEAR")
@@ -155,7 +155,7 @@ def _kernel(parts: Parts, vectors: Data) -> str | None:
 
 
 def _gaussian_kernel(parts: Parts, x: str, vectors: Data, gamma: float) -> str | None:
-    """Return exp(−γ·|x − s|²) with the square written out around the centre of the vectors, where few digits cancel."""
+    """Return exp(−γ·|x − s|²), the square expanded around the centre of the vectors to limit cancellation."""
     centre = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred_vectors = vectors - centre
     squares = np.square(centred_vectors, dtype=np.float64).sum(axis=1)
@@ -168,7 +168,7 @@ def _gaussian_kernel(parts: Parts, x: str, vectors: Data, gamma: float) -> str |
 
 
 def _support_vectors(site: Site) -> Data | None:
-    """Return the support vectors, a row each; None for a machine that has none."""
+    """Return the support vectors [vectors, features]; None for a machine that has none."""
     vectors = floats(site, "support_vectors")
     return vectors.reshape(-1, site.shape(0)[1]) if vectors.size else None
 
@@ -203,7 +203,7 @@ def _svm_classifier(site: Site) -> Parts | None:
 
 
 def _pairwise_weights(coefficients: Data, per_class: Sequence[int]) -> Data:
-    """Return the weights of the kernels in the decision between each two classes."""
+    """Return the dual coefficients of the decision between each two classes: [pairs, support vectors]."""
     ends = list(itertools.accumulate(per_class, initial=0))
     rows = []
     for i, j in itertools.combinations(range(len(per_class)), 2):
@@ -215,7 +215,7 @@ def _pairwise_weights(coefficients: Data, per_class: Sequence[int]) -> Data:
 
 
 def _binary_scores(parts: Parts, score: str) -> str | None:
-    """Return the two columns of a machine of two classes."""
+    """Return the two score columns of a machine of two classes."""
     transform = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
     if transform == "Sigmoid":
         return _with_complement(parts, parts.step("Sigmoid", score))
@@ -223,7 +223,7 @@ def _binary_scores(parts: Parts, score: str) -> str | None:
 
 
 def _majority_label(parts: Parts, scores: str, labels: Data) -> str:
-    """Return the label that wins most decisions between two, the first of equal ones; votes are integers."""
+    """Return the label that wins most pairwise decisions, the first of equal ones; votes are integers."""
     count = labels.size
     pairs = list(itertools.combinations(range(count), 2))
     won, lost = (np.asarray([[c == p[k] for c in range(count)] for p in pairs], np.int32)[None] for k in (0, 1))

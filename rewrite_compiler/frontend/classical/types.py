@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml: how long their attributes must be, and the types of their results, which onnx does not infer."""
+"""Operators of ai.onnx.ml: lengths of their attributes, and the types of their results, which onnx does not infer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .operators import DOMAIN, labels_of
 
 @dataclass(frozen=True)
 class Length:
-    """How many elements an attribute must have, one number or one of some, and how that number comes about."""
+    """The allowed lengths of an attribute, and the reason for them."""
 
     attribute: str
     allowed: tuple[int, ...]
@@ -70,7 +70,7 @@ def _along_features(*names: str) -> Callable[[Site], Iterator[Length]]:
 
 
 def _support_vector_machine(site: Site, rows: int, decisions: int) -> Iterator[Length]:
-    """Yield the lengths of a machine that has support vectors."""
+    """Yield the lengths of the attributes of a support vector machine."""
     vectors = sum(site.get("vectors_per_class", ())) or int(site.get("n_supports", 0))
     if vectors and _count(site, "support_vectors"):
         vector_count = _counted(vectors, "support vector")
@@ -145,7 +145,11 @@ LENGTHS: dict[str, Callable[[Site], Iterator[Length]]] = {
 
 
 def check_lengths(site: Site) -> None:
-    """Refuse an attribute that has not as many elements as the operand and the other attributes ask for."""
+    """Check the lengths of a classical operator's attributes against its operand and its other attributes.
+
+    Raises:
+        InputError: an attribute has another length, or a tree reads a feature that the operand does not have.
+    """
     if site.domain != DOMAIN or not site.has(0):
         return
     for length in LENGTHS[site.op](site) if site.op in LENGTHS else ():
@@ -158,7 +162,7 @@ def check_lengths(site: Site) -> None:
 
 
 def _check_features(site: Site) -> None:
-    """Refuse a tree that asks for a feature which the operand has not: the host would read beside it."""
+    """Refuse a tree that reads a feature beyond the operand's: the host would read out of bounds."""
     features = _features(site)
     wrong = next((int(n) for n in site.get("nodes_featureids", ()) if not 0 <= n < features), None)
     if wrong is not None:
@@ -179,7 +183,7 @@ def _classes(site: Site) -> list[TensorType]:
 
 
 def _decisions(site: Site) -> list[TensorType]:
-    """Return what a support vector machine gives: a column a class, or one for each two classes without probabilities."""
+    """Return the types of a support vector classifier's results: a column a class, or one a pair of classes without probabilities."""
     classes = labels_of(site).size
     pairs = classes * (classes - 1) // 2 if classes > 2 and site.get("support_vectors", ()) and not site.get("prob_a", ()) else classes
     return [_label(site), TensorType((_samples(site), pairs))]
@@ -190,7 +194,7 @@ def _columns(attribute: str) -> Callable[[Site], list[TensorType]]:
 
 
 def _encoded(site: Site) -> list[TensorType]:
-    """Return the type that a LabelEncoder gives: that of its values."""
+    """Return the type of a LabelEncoder's result: that of its values."""
     names = {"values_strings": "string", "values_int64s": "int64", "values_floats": "float32"}
     value_dtype = next((dtype for name, dtype in names.items() if name in site.attributes), None)
     if value_dtype is None and "classes_strings" in site.attributes:

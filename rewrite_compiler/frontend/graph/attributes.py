@@ -1,4 +1,4 @@
-"""Attributes of source nodes as plain values."""
+"""Attributes of source nodes as Python values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ _READERS: dict[int, Callable[[Any], Any]] = {
 
 
 def decode(attributes: Any, place: str = "") -> Mapping[str, Any]:
-    """Return attributes by name; InputError on one given twice or of a kind ONNX does not have."""
+    """Return the attributes of a node by name.
+
+    Raises:
+        InputError: an attribute is given twice or has a type that ONNX does not define.
+    """
     values: dict[str, Any] = {}
     for a in attributes:
         if a.name in values:
@@ -47,7 +51,7 @@ def subgraphs(node: Any) -> list[Any]:
 
 
 def tensors_in(node: Any) -> list[Any]:
-    """Return the tensors in the attributes of a node and in its subgraphs."""
+    """Return the tensors in the attributes of a node and, at any depth, in its subgraphs."""
     tensors = [t for a in node.attribute for t in ((a.t,) if a.type == TENSOR else a.tensors if a.type == TENSORS else ())]
     for graph in subgraphs(node):
         tensors.extend(graph.initializer)

@@ -1,4 +1,4 @@
-"""Cut: some nodes of a model as a model of their own, each value with the type and shape it had in the whole."""
+"""Extraction of some nodes of a model as a model of their own, each value with the type and shape it had in the original."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Cuttable:
-    """A model whose nodes can be left out; values without a known type cannot become inputs."""
+    """A model whose nodes can be removed; a value without a known type cannot become an input."""
 
     model: Any
     types: Mapping[str, Any]  # value name → its declaration
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return a name for every node: its own, or operator and number, as elsewhere."""
+        """Return a name for every node: its own, or operator and index, as in the importer."""
         return tuple(n.name or f"{n.op_type}_{k}" for k, n in enumerate(self.model.graph.node))
 
     def readers(self) -> dict[int, set[int]]:
-        """Return the nodes that each node reads from."""
+        """Return for each node the nodes whose results it reads."""
         producer = {o: k for k, n in enumerate(self.model.graph.node) for o in n.output if o}
         return {k: {producer[i] for i in _read_names(n) if i in producer} for k, n in enumerate(self.model.graph.node)}
 
 
 def cuttable(path: Path, shapes: Shapes | None = None, limits: Limits = DEFAULT) -> Cuttable:
-    """Read a model and find the types of its values, from the import where that works, else from onnx's inference."""
+    """Read a model with the types of its values, from the import where that succeeds, else from ONNX's shape inference.
+
+    Raises:
+        InputError: the model is malformed or has external data.
+    """
     model, _ = read_model(path, limits)
     if _has_external_data(model):
         raise InputError("F151", "a model with external data cannot be reduced", place=str(path), help="save it as one file first")
@@ -51,7 +55,7 @@ def _has_external_data(model: Any) -> bool:
 
 
 def _inferred_types(model: Any) -> dict[str, Any]:
-    """Return what onnx infers; nothing where it fails, since models to reduce are often odd."""
+    """Return the types that ONNX's shape inference finds; nothing where it fails, since models to reduce are often malformed."""
     try:
         inferred = shape_inference.infer_shapes(model)
     except Exception:  # the checker's and the parser's own kinds share no base class but Exception
@@ -65,7 +69,7 @@ def _is_closed(info: Any) -> bool:
 
 
 def _imported_types(model: Any, path: Path, shapes: Shapes, limits: Limits) -> dict[str, Any]:
-    """Return the types that importing computes, when the model can be imported."""
+    """Return the types that the import computes; nothing where it fails."""
     try:
         p = import_model(model, path, "", shapes, limits).program
     except FlexmatchError:
@@ -75,7 +79,7 @@ def _imported_types(model: Any, path: Path, shapes: Shapes, limits: Limits) -> d
 
 
 def cut(whole: Cuttable, keep: Collection[int]) -> bytes | None:
-    """Return the kept nodes as a model; None when a value that it must read from outside has no known type."""
+    """Return the nodes with indices in `keep` as a model; None when a value they read from the others has no known type."""
     graph = whole.model.graph
     nodes = [n for k, n in enumerate(graph.node) if k in keep]
     defined, read = {o for n in nodes for o in n.output if o}, {i for n in nodes for i in _read_names(n)}
@@ -102,7 +106,7 @@ def _output_info(source: Cuttable, name: str) -> Any:
 
 
 def _read_names(node: Any) -> Iterable[str]:
-    """Return what a node reads, the values that graphs inside it take from outside included."""
+    """Yield the names that a node reads, free names of its subgraphs included."""
     yield from (i for i in node.input if i)
     for a in node.attribute:
         for inner in (*([a.g] if a.HasField("g") else []), *a.graphs):

@@ -1,4 +1,4 @@
-"""Write a program as an ordinary ONNX model; offloads become local functions whose bodies are their meaning."""
+"""Export of a program as an ordinary ONNX model; offloads become local functions whose bodies are their meaning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BodyOf = Callable[[Node], Program]
 
 @dataclass(frozen=True)
 class About:
-    """What the written file says about itself."""
+    """What the exported file says about itself: documentation text and metadata entries."""
 
     doc: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -40,12 +40,21 @@ def to_onnx(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about:
     `body_of(node)`, a program of core operators whose inputs are the node's. Value names are the program's, made
     unique; equal programs give equal bytes. `opset` is the model's; 0 takes the least one that has every opaque operator.
     Other domains have the operator sets that their nodes were read in.
+
+    Raises:
+        InputError: the operator set or an operator cannot be written, or the constants exceed a protobuf message.
+        SpecError: a body's inputs or results have other types than its device node's.
     """
     return bytes(to_model(p, body_of, opset=opset, about=about).SerializeToString(deterministic=True))
 
 
 def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None) -> Any:
-    """Return a program as an ONNX ModelProto; the contract of `to_onnx`."""
+    """Return a program as an ONNX ModelProto; the contract of `to_onnx`.
+
+    Raises:
+        InputError: the operator set or an operator cannot be written, or the constants exceed a protobuf message.
+        SpecError: a body's inputs or results have other types than its device node's.
+    """
     opset = opset or least_opset(p)
     if opset not in OPSETS:
         raise InputError("F111", f"Opset of a written model must be {OPSETS[0]} to {OPSETS[-1]}, not {opset}", place=p.name)
@@ -91,11 +100,16 @@ class Functions:
 
     @property
     def domains(self) -> list[str]:
-        """The domains in use."""
+        """The domains in use, sorted."""
         return sorted(self._names)
 
     def call(self, p: Program, node: Node) -> tuple[str, str]:
-        """Return domain and name of the function that a device node calls."""
+        """Return domain and name of the function that a device node calls, adding it on first use.
+
+        Raises:
+            InputError: there is no body for the node.
+            SpecError: the body's inputs or results have other types than the node's.
+        """
         target, dot, operation = node.op.partition(".")
         if self.body_of is None or not dot:
             raise InputError("F161", f"operator {node.op} has no spelling in ONNX", place=f'node "{p.names[node.outputs[0]]}"')
@@ -142,7 +156,7 @@ def _info(name: str, t: TensorType) -> Any:
 
 
 class Emission:
-    """One program on its way into a graph or a function body."""
+    """One program while it is exported as a graph or a function body."""
 
     def __init__(self, p: Program, functions: Functions, *, in_function: bool = False) -> None:
         self.p = p
@@ -169,7 +183,7 @@ class Emission:
         return [self.names[v] for v in self.p.inputs], outputs
 
     def read(self, value: Value) -> str:
-        """Return the name of a value; a constant is written when it is first read."""
+        """Return the name of a value; a constant is written on first use."""
         data = self.p.constants.get(value)
         if data is not None and value not in self._written:
             self._written.add(value)

@@ -1,4 +1,4 @@
-"""Functions of a model: their bodies with a call's attributes, and their calls inside subgraphs that are kept whole."""
+"""Local functions of a model: their bodies with a call's attributes bound, and inlining of calls inside opaque subgraphs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Key = tuple[str, str, str]
 
 
 def key_of_call(node: Any) -> Key:
-    """Return what a node calls if it is a call: domain, name, overload."""
+    """Return the key of the function that a node may call: domain, name, overload."""
     return own_domain(node.domain), node.op_type, node.overload
 
 
 def imports_of_function(function: Any) -> dict[str, int]:
-    """Return the operator sets of a function by domain."""
+    """Return the operator set versions of a function by domain."""
     return {own_domain(o.domain): int(o.version) for o in function.opset_import}
 
 
 def with_attributes(inner: Any, call: Any, function: Any) -> Any:
-    """Return a node of a function body with references to the call's attributes replaced by their values."""
+    """Return a node of a function body with attribute references replaced by the call's values."""
     copy = type(inner)()
     copy.CopyFrom(inner)
     _bind(copy, {a.name: a for a in (*function.attribute_proto, *call.attribute)})
@@ -57,7 +57,7 @@ def _bound_attribute(a: Any, arguments: Mapping[str, Any]) -> Any:
 
 @dataclass
 class Inliner:
-    """Writes out calls inside subgraphs, whose nodes all have one operator set; counts what it writes."""
+    """Inlines calls inside subgraphs, whose nodes all have one operator set, and counts the nodes it makes."""
 
     functions: Mapping[Key, Any]
     version: int
@@ -65,7 +65,11 @@ class Inliner:
     written: int = 0
 
     def inlined(self, node: Any) -> Any:
-        """Return a node whose subgraphs call no function of the model."""
+        """Return a node whose subgraphs call no function of the model.
+
+        Raises:
+            InputError: inlining exceeds the limit on nodes, or a function has a newer operator set than the subgraph.
+        """
         if not any(self._calls(g) for g in subgraphs(node)):
             return node
         copy = type(node)()

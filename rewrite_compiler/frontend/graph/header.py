@@ -1,4 +1,4 @@
-"""Header: the IR version and operator sets of a model."""
+"""The IR version and operator set imports of a model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ OWN = ("", "ai.onnx")  # two spellings of ONNX's own operator domain
 
 
 def own_domain(domain: str) -> str:
-    """Return a domain with the default one spelt as the empty string."""
+    """Return a domain with ONNX's own one spelt as the empty string."""
     return "" if domain in OWN else domain
 
 
 def newest() -> int:
-    """Return the newest operator set that both onnx and onnxruntime know."""
+    """Return the newest operator set that both onnx and onnxruntime support."""
     from onnx import defs
 
     return min(NEWEST, int(defs.onnx_opset_version()))
 
 
 def check_header(model: Any, place: str) -> list[str]:
-    """Refuse impossible versions; return notes on odd ones."""
+    """Check the IR version and operator set imports of a model; return notes on unusual ones.
+
+    Raises:
+        InputError: the IR version or an import is impossible or unsupported.
+    """
     from onnx import IR_VERSION
 
     if model.ir_version < 1:
@@ -38,7 +42,11 @@ def check_header(model: Any, place: str) -> list[str]:
 
 
 def imports_of(entries: Iterable[Any], what: str, place: str) -> dict[str, int]:
-    """Return the operator sets by domain; InputError on doubled, missing or unknown ones."""
+    """Return operator set versions by domain.
+
+    Raises:
+        InputError: an import is duplicated, missing, not positive, or outside the supported versions.
+    """
     versions: dict[str, int] = {}
     for entry in entries:
         domain, version = own_domain(entry.domain), int(entry.version)

@@ -1,7 +1,7 @@
-"""Upgrade: source nodes of older operator sets in the spelling of the newest one in the model, never the other way.
+"""Operator set upgrade: source nodes of older operator sets converted to the newest one in the model, never the other way.
 
 All distinct nodes of a graph are converted in one model of disconnected nodes: a conversion costs milliseconds however
-small the model is, and what a node becomes is then known node by node.
+small the model is, and the replacement of each node is then known by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MISCONVERTED = frozenset({("Scan", 8)})
 
 @cache
 def schema_of(op: str, domain: str, version: int) -> Any:
-    """Return the definition of a source operator, or None when there is none."""
+    """Return ONNX's schema of an operator, or None when there is none."""
     from onnx import defs
 
     try:
@@ -43,7 +43,11 @@ class Upgrader:
     known: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
 
     def upgraded(self, nodes: Sequence[Any], version: int, places: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return what each node becomes: itself, or the nodes that replace it."""
+        """Return the replacement of each node: itself, or the nodes that the converter gives.
+
+        Raises:
+            InputError: a node has no conversion.
+        """
         if version >= self.target:
             return [(n,) for n in nodes]
         keys = [_signature(n, version) if self._changes(n, version) else None for n in nodes]
@@ -106,7 +110,7 @@ def _converted(nodes: Sequence[Any], version: int, target: int) -> list[tuple[An
 
 
 def _components(nodes: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
-    """Return the nodes of each of `count` disconnected parts, with the number of the part taken out of their names."""
+    """Return the nodes of each of `count` disconnected components, with the component's number removed from their names."""
     part: dict[str, int] = {}
     components: list[list[Any]] = [[] for _ in range(count)]
     for node in reversed(nodes):

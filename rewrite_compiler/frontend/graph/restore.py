@@ -1,4 +1,4 @@
-"""Put the source node of an opaque operation back into a graph, under the names that its values have there."""
+"""Opaque operations as source nodes of an exported graph, under the names that their values have there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from .writer import Names
 
 
 def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], names: Names) -> Any:
-    """Return the source node with its operands and results named; names inside its subgraphs are used nowhere else."""
+    """Return the source node with its operands and results named; names inside its subgraphs are made unique.
+
+    Raises:
+        InputError: the operation has another number of operands or results than its source node.
+    """
     from onnx import NodeProto
 
     payload = NodeProto.FromString(op.payload)
@@ -31,7 +35,7 @@ def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], name
 
 
 def exists(node: Any, opset: int) -> bool:
-    """Tell whether ONNX's own operator set has a node's operator, with its attributes and operands; so for its subgraphs."""
+    """Tell whether an operator set of ONNX has a node's operator with its attributes and operands; so for its subgraphs."""
     if not all(exists(inner, opset) for graph in subgraphs(node) for inner in graph.node):
         return False
     if node.domain not in ("", "ai.onnx"):
@@ -54,7 +58,7 @@ def _defined_names(graph: Any) -> Iterator[str]:
 
 
 def _rename_subgraph(graph: Any, outer: Mapping[str, str], names: Names) -> None:
-    """Rename what a subgraph defines, in place."""
+    """Give the names that a subgraph defines unique replacements, in place."""
     scope = {**outer, **{name: names.unique(name) for name in dict.fromkeys(_defined_names(graph))}}
     for declaration in (*graph.input, *graph.output, *graph.value_info, *graph.initializer, *(t.values for t in graph.sparse_initializer)):
         declaration.name = scope.get(declaration.name, declaration.name)

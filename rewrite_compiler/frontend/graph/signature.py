@@ -1,4 +1,4 @@
-"""Signature: whether a source node has the attributes, operands and results that its operator defines."""
+"""Signatures of ONNX operators: checks of attributes, operand counts and element types against the schema."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ MIXED = frozenset({"Loop", "Scan", "If", "SequenceMap"})
 
 @dataclass(frozen=True)
 class Signature:
-    """What an operator takes: attribute kinds and which are required, how many operands and results, which operands are required,
-    the type parameter of each operand (the last one's may be that of all further ones), the element types each parameter allows."""
+    """The signature of an operator: attribute kinds and which are required, numbers of operands and results, required operands, the
+    type parameter of each operand (a variadic last one's is shared by all further ones), and the element types each parameter allows.
+    """
 
     attributes: dict[str, int]
     required: tuple[str, ...]
@@ -36,7 +37,7 @@ class Signature:
 
 @cache
 def signature_of(op: str, domain: str, version: int) -> Signature | None:
-    """Return the signature of an operator, or None when it is not known."""
+    """Return the signature of an operator, or None when ONNX does not define it."""
     schema = schema_of(op, domain, version)
     if schema is None:
         return None
@@ -58,7 +59,11 @@ def _element_types(types: Iterable[str]) -> frozenset[str]:
 
 
 def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> None:
-    """Refuse operands whose element types the operator does not allow, or that differ where they must agree."""
+    """Check the element types of operands against the type constraints of the signature; None is an unknown type.
+
+    Raises:
+        InputError: a type is not allowed, or operands of one type parameter differ.
+    """
     bindings: dict[str, str] = {}
     last = signature.parameters[-1:] if signature.repeated else ()
     for n, dtype in enumerate(dtypes):
@@ -73,7 +78,11 @@ def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> 
 
 
 def check_node(node: Any, imports: dict[str, int], function: Any, place: str) -> None:
-    """Refuse a node that its operator's definition does not allow; operators without a definition pass."""
+    """Check a node against its operator's schema; operators without a schema pass.
+
+    Raises:
+        InputError: the operator, its domain, an attribute, or a number of operands or results is not valid.
+    """
     domain = own_domain(node.domain)
     if not node.op_type:
         raise InputError("F130", "a node must name its operator", place=place)

@@ -1,4 +1,4 @@
-"""Structure: every name defined once and before it is read, nothing circular, nothing nested without end."""
+"""Well-formedness of a graph: single static definitions, definitions before uses, no cycles, bounded nesting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERANDS = 32_768  # of a node: Sum, Max and their kind are one operator for eac
 
 @dataclass
 class Check:
-    """A check under way: the model's functions, limits, and how many nodes were seen."""
+    """The state of a check: the model's functions, limits, number of nodes so far, and notes."""
 
     place: str
     limits: Limits
@@ -30,12 +30,16 @@ class Check:
     notes: list[str] = field(default_factory=list)
 
     def node_place(self, node: Any, number: int) -> str:
-        """Return how a node is named in messages."""
+        """Return the place of a node in messages."""
         return f'{self.place}:node "{node.name or f"{node.op_type}_{number}"}"'
 
 
 def check_count(model: Any, place: str, limits: Limits) -> None:
-    """Refuse a model with too many of anything before it is looked at, and a node that would be as many as it has operands."""
+    """Check the numbers of entries before any is visited, and the number of operands of each node.
+
+    Raises:
+        InputError: the model or a node exceeds a limit.
+    """
     graph = model.graph
     counts = {
         "nodes": graph.node, "functions": model.functions, "initializers": graph.initializer, "inputs": graph.input,
@@ -51,7 +55,11 @@ def check_count(model: Any, place: str, limits: Limits) -> None:
 
 
 def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
-    """Return the order in which the nodes of the model can be computed, and notes; InputError names the first fault."""
+    """Return a topological order of the model's nodes, as indices, and notes.
+
+    Raises:
+        InputError: the first definition, use, cycle, function or node that is not well-formed.
+    """
     check = Check(place, limits, {function_key(f): f for f in model.functions})
     _check_functions(model, check)
     imports = imports_of(model.opset_import, "the model", place)
@@ -65,7 +73,7 @@ def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], 
 
 
 def drop_absent_ends(model: Any) -> bool:
-    """Shorten operand lists that end in operands that are not given, which means the same; tell whether there was one.
+    """Remove trailing empty operands, which means the same; tell whether there was one.
 
     onnxruntime 1.31.1 reads through a null pointer where LayerNormalization's bias is written as absent.
     """
@@ -78,7 +86,7 @@ def drop_absent_ends(model: Any) -> bool:
 
 
 def function_key(f: Any) -> Key:
-    """Return what calls a function: domain, name, overload."""
+    """Return the key by which nodes call a function: domain, name, overload."""
     return own_domain(f.domain), f.name, f.overload
 
 
@@ -108,7 +116,7 @@ def _check_name(f: Any, check: Check) -> None:
 
 
 def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[Key], check: Check) -> None:
-    """Refuse functions that would be too many nodes when written out, before they are; `order` has what is called first."""
+    """Refuse functions whose expansion exceeds the limit on nodes, before expanding them; `order` has callees first."""
     sizes: dict[Key, int] = {}
     for key in order:
         sizes[key] = len(check.functions[key].node) + sum(sizes[k] for k in calls[key])
@@ -119,7 +127,7 @@ def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[
 
 
 def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterable[Key]:
-    """Return the functions, those that are called first; InputError names a circle."""
+    """Return the functions, callees first; InputError names a recursive chain of calls."""
     order: dict[Key, None] = {}
     for start in calls:
         path = [start]
@@ -160,7 +168,7 @@ def _check_body(
     nodes: Sequence[Any], inputs: Sequence[str], constants: Sequence[str], outputs: Sequence[str],
     imports: dict[str, int], outer: set[str], depth: int, check: Check,
 ) -> list[int]:  # fmt: skip
-    """Check one graph or function body and return the order of its nodes."""
+    """Check one graph or function body and return a topological order of its nodes."""
     if depth > check.limits.nesting:
         sentence = f"subgraphs must be nested at most {check.limits.nesting} deep"
         raise InputError("F125", sentence, place=check.place, help="raise --limits nesting=")
@@ -211,7 +219,7 @@ def _producers(nodes: Sequence[Any], predefined: set[str], check: Check) -> dict
 
 
 def _order(nodes: Sequence[Any], producer: dict[str, int], visible_names: set[str], check: Check) -> list[int]:
-    """Return node numbers with definitions before uses, as close to the given order as that allows."""
+    """Return node indices with definitions before uses, as close to the given order as that allows."""
     needs: list[list[int]] = []
     for number, node in enumerate(nodes):
         read = [name for name in (*node.input, *captured(node)) if name and name not in visible_names]

@@ -1,4 +1,4 @@
-"""Work: the multiply-accumulates of operators that stay whole, from the shapes of what they read and give."""
+"""Multiply-accumulate counts of opaque operators, from the shapes of their operands and results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Counted = Callable[[Site, Shape], int]  # of a node and the shape of its first r
 
 
 def work_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
-    """Return the multiply-accumulates of a node, None where nobody has written down how many there are."""
+    """Return the multiply-accumulates of a node, None where no formula is known."""
     if subgraphs(node):
         return 0 if _multiplies_nothing(node) else None
     counted = COUNTED.get((site.domain, site.op))
@@ -32,13 +32,13 @@ def work_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
 
 
 def _multiplies_nothing(node: Any) -> bool:
-    """Tell whether a node inside of a subgraph multiplies nothing, at any depth."""
+    """Tell whether a node inside a subgraph needs no multiply-accumulates, at any depth."""
     domain, inner = "" if node.domain == "ai.onnx" else str(node.domain), [n for graph in subgraphs(node) for n in graph.node]
     return all(map(_multiplies_nothing, inner)) if inner else (domain, node.op_type) not in COUNTED and _is_mac_free(domain, node.op_type)
 
 
 def _is_mac_free(domain: str, op: str) -> bool:
-    """Tell whether an operator is known to compute each element from a few, or to move or choose elements."""
+    """Tell whether an operator is elementwise or only moves or selects elements."""
     return op in FREE.get(domain, ()) or (not domain and op not in UNKNOWN)
 
 
@@ -47,17 +47,17 @@ def _size(shape: Sequence[int]) -> int:
 
 
 def _conv_macs(weight: int, _: int, site: Site, y: Shape) -> int:
-    """Count a convolution: every result reads one filter."""
+    """Count a convolution: every result element reads one filter."""
     return _size(y) * _size(site.shape(weight)[1:])
 
 
 def _transposed_conv_macs(site: Site, _: Shape) -> int:
-    """Count a transposed convolution: every element of the input goes through one filter of each result channel of its group."""
+    """Count a transposed convolution: every input element meets one filter of each result channel of its group."""
     return _size(site.shape(0)) * _size(site.shape(1)[1:])
 
 
 def _matmul_macs(flag: str, site: Site, y: Shape) -> int:
-    """Count a matrix product: every result reads one row; `flag` is the attribute that turns the first operand."""
+    """Count a matrix product: every result reads one row; `flag` is the attribute that transposes the first operand."""
     if any(site.get(name, 0) for name in ("transBatchA", "transBatchB")):
         raise Unsupported("its batches are turned")
     is_transposed = bool(flag) and bool(site.get(flag, 0))
@@ -65,7 +65,7 @@ def _matmul_macs(flag: str, site: Site, y: Shape) -> int:
 
 
 def _einsum_macs(site: Site, _: Shape) -> int:
-    """Count an Einsum: one product less than operands for each choice of all labels."""
+    """Count an Einsum: one product fewer than operands for each assignment of all labels."""
     shapes = [site.shape(n) for n in range(len(site.inputs))]
     terms = equation(str(site.get("equation", "")), [len(s) for s in shapes]).operands
     extents: dict[str, int] = {}
@@ -75,13 +75,13 @@ def _einsum_macs(site: Site, _: Shape) -> int:
 
 
 def _recurrent_macs(site: Site, _: Shape) -> int:
-    """Count a recurrent layer: at every step both matrices, of each direction."""
+    """Count a recurrent layer: both matrices of each direction at every step."""
     steps, batch = site.shape(0)[:2] if not site.get("layout", 0) else site.shape(0)[1::-1]
     return steps * batch * (_size(site.shape(1)) + _size(site.shape(2)))
 
 
 def _attention_macs(keys: int, past: int, site: Site, y: Shape) -> int:
-    """Count products of queries with keys and of their weights with values: each reads every position."""
+    """Count the products of queries with keys and of attention weights with values: each reads every position."""
     if len(site.shape(0)) == 5 or not site.has(keys):
         raise Unsupported("its operands are packed")
     positions = site.shape(keys)[-2] + (site.shape(past)[-2] if site.has(past) else 0)
@@ -89,7 +89,7 @@ def _attention_macs(keys: int, past: int, site: Site, y: Shape) -> int:
 
 
 def _projected_attention_macs(past: int, site: Site, y: Shape) -> int:
-    """Count an attention with its projections to queries, keys and values by one matrix."""
+    """Count an attention that projects to queries, keys and values by one matrix."""
     batch, length, _ = site.shape(0)
     columns = site.shape(1)[1]
     queries = int((list(site.get("qkv_hidden_sizes", ())) or [columns // 3])[0])
@@ -98,12 +98,12 @@ def _projected_attention_macs(past: int, site: Site, y: Shape) -> int:
 
 
 def _blocked_matmul_macs(site: Site, y: Shape) -> int:
-    """Count a product with weights in blocks of few bits, whose rows an attribute counts."""
+    """Count a product with blockwise quantised weights, whose inner extent is the attribute K."""
     return _size(y) * int(site.get("K", 0))
 
 
 def _linear_model_macs(name: str, site: Site, _: Shape) -> int:
-    """Count products with coefficients that are an attribute, for each sample."""
+    """Count the products with coefficients stored in an attribute, for each sample."""
     samples = site.shape(0)[0] if site.rank(0) > 1 else 1
     return samples * len(site.get(name, ()))
 

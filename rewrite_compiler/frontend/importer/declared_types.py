@@ -1,4 +1,4 @@
-"""Types of values: those the caller and the model declare, and those of operators the engine does not know."""
+"""Types of values: declared by the caller or the model, or inferred for opaque operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ SMALL = 1024  # known operands up to this many elements take part in inference
 
 
 def declared_type(info: Any, what: str) -> Declared | None:
-    """Return element type and extents (numbers, symbols, unknown) of a declared tensor; None without a shape or a tensor."""
+    """Return element type and extents (numbers, symbols, None for unknown) of a declared tensor; None without a shape or a tensor.
+
+    Raises:
+        InputError: an extent is negative, or ONNX does not define the element type.
+    """
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         return None
@@ -40,14 +44,18 @@ def _extent(d: Any, subject: str) -> int | str | None:
 
 
 def type_proto(t: TensorType) -> Any:
-    """Return our type as ONNX writes it."""
+    """Return a tensor type as ONNX's TypeProto."""
     from onnx import helper
 
     return helper.make_tensor_type_proto(CODES[t.dtype], list(t.shape))
 
 
 def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any]) -> list[TensorType]:
-    """Return the types of the results of an opaque node; InputError names the first that nothing tells."""
+    """Return the types of the results of an opaque node, from shape inference, our rules, or the model's declarations.
+
+    Raises:
+        InputError: a result's shape is not known, or the node does not fit its operands.
+    """
     rule = BY_RULE.get(site.domain)
     types = rule(site) if rule is not None else _by_schema(site, node, reads)
     names = [o for o in node.output if o]

@@ -1,4 +1,4 @@
-"""The walk over a model's nodes: each is folded, written in core operators, expanded from a function, or kept opaque."""
+"""The walk over a model's nodes: each is folded, lowered to core operators, expanded from a function, or kept opaque."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SELECTION = {"Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqua
 
 
 class Importer:
-    """An import: the program under construction, the model's functions, conversions already made."""
+    """The state of an import: its context, the model's functions, and operator set conversions."""
 
     def __init__(self, context: Context, functions: Mapping[tuple[str, str, str], Any], file: str) -> None:
         self.context = context
@@ -51,7 +51,11 @@ class Importer:
         self.upgrader = Upgrader(context.opset)
 
     def lower(self, nodes: Sequence[tuple[int, Any]], body: Body) -> None:
-        """Lower the nodes of a graph or function, given with their source numbers, in an order in which values are defined first."""
+        """Lower the nodes of a graph or function, with their source indices, in an order of definitions before uses.
+
+        Raises:
+            InputError: expansion exceeds the limit on nodes or nesting, or a node is not valid.
+        """
         self.context.lowered += len(nodes)
         if self.context.lowered > self.context.limits.nodes:
             raise InputError(
@@ -89,7 +93,7 @@ class Importer:
         self._account(site, values, len(self.context.builder.nodes) > node_count)
 
     def _account(self, site: Site, values: Sequence[Value | None], has_operation: bool) -> None:
-        """Remember why a source node may end without an operation; one that left some can only be unread."""
+        """Record why a source node may leave no operation; one that left some can only be unread."""
         if has_operation:
             self.context.reasons[site.origin] = UNUSED
         else:
@@ -147,7 +151,7 @@ class Importer:
         return lowering(site)
 
     def _name_results(self, site: Site, values: Sequence[Value | None], start: int) -> None:
-        """Give results made here the names the model has for them."""
+        """Give results computed here the names the model has for them."""
         for name, v in zip(site.outputs, values, strict=False):
             if name and v is not None and v >= start and v not in self.context.builder.constants:
                 self.context.builder.names[v] = self.context.unique(name)
@@ -164,7 +168,7 @@ class Importer:
         return [self._find(o.name, scope, site.place) for o in graph.output]
 
     def _steps(self, site: Site, body: Body) -> Sequence[Value | None]:
-        """Return the results of a Scan or Loop written out; whatever cannot be written out stays as it is."""
+        """Return the results of a Scan or Loop unrolled; one that cannot be unrolled stays opaque."""
         if site.op == "Scan":
             check_scan(site)
         opaque = dict(self.context.builder.opaque)
@@ -175,7 +179,7 @@ class Importer:
             raise Unsupported(reason.problem.sentence if isinstance(reason, FlexmatchError) else str(reason)) from None
 
     def define_initializers(self, graph: Any, scope: Scope, payloads: Payloads = NO_PAYLOADS) -> None:
-        """Add the constants of a graph; sparse ones become dense. `payloads` are the bytes of those whose messages have none."""
+        """Add the constants of a graph, sparse ones as dense; `payloads` are the raw bytes of those whose messages have none."""
         for s in graph.sparse_initializer:
             data, dtype = self.context.sparse(s, f'Sparse initializer "{s.values.name}"')
             scope.values[s.values.name] = self.context.constant(data, scope.prefix + s.values.name, dtype)
@@ -198,7 +202,7 @@ class Importer:
         return [self._find(o, scope, site.place) if name else None for o, name in zip(function.output, site.outputs, strict=False)]
 
     def _expanded_definition(self, site: Site, node: Any, body: Body) -> Sequence[Value | None] | None:
-        """Return the results of an operator that ONNX defines as a function, when all that computes in it is known to us; else None."""
+        """Return the results of an operator that ONNX defines as a function, when all computation in it is lowered; else None."""
         function = _definition(site, node)
         if function is None:
             return None
@@ -215,14 +219,14 @@ class Importer:
         return None
 
     def _is_understood(self, start: int) -> bool:
-        """Tell whether the operations from `start` on are known, or are matrix products with nothing but selection around them."""
+        """Tell whether the operations from `start` on are core operators, or matrix products with nothing but selection around them."""
         nodes = self.context.builder.nodes[start:]
         opaque_ops = [self.context.builder.opaque[str(n.attribute("key"))] for n in nodes if n.op == "opaque"]
         products = any(n.operator is not None and n.operator.macs is not None for n in nodes)
         return not opaque_ops or (products and all(op.op_type in _SELECTION for op in opaque_ops))
 
     def _embed(self, node: Any) -> None:
-        """Check the tensors inside a node that is kept whole, and put those with external data into it."""
+        """Check the tensors inside an opaque node, and copy external data into it."""
         for t in tensors_in(node):
             data, _ = self.context.tensor(t, f'tensor "{t.name}" of {node.op_type}')
             if t.external_data:
@@ -253,7 +257,7 @@ KEPT_WHOLE = ("Softplus",)
 
 
 def _definition(site: Site, node: Any) -> Any:
-    """Return the function that ONNX, or we for classical models, define an operator as, or None."""
+    """Return the function that defines an operator, ONNX's or ours for classical models, or None."""
     from onnx import FunctionProto
 
     from .declared_types import type_proto

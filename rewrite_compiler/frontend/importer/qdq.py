@@ -1,6 +1,6 @@
 """Brings models with quantise and dequantise around real operators (QDQ) into the integer form of QLinear operators.
 
-What is used, each proved by `prove` (rules/quantised.py), for codes p, q of scales s, t:
+The identities used, each proved by `prove` (rules/quantised.py), for codes p, q of scales s, t:
 dequantize(p, s)·dequantize(q, t) = dequantize(p·q, s·t), the same with a bias of scale s·t; quantising commutes with bounds,
 and with operators that only move or choose elements; codes that become real numbers and the same codes again are themselves.
 """
@@ -28,7 +28,7 @@ ROUNDING = 1e-6  # relative: a bias has the scale of its sums, rounded in anothe
 
 @dataclass(frozen=True)
 class Sums:
-    """Integer sums, their scale, the bounds of their real numbers, and the source nodes behind the bounds."""
+    """Int32 accumulators that stand for real numbers: their scale, clamp bounds, and the source nodes of the bounds."""
 
     value: Value
     scale: Data
@@ -39,7 +39,7 @@ class Sums:
 
 
 def integer_form(context: Context, outputs: Sequence[Value]) -> None:
-    """Rewrite the operations of an import in place; values that others read keep their numbers."""
+    """Rewrite QDQ patterns of an import to integer operators in place; other values keep their numbers."""
     b = context.builder
     if any(n.op in ("quantize", "dequantize") for n in b.nodes):
         _Pass(context).run(outputs)
@@ -55,7 +55,7 @@ class _Pass:
         self.codes_of: dict[Value, Scaled | None] = {}
 
     def run(self, outputs: Sequence[Value]) -> None:
-        """Replace every quantize and, where real numbers follow products of codes, the product."""
+        """Replace every quantize, and products of codes whose real result is used."""
         self.b.nodes.clear()
         original_origins = {o for n in self.original_nodes for o in n.origins}
         for node in self.original_nodes:
@@ -65,7 +65,7 @@ class _Pass:
         self.context.reasons.update(dict.fromkeys(original_origins - remaining_origins, PART))
 
     def drop_unread(self, outputs: Sequence[Value]) -> None:
-        """Drop what stood between codes and is read by nothing."""
+        """Remove dead nodes: those whose results are not needed for the outputs."""
         live_values = set(outputs)
         live_nodes = []
         for node in reversed(self.b.nodes):
@@ -84,7 +84,7 @@ class _Pass:
         return None
 
     def codes_operation(self, node: Node) -> Node | None:
-        """Return the operation that gives the codes of a quantize from codes."""
+        """Return the integer operation that computes the codes of a quantize, or None."""
         scale, attributes = self.b.constants.get(node.inputs[1]), dict(node.attributes)
         if scale is None or scale.size != 1:
             return None
@@ -101,7 +101,7 @@ class _Pass:
         return self.node("reshape", [codes.codes], node, shape=self.b.types[codes.codes].shape)
 
     def quantized_sum(self, node: Node, scale: Data, zero: int, to: str) -> Node | None:
-        """Return the codes of a sum of two tensors of codes, bounded or not."""
+        """Return the operation for the codes of a sum of two dequantised tensors, clamped or not."""
         low, high, v, origins = -np.inf, np.inf, node.inputs[0], node.origins
         while (producer := self.producer.get(v)) is not None and producer.op in ("relu", "clip"):
             bounds = _bounds_of(producer)
@@ -137,7 +137,7 @@ class _Pass:
         return replace(operation, origins=operation.origins | sums.origins)
 
     def node(self, op: str, inputs: list[Value], instead: Node, **attributes: AttributeValue) -> Node:
-        """Return an operation that gives the value of another one."""
+        """Return an operation that defines the results of another node."""
         self.b.apply(op, inputs, attributes, origins=instead.origins)
         operation = self.b.nodes.pop()
         return replace(operation, outputs=instead.outputs)
@@ -153,7 +153,7 @@ class _Pass:
     # -- codes
 
     def codes(self, v: Value) -> Scaled | None:
-        """Return the codes that a value of real numbers comes from."""
+        """Return the codes that a real value is dequantised from, or None."""
         if v not in self.codes_of:
             self.codes_of[v] = self.trace_codes(v)
         return self.codes_of[v]
@@ -177,7 +177,7 @@ class _Pass:
     # -- sums
 
     def sums(self, v: Value) -> Sums | None:
-        """Return the integer sums that a value of real numbers stands for."""
+        """Return the integer accumulators that a real value stands for, or None."""
         if v not in self.sums_of:
             node = self.producer.get(v)
             self.sums_of[v] = None if node is None else self.trace_sums(node)
@@ -218,7 +218,7 @@ class _Pass:
         return Sums(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
 
     def means(self, node: Node) -> Sums | None:
-        """Return means of windows of one size, or over all rows and columns, as sums of codes by channel."""
+        """Return means over windows of one size, or over all spatial axes, as sums of codes by channel."""
         x, attributes = self.codes(node.inputs[0]), dict(node.attributes)
         if x is None or x.scale.size != 1 or not self.are_bytes(x.codes):
             return None
@@ -241,7 +241,7 @@ class _Pass:
         return self.apply("transpose", [v], frozenset(), perm=(1, 0)) if data is None else self.constant(data.T)
 
     def biased_sums(self, node: Node) -> Sums | None:
-        """Return sums with a bias; an addition has one when it is a constant along the axis of the sums."""
+        """Return accumulators with a bias; an addition is one when its constant lies along the axis of the accumulators."""
         for summand, bias in (node.inputs, node.inputs[::-1]):
             sums, scaled_bias = self.sums(summand), self.context.dequantized.get(bias)
             if sums is None or scaled_bias is None or np.isfinite([sums.low, sums.high]).any():
@@ -268,7 +268,7 @@ def _bounds_of(node: Node) -> tuple[float, float]:
 
 
 def _window_of(op: str, attributes: Mapping[str, Any], shape: Sequence[int]) -> tuple[tuple[int, ...], dict[str, AttributeValue]] | None:
-    """Return the kernel of a mean and where its windows lie, None where they are no windows of one number of elements."""
+    """Return the kernel of a mean and its window attributes; None where windows have differing numbers of elements."""
     rank = len(shape) - 2
     places: dict[str, AttributeValue] = {"strides": (1,) * rank, "pads": (0,) * 2 * rank, "dilations": (1,) * rank}
     if op == "reduce_mean":
@@ -280,7 +280,7 @@ def _window_of(op: str, attributes: Mapping[str, Any], shape: Sequence[int]) -> 
 
 
 def _code(x: float, scale: Data, zero: int, least: int, most: int) -> int:
-    """Return the code of a bound of real numbers."""
+    """Return the code of a clamp bound of real numbers."""
     if np.isinf(x):
         return least if x < 0 else most
     return int(np.clip(np.rint(np.float32(x) / scale.reshape(-1)[0]) + zero, least, most))

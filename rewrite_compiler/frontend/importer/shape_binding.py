@@ -1,4 +1,4 @@
-"""Bind: literal shapes for the inputs of a model, from the model, from `--shape`, or 1 for an open batch dimension."""
+"""Shape binding: literal shapes for the inputs of a model, from the model, from `--shape`, or 1 for an open batch dimension."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ class Bound:
 
 
 def bind(inputs: Sequence[Any], shapes: Shapes, file: str) -> Bound:
-    """Return literal types of the inputs; a sentence names the `--shape` to give when a dimension stays open."""
+    """Return literal types of the inputs.
+
+    Raises:
+        InputError: a dimension stays open, or a declaration is not valid; the sentence names the `--shape` to give.
+        UsageError: a shape is for no input, or contradicts the model.
+    """
     names = [i.name for i in inputs]
     _check_names(names, shapes, file)
     samples = _changed_sample_count(inputs, shapes)
@@ -50,7 +55,7 @@ def _check_names(names: Sequence[str], shapes: Shapes, file: str) -> None:
 
 
 def _changed_sample_count(inputs: Sequence[Any], shapes: Shapes) -> tuple[int, int] | None:
-    """Return the samples that all inputs fix in dimension 0 and the others that the shapes say, if that is all they change."""
+    """Return the batch extent that all inputs fix and the one that the shapes request, if that is all they change."""
     declared = {i.name: d[1] for i in inputs if (d := declared_type(i, f'input "{i.name}"')) is not None}
     if len(declared) < len(inputs) or not all(d and all(isinstance(n, int) for n in d) for d in declared.values()):
         return None
@@ -63,7 +68,11 @@ def _changed_sample_count(inputs: Sequence[Any], shapes: Shapes) -> tuple[int, i
 
 
 def check_samples(made: Program | NotBatchable, samples: tuple[int, int], place: str) -> Program:
-    """Return the program for another number of samples; UsageError F134 where the model does not allow it."""
+    """Return the program for another number of samples, with a note.
+
+    Raises:
+        UsageError: F134 where the model's samples are not independent.
+    """
     if isinstance(made, NotBatchable):
         raise UsageError(
             "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {made.reason}", place=place,
@@ -105,7 +114,7 @@ def _element_type(info: Any, subject: str, file: str) -> str:
 
 
 def written(extents: Sequence[int | str | None]) -> str:
-    """Return extents as people write them."""
+    """Return extents as text: numbers, symbols, "?" for unknown."""
     return f"[{', '.join('?' if n is None else str(n) for n in extents)}]"
 
 
@@ -114,7 +123,7 @@ def _agrees(declared: Sequence[int | str | None], shape: Sequence[int]) -> bool:
 
 
 def _symbols(inputs: Sequence[Any], shapes: Shapes, file: str) -> dict[str, int]:
-    """Return what the given shapes say about named dimensions."""
+    """Return the extents that the requested shapes give to symbolic dimensions."""
     extents: dict[str, int] = {}
     for i in inputs:
         declared = declared_type(i, f'input "{i.name}"')
@@ -148,12 +157,16 @@ def _literal_type(name: str, dtype: str, extents: Sequence[int | str | None], fi
 
 
 def contradicts(declared: Declared | None, actual: TensorType) -> bool:
-    """Tell whether a declaration says something else than a type."""
+    """Tell whether a declaration differs from the computed type."""
     return declared is not None and (declared[0] != actual.dtype or not _agrees(declared[1], actual.shape))
 
 
 def check_declared(info: Any, actual: TensorType, file: str) -> None:
-    """Refuse an output that is not what the model declares."""
+    """Check an output against its declaration.
+
+    Raises:
+        InputError: the model computes another type than it declares.
+    """
     declared = declared_type(info, f'output "{info.name}"')
     if declared is not None and contradicts(declared, actual):
         raise InputError(

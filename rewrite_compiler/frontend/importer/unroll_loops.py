@@ -1,6 +1,6 @@
-"""Scan and Loop written out step by step, where the number of steps is known and products are made in them.
+"""Unrolling of Scan and Loop, where the trip count is known and the body multiplies.
 
-What does not depend on the step is lowered once, so that every step reads the same weights.
+Loop-invariant nodes are lowered once, so that every step reads the same weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Lower = Callable[[Sequence[tuple[int, Any]], Body], None]
 
 @dataclass(frozen=True)
 class Steps:
-    """The body of a Scan or Loop, its nodes that depend on the step, and where they stand."""
+    """The body of a Scan or Loop, its loop-dependent nodes, and their context."""
 
     site: Site
     graph: Any
@@ -35,7 +35,7 @@ class Steps:
     lower: Lower
 
     def run(self, step: int, given: Sequence[Value]) -> list[Value]:
-        """Lower one step on values for the inputs of the body; return its results."""
+        """Lower one step on values for the inputs of the body and return its results."""
         scope = Scope(dict(zip((i.name for i in self.graph.input), given, strict=True)), self.body.scope, f"{self.site.name}/{step}/")
         self.lower(self.nodes, replace(self.body, scope=scope))
         results = [scope.find(o.name) for o in self.graph.output]
@@ -43,7 +43,11 @@ class Steps:
 
 
 def steps_of(site: Site, body: Body, count: int, lower: Lower, define: Callable[[Any, Scope], None]) -> Steps:
-    """Return the steps of a Scan or Loop; Unsupported where writing them out would not help, or be too long."""
+    """Lower the loop-invariant nodes of a Scan or Loop and return its steps.
+
+    Raises:
+        Unsupported: the body makes no products, or unrolling exceeds the bound on nodes.
+    """
     graph = site.attributes["body"]
     if not any(n.op_type in PRODUCTS for n in graph.node):
         raise Unsupported("its steps make no products")
@@ -58,7 +62,7 @@ def steps_of(site: Site, body: Body, count: int, lower: Lower, define: Callable[
 
 
 def _split_invariant(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
-    """Return the nodes of a body that are the same in every step, and the others."""
+    """Return the loop-invariant nodes of a body, and the others."""
     names = {i.name for i in graph.input}
     invariant, dependent = [], []
     for number, n in enumerate(graph.node):
@@ -71,7 +75,11 @@ def _split_invariant(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int,
 
 
 def check_scan(site: Site) -> None:
-    """Refuse a Scan whose operands are not the states and sequences of its body."""
+    """Check the operands of a Scan against the inputs of its body.
+
+    Raises:
+        ShapeError: their numbers do not match.
+    """
     count, operands, input_count = int(site.get("num_scan_inputs", 0)), len(site.inputs), len(site.attributes["body"].input)
     if site.version >= 9 and not 1 <= count <= operands:
         raise ShapeError(f"num_scan_inputs of Scan must be 1 to its {operands} operands, not {count}")
@@ -80,7 +88,12 @@ def check_scan(site: Site) -> None:
 
 
 def scanned(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
-    """Return the results of a Scan: last states, then what the steps gave one after the other."""
+    """Return the results of an unrolled Scan: last states, then the stacked outputs of the steps.
+
+    Raises:
+        ShapeError: sequences differ in length, or an axis is not valid.
+        Unsupported: the operands are not states and sequences, or unrolling does not pay.
+    """
     graph, sequences = site.attributes["body"], int(site.get("num_scan_inputs", 0))
     operands = site.values()
     states = operands[: len(operands) - sequences]
@@ -149,7 +162,11 @@ def _stacked(site: Site, parts: Sequence[Value], axis: int) -> Value:
 
 
 def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
-    """Return the results of a Loop whose steps are counted: last states, then what the steps gave one after the other."""
+    """Return the results of an unrolled Loop: last states, then the stacked outputs of the steps.
+
+    Raises:
+        Unsupported: the trip count or condition depends on data, the body does not fit, or unrolling does not pay.
+    """
     graph = site.attributes["body"]
     if not site.has(0):
         raise Unsupported("its number of steps is decided while it runs")

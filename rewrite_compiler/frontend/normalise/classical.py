@@ -1,4 +1,4 @@
-"""Output forms of classical models: a list of maps is the matrix whose columns it names."""
+"""Lowerings of the output forms of classical models: a list of maps is the matrix whose columns it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .table import Lowering
 
 
 def _zip_map(site: Site) -> list[Value]:
-    """Return the columns in the order of their labels, as the host gives the maps."""
+    """Lower ZipMap to its matrix, with columns in the order of their sorted labels, as the host gives the maps."""
     labels = site.get("classlabels_strings", ()) or site.get("classlabels_int64s", ())
     if site.rank(0) != 2 or len(set(labels)) != len(labels):
         raise Unsupported("its operand is not a matrix with one label a column")

@@ -1,4 +1,4 @@
-"""Fused operators of com.microsoft, and attention: each is written as what onnxruntime fused."""
+"""Lowerings of fused com.microsoft operators and of attention to the operators that onnxruntime fused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _quick_gelu(site: Site) -> list[Value]:
 
 
 def _skip_norm(site: Site, scale: int, bias: int | None, addend: int) -> list[Value | None]:
-    """Return the norm of a sum, and the sum where it is read, too; its mean and deviation are not given."""
+    """Lower a norm of a sum; the sum is returned where it is read, mean and deviation are not supported."""
     site.require_float()
     if any(site.outputs[1:3]):
         raise Unsupported("its mean or deviation is used")
@@ -112,7 +112,7 @@ def _rows(site: Site, v: Value) -> Value:
 
 
 def attended(site: Site, q: Value, k: Value, v: Value, scale: float, mask: Value | None = None) -> Value:
-    """Return softmax(q·kᵀ·scale + mask)·v of [batch, heads, rows, width]."""
+    """Return softmax(q·kᵀ·scale + mask)·v for q, k, v of shape [batch, heads, rows, width]."""
     scores = _times(site, site.apply("matmul", q, site.transpose(k, (0, 1, 3, 2))), scale, "scale")
     if mask is not None:
         scores = binary(site, "add", scores, mask)
@@ -120,7 +120,7 @@ def attended(site: Site, q: Value, k: Value, v: Value, scale: float, mask: Value
 
 
 def _packed_attention(site: Site) -> list[Value]:
-    """Lower com.microsoft.Attention: one product makes queries, keys and values."""
+    """Lower com.microsoft.Attention: one matrix product projects to queries, keys and values."""
     _check_unmasked(site, 3)
     shape, count = site.shape(0), int(site.get("num_heads", 0))
     width = site.shape(1)[-1] // 3
@@ -161,14 +161,14 @@ def _check_unmasked(site: Site, operands: int) -> None:
 
 
 def _check_attributes(site: Site, supported: Sequence[str]) -> None:
-    """Refuse every attribute that is not known to be read, unless it is 0."""
+    """Refuse nonzero attributes that are not supported."""
     for name, value in site.attributes.items():
         if name not in supported and value != 0:
             raise Unsupported(f"it has the attribute {name}")
 
 
 def _attention(site: Site) -> list[Value]:
-    """Lower Attention of operator set 23: rank 3 with the number of heads, or rank 4; with a mask that is added."""
+    """Lower Attention of operator set 23: rank 3 with the number of heads, or rank 4; the mask is additive."""
     site.require_float()
     if any(site.has(n) for n in range(4, len(site.inputs))) or any(site.outputs[1:]):
         raise Unsupported("it has a past")

@@ -1,4 +1,4 @@
-"""Convolution and pooling: explicit pads, strides and dilations."""
+"""Lowerings of convolution and pooling, with explicit pads, strides and dilations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from .table import Lowering
 
 
 def window(site: Site, kernel: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """Return explicit strides, dilations and pads of a sliding window over the spatial axes of operand 0."""
+    """Return strides, dilations and pads of a sliding window over the spatial axes of operand 0; pads are all starts, then all ends.
+
+    Raises:
+        ShapeError: the attributes do not match the number of axes, or the kernel or auto_pad is not valid.
+    """
     rank = len(kernel)
     strides = tuple(site.get("strides", ()) or (1,) * rank)
     dilations = tuple(site.get("dilations", ()) or (1,) * rank)
@@ -86,14 +90,14 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
 
 
 def _check_padded(site: Site, pads: Sequence[int]) -> None:
-    """Refuse padding over the size of a tensor: a window may be as large, and the host steps through it without an end."""
+    """Check the size of the padded tensor: a window may be as large, and the host would step through it endlessly."""
     x = site.type(site.value(0))
     extents = (max(0, n + before + after) for n, before, after in zip(x.shape[2:], pads, pads[len(pads) // 2 :], strict=False))
     site.context.check(TensorType((*x.shape[:2], *extents), x.dtype), f"{site.name}/padded")
 
 
 def _check_inside(site: Site, kernel: Sequence[int], places: Mapping[str, Sequence[int]], extents: Sequence[int]) -> None:
-    """Let the host run a pooling with a window that lies wholly in the padding."""
+    """Raise Unsupported for a pooling with a window that lies wholly in the padding."""
     strides, pads, dilations = places["strides"], places["pads"], places["dilations"]
     for axis, (n, k, count) in enumerate(zip(site.shape(0)[2:], kernel, extents, strict=True)):
         starts = np.arange(count) * strides[axis] - pads[axis]

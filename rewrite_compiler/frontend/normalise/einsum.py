@@ -1,4 +1,4 @@
-"""Einsum: equations of one operand that only move axes, and of two that contract one group of axes, as moves and matrix products."""
+"""Lowering of Einsum: permutations of one operand, and contractions of two operands as permutations and matrix products."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ FIRST_OTHER = 0x100  # the axes of an ellipsis are these characters on: no lette
 
 @dataclass(frozen=True)
 class Equation:
-    """What each axis of the operands and of the result is called."""
+    """The axis labels of each operand and of the result."""
 
     operands: tuple[str, ...]
     result: str
 
 
 def equation(text: str, ranks: Sequence[int]) -> Equation:
-    """Return the axes of an equation for operands of some ranks; ShapeError where they do not fit."""
+    """Parse an Einsum equation for operands of some ranks; ellipses are expanded to labels.
+
+    Raises:
+        ShapeError: the equation does not fit the ranks.
+    """
     left, arrow, right = text.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -64,7 +68,7 @@ def _einsum(site: Site) -> list[Value]:
 
 
 def _product(site: Site, values: Sequence[Value], e: Equation, sizes: dict[str, int]) -> Value:
-    """Write a product of two operands as one of matrices, of each place of the axes that both and the result have."""
+    """Lower a contraction of two operands to one batched matrix product over the axes that both and the result share."""
     a, b = e.operands
     batch = "".join(c for c in e.result if c in a and c in b)
     summed = "".join(c for c in a if c in b and c not in e.result)

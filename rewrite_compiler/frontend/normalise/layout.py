@@ -1,4 +1,4 @@
-"""Source operators that only move data, and those that leave no operation."""
+"""Lowerings of operators that only move data, and of those that leave no operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Lowerings of matrix products."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _matmul(site: Site) -> list[Value]:
 
 
 def _matrices(site: Site, a: Value, b: Value) -> Value:
-    """Return a product of matrices, of known ones without axes that say nothing."""
+    """Return a product of matrices; constant operands lose broadcast axes of extent 1."""
     if site.rank(0) == site.rank(1) == 4 and site.data(1) is not None and site.shape(1)[0] == 1:
         return site.apply("matmul", a, site.reshape(b, site.shape(1)[1:]))
     if site.rank(0) == 2 and site.rank(1) == 4 and site.data(0) is not None and site.data(1) is None:

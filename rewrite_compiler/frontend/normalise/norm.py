@@ -1,4 +1,4 @@
-"""Normalisations and softmax."""
+"""Lowerings of normalisations and softmax."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _layer_normalization(site: Site) -> list[Value]:
 
 
 def layer_norm_of(site: Site, x: Value, scale: Value, bias: Value | None, axis: int, epsilon: float) -> Value:
-    """Return the layer norm over the axes from `axis` on; no bias is one of zeros."""
+    """Return the layer norm over the axes from `axis` on; without a bias it is zero."""
     normalized_shape, dtype = site.type(x).shape[axis:], site.type(x).dtype
     shift = (
         _broadcast_to(site, bias, normalized_shape) if bias is not None else site.constant(np.zeros(normalized_shape, dtype), "zero_bias")
@@ -43,7 +43,7 @@ def layer_norm_of(site: Site, x: Value, scale: Value, bias: Value | None, axis: 
 
 
 def _root_mean_square_normalization(site: Site) -> list[Value]:
-    """Lower RMSNormalization, and what onnxruntime calls SimplifiedLayerNormalization."""
+    """Lower RMSNormalization, and onnxruntime's SimplifiedLayerNormalization."""
     site.require_float()
     if any(site.outputs[1:]) or site.get("stash_type", 1) != 1:
         raise Unsupported("its deviation is used, or computed in another type")
@@ -56,7 +56,7 @@ def _root_mean_square_normalization(site: Site) -> list[Value]:
 
 
 def over_root_mean_square(site: Site, x: Value, epsilon: float, axis: int) -> Value:
-    """Return x / √(mean(x²) + ε) over the axes from `axis` on."""
+    """Return x / √(mean(x²) + ε), the mean over the axes from `axis` on."""
     axes = tuple(range(axis, len(site.type(x).shape)))
     mean = site.apply("reduce_mean", site.apply("mul", x, x), axes=axes, keepdims=1)
     root = site.apply("sqrt", site.apply("add", mean, site.number(epsilon, x, "epsilon")))

@@ -1,4 +1,4 @@
-"""Recurrent layers: one core operation a direction, time first."""
+"""Lowerings of recurrent layers: one core operation a direction, time-major."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 
 @dataclass(frozen=True)
 class Kind:
-    """A recurrent operator: its core operator, its gates, its states, its usual activations, its other operands."""
+    """A recurrent operator: its core operator, numbers of gates and states, and default activations."""
 
     op: str
     gates: int

@@ -1,4 +1,4 @@
-"""Reductions over axes."""
+"""Lowerings of reductions over axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from .table import Lowering
 
 
 def reduced_axes(site: Site) -> tuple[int, ...]:
-    """Return the reduced axes counted from the front; all of them when none are named."""
+    """Return the reduced axes counted from the front; all of them when none are named.
+
+    Raises:
+        ShapeError: an axis is duplicated or out of range.
+        Unsupported: the axes are computed at run time.
+    """
     rank = site.rank(0)
     declared = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
     if not declared and site.flag("noop_with_empty_axes"):

@@ -1,4 +1,4 @@
-"""Images made larger: a transposed convolution is a convolution whose channels are spread over the image; nearest pixels are repeated.
+"""Lowerings of upsampling: transposed convolution as convolution and depth-to-space, nearest resizing as expansion.
 
 Of the result o of a transposed convolution with stride s, o + pad = j·s + r: for each remainder r a convolution with every
 s-th tap gives the elements j. All remainders are filters of one convolution, which multiplies no zeros that were put between
@@ -24,7 +24,7 @@ from .table import Lowering
 
 @dataclass(frozen=True)
 class Axis:
-    """One spatial axis of a transposed convolution: its extents, taps and pads."""
+    """One spatial axis of a transposed convolution: input extent, taps, stride, dilation, pad before, result extent."""
 
     size: int
     taps: int
@@ -35,7 +35,7 @@ class Axis:
 
     @property
     def parts(self) -> int:
-        """Taps of one remainder."""
+        """Taps of the convolution for one remainder."""
         return -(-self.taps // self.stride)
 
     @property
@@ -46,12 +46,12 @@ class Axis:
 
     @property
     def made(self) -> int:
-        """Elements that the convolution gives for each remainder."""
+        """Elements that the convolution computes for each remainder."""
         return self.size + sum(self.pads) - (self.parts - 1) * self.dilation
 
     @property
     def start(self) -> int:
-        """The place of the result's first element in what the convolution gives."""
+        """Offset of the result's first element in the interleaved convolution results."""
         return self.before - ((self.parts - 1) * self.dilation - self.pads[0]) * self.stride
 
 
@@ -87,7 +87,7 @@ def _by_remainder(filters: Data, axes: Sequence[Axis], group: int) -> Data:
 
 
 def _spread(site: Site, y: Value, axes: Sequence[Axis], group: int, count: int) -> Value:
-    """Return the remainders, which are channels, beside each other in the image, and only the places of the result."""
+    """Interleave the remainders, which are channels, in space, and crop to the result."""
     samples, rank = site.shape(0)[0], len(axes)
     if any(a.stride > 1 for a in axes):
         lead = (samples,) if group == 1 else (samples, group)
@@ -103,7 +103,7 @@ def _spread(site: Site, y: Value, axes: Sequence[Axis], group: int, count: int) 
 
 
 def _axes(site: Site, filters: Sequence[int]) -> list[Axis]:
-    """Return the spatial axes with their pads written out."""
+    """Return the spatial axes with explicit pads."""
     sizes, kernel = site.shape(0)[2:], tuple(filters[2:])
     rank = len(sizes)
     strides, dilations, extra = (
@@ -133,7 +133,7 @@ def _per_axis(site: Site, name: str, rank: int, default: int) -> tuple[int, ...]
 
 
 def _pads(site: Site, spans: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Return what is cut off before and after; an output shape or a mode says how much in all."""
+    """Return the elements cropped before and after; an output shape or a mode gives their sum."""
     mode, rank = site.get("auto_pad", "NOTSET"), len(spans)
     if site.get("output_shape", ()):
         output_extents = [int(n) for n in site.get("output_shape", ())][-rank:]
@@ -163,7 +163,7 @@ NEAREST = {
 
 
 def _resize(site: Site) -> list[Value]:
-    """Repeat every element where that is what the nearest one means; whatever else a resize may be, the host knows."""
+    """Lower nearest-neighbour resizing by integer factors that repeats every element; any other stays with the host."""
     site.require_native()
     factors = _factors(site)
     mode, place = site.get("nearest_mode", "round_prefer_floor"), site.get("coordinate_transformation_mode", "half_pixel")
@@ -188,13 +188,13 @@ def _twice(values: Iterable[int]) -> list[int]:
 
 
 def _repeats(factor: int, mode: str, place: str) -> bool:
-    """Tell whether element n is the smaller axis' n // factor, whatever n; the first and the second period tell."""
+    """Tell whether element n is the input's element n // factor for all n; the first two periods decide."""
     sources = [max(0, NEAREST[mode](PLACES[place](n, factor))) for n in range(2 * factor)]
     return sources == [n // factor for n in range(2 * factor)]
 
 
 def _factors(site: Site) -> list[int]:
-    """Return how many times each axis is enlarged."""
+    """Return the integer factor by which each axis is enlarged."""
     shape, axes = site.shape(0), [a % max(1, site.rank(0)) for a in site.get("axes", range(site.rank(0)))]
     sizes = site.data(3)
     scales = site.data(2)

@@ -1,4 +1,4 @@
-"""Steps: an LSTM node spelt out step by step, as exporters write it that know no such node."""
+"""An LSTM node unrolled step by step, as exporters write it that have no such node."""
 
 from __future__ import annotations
 

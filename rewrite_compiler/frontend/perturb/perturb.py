@@ -1,4 +1,4 @@
-"""Perturb: another spelling of an ONNX model that computes the same, as another exporter might have written it.
+"""Perturbation: another spelling of an ONNX model that computes the same, as another exporter might have written it.
 
 Every perturbation is a small rewriting of nodes or of the whole graph; a seed chooses where it is applied. What a matcher
 finds in a model must not depend on any of them.
@@ -32,7 +32,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
 
 
 def in_pairs(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[str], Any]) -> list[Any]:
-    """Return a node followed by a move of its first result there and back."""
+    """Return a node whose first result goes through an operation and its inverse."""
     name = node.output[0]
     node.output[0] = g.fresh(f"{name}_plain")
     first = there(node.output[0])
@@ -42,7 +42,7 @@ def in_pairs(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[s
 
 
 def is_moved(g: Graph, node: Any) -> tuple[int, ...] | None:
-    """Return the shape of a float result that may go through a pair of moves."""
+    """Return the shape of a float result that may go through a pair of inverse moves, or None."""
     shape = g.shape(node.output[0]) if node.output else None
     small = shape is not None and 0 < int(np.prod(shape)) <= LARGEST_MOVED
     return shape if small and node.op_type in MOVED else None
@@ -169,12 +169,12 @@ def norm_folded(g: Graph, node: Any) -> list[Any] | None:
 
 
 def _readers(g: Graph, name: str) -> int:
-    """Return how often a value is read, by nodes or as an output."""
+    """Return the number of uses of a value, by nodes or as an output."""
     return [*(i for n in g.model.graph.node for i in n.input), *(o.name for o in g.model.graph.output)].count(name)
 
 
 def _scale_and_shift(g: Graph, node: Any) -> tuple[Data, Data] | None:
-    """Return what a BatchNormalization multiplies by and adds, by channel; None where that is not known."""
+    """Return scale and shift of a BatchNormalization by channel, None where they are not constant."""
     attributes = attributes_of(node)
     if node.op_type != "BatchNormalization" or attributes.get("training_mode", 0):
         return None
@@ -397,9 +397,10 @@ PERTURBATIONS = (*NODE_REWRITES, *GRAPH_REWRITES)
 
 
 def perturbed(model: Any, seed: int, names: Sequence[str] = PERTURBATIONS, share: float = 0.5) -> tuple[Any, dict[str, int]]:
-    """Return another spelling of an ONNX model and how often each perturbation was applied; `share` of the places are rewritten.
+    """Return an equivalent ONNX model and how often each perturbation was applied, to a `share` of the places.
 
-    UsageError F203 for a perturbation that does not exist, or a model of an operator set before 13.
+    Raises:
+        UsageError: F203 for a perturbation that does not exist, or a model of an operator set before 13.
     """
     for name in names:
         if name not in PERTURBATIONS:
@@ -420,7 +421,7 @@ def perturbed(model: Any, seed: int, names: Sequence[str] = PERTURBATIONS, share
 
 
 def _apply_to_nodes(g: Graph, rewrite: Rewrite) -> int:
-    """Apply a rewriting at some of the nodes; return how many."""
+    """Apply a rewriting at randomly chosen nodes; return how often."""
     graph, rewritten, count = g.model.graph, [], 0
     for node in list(graph.node):
         replacement = rewrite(g, node) if g.chosen() else None
@@ -437,7 +438,7 @@ def _apply_to_nodes(g: Graph, rewrite: Rewrite) -> int:
 
 
 def known_shapes(model: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of values that ONNX's inference finds, weights left out."""
+    """Return the shapes of values by ONNX's shape inference, without the data of large weights."""
     from onnx import helper, shape_inference
 
     copy = type(model)()

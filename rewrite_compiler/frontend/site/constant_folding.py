@@ -1,6 +1,6 @@
-"""Constant folding: what source operators without a core operator, or on constants, give in numpy.
+"""Constant folding: source operators on constant operands evaluated in numpy.
 
-Every function may raise Unsupported; results that would outgrow the folding budget are refused before they are made.
+Every function may raise Unsupported; results that would exceed the folding budget are refused before they are computed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ def _elementwise(function: Callable[..., Any]) -> Fold:
 
 
 def check_quotient(site: Site, a: Data | None, b: Data | None) -> None:
-    """Refuse a division of integers that has no result; onnxruntime's process ends at the smallest integer by -1."""
+    """Check a division of integers; onnxruntime's process ends on the smallest integer divided by −1.
+
+    Raises:
+        ShapeError: a constant divisor is 0, or the quotient overflows.
+    """
     if b is None or b.dtype.kind not in "iu":
         return
     if not b.all():
@@ -39,7 +43,7 @@ def check_quotient(site: Site, a: Data | None, b: Data | None) -> None:
 
 
 def _hold_together(a: Data, b: Data) -> bool:
-    """Tell whether two conditions hold at one place; operands that do not broadcast get their sentence elsewhere."""
+    """Tell whether two conditions hold at one position; operands that do not broadcast are refused elsewhere."""
     try:
         return bool(np.any(a & b))
     except ValueError:
@@ -304,7 +308,7 @@ FOLDS: dict[str, Fold] = {
 
 
 def fold(site: Site) -> list[Data] | None:
-    """Return the results of a node whose operands are all known, or None when it is not folded."""
+    """Return the results of a node whose operands are all constant, or None when it is not folded."""
     folding = FOLDS.get(site.op) if site.domain == "" else None
     if folding is None or not site.inputs or site.inputs[0] is None:
         return None
