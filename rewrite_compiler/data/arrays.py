@@ -1,4 +1,4 @@
-"""Arrays: .npz files read with care — sizes are checked before anything is unpacked, pickled objects never are."""
+"""Untrusted .npz and .npy files: sizes are checked before anything is unpacked, pickled objects are never loaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,12 @@ class Archive:
 
 
 def read_npz(path: Path, limits: Limits) -> Archive:
-    """Return all arrays of an .npz file; one sentence when it is missing, malformed, pickled or over the limits."""
+    """Return all arrays of an .npz file.
+
+    Raises:
+        UsageError: the file is missing, not a regular file, or not readable.
+        InputError: the archive is malformed, holds pickled objects, or is over the limits.
+    """
     bound = Bound("an .npz", limits.data_bytes, "raise --limits data_bytes=", code="C101")
     with opened(path, bound) as file:
         try:
@@ -55,7 +60,12 @@ def read_npz(path: Path, limits: Limits) -> Archive:
 
 
 def read_npy(path: Path) -> tuple[StoredRows, str]:
-    """Return the rows of an .npy file, which stay there, and the sha256 of the file; one sentence when it is none."""
+    """Return the rows of an .npy file, read on demand, and the SHA-256 of the file.
+
+    Raises:
+        UsageError: the file is missing, not a regular file, or not readable.
+        InputError: the header, the element type or the size is not valid, or the array is column-major.
+    """
     if not path.is_file():
         raise UsageError("F101", "data must be a regular file" if path.exists() else "there is no such file", place=str(path))
     name, place = path.stem, str(path)
@@ -125,7 +135,7 @@ def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -
 
 
 def _check_size(members: list[zipfile.ZipInfo], size: int, place: str) -> None:
-    """Refuse an archive that says little in many bytes, or much in few: all of it is read."""
+    """Refuse an archive with excess bytes besides its arrays, or an excessive compression ratio."""
     allowed = sum(m.compress_size + MEMBER_BYTES for m in members) + MEMBER_BYTES
     if size > allowed:
         raise InputError("C101", f"the .npz archive must have at most {allowed} bytes for its arrays, not {size}", place=place)

@@ -1,4 +1,4 @@
-"""Column: one model input for all samples, preprocessed when samples are taken."""
+"""Columns of a data set: one model input for all samples, preprocessed on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stored import Raw, Stored, chunks, sample
 
 @dataclass(frozen=True)
 class Layout:
-    """The axes of an array by letter, before and after: "NHWC->NCHW", "NHW->NHW1"; the first letter is the sample axis."""
+    """A permutation of axes named by letters, source to target: "NHWC->NCHW", "NHW->NHW1"; the first letter is the sample axis."""
 
     before: str
     after: str
@@ -27,12 +27,16 @@ class Layout:
         return self.after.index(self.before[0])
 
     def channels(self) -> int:
-        """Return the axis of the array along which means and deviations lie."""
+        """Return the axis of the source array along which means and standard deviations lie."""
         return self.before.index("C") if "C" in self.before else len(self.before) - 1
 
 
 def layout_of(text: str, place: str) -> Layout:
-    """Return a layout; InputError when an axis is missing, doubled or new."""
+    """Parse a layout.
+
+    Raises:
+        InputError: an axis is missing, duplicated or new.
+    """
     source_axes, arrow, target_axes = (part.strip() for part in text.partition("->"))
     letters = target_axes.replace("1", "")
     distinct = len(set(source_axes)) == len(source_axes) and source_axes.isalpha()
@@ -46,7 +50,7 @@ def layout_of(text: str, place: str) -> Layout:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to an array, in this order: cast, − zero_point, · scale, − mean, / std, layout."""
+    """Preprocessing of an array, in this order: cast, − zero_point, · scale, − mean, / std, layout."""
 
     cast: str = ""
     zero_point: float | None = None
@@ -58,11 +62,11 @@ class Preparation:
 
     @property
     def is_arithmetic(self) -> bool:
-        """Tell whether values change."""
+        """Tell whether values change, besides a cast."""
         return self.zero_point is not None or self.scale is not None or bool(self.mean or self.std)
 
     def apply(self, x: Data, to: str) -> Data:
-        """Return samples as a model input of element type `to` (the first axis still the samples'); infinities are refused elsewhere."""
+        """Return preprocessed samples [samples, …] of element type `to`; infinities are refused elsewhere."""
         with np.errstate(all="ignore"):
             return self._applied(x, to)
 
@@ -104,9 +108,9 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Column:
-    """One model input: its samples (first axis), in memory or in files, or zeros; how they are prepared; the type of one.
+    """One model input: its samples [samples, …], in memory or in files, or None for zeros; preprocessing; the type of one sample.
 
-    `rows` are the samples that were taken of those in files.
+    `rows` are the indices of the selected samples of those in files.
     """
 
     type: TensorType
@@ -115,13 +119,13 @@ class Column:
     rows: Data | None = None
 
     def take(self, indices: Data) -> Column:
-        """Return the column of some samples."""
+        """Return the column of the samples with some indices."""
         if isinstance(self.raw, Stored):
             return replace(self, rows=indices if self.rows is None else self.rows[indices])
         return self if self.raw is None else replace(self, raw=self.raw[indices])
 
     def array(self, count: int) -> Data:
-        """Return the prepared samples: [count, *shape of the model's input]."""
+        """Return the preprocessed samples: [count, *shape of the model's input]."""
         if self.raw is None:
             return np.zeros((count, *self.type.shape), self.type.dtype)
         raw = self.raw
@@ -131,7 +135,7 @@ class Column:
 
     @property
     def sample_axis(self) -> int | None:
-        """The axis of the model's input, of extent 1, that the samples multiply when many are run at once; None: not said."""
+        """The axis of the model's input, of extent 1, that becomes the batch axis when samples are run at once; None: unknown."""
         if self.preparation.layout is not None:
             return self.preparation.layout.sample_axis
         if self.raw is None or self.raw.ndim == len(self.type.shape) + 1:
@@ -144,7 +148,11 @@ def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def fits(column: Column, name: str, array: str, place: str) -> None:
-    """Refuse a column whose samples do not have the model's shape or element type."""
+    """Check that the samples of a column have the model's shape and element type.
+
+    Raises:
+        InputError: shape, element type, layout, or number of means and deviations do not fit.
+    """
     raw = column.raw
     if raw is None:
         return

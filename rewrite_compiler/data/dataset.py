@@ -1,4 +1,4 @@
-"""Dataset: samples for a model's inputs, with labels or targets, from .npz files or a .toml that describes them."""
+"""Data sets: samples for a model's inputs, with labels or targets, from .npz files or a .toml that describes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples of all inputs; `labels` is one class a sample or a map of them, `targets` one array a sample; both may be absent."""
+    """Samples of all inputs. `labels` are classes [samples] or maps of classes, `targets` arrays [samples, …]; both may be absent."""
 
     columns: Mapping[str, Column]
     count: int
@@ -43,28 +43,28 @@ class Dataset:
     numbers: Data | None = None  # of the samples in the files; None: all in order
 
     def number(self, n: int) -> int:
-        """Return the number that a sample has in its files."""
+        """Return the index that a sample has in its files."""
         return n if self.numbers is None else int(self.numbers[n])
 
     @property
     def task(self) -> str:
-        """What the data is for."""
+        """The kind of task that labels and targets imply."""
         if self.labels is not None:
             return CLASSIFICATION if self.labels.ndim == 1 else MAPS
         return LANGUAGE_MODEL if self.targets is not None and self.targets.dtype.kind in "iu" else NO_TASK
 
     @property
     def inputs(self) -> dict[str, Data]:
-        """All samples, prepared: for each input an array [samples, *shape of the input]."""
+        """All samples, preprocessed: for each input an array [samples, *shape of the input]."""
         return {name: c.array(self.count) for name, c in self.columns.items()}
 
     def batches(self, size: int) -> Iterator[Dataset]:
-        """Yield the data in order, `size` samples at a time."""
+        """Yield the data in order, at most `size` samples at a time."""
         for start in range(0, self.count, size):
             yield self.rows(slice(start, start + size))
 
     def take(self, indices: Data) -> Dataset:
-        """Return some samples; sha256 stays that of the files."""
+        """Return the samples with some indices; sha256 stays that of the files."""
         truths = [None if a is None else a[indices] for a in (self.labels, self.targets)]
         columns = {name: c.take(indices) for name, c in self.columns.items()}
         numbers = indices if self.numbers is None else self.numbers[indices]
@@ -75,13 +75,21 @@ class Dataset:
         return self.take(np.arange(part.start, min(part.stop, self.count)))
 
     def evenly(self, n: int) -> Dataset:
-        """Return n evenly spaced samples, the first and the last among them."""
+        """Return n evenly spaced samples, the first and the last among them.
+
+        Raises:
+            UsageError: n is not 1 to the number of samples.
+        """
         if not 1 <= n <= self.count:
             raise UsageError("F203", f"Number of samples must be 1 to {self.count}, not {n}", place=self.place)
         return self.take(np.linspace(0, self.count - 1, n).astype(int))
 
     def split(self, n: int = CALIBRATION_SAMPLES) -> tuple[Dataset, Dataset]:
-        """Return the first n samples and the others, which must not be none."""
+        """Return the first n samples for calibration and the others, which must not be none.
+
+        Raises:
+            InputError: there are no more than n samples.
+        """
         if self.count <= n:
             raise InputError(
                 "C100", f"data must have more than {n} samples when the first {n} are for calibration, not {self.count}", place=self.place,
@@ -100,6 +108,10 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
     An .npz has one array for each input (first axis: samples), and `labels` or `targets`; a folder has such files, which
     follow one another by name, or one .npy for each array, or ONNX's test_data_set_… folders; a .toml describes where each
     input comes from.
+
+    Raises:
+        UsageError: the path is missing or not readable.
+        InputError: the data is malformed, over the limits, or does not fit the inputs.
     """
     file = Path(path)
     for name, t in inputs.items():
@@ -138,7 +150,12 @@ def _arrays_of(archive: Archive) -> Given:
 
 
 def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
-    """Return data for a program's inputs: read when a path is given, arrays in memory otherwise; InputError C102 for what is not finite."""
+    """Return data for a program's inputs, read from a path or taken from arrays in memory.
+
+    Raises:
+        InputError: the data does not fit the inputs; C102 for samples that are not finite.
+        UsageError: the path is missing or not readable.
+    """
     if isinstance(data, Dataset):
         return data
     inputs = {p.names[v]: p.types[v] for v in p.inputs}
@@ -153,7 +170,11 @@ def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
 
 
 def single_samples(p: Program, data: Samples | None, limits: Limits = DEFAULT) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of inputs that take one sample, where a model's fixed batch is not how the data comes; else nothing."""
+    """Return the input shapes for one sample, where data does not come in a model's fixed batches; else nothing.
+
+    Raises:
+        InputError: the data fits neither the fixed batch nor single samples.
+    """
     types = {p.names[v]: p.types[v] for v in p.inputs}
     fixed = {t.shape[0] if t.shape else 1 for t in types.values()}
     if not isinstance(data, (str, Path, Mapping, np.ndarray)) or len(fixed) != 1 or fixed <= {0, 1}:
@@ -183,7 +204,7 @@ def _check_finite(name: str, column: Column, place: str) -> None:
 
 
 def _check_prepared(name: str, column: Column, place: str) -> None:
-    """Refuse a preparation that makes infinities of the samples: it grows or falls with a value, so both ends of the range tell."""
+    """Refuse preprocessing that overflows to infinity: it is monotonic in a value, so both ends of the range decide."""
     raw = column.raw
     if raw is None or not column.preparation.is_described or np.dtype(column.type.dtype).kind != "f":
         return
@@ -195,7 +216,7 @@ def _check_prepared(name: str, column: Column, place: str) -> None:
 
 
 def _value_range(raw: Raw) -> tuple[Any, Any]:
-    """Return the least and the largest value; of bytes and words those that there are, so that no image is decoded."""
+    """Return the least and the largest value; for bytes and words those of the type, so that no image is decoded."""
     if raw.dtype.kind in "iu" and raw.dtype.itemsize <= 2:
         return np.iinfo(raw.dtype).min, np.iinfo(raw.dtype).max
     extremes = [(x.min(), x.max()) for _, x in chunks(raw) if x.size]
@@ -203,7 +224,7 @@ def _value_range(raw: Raw) -> tuple[Any, Any]:
 
 
 def _states(p: Program) -> list[str]:
-    """Return the inputs that recurrent operators read as their initial state: data may leave them at zero."""
+    """Return the inputs that recurrent operators read as their initial state, which data may omit: they are then zero."""
     read = {v for n in p.nodes if n.op in RECURRENT for v in n.inputs[1:]}
     return [p.names[v] for v in p.inputs if v in read]
 
@@ -235,7 +256,7 @@ def _in_memory(raw: Raw) -> Data:
 
 
 def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
-    """Return the samples of several files one after the other."""
+    """Return the concatenated samples of several files."""
     first = parts[0]
     for part in parts[1:]:
         for name, expected, actual in _paired_arrays(first, part):
@@ -304,7 +325,7 @@ def _from_description(file: Path, inputs: Mapping[str, TensorType], limits: Limi
 
 @dataclass(frozen=True)
 class _SourceSamples:
-    """Samples that are made from images or text, with what follows from them."""
+    """Samples of an image folder or a text, and the labels or targets that follow from them."""
 
     raw: Raw
     sha256: str
@@ -373,7 +394,7 @@ def _checked_dataset(place: str, columns: Mapping[str, Column], extra: Mapping[s
 
 
 def _classes(labels: Data, place: str) -> Data:
-    """Return classes of samples [samples], or maps of classes [samples, …], from 0."""
+    """Return class indices [samples], or maps of class indices [samples, …], from 0."""
     per_sample = labels.size // len(labels)
     expected = "one class number from 0 for each sample" if per_sample == 1 else "class numbers from 0"
     extents = f"[{len(labels)}]" if per_sample == 1 else f"[samples, {', '.join(map(str, labels.shape[1:]))}]"

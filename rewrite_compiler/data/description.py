@@ -1,4 +1,4 @@
-"""Description: a .toml that says where each model input comes from and how it is preprocessed."""
+"""Data descriptions: a .toml that says where each model input comes from and how it is preprocessed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_PIXELS = 1 << 14  # of a side of an image
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one input, the labels or the targets come from: an array of a file, images or a text, prepared; or zeros.
+    """The origin of one input, of the labels or of the targets: an array of a file, images or a text, preprocessed; or zeros.
 
     `derived` is what follows from an input: "folders", classes by the folders of images; "next", the words after a text's.
     """
@@ -45,7 +45,11 @@ class Description:
 
 
 def read_description(path: Path) -> Description:
-    """Return what a .toml says; one sentence when it is not one or says something that has no meaning."""
+    """Parse a description of data.
+
+    Raises:
+        InputError: the file is not TOML, has an unknown key, or a value that is not valid for its key.
+    """
     place = str(path)
     try:
         table = toml_of(read_bytes(path, FILE))
@@ -62,7 +66,7 @@ def read_description(path: Path) -> Description:
 
 
 def _truth(entry: Any, subject: str, path: Path, derived: str) -> Origin:
-    """Return where labels or targets come from: an array, or what follows from the input."""
+    """Return the origin of labels or targets: an array, or what follows from the input."""
     if _table(entry, subject, str(path)) == {derived: True}:
         return Origin(None, derived=derived)
     return _origin(entry, subject, path, ("file", "array"))
@@ -97,7 +101,7 @@ def _origin(entry: Any, subject: str, path: Path, allowed_keys: tuple[str, ...])
 
 
 def _source(table: Mapping[str, Any], subject: str, path: Path) -> ImageFolder | Text | None:
-    """Return the images or the text that an input comes from, if it does."""
+    """Return the image folder or the text that an input comes from, or None."""
     kind = next((k for k in SOURCES if k in table), None)
     if kind is None:
         return None
@@ -124,7 +128,7 @@ def _source(table: Mapping[str, Any], subject: str, path: Path) -> ImageFolder |
 
 
 def _size(value: Any, subject: str, place: str) -> tuple[int, ...]:
-    """Return one or two numbers of pixels; none where the description does not say."""
+    """Return one or two numbers of pixels; none where the description has none."""
     if value is None:
         return ()
     sides = tuple(value) if isinstance(value, list) else (value,)

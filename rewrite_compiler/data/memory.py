@@ -1,4 +1,4 @@
-"""Memory: samples that a program hands over as arrays, tables or batches instead of files."""
+"""Samples in memory: arrays, tables or batches instead of files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def given_samples(samples: object, inputs: Mapping[str, TensorType]) -> Given:
     """Return arrays by name: `inputs` [samples, *shape of one], and `labels` [samples] where they are given.
 
     `samples` is a mapping from input names to arrays; one array or table for a model of one input; a pair (inputs, labels); or an
-    iterable of these, each item one sample or one batch, as a data loader yields them. InputError C100 for anything else.
+    iterable of these, each item one sample or one batch, as a data loader yields them.
+
+    Raises:
+        InputError: C100 for anything else.
     """
     arrays = _of_batches(samples, inputs) if _is_iterable_of_batches(samples) else _by_name(samples, inputs)
     return Given(PLACE, arrays, _digest(arrays))
@@ -38,7 +41,7 @@ def _is_array(value: object) -> bool:
 
 
 def _by_name(samples: object, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
-    """Return the arrays of a mapping, an array, a table or a pair by their names in an .npz."""
+    """Return the arrays of a mapping, an array, a table or a pair by the names they would have in an .npz."""
     if isinstance(samples, (tuple, list)) and len(samples) == 2 and not isinstance(samples[0], (int, float)):
         return {**_by_name(samples[0], inputs), "labels": _array(samples[1], "labels")}
     if isinstance(samples, Mapping):
@@ -51,7 +54,7 @@ def _by_name(samples: object, inputs: Mapping[str, TensorType]) -> dict[str, Dat
 
 
 def _single_input(inputs: Mapping[str, TensorType]) -> str:
-    """Return the name of the one input."""
+    """Return the name of the only input."""
     if len(inputs) != 1:
         input_names = ", ".join(f'"{name}"' for name in inputs)
         raise InputError(
@@ -61,7 +64,7 @@ def _single_input(inputs: Mapping[str, TensorType]) -> str:
 
 
 def _array(value: object, name: str) -> Data:
-    """Return an array; a tensor of another library through its `__array__`."""
+    """Return an array; a tensor of another library is converted by its `__array__`."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -82,7 +85,7 @@ def _of_table(table: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
 
 
 def _of_batches(batches: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
-    """Return the arrays of all items joined along their samples."""
+    """Return the arrays of all items concatenated along their samples."""
     items = [_by_name(item, inputs) for item in batches]
     are_samples = all(_is_one_sample(a, inputs[name]) for arrays in items for name, a in arrays.items() if name in inputs)
     parts: dict[str, list[Data]] = {}
@@ -108,7 +111,7 @@ def _joined(name: str, arrays: list[Data]) -> Data:
 
 
 def _digest(arrays: Mapping[str, Data]) -> str:
-    """Return the hash of names, types, shapes and bytes."""
+    """Return the SHA-256 over names, types, shapes and bytes."""
     digest = hashlib.sha256()
     for name, a in sorted(arrays.items()):
         digest.update(f"{name}:{a.dtype}:{a.shape}\n".encode())

@@ -1,5 +1,4 @@
-"""Pillow: what it does here. It decodes JPEG, where decoders differ in bits, so that the hash of the data names this one; of
-PNG it undoes the predictions, which has one meaning."""
+"""Decoding by Pillow: JPEG, where decoders differ in bits, so that the hash of the data names this one; and PNG line filters."""
 
 from __future__ import annotations
 
@@ -21,7 +20,11 @@ STRIP = 1 << 24  # bytes that are given to Pillow at once
 
 
 def decode_jpeg(raw: bytes) -> Data:
-    """Return an image [rows, columns, channels] of bytes: one channel when it is gray, else three."""
+    """Return an image [rows, columns, channels] of bytes: one channel when it is gray, else three.
+
+    Raises:
+        InputError: the bytes are no JPEG, damaged, or have too many pixels.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -41,14 +44,14 @@ def decode_jpeg(raw: bytes) -> Data:
 
 
 def decoder() -> str:
-    """Return what decodes JPEG, with its versions."""
+    """Return name and versions of the JPEG decoder."""
     from PIL import __version__, features
 
     return f"Pillow {__version__}, libjpeg {features.version('jpg')}, libjpeg-turbo {features.version('libjpeg_turbo')}"
 
 
 def without_predictions(kinds: Data, lines: Data, depth: int) -> Data:
-    """Return the bytes of PNG's lines, whose predictions are undone; `depth` is how many bytes lie between a byte and its left one.
+    """Return PNG's scanlines [lines, bytes] with their filters undone; `depth` is the number of bytes of a pixel.
 
     Each byte is predicted from the same one of other pixels, so that pixels of six and eight bytes are two halves.
     """
@@ -67,7 +70,7 @@ def without_predictions(kinds: Data, lines: Data, depth: int) -> Data:
 
 
 def _restored_strip(kinds: Data, previous_line: Data, pixels: Data) -> Data:
-    """Return some lines without their predictions, given the line above them."""
+    """Return some scanlines with their filters undone, given the line above them."""
     from PIL import Image
 
     rows, columns, depth = pixels.shape

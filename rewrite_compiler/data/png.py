@@ -1,4 +1,4 @@
-"""PNG: images of 1 to 16 bits a channel, interlaced or not; sizes are checked before anything is unpacked."""
+"""PNG images of 1 to 16 bits a channel, interlaced or not; sizes are checked before anything is unpacked."""
 
 from __future__ import annotations
 
@@ -37,19 +37,22 @@ class _Header:
 
     @property
     def passes(self) -> list[tuple[int, int, int, int]]:
-        """The passes that have pixels."""
+        """The interlacing passes that have pixels: first row and column, row and column step."""
         candidates = PASSES if self.interlaced else ((0, 0, 1, 1),)
         return [p for p in candidates if p[0] < self.rows and p[1] < self.columns]
 
     def line(self, columns: int) -> int:
-        """Return the bytes of a line of so many pixels."""
+        """Return the bytes of a scanline of so many pixels."""
         return -(-columns * self.channels * self.bits // 8)
 
 
 def decode_png(raw: bytes) -> Data:
-    """Return an image [rows, columns, channels] of bytes, or of 16-bit words; InputError when it is none.
+    """Return an image [rows, columns, channels] of bytes, or of 16-bit words.
 
     Gray images of less than 8 bits a pixel are stretched to 0 … 255.
+
+    Raises:
+        InputError: the bytes are no PNG, damaged, or have too many pixels.
     """
     if not raw.startswith(PNG):
         raise InputError("C100", "the file is not a PNG, PGM or PPM image", help="convert it to PNG")
@@ -97,7 +100,7 @@ def _header(header: bytes) -> _Header:
 
 
 def _image(h: _Header, packed: bytes) -> Data:
-    """Return the numbers of all pixels [rows, columns, channels], pass by pass."""
+    """Return the samples of all pixels [rows, columns, channels], pass by pass."""
     shapes = [(-(-(h.rows - y) // down), -(-(h.columns - x) // right)) for y, x, down, right in h.passes]
     data = _unpacked(packed, sum(rows * (1 + h.line(columns)) for rows, columns in shapes))
     image = np.empty((h.rows, h.columns, h.channels), np.uint16 if h.bits == 16 else np.uint8)
@@ -111,7 +114,7 @@ def _image(h: _Header, packed: bytes) -> Data:
 
 
 def _numbers(lines: Data, bits: int, count: int) -> Data:
-    """Return the numbers of each line, of 1 to 16 bits, the first ones in the higher bits."""
+    """Return the samples of each scanline, of 1 to 16 bits, the first ones in the higher bits."""
     if bits == 8:
         return lines
     if bits == 16:
@@ -121,7 +124,7 @@ def _numbers(lines: Data, bits: int, count: int) -> Data:
 
 
 def _unpacked(packed: bytes, size: int) -> Data:
-    """Return the bytes of all lines; never more than there must be."""
+    """Return the decompressed bytes of all scanlines; never more than there must be."""
     try:
         data = zlib.decompressobj().decompress(packed, size + 1)
     except zlib.error:
@@ -132,7 +135,7 @@ def _unpacked(packed: bytes, size: int) -> Data:
 
 
 def _unfiltered(lines: Data, depth: int) -> Data:
-    """Undo the prediction of each line: none, from the left, from above, from their mean, or Paeth's."""
+    """Undo the filter of each scanline: none, left, above, mean, or Paeth's."""
     if lines.size and lines[:, 0].max() > PAETH:
         raise InputError("C100", f"the image is damaged: there is no prediction {lines[:, 0].max()}")
     return without_predictions(lines[:, 0], lines[:, 1:], depth)

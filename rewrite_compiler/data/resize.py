@@ -1,4 +1,4 @@
-"""Resize and crop: images of other sizes, in whole numbers, so that every machine gives the same.
+"""Resizing and cropping of images in integer arithmetic, so that every machine computes the same bits.
 
 Resizing is bilinear: each pixel is a weighted mean of those under a triangle, which is as wide as the step when the image
 shrinks; columns first, then rows, weights of 22 bits, each pass rounded. Pillow's BILINEAR is the same, where it takes
@@ -18,7 +18,11 @@ Size = tuple[int, ...]  # the shorter side, or rows and columns
 
 
 def resized(image: Data, size: Size) -> Data:
-    """Return an image [rows, columns, channels] with other rows and columns; one number is the shorter side's."""
+    """Return an image [rows, columns, channels] resized to other rows and columns; one number is the shorter side's.
+
+    Raises:
+        InputError: the result would have too many pixels.
+    """
     rows, columns = _sides(image.shape, size)
     check_pixels(max(rows, image.shape[0]), columns)
     stretched = image if columns == image.shape[1] else _resized_rows(image.swapaxes(0, 1), columns).swapaxes(0, 1)
@@ -26,7 +30,11 @@ def resized(image: Data, size: Size) -> Data:
 
 
 def cropped(image: Data, size: Size) -> Data:
-    """Return the middle of an image; one number is both sides'."""
+    """Return the centre of an image; one number is both sides'.
+
+    Raises:
+        InputError: the image is smaller than the crop.
+    """
     rows, columns = (*size, *size)[:2]
     if rows > image.shape[0] or columns > image.shape[1]:
         raise InputError(
@@ -44,7 +52,7 @@ def _sides(shape: Size, size: Size) -> Size:
 
 
 def _resized_rows(image: Data, count: int) -> Data:
-    """Return an image with `count` rows."""
+    """Return an image with its rows resampled to `count`."""
     places, weights = _triangles(len(image), count)
     total = np.full((count, *image.shape[1:]), 1 << BITS - 1, np.int64)
     for k in range(places.shape[1]):
@@ -54,7 +62,7 @@ def _resized_rows(image: Data, count: int) -> Data:
 
 
 def _triangles(old_count: int, new_count: int) -> tuple[Data, Data]:
-    """Return for each new row the old ones under its triangle, and their weights as whole numbers."""
+    """Return the indices [new rows, taps] of the old rows under each new row's triangle, and their fixed-point weights."""
     step = old_count / new_count
     support = max(step, 1.0)
     windows = []

@@ -1,4 +1,4 @@
-"""Test data sets as ONNX's models bring them: folders test_data_set_N with input_K.pb and output_K.pb; each is one sample."""
+"""ONNX test data sets: folders test_data_set_N with input_K.pb and output_K.pb; each is one sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .stored import Raw
 
 @dataclass(frozen=True)
 class Given:
-    """Arrays by name, where they come from, and the hash of what they were read from."""
+    """Arrays by name, their origin, and the SHA-256 of what they were read from."""
 
     path: Path
     arrays: Mapping[str, Raw]
@@ -28,7 +28,7 @@ class Given:
 
 
 def test_sets(folder: Path) -> list[Path]:
-    """Return the test data sets of a folder, or the folder itself when it is one, by number."""
+    """Return the test data sets of a folder by number, or the folder itself when it is one."""
     if (folder / "input_0.pb").exists():
         return [folder]
     numbered = [(int(m[1]), f) for f in folder.iterdir() if (m := re.fullmatch(r"test_data_set_(\d{1,9})", f.name)) and f.is_dir()]
@@ -36,7 +36,11 @@ def test_sets(folder: Path) -> list[Path]:
 
 
 def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorType], limits: Limits) -> Given:
-    """Return the inputs in the model's order, and the first output as targets where every set has one."""
+    """Return the inputs in the model's order, and the first output as targets where every set has one.
+
+    Raises:
+        InputError: a file is missing or superfluous, is no tensor, or differs in type from the first set's.
+    """
     digest = hashlib.sha256()
     columns: dict[str, list[Data]] = {name: [] for name in inputs}
     targets: list[Data] = []

@@ -1,4 +1,4 @@
-"""Text: words of a file as numbers of a vocabulary, cut into windows; the next words are what a language model must tell."""
+"""Text: words of a file as vocabulary indices, cut into windows; the targets of a language model are the following words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT_BYTES = 256 * MIB
 
 @dataclass(frozen=True)
 class Text:
-    """A text, the file of its vocabulary (one word a line), words of a window, and the words for others and for line ends."""
+    """A text, its vocabulary file (one word a line), words a window, and the words for unknown ones and for line ends."""
 
     file: Path
     vocabulary: Path
@@ -29,7 +29,12 @@ class Text:
 
 
 def read_text(source: Text, limits: Limits) -> tuple[Data, Data, str]:
-    """Return the windows [samples, words], the words after each word, and the hash of both files."""
+    """Return the windows [samples, words], the words after each word [samples, words], and the SHA-256 over both files.
+
+    Raises:
+        InputError: the vocabulary lacks a word, or the text is too short, too large or not UTF-8.
+        UsageError: a file is missing or not readable.
+    """
     bound = Bound("a text", min(TEXT_BYTES, limits.data_bytes), "give less of the text, or raise --limits data_bytes=", code="C101")
     vocabulary, text = read_bytes(source.vocabulary, bound), read_bytes(source.file, bound)
     number = {word: n for n, word in enumerate(_decoded(vocabulary, source.vocabulary).split())}

@@ -1,4 +1,4 @@
-"""The exact host: operators by their own meaning in single precision, sums in the order of their indices, on any machine.
+"""The exact host: operators evaluated by their own definition in single precision, sums in index order, on any machine.
 
 Every operation rounds to float32; nothing is contracted or reordered. Operators run as machine code, printed from the code that
 generated C is printed from; where there is none, numpy evaluates the same terms. All three give the same bits.
@@ -36,13 +36,17 @@ def has_form(operator: Op, dtypes: Sequence[str]) -> bool:
 
 
 def leaf_of(shape: Sequence[int], dtype: str, name: str) -> Leaf:
-    """Return the leaf of an operand."""
+    """Return the leaf of an operand: its shape, value interval and name."""
     interval, real = TYPES[dtype]
     return Leaf(tuple(shape), interval, real, name)
 
 
 def run(p: Program, values: Mapping[Value, Data]) -> dict[Value, Data]:
-    """Return the outputs of a program for one sample; InputError F161 names an operator that has no exact form."""
+    """Return the outputs of a program for one sample.
+
+    Raises:
+        InputError: F161 names an operator that has no exact form, F162 one whose evaluation stopped.
+    """
     environment: dict[Value, Data] = {**p.constants, **values}
     for node in p.nodes:
         environment.update(zip(node.outputs, run_node(p, node, [environment[v] for v in node.inputs]), strict=True))
@@ -50,7 +54,11 @@ def run(p: Program, values: Mapping[Value, Data]) -> dict[Value, Data]:
 
 
 def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
-    """Return the results of one operator."""
+    """Return the results of one operator.
+
+    Raises:
+        InputError: F161 for an operator that has no exact form, F162 where its evaluation stopped.
+    """
     place = f'node "{p.names[node.outputs[0]]}"'
     label = p.opaque_of(node).label if node.op == "opaque" else node.op
     if node.operator is None or not has_form(node.operator, [str(x.dtype) for x in operands]):
@@ -68,7 +76,11 @@ def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
 
 
 def by_numpy(arrays: Sequence[Array], memories: Mapping[Leaf, Data], refused: str = "", place: str = "") -> list[Data]:
-    """Return the elements of arrays by numpy, in the same order as machine code; `refused` begins a refusal."""
+    """Evaluate arrays in numpy, in the same order as machine code; `refusal` begins the sentence of a refusal.
+
+    Raises:
+        InputError: F161 for a term that has no exact form.
+    """
     with np.errstate(all="ignore"):
         return [_Evaluator(memories, refused, place).array(a, {}) for a in arrays]
 
@@ -78,7 +90,7 @@ Kinds = tuple[tuple[tuple[int, ...], str], ...]  # shape and type of operands
 
 @lru_cache(maxsize=4096)
 def _meaning(operator: Op, attributes: tuple[tuple[str, Any], ...], kinds: Kinds) -> tuple[tuple[Leaf, ...], tuple[Array, ...]]:
-    """Return the meaning of an operator, made once for operands of the same kinds."""
+    """Return the meaning of an operator, cached by the kinds of its operands."""
     leaves = tuple(leaf_of(shape, dtype, f"x{n}") for n, (shape, dtype) in enumerate(kinds))
     meaning = operator.meaning(*leaves, **dict(attributes))
     return leaves, meaning if isinstance(meaning, tuple) else (meaning,)
@@ -86,7 +98,7 @@ def _meaning(operator: Op, attributes: tuple[tuple[str, Any], ...], kinds: Kinds
 
 @lru_cache(maxsize=4096)
 def _compiled(arrays: tuple[Array, ...]) -> tuple[NativeArray, ...] | None:
-    """Return arrays as machine code; None where there is none."""
+    """Return arrays as machine code; None where they have none."""
     try:
         from ..readings.native.single_precision import NativeArray
     except ImportError:
@@ -98,7 +110,7 @@ def _compiled(arrays: tuple[Array, ...]) -> tuple[NativeArray, ...] | None:
 
 
 class _Evaluator:
-    """Evaluates terms on whole grids of indices, a reduction one step after the other."""
+    """Evaluates terms on broadcast index grids, a reduction step by step."""
 
     def __init__(self, memories: Mapping[Leaf, Data], refusal: str, place: str) -> None:
         self.memories, self.refusal, self.place = dict(memories), refusal, place
@@ -107,7 +119,11 @@ class _Evaluator:
         self.arrays: dict[Array, Data] = {}  # whole ones that no step of a fold changes
 
     def array(self, a: Array, env: Mapping[Expr, Index]) -> Data:
-        """Return all elements of an array."""
+        """Return all elements of an array.
+
+        Raises:
+            InputError: F161 for a term that has no exact form.
+        """
         if isinstance(a, Leaf):
             return self.memories[a]
         if isinstance(a, FoldResult):
@@ -120,7 +136,7 @@ class _Evaluator:
         return np.array(np.broadcast_to(elements, shape), np.float32 if a.real else np.int64)
 
     def fold_result(self, a: FoldResult) -> Data:
-        """Return an accumulator of a fold after its last step, or after every step."""
+        """Return an accumulator of a fold after its last step, or its history [steps, …]."""
         f = a.fold
         if f not in self.folds:
             state, history = [self.array(first, {}) for first in f.initial], []
@@ -132,7 +148,7 @@ class _Evaluator:
         return self.folds[f][1 if a.history else 0][a.component]
 
     def real_function(self, function: str, *operands: Any) -> Any:
-        """Return a real function, each term of its definition computed once."""
+        """Evaluate a real function's definition, each of its terms once."""
         parameters, meaning = definition(function)
         outer_memo, self.memo = self.memo, {}
         result = self.value(meaning, dict(zip(parameters, operands, strict=True)))
@@ -140,7 +156,7 @@ class _Evaluator:
         return result
 
     def value(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
-        """Return the value of a term: int64 or float32."""
+        """Return the value of a term, int64 or float32, memoised inside a definition."""
         if self.memo is None:
             return self.evaluate(e, env)
         if e not in self.memo:
@@ -148,7 +164,11 @@ class _Evaluator:
         return self.memo[e]
 
     def evaluate(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
-        """Compute a term."""
+        """Evaluate a term on the grids of its index variables.
+
+        Raises:
+            InputError: F161 for a term that has no exact form.
+        """
         if e.op == "const":
             return np.float32(float(e.data)) if e.real else np.int64(e.data)
         if e.op == "var":
@@ -184,7 +204,7 @@ class _Evaluator:
         return self.value(e.data.body, {**env, **dict(zip(e.data.variables, indices, strict=True))})
 
     def entry(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
-        """Return entries of a table of integers."""
+        """Return entries of an integer table."""
         indices = [self.value(i, env) - (low or 0) for i, (low, _) in zip(e.args, e.data.domains, strict=True)]
         return table_data(e.data).reshape(e.data.shape)[tuple(indices)].astype(np.int64)
 

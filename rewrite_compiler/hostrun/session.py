@@ -1,4 +1,4 @@
-"""Session: a model in onnxruntime, run on arrays by name; the only place where onnxruntime is imported."""
+"""Sessions: models in onnxruntime, run on arrays by name; the only place where onnxruntime is imported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _has_shared_memory() -> bool:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a model: its name, element type and shape; None where an extent is open."""
+    """An input or output of a model: name, element type and shape, with None for an open extent."""
 
     name: str
     dtype: str
@@ -71,21 +71,26 @@ class Port:
         return f"{self.dtype}[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
 
     def accepts(self, x: Data) -> bool:
-        """Tell whether an array can be given here."""
+        """Tell whether an array has this port's type and shape."""
         kind = "string" if x.dtype.kind in "OUS" else str(x.dtype)
         return kind == self.dtype and x.ndim == len(self.shape) and all(n in (None, m) for n, m in zip(self.shape, x.shape, strict=True))
 
 
 class Session:
-    """A model ready to run on the host, with settings under which equal inputs give equal bits, and codes the same on every processor."""
+    """A model loaded on the host, with settings under which equal inputs give equal bits, and codes the same on every processor."""
 
     def __init__(
         self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False, is_exact: bool = True
     ) -> None:
-        """Load a model from bytes or from a file; InputError when onnxruntime cannot run it.
+        """Load a model from bytes or from a file.
 
         `threads` is the number of threads inside one operator; operators run one after the other. A part of a model uses the
         memory that all parts share, which otherwise each would keep. What is not exact has onnxruntime's own settings for codes.
+
+        Raises:
+            UsageError: the number of threads is not positive.
+            InputError: onnxruntime cannot run the model.
+            BudgetError: the machine lacks memory or threads.
         """
         if threads < 1:
             raise UsageError("F203", f"Number of threads must be positive, not {threads}")
@@ -110,9 +115,13 @@ class Session:
         self.outputs = tuple(_port(o) for o in self._session.get_outputs())
 
     def run(self, inputs: Mapping[str, Data], outputs: Sequence[str] | None = None, *, seconds: float = 0) -> dict[str, Data]:
-        """Return outputs (all, or those named) by name; InputError names an input that is missing, unknown or of a wrong type.
+        """Return outputs (all, or the listed ones) by name.
 
-        With `seconds`, BudgetError when the run takes longer; 0 is no limit. A list of maps, one a sample, is the matrix of their values.
+        With `seconds` greater than 0 the run has that time limit. A list of maps, one a sample, becomes the matrix of their values.
+
+        Raises:
+            InputError: an input is missing, unknown or of a wrong type, an output is unknown, or the run fails.
+            BudgetError: the run takes longer than `seconds`, or the machine lacks memory.
         """
         output_names = [o.name for o in self.outputs] if outputs is None else list(outputs)
         self._check(inputs, output_names)
@@ -142,7 +151,7 @@ def _loadable(model: bytes | Path) -> bytes | str:
 
 
 def _exact_model(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
-    """Return what onnxruntime loads so that codes are exact, and the settings for it."""
+    """Return the model that onnxruntime loads so that products of codes are exact, and the settings for it."""
     data = model.read_bytes() if isinstance(model, Path) else model
     if not multiplies_codes(data):
         return _loadable(model), EXACT
@@ -150,7 +159,12 @@ def _exact_model(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
 
 
 def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> Session:
-    """Return a source model as it stands in its file, weights beside it included."""
+    """Load a source model from its file, external weights included.
+
+    Raises:
+        UsageError: there is no such file, or it is not a regular one.
+        InputError: onnxruntime cannot run the model.
+    """
     file = Path(path)
     if not file.is_file():
         raise UsageError("F101", "there is no such file" if not file.exists() else "a model must be a regular file", place=str(file))
@@ -159,7 +173,7 @@ def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> S
 
 @lru_cache
 def saturates() -> bool:
-    """Tell whether onnxruntime's own products of unsigned and signed codes are wrong on this processor, which then has no VNNI."""
+    """Tell whether onnxruntime's own products of unsigned and signed codes saturate on this processor, which then lacks VNNI."""
     model, operands, expected = largest_pair()
     (result,) = Session(model, is_exact=False).run(operands).values()
     return bool(result.item() != expected)
@@ -180,7 +194,7 @@ def _port(info: Any) -> Port:
 
 @contextmanager
 def _time_limit(seconds: float, name: str) -> Iterator[Any]:
-    """Give options of a run that ends after some seconds, between two operators."""
+    """Yield options of a run that ends after some seconds, between two operators."""
     if not seconds:
         yield None
         return
@@ -207,7 +221,12 @@ def _time_limit(seconds: float, name: str) -> Iterator[Any]:
 
 @contextmanager
 def translated(code: str, sentence: str) -> Iterator[None]:
-    """Turn whatever onnxruntime raises into a refusal of one sentence."""
+    """Translate onnxruntime's exceptions to refusals of one sentence.
+
+    Raises:
+        BudgetError: the machine lacks memory or threads.
+        InputError: anything else that onnxruntime refuses.
+    """
     try:
         yield
     except (MemoryError, ImportError, BudgetError):
@@ -219,7 +238,7 @@ def translated(code: str, sentence: str) -> Iterator[None]:
 
 
 def _message(error: Exception) -> str:
-    """Return what onnxruntime says, without its codes, on one line."""
+    """Return onnxruntime's message without its codes, on one line."""
     text = " ".join(str(error).split())
     if text.startswith("[ONNXRuntimeError]"):
         text = text.split(" : ", 3)[-1]

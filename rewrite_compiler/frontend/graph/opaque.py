@@ -1,6 +1,6 @@
 """Opaque operators: source nodes kept as they are, with the names of operands and results replaced by positions.
 
-The program's node reads each value once, in the order of `reads`; in the payload the k-th is called `operand(k)` and the
+The program's node reads each value once, in the order of `read_names`; in the payload the k-th is called `operand(k)` and the
 k-th result `result(k)`, while an omitted operand or result keeps its empty name. Values that only the node's subgraphs
 read come last. `node_proto` puts real names in.
 """
