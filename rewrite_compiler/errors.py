@@ -1,4 +1,4 @@
-"""Every way the tool says no: one sentence, its place, one remedy, and an exit code."""
+"""Refusals: one sentence, its place, one remedy, and the exit code of the command line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FlexmatchError(Exception):
         return partial(type(self), p.code, p.sentence, place=p.place, help=p.help), ()
 
     def at(self, place: str) -> FlexmatchError:
-        """Return the same refusal at `place`, unless it already has one."""
+        """Return the same refusal located at `place`, unless it already has a place."""
         if self.problem.place:
             return self
         p = self.problem
@@ -78,24 +78,24 @@ def printable(text: str, limit: int = 1024) -> str:
     """Return `text` safe for a terminal: control and bidirectional characters escaped, length bounded."""
     if text.isprintable() and len(text) <= limit:
         return text
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(text)} characters)"
+    escaped = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return escaped if len(escaped) <= limit else f"{escaped[:limit]}… ({len(text)} characters)"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the one known name within two edits of `name`, or nothing: a wrong guess is worse than none."""
-    near = sorted((distance, k) for k in known if (distance := edits(name, k)) <= 2)
-    return f'did you mean "{near[0][1]}"?' if near else ""
+    """Return "did you mean …?" for the name nearest to `name` within edit distance 2, or "" when none is that near."""
+    matches = sorted((distance, k) for k in known if (distance := edits(name, k)) <= 2)
+    return f'did you mean "{matches[0][1]}"?' if matches else ""
 
 
 def edits(a: str, b: str) -> int:
-    """Return the edit distance (insert, delete, replace, swap neighbours)."""
-    before: list[int] = []
+    """Return the edit distance of two texts (optimal string alignment): insertions, deletions, replacements, swaps of neighbours."""
+    previous: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
-        older, before, row = before, row, [i]
+        older, previous, row = previous, row, [i]
         for j, y in enumerate(b, 1):
-            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            best = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (x != y))
             if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
                 best = min(best, older[j - 2] + 1)
             row.append(best)

@@ -1,4 +1,4 @@
-"""Intake: a file from outside as bytes, JSON or TOML; its kind, size, depth and count are decided before memory is taken for it."""
+"""Intake of files from outside as bytes, JSON or TOML: kind, size, depth and count are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TOKENS = re.compile(
 
 @dataclass(frozen=True)
 class Bound:
-    """What a file is, how many bytes it may have, and what to do about one that has more."""
+    """What a kind of file is called in messages, how many bytes it may have, and the remedy for one that has more."""
 
     what: str
     bytes: int
@@ -46,16 +46,21 @@ class Bound:
 
 
 class Unreadable(ValueError):
-    """A text is not what it should be, for the reason that stands in it."""
+    """A text is not valid JSON, TOML or UTF-8; the message is the reason."""
 
 
 class Excessive(Unreadable):
-    """A text has more of something than any honest one."""
+    """A text exceeds a bound on nesting, on its number of values or on the digits of a number."""
 
 
 @contextlib.contextmanager
 def opened(path: Path, bound: Bound) -> Iterator[io.BufferedReader]:
-    """Open a regular file of at most so many bytes; one sentence when it is none, and when it changes while it is open."""
+    """Open a regular file within its size bound, and check at the end that it did not change in between.
+
+    Raises:
+        UsageError: the file is missing, not a regular file, or not readable.
+        InputError: the file is too large, or changed while it was open.
+    """
     place = str(path)
     try:
         _check_kind(os.stat(path).st_mode, bound, place)
@@ -65,17 +70,22 @@ def opened(path: Path, bound: Bound) -> Iterator[io.BufferedReader]:
     except OSError as error:
         raise unreadable(place, error) from None
     with os.fdopen(descriptor, "rb") as file:
-        before = os.fstat(descriptor)
-        _check_kind(before.st_mode, bound, place)
-        check_size(before.st_size, bound, place)
+        initial = os.fstat(descriptor)
+        _check_kind(initial.st_mode, bound, place)
+        check_size(initial.st_size, bound, place)
         yield file
-        after = os.fstat(descriptor)
-    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        final = os.fstat(descriptor)
+    if (final.st_size, final.st_mtime_ns) != (initial.st_size, initial.st_mtime_ns):
         raise _changed(place)
 
 
 def read_bytes(path: Path, bound: Bound) -> bytes:
-    """Return the bytes of a regular file; one sentence when it is missing, not readable, too large or changing."""
+    """Return the bytes of a regular file.
+
+    Raises:
+        UsageError: the file is missing, not a regular file, or not readable.
+        InputError: the file is too large, or changed while it was read.
+    """
     with opened(path, bound) as file:
         try:
             size = os.fstat(file.fileno()).st_size
@@ -88,14 +98,18 @@ def read_bytes(path: Path, bound: Bound) -> bytes:
 
 
 def check_size(size: int, bound: Bound, place: str) -> None:
-    """Raise the refusal of what has more bytes than its bound."""
+    """Check a number of bytes against the bound of a kind of file.
+
+    Raises:
+        InputError: there are more bytes than the bound allows.
+    """
     if size > bound.bytes:
-        said = f"{bound.what} file must have at most {bound.bytes} bytes, not {size}"
-        raise InputError(bound.code, said, place=place, help=bound.help)
+        sentence = f"{bound.what} file must have at most {bound.bytes} bytes, not {size}"
+        raise InputError(bound.code, sentence, place=place, help=bound.help)
 
 
 def unreadable(place: str, error: OSError) -> UsageError:
-    """Return the refusal of a file that the system does not give."""
+    """Return the refusal for a file that the operating system does not let us read."""
     reason = (error.strerror or type(error).__name__).lower()
     return UsageError("F100", f"the file cannot be read: {reason}", place=place)
 
@@ -113,7 +127,12 @@ def _check_kind(mode: int, bound: Bound, place: str) -> None:
 
 
 def json_of(data: bytes) -> Any:
-    """Return what a JSON text says; Unreadable with the reason when it is none, or says too much."""
+    """Parse a JSON text.
+
+    Raises:
+        Excessive: it has too many values, too deep nesting or a number of thousands of digits.
+        Unreadable: it is not JSON or not UTF-8.
+    """
     if data.count(b",") + data.count(b"[") + data.count(b"{") > VALUES:
         raise Excessive(f"it has more than {VALUES} values")
     try:
@@ -129,33 +148,38 @@ def json_of(data: bytes) -> Any:
 
 
 def toml_of(data: bytes) -> dict[str, Any]:
-    """Return what a TOML text says; Unreadable with the reason when it is none, or says too much."""
+    """Parse a TOML text.
+
+    Raises:
+        Excessive: a key has too many parts, the nesting is too deep or a number has thousands of digits.
+        Unreadable: it is not TOML or not UTF-8, or has an integer of more than 64 bits.
+    """
     text = _text(data)
     if text.count(".") >= PARTS:
         for key in (m["key"] for m in _TOKENS.finditer(text) if m["key"] and m["key"].count(".") >= PARTS):
             if sum(1 for _ in re.finditer(_PART, key)) > PARTS:
                 raise Excessive(f"it has a key of more than {PARTS} parts")
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except RecursionError:
         raise Excessive("it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise Unreadable(str(error)) from None
     except ValueError:
         raise Excessive("it has a number of thousands of digits") from None
-    _check_words(found)
-    return found
+    _check_words(table)
+    return table
 
 
 def _check_words(table: dict[str, Any]) -> None:
     """Refuse whole numbers that TOML does not have, which need not be printable either."""
-    left: list[Any] = [table]
-    while left:
-        value = left.pop()
+    pending: list[Any] = [table]
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
-            left.extend(value.values())
+            pending.extend(value.values())
         elif isinstance(value, list):
-            left.extend(value)
+            pending.extend(value)
         elif isinstance(value, int) and not -(1 << WORD - 1) <= value < 1 << WORD - 1:
             raise Unreadable(f"it has a whole number of more than {WORD} bits")
 

@@ -1,4 +1,4 @@
-"""Every budget of the tool in one table; `--limits KEY=VALUE` overrides a row."""
+"""Every resource limit of the tool in one table; `--limits KEY=VALUE` overrides a row."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 def brief(record: Any) -> str:
     """Return the constructor call of a dataclass instance with the fields that differ from their defaults."""
-    told = []
+    arguments = []
     for f in fields(record):
         value = vars(record)[f.name]
         usual = f.default_factory() if callable(f.default_factory) else f.default
         if value != usual:
-            told.append(f"{f.name}={value!r}")
-    return f"{type(record).__name__}({', '.join(told)})"
+            arguments.append(f"{f.name}={value!r}")
+    return f"{type(record).__name__}({', '.join(arguments)})"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a run may spend; bytes, counts or seconds as the name says."""
+    """Upper bounds of one run's resources: bytes, counts or seconds, as the name of each field says."""
 
     model_bytes: int = 4 * GIB
     protobuf_bytes: int = 2 * GIB
@@ -46,17 +46,21 @@ class Limits:
     data_seconds: int = 300
 
     def __repr__(self) -> str:
-        """Name what is not as usual."""
+        """Return the constructor call with the limits that differ from their defaults."""
         return brief(self)
 
     def with_overrides(self, pairs: list[str]) -> Limits:
-        """Return these limits with `KEY=VALUE` pairs applied; UsageError names an unknown key or value."""
-        known = {f.name for f in fields(self)}
+        """Return these limits with `KEY=VALUE` pairs applied.
+
+        Raises:
+            UsageError: a key names no limit, or a value is not a positive integer.
+        """
+        limit_names = {f.name for f in fields(self)}
         changes: dict[str, int] = {}
         for pair in pairs:
             key, _, value = pair.partition("=")
-            if key not in known:
-                raise UsageError("F203", f'there is no limit called "{key}"', help=f"known limits: {', '.join(sorted(known))}")
+            if key not in limit_names:
+                raise UsageError("F203", f'there is no limit called "{key}"', help=f"known limits: {', '.join(sorted(limit_names))}")
             if not value.isdigit() or int(value) == 0:
                 raise UsageError("F203", f'limit {key} must be a positive integer, not "{value}"')
             changes[key] = int(value)

@@ -1,4 +1,4 @@
-"""Data: samples for a model's inputs, with labels or targets, read from files that nobody vouches for."""
+"""Data sets: samples for a model's inputs, with labels or targets, read from untrusted files."""
 
 from .dataset import CALIBRATION_SAMPLES, CLASSIFICATION, LANGUAGE_MODEL, Dataset, Samples, load_data, samples_for, single_samples
 

@@ -1,4 +1,4 @@
-"""Arrays: .npz files read with care — sizes are checked before anything is unpacked, pickled objects never are."""
+"""Untrusted .npz and .npy files: sizes are checked before anything is unpacked, pickled objects are never loaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,12 @@ class Archive:
 
 
 def read_npz(path: Path, limits: Limits) -> Archive:
-    """Return all arrays of an .npz file; one sentence when it is missing, malformed, pickled or over the limits."""
+    """Return all arrays of an .npz file.
+
+    Raises:
+        UsageError: the file is missing, not a regular file, or not readable.
+        InputError: the archive is malformed, holds pickled objects, or is over the limits.
+    """
     bound = Bound("an .npz", limits.data_bytes, "raise --limits data_bytes=", code="C101")
     with opened(path, bound) as file:
         try:
@@ -55,7 +60,12 @@ def read_npz(path: Path, limits: Limits) -> Archive:
 
 
 def read_npy(path: Path) -> tuple[StoredRows, str]:
-    """Return the rows of an .npy file, which stay there, and the sha256 of the file; one sentence when it is none."""
+    """Return the rows of an .npy file, read on demand, and the SHA-256 of the file.
+
+    Raises:
+        UsageError: the file is missing, not a regular file, or not readable.
+        InputError: the header, the element type or the size is not valid, or the array is column-major.
+    """
     if not path.is_file():
         raise UsageError("F101", "data must be a regular file" if path.exists() else "there is no such file", place=str(path))
     name, place = path.stem, str(path)
@@ -68,11 +78,11 @@ def read_npy(path: Path) -> tuple[StoredRows, str]:
                 raise InputError(
                     "C100", f'array "{name}" must be stored row by row', place=place, help="save numpy.ascontiguousarray of it"
                 )
-            needed, rest, at = math.prod(shape) * dtype.itemsize, stamp[0] - file.tell(), file.tell()
-            if needed != rest:
-                raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {rest}', place=place)
+            expected, available, offset = math.prod(shape) * dtype.itemsize, stamp[0] - file.tell(), file.tell()
+            if expected != available:
+                raise InputError("C100", f'array "{name}" of shape {shape} must have {expected} bytes, not {available}', place=place)
             file.seek(0)
-            return StoredRows(shape, dtype, path, at, stamp), _digest(file)
+            return StoredRows(shape, dtype, path, offset, stamp), _digest(file)
     except OSError as error:
         raise UsageError("F100", f"the file cannot be read: {(error.strerror or str(error)).lower()}", place=place) from None
 
@@ -106,12 +116,12 @@ def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -
     if len(names) > MOST_ARRAYS:
         raise InputError("C101", f"the .npz archive must have at most {MOST_ARRAYS} arrays, not {len(names)}", place=place)
     ordered = sorted(names)
-    twice = next((n for n, after in pairwise(ordered) if n == after), None)
-    if twice is not None:
-        raise InputError("C100", f'the .npz archive has two arrays called "{twice.removesuffix(SUFFIX)}"', place=place)
-    other = next((n for n in names if not n.endswith(SUFFIX)), None)
-    if other is not None:
-        raise InputError("C100", f'the .npz archive must hold arrays only, not "{other}"', place=place)
+    duplicate = next((n for n, following in pairwise(ordered) if n == following), None)
+    if duplicate is not None:
+        raise InputError("C100", f'the .npz archive has two arrays called "{duplicate.removesuffix(SUFFIX)}"', place=place)
+    foreign = next((n for n in names if not n.endswith(SUFFIX)), None)
+    if foreign is not None:
+        raise InputError("C100", f'the .npz archive must hold arrays only, not "{foreign}"', place=place)
     total = sum(m.file_size for m in members)
     if total > limits.data_bytes:
         raise InputError(
@@ -120,19 +130,19 @@ def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -
     bomb = next((m for m in members if m.file_size > max(LARGE, MOST_RATIO * m.compress_size)), None)
     if bomb is not None:
         name, packed = bomb.filename.removesuffix(SUFFIX), bomb.compress_size
-        said = f'array "{name}" must unpack to at most {MOST_RATIO} times its packed {packed} bytes, not {bomb.file_size}'
-        raise InputError("C101", said, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
+        sentence = f'array "{name}" must unpack to at most {MOST_RATIO} times its packed {packed} bytes, not {bomb.file_size}'
+        raise InputError("C101", sentence, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
 
 
 def _check_size(members: list[zipfile.ZipInfo], size: int, place: str) -> None:
-    """Refuse an archive that says little in many bytes, or much in few: all of it is read."""
-    needed = sum(m.compress_size + MEMBER_BYTES for m in members) + MEMBER_BYTES
-    if size > needed:
-        raise InputError("C101", f"the .npz archive must have at most {needed} bytes for its arrays, not {size}", place=place)
+    """Refuse an archive with excess bytes besides its arrays, or an excessive compression ratio."""
+    allowed = sum(m.compress_size + MEMBER_BYTES for m in members) + MEMBER_BYTES
+    if size > allowed:
+        raise InputError("C101", f"the .npz archive must have at most {allowed} bytes for its arrays, not {size}", place=place)
     total, most = sum(m.file_size for m in members), max(LARGE, MOST_RATIO * size)
     if total > most:
-        said = f"the .npz archive must unpack to at most {most} bytes, not {total}"
-        raise InputError("C101", said, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
+        sentence = f"the .npz archive must unpack to at most {most} bytes, not {total}"
+        raise InputError("C101", sentence, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> Data:
@@ -140,14 +150,14 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> Dat
     with archive.open(member) as file:
         shape, fortran, dtype = _header(file, name, place)
         _check_kind(dtype, name, place)
-        needed, rest = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
-        if needed != rest:
-            raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {rest}', place=place)
-        data = file.read(needed)
-    if len(data) != needed:
-        raise InputError("C100", f'array "{name}" of shape {shape} must have {needed} bytes, not {len(data)}', place=place)
-    found = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-    return found.astype(dtype.newbyteorder("="), copy=False)
+        expected, available = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
+        if expected != available:
+            raise InputError("C100", f'array "{name}" of shape {shape} must have {expected} bytes, not {available}', place=place)
+        data = file.read(expected)
+    if len(data) != expected:
+        raise InputError("C100", f'array "{name}" of shape {shape} must have {expected} bytes, not {len(data)}', place=place)
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _check_kind(dtype: np.dtype[Any], name: str, place: str) -> None:
@@ -164,8 +174,8 @@ def _header(file: Any, name: str, place: str) -> tuple[tuple[int, ...], bool, np
             raise ValueError("its format version is newer than 2.0")
         shape, fortran, dtype = read(file)
     except (ValueError, SyntaxError, TypeError, tokenize.TokenError, RecursionError, MemoryError, OverflowError) as error:
-        said = str(error).splitlines()[0] if str(error) and isinstance(error, ValueError) else ""
-        reason = said if said and " at 0x" not in said else "its header cannot be read"
+        message = str(error).splitlines()[0] if str(error) and isinstance(error, ValueError) else ""
+        reason = message if message and " at 0x" not in message else "its header cannot be read"
         raise InputError("C100", f'array "{name}" is not in numpy\'s format: {reason}', place=place) from None
     if any(n < 0 for n in shape):
         raise InputError("C100", f'array "{name}" must have no negative extent, not {shape}', place=place)

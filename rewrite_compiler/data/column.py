@@ -1,4 +1,4 @@
-"""Column: one model input for all samples, preprocessed when samples are taken."""
+"""Columns of a data set: one model input for all samples, preprocessed on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stored import Raw, Stored, chunks, sample
 
 @dataclass(frozen=True)
 class Layout:
-    """The axes of an array by letter, before and after: "NHWC->NCHW", "NHW->NHW1"; the first letter is the sample axis."""
+    """A permutation of axes named by letters, source to target: "NHWC->NCHW", "NHW->NHW1"; the first letter is the sample axis."""
 
     before: str
     after: str
@@ -27,26 +27,30 @@ class Layout:
         return self.after.index(self.before[0])
 
     def channels(self) -> int:
-        """Return the axis of the array along which means and deviations lie."""
+        """Return the axis of the source array along which means and standard deviations lie."""
         return self.before.index("C") if "C" in self.before else len(self.before) - 1
 
 
 def layout_of(text: str, place: str) -> Layout:
-    """Return a layout; InputError when an axis is missing, doubled or new."""
-    before, arrow, after = (part.strip() for part in text.partition("->"))
-    letters = after.replace("1", "")
-    distinct = len(set(before)) == len(before) and before.isalpha()
-    if not arrow or not distinct or sorted(letters) != sorted(before):
+    """Parse a layout.
+
+    Raises:
+        InputError: an axis is missing, duplicated or new.
+    """
+    source_axes, arrow, target_axes = (part.strip() for part in text.partition("->"))
+    letters = target_axes.replace("1", "")
+    distinct = len(set(source_axes)) == len(source_axes) and source_axes.isalpha()
+    if not arrow or not distinct or sorted(letters) != sorted(source_axes):
         raise InputError(
             "C100", f'layout must name each axis once before and after "->", and 1 for new axes, not "{text}"', place=place,
             help='for example "NHWC->NCHW"',
         )  # fmt: skip
-    return Layout(before, after)
+    return Layout(source_axes, target_axes)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is done to an array, in this order: cast, − zero_point, · scale, − mean, / std, layout."""
+    """Preprocessing of an array, in this order: cast, − zero_point, · scale, − mean, / std, layout."""
 
     cast: str = ""
     zero_point: float | None = None
@@ -58,11 +62,11 @@ class Preparation:
 
     @property
     def is_arithmetic(self) -> bool:
-        """Tell whether values change."""
+        """Tell whether values change, besides a cast."""
         return self.zero_point is not None or self.scale is not None or bool(self.mean or self.std)
 
     def apply(self, x: Data, to: str) -> Data:
-        """Return samples as a model input of element type `to` (the first axis still the samples'); infinities are refused elsewhere."""
+        """Return preprocessed samples [samples, …] of element type `to`; infinities are refused elsewhere."""
         with np.errstate(all="ignore"):
             return self._applied(x, to)
 
@@ -72,10 +76,10 @@ class Preparation:
             return x.astype(to, copy=False)
         order = [self.layout.before.index(c) for c in self.layout.after.replace("1", "") if c != self.layout.before[0]]
         x = x.transpose(0, *order)
-        new = [n + 1 for n, c in enumerate(self._kept_or_new()) if c == "1"]
+        new = [n + 1 for n, c in enumerate(self._sample_letters()) if c == "1"]
         return np.expand_dims(x, tuple(new)).astype(to, copy=False)
 
-    def _kept_or_new(self) -> str:
+    def _sample_letters(self) -> str:
         """Return the axes of one sample in the model: new ones, and the model's own batch axis, as 1."""
         assert self.layout is not None
         return self.layout.after.replace(self.layout.before[0], "1")
@@ -104,9 +108,9 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Column:
-    """One model input: its samples (first axis), in memory or in files, or zeros; how they are prepared; the type of one.
+    """One model input: its samples [samples, …], in memory or in files, or None for zeros; preprocessing; the type of one sample.
 
-    `rows` are the samples that were taken of those in files.
+    `rows` are the indices of the selected samples of those in files.
     """
 
     type: TensorType
@@ -115,13 +119,13 @@ class Column:
     rows: Data | None = None
 
     def take(self, indices: Data) -> Column:
-        """Return the column of some samples."""
+        """Return the column of the samples with some indices."""
         if isinstance(self.raw, Stored):
             return replace(self, rows=indices if self.rows is None else self.rows[indices])
         return self if self.raw is None else replace(self, raw=self.raw[indices])
 
     def array(self, count: int) -> Data:
-        """Return the prepared samples: [count, *shape of the model's input]."""
+        """Return the preprocessed samples: [count, *shape of the model's input]."""
         if self.raw is None:
             return np.zeros((count, *self.type.shape), self.type.dtype)
         raw = self.raw
@@ -131,7 +135,7 @@ class Column:
 
     @property
     def sample_axis(self) -> int | None:
-        """The axis of the model's input, of extent 1, that the samples multiply when many are run at once; None: not said."""
+        """The axis of the model's input, of extent 1, that becomes the batch axis when samples are run at once; None: unknown."""
         if self.preparation.layout is not None:
             return self.preparation.layout.sample_axis
         if self.raw is None or self.raw.ndim == len(self.type.shape) + 1:
@@ -144,7 +148,11 @@ def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def fits(column: Column, name: str, array: str, place: str) -> None:
-    """Refuse a column whose samples do not have the model's shape or element type."""
+    """Check that the samples of a column have the model's shape and element type.
+
+    Raises:
+        InputError: shape, element type, layout, or number of means and deviations do not fit.
+    """
     raw = column.raw
     if raw is None:
         return
@@ -153,19 +161,19 @@ def fits(column: Column, name: str, array: str, place: str) -> None:
     _check_type(column, raw, f'array "{array}"', name, place)
     shape = (
         column.preparation.apply(sample(raw, np.arange(0)), column.type.dtype).shape[1:]
-        if _layout_fits(column, array, place)
+        if _check_layout(column, array, place)
         else raw.shape[1:]
     )
-    wanted = [column.type.shape, *(_without(column.type.shape, a) for a, n in enumerate(column.type.shape) if n == 1)]
-    if shape not in wanted:
-        listed = " or ".join(_shown(("samples", *s)) for s in dict.fromkeys(wanted[:2]))
+    expected = [column.type.shape, *(_without(column.type.shape, a) for a, n in enumerate(column.type.shape) if n == 1)]
+    if shape not in expected:
+        allowed = " or ".join(_shape_text(("samples", *s)) for s in dict.fromkeys(expected[:2]))
         raise InputError(
-            "C100", f'array "{array}" for the input "{name}" must have shape {listed}, not {_shown((len(raw), *shape))}', place=place,
+            "C100", f'array "{array}" for the input "{name}" must have shape {allowed}, not {_shape_text((len(raw), *shape))}', place=place,
             help="a .toml beside the data can say how axes are ordered: layout = \"NHWC->NCHW\"",
         )  # fmt: skip
 
 
-def _layout_fits(column: Column, array: str, place: str) -> bool:
+def _check_layout(column: Column, array: str, place: str) -> bool:
     layout, raw = column.preparation.layout, column.raw
     assert raw is not None
     if layout is not None and len(layout.before) != raw.ndim:
@@ -174,39 +182,41 @@ def _layout_fits(column: Column, array: str, place: str) -> bool:
             f'layout "{layout.before}->{layout.after}" needs an array of {len(layout.before)} axes, and "{array}" has {raw.ndim}',
             place=place,
         )
-    given = column.preparation.mean or column.preparation.std
+    statistics = column.preparation.mean or column.preparation.std
     channels = raw.shape[layout.channels() if layout else raw.ndim - 1] if raw.ndim else 1
-    if given and len(given) not in (1, channels):
-        raise InputError("C100", f'mean and std for array "{array}" must have 1 or {channels} values, not {len(given)}', place=place)
+    if statistics and len(statistics) not in (1, channels):
+        raise InputError("C100", f'mean and std for array "{array}" must have 1 or {channels} values, not {len(statistics)}', place=place)
     return True
 
 
-def _check_type(column: Column, raw: Raw, what: str, name: str, place: str) -> None:
+def _check_type(column: Column, raw: Raw, subject: str, name: str, place: str) -> None:
     p, to = column.preparation, np.dtype(column.type.dtype)
-    given = raw.dtype
+    dtype = raw.dtype
     if p.cast:
-        _check_cast(raw, np.dtype(p.cast), what, place)
-        given = np.dtype(p.cast)
+        _check_cast(raw, np.dtype(p.cast), subject, place)
+        dtype = np.dtype(p.cast)
     if p.is_arithmetic or (p.is_described and to.kind == "f"):
-        given = np.dtype(np.float32) if given.kind != "f" else given
-    same_kind = to.kind == given.kind or (to.kind in "iu" and given.kind in "iu")
-    narrows = p.is_described and to.kind == given.kind == "f"
-    if not narrows and not (same_kind and np.can_cast(given, to)):
+        dtype = np.dtype(np.float32) if dtype.kind != "f" else dtype
+    same_kind = to.kind == dtype.kind or (to.kind in "iu" and dtype.kind in "iu")
+    narrows = p.is_described and to.kind == dtype.kind == "f"
+    if not narrows and not (same_kind and np.can_cast(dtype, to)):
         raise InputError(
-            "C100", f'{what} for the input "{name}" must be {to}, not {given}', place=place,
+            "C100", f'{subject} for the input "{name}" must be {to}, not {dtype}', place=place,
             help="save it with that type, or describe its preprocessing in a .toml",
         )  # fmt: skip
 
 
-def _check_cast(raw: Raw, to: np.dtype[Any], what: str, place: str) -> None:
+def _check_cast(raw: Raw, to: np.dtype[Any], subject: str, place: str) -> None:
     if to.kind not in "iu" or raw.size == 0:
         return
     low, high = np.iinfo(to).min, np.iinfo(to).max
     parts = [(x.min(), x.max(), raw.dtype.kind == "f" and bool((x != np.rint(x)).any())) for _, x in chunks(raw)]
     least, most = min(part[0] for part in parts), max(part[1] for part in parts)
     if not low <= least <= most <= high or any(is_fraction for *_, is_fraction in parts):
-        raise InputError("C100", f"{what} must hold whole numbers from {low} to {high} to become {to}, not {least} to {most}", place=place)
+        raise InputError(
+            "C100", f"{subject} must hold whole numbers from {low} to {high} to become {to}, not {least} to {most}", place=place
+        )
 
 
-def _shown(shape: Sequence[object]) -> str:
+def _shape_text(shape: Sequence[object]) -> str:
     return f"[{', '.join(map(str, shape))}]"

@@ -1,4 +1,4 @@
-"""Dataset: samples for a model's inputs, with labels or targets, from .npz files or a .toml that describes them."""
+"""Data sets: samples for a model's inputs, with labels or targets, from .npz files or a .toml that describes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples of all inputs; `labels` is one class a sample or a map of them, `targets` one array a sample; both may be absent."""
+    """Samples of all inputs. `labels` are classes [samples] or maps of classes, `targets` arrays [samples, …]; both may be absent."""
 
     columns: Mapping[str, Column]
     count: int
@@ -43,45 +43,53 @@ class Dataset:
     numbers: Data | None = None  # of the samples in the files; None: all in order
 
     def number(self, n: int) -> int:
-        """Return the number that a sample has in its files."""
+        """Return the index that a sample has in its files."""
         return n if self.numbers is None else int(self.numbers[n])
 
     @property
     def task(self) -> str:
-        """What the data is for."""
+        """The kind of task that labels and targets imply."""
         if self.labels is not None:
             return CLASSIFICATION if self.labels.ndim == 1 else MAPS
         return LANGUAGE_MODEL if self.targets is not None and self.targets.dtype.kind in "iu" else NO_TASK
 
     @property
     def inputs(self) -> dict[str, Data]:
-        """All samples, prepared: for each input an array [samples, *shape of the input]."""
+        """All samples, preprocessed: for each input an array [samples, *shape of the input]."""
         return {name: c.array(self.count) for name, c in self.columns.items()}
 
     def batches(self, size: int) -> Iterator[Dataset]:
-        """Yield the data in order, `size` samples at a time."""
+        """Yield the data in order, at most `size` samples at a time."""
         for start in range(0, self.count, size):
             yield self.rows(slice(start, start + size))
 
     def take(self, indices: Data) -> Dataset:
-        """Return some samples; sha256 stays that of the files."""
-        kept = [None if a is None else a[indices] for a in (self.labels, self.targets)]
+        """Return the samples with some indices; sha256 stays that of the files."""
+        truths = [None if a is None else a[indices] for a in (self.labels, self.targets)]
         columns = {name: c.take(indices) for name, c in self.columns.items()}
         numbers = indices if self.numbers is None else self.numbers[indices]
-        return replace(self, columns=columns, count=len(indices), labels=kept[0], targets=kept[1], numbers=numbers)
+        return replace(self, columns=columns, count=len(indices), labels=truths[0], targets=truths[1], numbers=numbers)
 
     def rows(self, part: slice) -> Dataset:
         """Return the samples of a slice."""
         return self.take(np.arange(part.start, min(part.stop, self.count)))
 
     def evenly(self, n: int) -> Dataset:
-        """Return n evenly spaced samples, the first and the last among them."""
+        """Return n evenly spaced samples, the first and the last among them.
+
+        Raises:
+            UsageError: n is not 1 to the number of samples.
+        """
         if not 1 <= n <= self.count:
             raise UsageError("F203", f"Number of samples must be 1 to {self.count}, not {n}", place=self.place)
         return self.take(np.linspace(0, self.count - 1, n).astype(int))
 
     def split(self, n: int = CALIBRATION_SAMPLES) -> tuple[Dataset, Dataset]:
-        """Return the first n samples and the others, which must not be none."""
+        """Return the first n samples for calibration and the others, which must not be none.
+
+        Raises:
+            InputError: there are no more than n samples.
+        """
         if self.count <= n:
             raise InputError(
                 "C100", f"data must have more than {n} samples when the first {n} are for calibration, not {self.count}", place=self.place,
@@ -100,6 +108,10 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
     An .npz has one array for each input (first axis: samples), and `labels` or `targets`; a folder has such files, which
     follow one another by name, or one .npy for each array, or ONNX's test_data_set_… folders; a .toml describes where each
     input comes from.
+
+    Raises:
+        UsageError: the path is missing or not readable.
+        InputError: the data is malformed, over the limits, or does not fit the inputs.
     """
     file = Path(path)
     for name, t in inputs.items():
@@ -108,44 +120,49 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
     if not file.exists():
         raise UsageError("F101", "there is no such file or folder", place=str(file))
     if file.suffix == ".toml":
-        return _described(file, inputs, limits)
-    return _folder(file, inputs, zeros, limits) if file.is_dir() else _plain(_whole(read_npz(file, limits)), inputs, zeros)
+        return _from_description(file, inputs, limits)
+    return _from_folder(file, inputs, zeros, limits) if file.is_dir() else _from_arrays(_arrays_of(read_npz(file, limits)), inputs, zeros)
 
 
-def _folder(folder: Path, inputs: Mapping[str, TensorType], zeros: Collection[str], limits: Limits) -> Dataset:
+def _from_folder(folder: Path, inputs: Mapping[str, TensorType], zeros: Collection[str], limits: Limits) -> Dataset:
     sets = test_sets(folder)
     if sets:
-        return _plain(read_test_sets(folder, sets, inputs, limits), inputs, zeros)
+        return _from_arrays(read_test_sets(folder, sets, inputs, limits), inputs, zeros)
     files = {suffix: sorted(f for f in folder.iterdir() if f.suffix == suffix) for suffix in (".npz", ".npy")}
     if files[".npz"]:
-        left, parts = limits, []
+        remaining, parts = limits, []
         for f in files[".npz"]:
-            archive = read_npz(f, left)
-            left = replace(left, data_bytes=left.data_bytes - sum(a.nbytes for a in archive.arrays.values()))
-            parts.append(_plain(_whole(archive), inputs, zeros))
+            archive = read_npz(f, remaining)
+            remaining = replace(remaining, data_bytes=remaining.data_bytes - sum(a.nbytes for a in archive.arrays.values()))
+            parts.append(_from_arrays(_arrays_of(archive), inputs, zeros))
         return _joined(parts, str(folder))
     if not files[".npy"]:
         raise InputError(
             "C100", "the folder must have .npz files, .npy files or folders test_data_set_0, …, and has none", place=str(folder)
         )
-    found = {f: read_npy(f) for f in files[".npy"]}
-    arrays: dict[str, Raw] = {f.stem: rows for f, (rows, _) in found.items()}
-    return _plain(Given(folder, arrays, _digest({f.name: digest for f, (_, digest) in found.items()})), inputs, zeros)
+    stored_rows = {f: read_npy(f) for f in files[".npy"]}
+    arrays: dict[str, Raw] = {f.stem: rows for f, (rows, _) in stored_rows.items()}
+    return _from_arrays(Given(folder, arrays, _digest({f.name: digest for f, (_, digest) in stored_rows.items()})), inputs, zeros)
 
 
-def _whole(archive: Archive) -> Given:
+def _arrays_of(archive: Archive) -> Given:
     return Given(archive.path, archive.arrays, archive.sha256)
 
 
 def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
-    """Return data for a program's inputs: read when a path is given, arrays in memory otherwise; InputError C102 for what is not finite."""
+    """Return data for a program's inputs, read from a path or taken from arrays in memory.
+
+    Raises:
+        InputError: the data does not fit the inputs; C102 for samples that are not finite.
+        UsageError: the path is missing or not readable.
+    """
     if isinstance(data, Dataset):
         return data
     inputs = {p.names[v]: p.types[v] for v in p.inputs}
     if isinstance(data, (str, Path)):
         dataset = load_data(data, inputs, zeros=_states(p), limits=limits)
     else:
-        dataset = _plain(given_samples(data, inputs), inputs, _states(p))
+        dataset = _from_arrays(given_samples(data, inputs), inputs, _states(p))
     for name, column in dataset.columns.items():
         _check_finite(name, column, dataset.place)
         _check_prepared(name, column, dataset.place)
@@ -153,55 +170,61 @@ def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
 
 
 def single_samples(p: Program, data: Samples | None, limits: Limits = DEFAULT) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of inputs that take one sample, where a model's fixed batch is not how the data comes; else nothing."""
+    """Return the input shapes for one sample, where data does not come in a model's fixed batches; else nothing.
+
+    Raises:
+        InputError: the data fits neither the fixed batch nor single samples.
+    """
     types = {p.names[v]: p.types[v] for v in p.inputs}
     fixed = {t.shape[0] if t.shape else 1 for t in types.values()}
     if not isinstance(data, (str, Path, Mapping, np.ndarray)) or len(fixed) != 1 or fixed <= {0, 1}:
         return {}
-    single = {name: (1, *t.shape[1:]) for name, t in types.items()}
+    single_shapes = {name: (1, *t.shape[1:]) for name, t in types.items()}
     try:
         samples_for(p, data, limits)
     except InputError as error:
-        changed = {v: replace(p.types[v], shape=single[p.names[v]]) for v in p.inputs}
+        single_types = {v: replace(p.types[v], shape=single_shapes[p.names[v]]) for v in p.inputs}
         try:
-            samples_for(replace(p, types=tuple(changed.get(v, t) for v, t in enumerate(p.types))), data, limits)
+            samples_for(replace(p, types=tuple(single_types.get(v, t) for v, t in enumerate(p.types))), data, limits)
         except InputError:
             raise error from None
-        return single
+        return single_shapes
     return {}
 
 
 def _check_finite(name: str, column: Column, place: str) -> None:
     if column.raw is None or column.raw.dtype.kind != "f":
         return
-    odd = [at + n for at, x in chunks(column.raw) for n in np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))]
-    if odd:
-        sentence = f'the input "{name}" must be finite, not so in {len(odd)} of {len(column.raw)} samples, first in sample {odd[0]}'
+    nonfinite = [start + n for start, x in chunks(column.raw) for n in np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))]
+    if nonfinite:
+        sentence = (
+            f'the input "{name}" must be finite, not so in {len(nonfinite)} of {len(column.raw)} samples, first in sample {nonfinite[0]}'
+        )
         raise InputError("C102", sentence, place=place)
 
 
 def _check_prepared(name: str, column: Column, place: str) -> None:
-    """Refuse a preparation that makes infinities of the samples: it grows or falls with a value, so both ends of the range tell."""
+    """Refuse preprocessing that overflows to infinity: it is monotonic in a value, so both ends of the range decide."""
     raw = column.raw
     if raw is None or not column.preparation.is_described or np.dtype(column.type.dtype).kind != "f":
         return
-    low, high = _range(raw)
-    ends = np.stack([np.full(raw.shape[1:], v, raw.dtype) for v in (low, high)])
-    if not np.isfinite(column.preparation.apply(ends, column.type.dtype)).all():
+    low, high = _value_range(raw)
+    extremes = np.stack([np.full(raw.shape[1:], v, raw.dtype) for v in (low, high)])
+    if not np.isfinite(column.preparation.apply(extremes, column.type.dtype)).all():
         sentence = f'the input "{name}" must be finite after its preprocessing, not so for samples from {low} to {high}'
         raise InputError("C102", sentence, place=place, help="correct cast, zero_point, scale, mean and std")
 
 
-def _range(raw: Raw) -> tuple[Any, Any]:
-    """Return the least and the largest value; of bytes and words those that there are, so that no image is decoded."""
+def _value_range(raw: Raw) -> tuple[Any, Any]:
+    """Return the least and the largest value; for bytes and words those of the type, so that no image is decoded."""
     if raw.dtype.kind in "iu" and raw.dtype.itemsize <= 2:
         return np.iinfo(raw.dtype).min, np.iinfo(raw.dtype).max
-    ends = [(x.min(), x.max()) for _, x in chunks(raw) if x.size]
-    return (min(a for a, _ in ends), max(b for _, b in ends)) if ends else (raw.dtype.type(0), raw.dtype.type(0))
+    extremes = [(x.min(), x.max()) for _, x in chunks(raw) if x.size]
+    return (min(a for a, _ in extremes), max(b for _, b in extremes)) if extremes else (raw.dtype.type(0), raw.dtype.type(0))
 
 
 def _states(p: Program) -> list[str]:
-    """Return the inputs that recurrent operators read as their initial state: data may leave them at zero."""
+    """Return the inputs that recurrent operators read as their initial state, which data may omit: they are then zero."""
     read = {v for n in p.nodes if n.op in RECURRENT for v in n.inputs[1:]}
     return [p.names[v] for v in p.inputs if v in read]
 
@@ -213,19 +236,19 @@ def _digest(parts: Mapping[str, str]) -> str:
 # -- arrays named as the inputs
 
 
-def _plain(archive: Given, inputs: Mapping[str, TensorType], zeros: Collection[str]) -> Dataset:
+def _from_arrays(archive: Given, inputs: Mapping[str, TensorType], zeros: Collection[str]) -> Dataset:
     place, columns = str(archive.path), {}
     for name, t in inputs.items():
         if name not in archive.arrays and name not in zeros:
-            listed = ", ".join(f'"{n}"' for n in archive.arrays)
+            array_names = ", ".join(f'"{n}"' for n in archive.arrays)
             raise InputError(
                 "C100", f'there is no array for the input "{name}"', place=place,
-                help=f"the file has {listed or 'no arrays'}; name arrays as the model's inputs, or describe the data in a .toml",
+                help=f"the file has {array_names or 'no arrays'}; name arrays as the model's inputs, or describe the data in a .toml",
             )  # fmt: skip
         columns[name] = Column(t, archive.arrays.get(name))
         fits(columns[name], name, name, place)
     extra = {k: _in_memory(archive.arrays[k]) for k in ("labels", "targets") if k not in inputs and k in archive.arrays}
-    return _checked(place, columns, extra, archive.sha256)
+    return _checked_dataset(place, columns, extra, archive.sha256)
 
 
 def _in_memory(raw: Raw) -> Data:
@@ -233,14 +256,14 @@ def _in_memory(raw: Raw) -> Data:
 
 
 def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
-    """Return the samples of several files one after the other."""
+    """Return the concatenated samples of several files."""
     first = parts[0]
     for part in parts[1:]:
-        for name, one, other in _pairs(first, part):
-            if (one is None) != (other is None) or (one is not None and other is not None and _kind(one) != _kind(other)):
-                shown = ["none" if a is None else f"{a.dtype}[samples{''.join(f', {n}' for n in a.shape[1:])}]" for a in (one, other)]
+        for name, expected, actual in _paired_arrays(first, part):
+            if (expected is None) != (actual is None) or (expected is not None and actual is not None and _kind(expected) != _kind(actual)):
+                texts = ["none" if a is None else f"{a.dtype}[samples{''.join(f', {n}' for n in a.shape[1:])}]" for a in (expected, actual)]
                 raise InputError(
-                    "C100", f"all files must agree on {name}: {shown[0]} in {Path(first.place).name}, not {shown[1]}", place=part.place
+                    "C100", f"all files must agree on {name}: {texts[0]} in {Path(first.place).name}, not {texts[1]}", place=part.place
                 )
     columns = {name: replace(c, raw=_concatenated([_array_of(p, name) for p in parts])) for name, c in first.columns.items()}
     return Dataset(
@@ -249,11 +272,11 @@ def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
     )  # fmt: skip
 
 
-def _pairs(one: Dataset, other: Dataset) -> Iterator[tuple[str, Data | None, Data | None]]:
-    for name in one.columns:
-        yield f'the input "{name}"', _array_of(one, name), _array_of(other, name)
-    yield "labels", one.labels, other.labels
-    yield "targets", one.targets, other.targets
+def _paired_arrays(first: Dataset, second: Dataset) -> Iterator[tuple[str, Data | None, Data | None]]:
+    for name in first.columns:
+        yield f'the input "{name}"', _array_of(first, name), _array_of(second, name)
+    yield "labels", first.labels, second.labels
+    yield "targets", first.targets, second.targets
 
 
 def _array_of(part: Dataset, name: str) -> Data | None:
@@ -263,8 +286,8 @@ def _array_of(part: Dataset, name: str) -> Data | None:
 
 
 def _concatenated(arrays: Sequence[Data | None]) -> Data | None:
-    given = [a for a in arrays if a is not None]
-    return np.concatenate(given) if given else None
+    present = [a for a in arrays if a is not None]
+    return np.concatenate(present) if present else None
 
 
 def _kind(a: Data) -> tuple[object, ...]:
@@ -274,62 +297,62 @@ def _kind(a: Data) -> tuple[object, ...]:
 # -- arrays that a .toml names
 
 
-def _described(file: Path, inputs: Mapping[str, TensorType], limits: Limits) -> Dataset:
+def _from_description(file: Path, inputs: Mapping[str, TensorType], limits: Limits) -> Dataset:
     description = read_description(file)
     place = str(file)
-    for names, others, sentence in (
+    for names, available, sentence in (
         (inputs, description.inputs, 'the description does not say where the input "{}" comes from'),
         (description.inputs, inputs, 'the model has no input called "{}"'),
     ):
-        missing = next((n for n in names if n not in others), None)
+        missing = next((n for n in names if n not in available), None)
         if missing is not None:
             raise InputError("C100", sentence.format(missing), place=place, help=f"the model's inputs are {', '.join(inputs)}")
     origins = {**description.inputs, "labels": description.labels, "targets": description.targets}
     archives: dict[Path | None, Archive] = {
         o.file: read_npz(o.file, limits) for o in origins.values() if o is not None and o.file is not None
     }
-    made = {name: _sourced(o, limits) for name, o in description.inputs.items() if o.source is not None}
+    sources = {name: _source_samples(o, limits) for name, o in description.inputs.items() if o.source is not None}
     columns = {
-        name: _column(name, inputs[name], o, made[name].raw if name in made else _of_archive(o, archives, place), place)
+        name: _column(name, inputs[name], o, sources[name].raw if name in sources else _of_archive(o, archives, place), place)
         for name, o in description.inputs.items()
     }
     truths = (("labels", description.labels), ("targets", description.targets))
-    extra = {k: _truth(o, made, archives, place) for k, o in truths if o is not None}
+    extra = {k: _truth(o, sources, archives, place) for k, o in truths if o is not None}
     parts = {file.name: hashlib.sha256(file.read_bytes()).hexdigest(), **{a.path.name: a.sha256 for a in archives.values()}}
-    parts.update({name: m.sha256 for name, m in made.items()})
-    return _checked(place, {name: columns[name] for name in inputs}, extra, _digest(parts))
+    parts.update({name: m.sha256 for name, m in sources.items()})
+    return _checked_dataset(place, {name: columns[name] for name in inputs}, extra, _digest(parts))
 
 
 @dataclass(frozen=True)
-class _Made:
-    """Samples that are made from images or text, with what follows from them."""
+class _SourceSamples:
+    """Samples of an image folder or a text, and the labels or targets that follow from them."""
 
     raw: Raw
     sha256: str
     derived: Mapping[str, Data]
 
 
-def _sourced(o: Origin, limits: Limits) -> _Made:
+def _source_samples(o: Origin, limits: Limits) -> _SourceSamples:
     if isinstance(o.source, ImageFolder):
         images, classes, digest = read_images(o.source, limits)
-        return _Made(images, digest, {} if classes is None else {"folders": classes})
+        return _SourceSamples(images, digest, {} if classes is None else {"folders": classes})
     assert o.source is not None
     windows, following, digest = read_text(o.source, limits)
-    return _Made(windows, digest, {"next": following})
+    return _SourceSamples(windows, digest, {"next": following})
 
 
-def _truth(o: Origin, made: Mapping[str, _Made], archives: Mapping[Path | None, Archive], place: str) -> Data:
+def _truth(o: Origin, sources: Mapping[str, _SourceSamples], archives: Mapping[Path | None, Archive], place: str) -> Data:
     if not o.derived:
-        return _found(o, archives, place)
-    found = [m.derived[o.derived] for m in made.values() if o.derived in m.derived]
-    if len(found) != 1:
-        what = {"folders": "one input of images that lie in one folder a class", "next": "one input of text"}[o.derived]
-        raise InputError("C100", f"{o.derived} = true needs {what}, not {len(found)}", place=place)
-    return found[0]
+        return _stored_array(o, archives, place)
+    derived = [m.derived[o.derived] for m in sources.values() if o.derived in m.derived]
+    if len(derived) != 1:
+        requirement = {"folders": "one input of images that lie in one folder a class", "next": "one input of text"}[o.derived]
+        raise InputError("C100", f"{o.derived} = true needs {requirement}, not {len(derived)}", place=place)
+    return derived[0]
 
 
 def _of_archive(o: Origin, archives: Mapping[Path | None, Archive], place: str) -> Data | None:
-    return None if o.file is None else _found(o, archives, place)
+    return None if o.file is None else _stored_array(o, archives, place)
 
 
 def _column(name: str, t: TensorType, origin: Origin, raw: Raw | None, place: str) -> Column:
@@ -340,18 +363,18 @@ def _column(name: str, t: TensorType, origin: Origin, raw: Raw | None, place: st
     return column
 
 
-def _found(origin: Origin, archives: Mapping[Path | None, Archive], place: str) -> Data:
+def _stored_array(origin: Origin, archives: Mapping[Path | None, Archive], place: str) -> Data:
     archive = archives[origin.file]
     if origin.array not in archive.arrays:
-        listed = ", ".join(f'"{n}"' for n in archive.arrays)
-        raise InputError("C100", f'{archive.path.name} has no array "{origin.array}"', place=place, help=f"it has {listed or 'none'}")
+        array_names = ", ".join(f'"{n}"' for n in archive.arrays)
+        raise InputError("C100", f'{archive.path.name} has no array "{origin.array}"', place=place, help=f"it has {array_names or 'none'}")
     return archive.arrays[origin.array]
 
 
 # -- what must hold in any case
 
 
-def _checked(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data], digest: str) -> Dataset:
+def _checked_dataset(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data], digest: str) -> Dataset:
     arrays: dict[str, Raw] = {**{f'the input "{n}"': c.raw for n, c in columns.items() if c.raw is not None}, **extra}
     counts = {name: (len(a) if a.ndim else 0) for name, a in arrays.items()}
     if not counts or not any(c.raw is not None for c in columns.values()):
@@ -371,17 +394,17 @@ def _checked(place: str, columns: Mapping[str, Column], extra: Mapping[str, Data
 
 
 def _classes(labels: Data, place: str) -> Data:
-    """Return classes of samples [samples], or maps of classes [samples, …], from 0."""
-    each = labels.size // len(labels)
-    what = "one class number from 0 for each sample" if each == 1 else "class numbers from 0"
-    extents = f"[{len(labels)}]" if each == 1 else f"[samples, {', '.join(map(str, labels.shape[1:]))}]"
-    shown = f"labels must be {what}, not {labels.dtype}{extents}"
-    if labels.dtype.kind not in "iu" or each < 1:
-        raise InputError("C100", shown, place=place)
-    odd = np.flatnonzero((labels < 0).reshape(-1) | (labels > MOST_CLASS).reshape(-1))
-    if len(odd):
-        raise InputError("C100", f"{shown} with {labels.reshape(-1)[odd[0]]} in sample {odd[0] // each}", place=place)
-    return labels.reshape(-1 if each == 1 else labels.shape).astype(np.int64)
+    """Return class indices [samples], or maps of class indices [samples, …], from 0."""
+    per_sample = labels.size // len(labels)
+    expected = "one class number from 0 for each sample" if per_sample == 1 else "class numbers from 0"
+    extents = f"[{len(labels)}]" if per_sample == 1 else f"[samples, {', '.join(map(str, labels.shape[1:]))}]"
+    sentence = f"labels must be {expected}, not {labels.dtype}{extents}"
+    if labels.dtype.kind not in "iu" or per_sample < 1:
+        raise InputError("C100", sentence, place=place)
+    invalid = np.flatnonzero((labels < 0).reshape(-1) | (labels > MOST_CLASS).reshape(-1))
+    if len(invalid):
+        raise InputError("C100", f"{sentence} with {labels.reshape(-1)[invalid[0]]} in sample {invalid[0] // per_sample}", place=place)
+    return labels.reshape(-1 if per_sample == 1 else labels.shape).astype(np.int64)
 
 
 def _not_finite(arrays: Mapping[str, Raw], place: str) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
-"""Images: folders of PNG, JPEG, PGM and PPM files as samples [rows, columns, channels], decoded when they are taken.
+"""Image folders: PNG, JPEG, PGM and PPM files as samples [rows, columns, channels], decoded on demand.
 
-All but JPEG have one meaning, bit for bit, resized or not.
+All but JPEG decode to the same bits everywhere, resized or not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NETPBM = re.compile(rb"P([56])\s+(?:#[^\n]*\n\s*)*(\d{1,6})\s+(\d{1,6})\s+(\d{1,
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """Where images lie, in which order their channels go (RGB, BGR, or L for gray), and what sizes they are brought to."""
+    """A folder of images, the order of their channels (RGB, BGR, or L for gray), and the sizes they are brought to."""
 
     folder: Path
     channels: str = "RGB"
@@ -44,7 +44,7 @@ class ImageFolder:
 
 @dataclass(frozen=True)
 class Images(Stored):
-    """Image files, one a sample, with what tells that a file was written to since."""
+    """Image files, one a sample, with the size and modification time by which a change is noticed."""
 
     files: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
@@ -52,30 +52,40 @@ class Images(Stored):
     seconds: int  # that one reading may take
 
     def read(self, indices: Data) -> Data:
-        """Return some images; InputError names a file that is no such image, or is not like the first one."""
-        found = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        for n, k in enumerate(in_time(indices.tolist(), self.seconds, str(self.source.folder))):
-            found[n] = self._one(self.files[k], self.stamps[k])
-        return found
+        """Return images [samples, rows, columns, channels] by index.
 
-    def _one(self, file: Path, stamp: tuple[int, int]) -> Data:
-        raw, now = _bytes(file)
-        if now != stamp:
+        Raises:
+            InputError: a file changed, is no valid image, or differs from the first one in shape or depth.
+            BudgetError: decoding takes longer than the limit.
+        """
+        images = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        for n, k in enumerate(in_time(indices.tolist(), self.seconds, str(self.source.folder))):
+            images[n] = self._image(self.files[k], self.stamps[k])
+        return images
+
+    def _image(self, file: Path, stamp: tuple[int, int]) -> Data:
+        raw, current_stamp = _bytes(file)
+        if current_stamp != stamp:
             raise changed(file)
         image = prepared(raw, file, self.source)
         if (image.shape, image.dtype) != (self.shape[1:], self.dtype):
-            wanted, given = _shown(self.shape[1:], self.dtype), _shown(image.shape, image.dtype)
+            expected, actual = _shape_text(self.shape[1:], self.dtype), _shape_text(image.shape, image.dtype)
             remedy = "a description can bring them to one size: resize = 256, crop = 224"
-            raise InputError("C100", f"all images must be {wanted}, as the first one, not {given}", place=str(file), help=remedy)
+            raise InputError("C100", f"all images must be {expected}, as the first one, not {actual}", place=str(file), help=remedy)
         return image
 
 
-def _shown(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
+def _shape_text(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
     return "×".join(map(str, shape)) + (" of 16 bits" if dtype.itemsize == 2 else "")
 
 
 def read_images(source: ImageFolder, limits: Limits) -> tuple[Images, Data | None, str]:
-    """Return the images of a folder by name, the classes when they lie in one folder a class, and the hash of all files."""
+    """Return the images of a folder by name, class labels when they lie in one folder a class, and the SHA-256 over all files.
+
+    Raises:
+        UsageError: there is no such folder.
+        InputError: it has no images, or the first one is not valid.
+    """
     if not source.folder.is_dir():
         raise UsageError("F101", "there is no such folder of images", place=str(source.folder))
     classes = sorted(p for p in source.folder.iterdir() if p.is_dir())
@@ -105,11 +115,15 @@ def _files(folder: Path) -> list[Path]:
 
 
 def prepared(raw: bytes, file: Path, source: ImageFolder) -> Data:
-    """Return one image [rows, columns, channels] of the wanted size."""
+    """Return one decoded image [rows, columns, channels], resized, cropped and with its channels in order.
+
+    Raises:
+        InputError: the bytes are no valid image, or it is smaller than the crop.
+    """
     try:
         image = _decoded(raw)
         image = resized(image, source.resize) if source.resize else image
-        return _arranged(cropped(image, source.crop) if source.crop else image, source.channels)
+        return _with_channels(cropped(image, source.crop) if source.crop else image, source.channels)
     except FlexmatchError as error:
         raise error.at(str(file)) from None
 
@@ -121,7 +135,7 @@ def _decoded(raw: bytes) -> Data:
 
 
 def _bytes(file: Path) -> tuple[bytes, tuple[int, int]]:
-    """Return a file and its stamp, which is the same before and after."""
+    """Return the bytes of a file and its size and modification time."""
     with opened(file, FILE) as image:
         return image.read(), stamp_of(image.fileno())
 
@@ -133,13 +147,13 @@ def _netpbm(raw: bytes) -> Data:
     depth = 3 if head[1] == b"6" else 1
     check_pixels(rows, columns)
     if most != 255 or len(raw) - head.end() != rows * columns * depth:
-        said = f"the image must have {rows * columns * depth} bytes of 0 to 255, not {len(raw) - head.end()} of 0 to {most}"
-        raise InputError("C100", said)
+        sentence = f"the image must have {rows * columns * depth} bytes of 0 to 255, not {len(raw) - head.end()} of 0 to {most}"
+        raise InputError("C100", sentence)
     return np.frombuffer(raw, np.uint8, offset=head.end()).reshape(rows, columns, depth)
 
 
-def _arranged(image: Data, channels: str) -> Data:
-    """Return the channels in their order: gray becomes three equal ones, colours become gray, transparency is dropped."""
+def _with_channels(image: Data, channels: str) -> Data:
+    """Return the channels in order: gray becomes three equal ones, colours become gray (BT.601), transparency is dropped."""
     depth = image.shape[2]
     if channels == "L":
         return image[:, :, :1] if depth < 3 else (image[:, :, :3] @ GRAY + (1 << 15) >> 16).astype(image.dtype)[:, :, None]

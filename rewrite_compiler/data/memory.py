@@ -1,4 +1,4 @@
-"""Memory: samples that a program hands over as arrays, tables or batches instead of files."""
+"""Samples in memory: arrays, tables or batches instead of files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def given_samples(samples: object, inputs: Mapping[str, TensorType]) -> Given:
     """Return arrays by name: `inputs` [samples, *shape of one], and `labels` [samples] where they are given.
 
     `samples` is a mapping from input names to arrays; one array or table for a model of one input; a pair (inputs, labels); or an
-    iterable of these, each item one sample or one batch, as a data loader yields them. InputError C100 for anything else.
+    iterable of these, each item one sample or one batch, as a data loader yields them.
+
+    Raises:
+        InputError: C100 for anything else.
     """
     arrays = _of_batches(samples, inputs) if _is_iterable_of_batches(samples) else _by_name(samples, inputs)
     return Given(PLACE, arrays, _digest(arrays))
@@ -38,7 +41,7 @@ def _is_array(value: object) -> bool:
 
 
 def _by_name(samples: object, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
-    """Return the arrays of a mapping, an array, a table or a pair by their names in an .npz."""
+    """Return the arrays of a mapping, an array, a table or a pair by the names they would have in an .npz."""
     if isinstance(samples, (tuple, list)) and len(samples) == 2 and not isinstance(samples[0], (int, float)):
         return {**_by_name(samples[0], inputs), "labels": _array(samples[1], "labels")}
     if isinstance(samples, Mapping):
@@ -46,22 +49,22 @@ def _by_name(samples: object, inputs: Mapping[str, TensorType]) -> dict[str, Dat
     if hasattr(samples, "columns") and hasattr(samples, "to_numpy"):  # a table: of pandas, polars, …
         return _of_table(samples, inputs)
     if _is_array(samples):
-        return {_only(inputs): _array(samples, _only(inputs))}
+        return {_single_input(inputs): _array(samples, _single_input(inputs))}
     raise InputError("C100", f"samples must be arrays, not {type(samples).__name__}", place=str(PLACE), help=FORMS)
 
 
-def _only(inputs: Mapping[str, TensorType]) -> str:
-    """Return the name of the one input."""
+def _single_input(inputs: Mapping[str, TensorType]) -> str:
+    """Return the name of the only input."""
     if len(inputs) != 1:
-        listed = ", ".join(f'"{name}"' for name in inputs)
+        input_names = ", ".join(f'"{name}"' for name in inputs)
         raise InputError(
-            "C100", f"one array is given and the model has {len(inputs)} inputs", place=str(PLACE), help=f"name them: {listed}"
+            "C100", f"one array is given and the model has {len(inputs)} inputs", place=str(PLACE), help=f"name them: {input_names}"
         )
     return next(iter(inputs))
 
 
 def _array(value: object, name: str) -> Data:
-    """Return an array; a tensor of another library through its `__array__`."""
+    """Return an array; a tensor of another library is converted by its `__array__`."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -77,12 +80,12 @@ def _of_table(table: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
     names = [str(c) for c in table.columns]
     if all(name in names for name in inputs):
         return {name: _array(table[name].to_numpy(), name).astype(t.dtype) for name, t in inputs.items()}
-    name = _only(inputs)
+    name = _single_input(inputs)
     return {name: _array(table.to_numpy(), name).astype(inputs[name].dtype)}
 
 
 def _of_batches(batches: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
-    """Return the arrays of all items joined along their samples."""
+    """Return the arrays of all items concatenated along their samples."""
     items = [_by_name(item, inputs) for item in batches]
     are_samples = all(_is_one_sample(a, inputs[name]) for arrays in items for name, a in arrays.items() if name in inputs)
     parts: dict[str, list[Data]] = {}
@@ -108,9 +111,9 @@ def _joined(name: str, arrays: list[Data]) -> Data:
 
 
 def _digest(arrays: Mapping[str, Data]) -> str:
-    """Return the hash of names, types, shapes and bytes."""
-    whole = hashlib.sha256()
+    """Return the SHA-256 over names, types, shapes and bytes."""
+    digest = hashlib.sha256()
     for name, a in sorted(arrays.items()):
-        whole.update(f"{name}:{a.dtype}:{a.shape}\n".encode())
-        whole.update(np.ascontiguousarray(a).data)
-    return whole.hexdigest()
+        digest.update(f"{name}:{a.dtype}:{a.shape}\n".encode())
+        digest.update(np.ascontiguousarray(a).data)
+    return digest.hexdigest()

@@ -1,5 +1,4 @@
-"""Pillow: what it does here. It decodes JPEG, where decoders differ in bits, so that the hash of the data names this one; of
-PNG it undoes the predictions, which has one meaning."""
+"""Decoding by Pillow: JPEG, where decoders differ in bits, so that the hash of the data names this one; and PNG line filters."""
 
 from __future__ import annotations
 
@@ -21,7 +20,11 @@ STRIP = 1 << 24  # bytes that are given to Pillow at once
 
 
 def decode_jpeg(raw: bytes) -> Data:
-    """Return an image [rows, columns, channels] of bytes: one channel when it is gray, else three."""
+    """Return an image [rows, columns, channels] of bytes: one channel when it is gray, else three.
+
+    Raises:
+        InputError: the bytes are no JPEG, damaged, or have too many pixels.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -30,52 +33,52 @@ def decode_jpeg(raw: bytes) -> Data:
             scanned = raw.count(SCAN) * image.height * image.width
             if scanned > MOST_SCANNED:
                 raise InputError("C101", f"the scans of an image must have at most {MOST_SCANNED} pixels, not {scanned}")
-            found = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+            pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
     except UnidentifiedImageError:
         raise InputError("C100", "the file is not a JPEG image") from None
     except Image.DecompressionBombError:
         raise InputError("C101", "the image has far too many pixels") from None
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError("C100", f"the image is damaged: {error}") from None
-    return found.reshape(*found.shape[:2], -1)
+    return pixels.reshape(*pixels.shape[:2], -1)
 
 
 def decoder() -> str:
-    """Return what decodes JPEG, with its versions."""
+    """Return name and versions of the JPEG decoder."""
     from PIL import __version__, features
 
     return f"Pillow {__version__}, libjpeg {features.version('jpg')}, libjpeg-turbo {features.version('libjpeg_turbo')}"
 
 
 def without_predictions(kinds: Data, lines: Data, depth: int) -> Data:
-    """Return the bytes of PNG's lines, whose predictions are undone; `depth` is how many bytes lie between a byte and its left one.
+    """Return PNG's scanlines [lines, bytes] with their filters undone; `depth` is the number of bytes of a pixel.
 
     Each byte is predicted from the same one of other pixels, so that pixels of six and eight bytes are two halves.
     """
     if not kinds.any():
         return lines
     pixels = lines.reshape(len(lines), -1, depth)
-    found, each = np.empty_like(pixels), depth if depth <= 4 else depth // 2
+    restored, group = np.empty_like(pixels), depth if depth <= 4 else depth // 2
     step = max(1, STRIP // max(1, lines.shape[1]))
     for top in range(0, len(lines), step):
         rows = slice(top, top + step)
-        for at in range(0, depth, each):
-            part = slice(at, at + each)
-            above = found[top - 1 : top, :, part] if top else np.zeros_like(found[:1, :, part])
-            found[rows, :, part] = _strip(kinds[rows], above, pixels[rows, :, part])
-    return found.reshape(lines.shape)
+        for offset in range(0, depth, group):
+            part = slice(offset, offset + group)
+            previous_line = restored[top - 1 : top, :, part] if top else np.zeros_like(restored[:1, :, part])
+            restored[rows, :, part] = _restored_strip(kinds[rows], previous_line, pixels[rows, :, part])
+    return restored.reshape(lines.shape)
 
 
-def _strip(kinds: Data, above: Data, pixels: Data) -> Data:
-    """Return some lines without their predictions, given the line above them."""
+def _restored_strip(kinds: Data, previous_line: Data, pixels: Data) -> Data:
+    """Return some scanlines with their filters undone, given the line above them."""
     from PIL import Image
 
     rows, columns, depth = pixels.shape
-    filed = np.empty((rows + 1, 1 + columns * depth), np.uint8)
-    filed[0, 0], filed[1:, 0] = 0, kinds
-    filed[0, 1:], filed[1:, 1:] = above.reshape(-1), pixels.reshape(rows, -1)
+    scanlines = np.empty((rows + 1, 1 + columns * depth), np.uint8)
+    scanlines[0, 0], scanlines[1:, 0] = 0, kinds
+    scanlines[0, 1:], scanlines[1:, 1:] = previous_line.reshape(-1), pixels.reshape(rows, -1)
     header = struct.pack(">IIBBBBB", columns, rows + 1, 8, COLOURS[depth], 0, 0, 0)
-    raw = PNG + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(filed.tobytes(), 0)) + _chunk(b"IEND", b"")
+    raw = PNG + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(scanlines.tobytes(), 0)) + _chunk(b"IEND", b"")
     with Image.open(io.BytesIO(raw), formats=("PNG",)) as image:
         return np.asarray(image).reshape(rows + 1, columns, depth)[1:]
 

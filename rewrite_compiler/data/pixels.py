@@ -1,4 +1,4 @@
-"""Pixels: how many an image may have before any of them is unpacked, and how long decoding may take."""
+"""Budgets of image decoding: pixels of an image before it is unpacked, and time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ T = TypeVar("T")
 
 
 def check_pixels(rows: int, columns: int) -> None:
-    """Raise InputError C101 when an image would have no pixels, or too many."""
+    """Check the number of pixels of an image.
+
+    Raises:
+        InputError: C101 when there are none, or too many.
+    """
     if not 0 < rows * columns <= MOST_PIXELS:
         raise InputError("C101", f"an image must have 1 to {MOST_PIXELS} pixels, not {rows * columns}", help="make it smaller before")
 
 
 def in_time(items: Sequence[T], seconds: float, place: str) -> Iterator[T]:
-    """Yield the items; BudgetError C101 where one is asked for when the time is over."""
-    begun = time.monotonic()
+    """Yield the items while the time budget lasts.
+
+    Raises:
+        BudgetError: C101 when an item is requested after the deadline.
+    """
+    start = time.monotonic()
     for n, item in enumerate(items):
-        if time.monotonic() - begun > seconds:
-            said = f"{len(items)} images must be decoded within {seconds:g} seconds, not {n} of them"
-            raise BudgetError("C101", said, place=place, help="make them smaller before, or raise --limits data_seconds=")
+        if time.monotonic() - start > seconds:
+            sentence = f"{len(items)} images must be decoded within {seconds:g} seconds, not {n} of them"
+            raise BudgetError("C101", sentence, place=place, help="make them smaller before, or raise --limits data_seconds=")
         yield item

@@ -1,4 +1,4 @@
-"""PNG: images of 1 to 16 bits a channel, interlaced or not; sizes are checked before anything is unpacked."""
+"""PNG images of 1 to 16 bits a channel, interlaced or not; sizes are checked before anything is unpacked."""
 
 from __future__ import annotations
 
@@ -37,19 +37,22 @@ class _Header:
 
     @property
     def passes(self) -> list[tuple[int, int, int, int]]:
-        """The passes that have pixels."""
-        found = PASSES if self.interlaced else ((0, 0, 1, 1),)
-        return [p for p in found if p[0] < self.rows and p[1] < self.columns]
+        """The interlacing passes that have pixels: first row and column, row and column step."""
+        candidates = PASSES if self.interlaced else ((0, 0, 1, 1),)
+        return [p for p in candidates if p[0] < self.rows and p[1] < self.columns]
 
     def line(self, columns: int) -> int:
-        """Return the bytes of a line of so many pixels."""
+        """Return the bytes of a scanline of so many pixels."""
         return -(-columns * self.channels * self.bits // 8)
 
 
 def decode_png(raw: bytes) -> Data:
-    """Return an image [rows, columns, channels] of bytes, or of 16-bit words; InputError when it is none.
+    """Return an image [rows, columns, channels] of bytes, or of 16-bit words.
 
     Gray images of less than 8 bits a pixel are stretched to 0 … 255.
+
+    Raises:
+        InputError: the bytes are no PNG, damaged, or have too many pixels.
     """
     if not raw.startswith(PNG):
         raise InputError("C100", "the file is not a PNG, PGM or PPM image", help="convert it to PNG")
@@ -72,17 +75,17 @@ def decode_png(raw: bytes) -> Data:
 
 
 def _chunks(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = len(PNG)
-    while at + 12 <= len(raw):
-        (size,) = struct.unpack(">I", raw[at : at + 4])
-        kind, body = raw[at + 4 : at + 8], raw[at + 8 : at + 8 + size]
-        if raw[at + 8 + size : at + 12 + size] != struct.pack(">I", zlib.crc32(kind + body)):
-            raise InputError("C100", f"the image is damaged at byte {at}")
+    offset = len(PNG)
+    while offset + 12 <= len(raw):
+        (size,) = struct.unpack(">I", raw[offset : offset + 4])
+        kind, body = raw[offset + 4 : offset + 8], raw[offset + 8 : offset + 8 + size]
+        if raw[offset + 8 + size : offset + 12 + size] != struct.pack(">I", zlib.crc32(kind + body)):
+            raise InputError("C100", f"the image is damaged at byte {offset}")
         if kind == b"IEND":
             return
         yield kind, body
-        at += 12 + size
-    raise InputError("C100", f"the image is damaged at byte {at}")
+        offset += 12 + size
+    raise InputError("C100", f"the image is damaged at byte {offset}")
 
 
 def _header(header: bytes) -> _Header:
@@ -90,28 +93,28 @@ def _header(header: bytes) -> _Header:
         raise InputError("C100", "the image has no header")
     columns, rows, bits, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
     if bits not in BITS.get(colour, ()) or interlaced > 1:
-        said = f"the image must be of a kind that PNG has, not of {bits} bits, colour type {colour}, interlacing {interlaced}"
-        raise InputError("C100", said)
+        sentence = f"the image must be of a kind that PNG has, not of {bits} bits, colour type {colour}, interlacing {interlaced}"
+        raise InputError("C100", sentence)
     check_pixels(rows, columns)
     return _Header(columns, rows, bits, colour, interlaced)
 
 
 def _image(h: _Header, packed: bytes) -> Data:
-    """Return the numbers of all pixels [rows, columns, channels], pass by pass."""
+    """Return the samples of all pixels [rows, columns, channels], pass by pass."""
     shapes = [(-(-(h.rows - y) // down), -(-(h.columns - x) // right)) for y, x, down, right in h.passes]
     data = _unpacked(packed, sum(rows * (1 + h.line(columns)) for rows, columns in shapes))
-    found = np.empty((h.rows, h.columns, h.channels), np.uint16 if h.bits == 16 else np.uint8)
-    at, step = 0, max(1, h.channels * h.bits // 8)
+    image = np.empty((h.rows, h.columns, h.channels), np.uint16 if h.bits == 16 else np.uint8)
+    offset, step = 0, max(1, h.channels * h.bits // 8)
     for (y, x, down, right), (rows, columns) in zip(h.passes, shapes, strict=True):
         size = rows * (1 + h.line(columns))
-        lines = _unfiltered(data[at : at + size].reshape(rows, -1), step)
-        found[y::down, x::right] = _numbers(lines, h.bits, columns * h.channels).reshape(rows, columns, h.channels)
-        at += size
-    return found
+        lines = _unfiltered(data[offset : offset + size].reshape(rows, -1), step)
+        image[y::down, x::right] = _numbers(lines, h.bits, columns * h.channels).reshape(rows, columns, h.channels)
+        offset += size
+    return image
 
 
 def _numbers(lines: Data, bits: int, count: int) -> Data:
-    """Return the numbers of each line, of 1 to 16 bits, the first ones in the higher bits."""
+    """Return the samples of each scanline, of 1 to 16 bits, the first ones in the higher bits."""
     if bits == 8:
         return lines
     if bits == 16:
@@ -121,7 +124,7 @@ def _numbers(lines: Data, bits: int, count: int) -> Data:
 
 
 def _unpacked(packed: bytes, size: int) -> Data:
-    """Return the bytes of all lines; never more than there must be."""
+    """Return the decompressed bytes of all scanlines; never more than there must be."""
     try:
         data = zlib.decompressobj().decompress(packed, size + 1)
     except zlib.error:
@@ -132,7 +135,7 @@ def _unpacked(packed: bytes, size: int) -> Data:
 
 
 def _unfiltered(lines: Data, depth: int) -> Data:
-    """Undo the prediction of each line: none, from the left, from above, from their mean, or Paeth's."""
+    """Undo the filter of each scanline: none, left, above, mean, or Paeth's."""
     if lines.size and lines[:, 0].max() > PAETH:
         raise InputError("C100", f"the image is damaged: there is no prediction {lines[:, 0].max()}")
     return without_predictions(lines[:, 0], lines[:, 1:], depth)

@@ -1,4 +1,4 @@
-"""Resize and crop: images of other sizes, in whole numbers, so that every machine gives the same.
+"""Resizing and cropping of images in integer arithmetic, so that every machine computes the same bits.
 
 Resizing is bilinear: each pixel is a weighted mean of those under a triangle, which is as wide as the step when the image
 shrinks; columns first, then rows, weights of 22 bits, each pass rounded. Pillow's BILINEAR is the same, where it takes
@@ -18,15 +18,23 @@ Size = tuple[int, ...]  # the shorter side, or rows and columns
 
 
 def resized(image: Data, size: Size) -> Data:
-    """Return an image [rows, columns, channels] with other rows and columns; one number is the shorter side's."""
+    """Return an image [rows, columns, channels] resized to other rows and columns; one number is the shorter side's.
+
+    Raises:
+        InputError: the result would have too many pixels.
+    """
     rows, columns = _sides(image.shape, size)
     check_pixels(max(rows, image.shape[0]), columns)
-    found = image if columns == image.shape[1] else _along(image.swapaxes(0, 1), columns).swapaxes(0, 1)
-    return found if rows == image.shape[0] else _along(found, rows)
+    stretched = image if columns == image.shape[1] else _resized_rows(image.swapaxes(0, 1), columns).swapaxes(0, 1)
+    return stretched if rows == image.shape[0] else _resized_rows(stretched, rows)
 
 
 def cropped(image: Data, size: Size) -> Data:
-    """Return the middle of an image; one number is both sides'."""
+    """Return the centre of an image; one number is both sides'.
+
+    Raises:
+        InputError: the image is smaller than the crop.
+    """
     rows, columns = (*size, *size)[:2]
     if rows > image.shape[0] or columns > image.shape[1]:
         raise InputError(
@@ -43,28 +51,28 @@ def _sides(shape: Size, size: Size) -> Size:
     return tuple(size[0] if n == shorter else int(size[0] * n / shorter) for n in shape[:2])
 
 
-def _along(image: Data, count: int) -> Data:
-    """Return an image with `count` rows."""
+def _resized_rows(image: Data, count: int) -> Data:
+    """Return an image with its rows resampled to `count`."""
     places, weights = _triangles(len(image), count)
     total = np.full((count, *image.shape[1:]), 1 << BITS - 1, np.int64)
     for k in range(places.shape[1]):
         total += image[places[:, k]].astype(np.int64) * weights[:, k, None, None]
-    found: Data = np.clip(total >> BITS, 0, np.iinfo(image.dtype).max).astype(image.dtype)
-    return found
+    result: Data = np.clip(total >> BITS, 0, np.iinfo(image.dtype).max).astype(image.dtype)
+    return result
 
 
-def _triangles(given: int, wanted: int) -> tuple[Data, Data]:
-    """Return for each new row the old ones under its triangle, and their weights as whole numbers."""
-    step = given / wanted
+def _triangles(old_count: int, new_count: int) -> tuple[Data, Data]:
+    """Return the indices [new rows, taps] of the old rows under each new row's triangle, and their fixed-point weights."""
+    step = old_count / new_count
     support = max(step, 1.0)
-    found = []
-    for n in range(wanted):
+    windows = []
+    for n in range(new_count):
         middle = (n + 0.5) * step
-        low, high = max(int(middle - support + 0.5), 0), min(int(middle + support + 0.5), given)
+        low, high = max(int(middle - support + 0.5), 0), min(int(middle + support + 0.5), old_count)
         sizes = [max(0.0, 1 - abs((k - middle + 0.5) * (1 / support))) for k in range(low, high)]
         share = 1 / sum(sizes)
-        found.append((low, [int(0.5 + s * share * (1 << BITS)) for s in sizes]))
-    most = max(len(w) for _, w in found)
-    weights = np.array([w + [0] * (most - len(w)) for _, w in found], np.int64)
-    places = np.minimum(np.array([low for low, _ in found])[:, None] + np.arange(most), given - 1)
+        windows.append((low, [int(0.5 + s * share * (1 << BITS)) for s in sizes]))
+    most = max(len(w) for _, w in windows)
+    weights = np.array([w + [0] * (most - len(w)) for _, w in windows], np.int64)
+    places = np.minimum(np.array([low for low, _ in windows])[:, None] + np.arange(most), old_count - 1)
     return places, weights

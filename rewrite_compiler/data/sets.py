@@ -1,4 +1,4 @@
-"""Test data sets as ONNX's models bring them: folders test_data_set_N with input_K.pb and output_K.pb; each is one sample."""
+"""ONNX test data sets: folders test_data_set_N with input_K.pb and output_K.pb; each is one sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .stored import Raw
 
 @dataclass(frozen=True)
 class Given:
-    """Arrays by name, where they come from, and the hash of what they were read from."""
+    """Arrays by name, their origin, and the SHA-256 of what they were read from."""
 
     path: Path
     arrays: Mapping[str, Raw]
@@ -28,26 +28,30 @@ class Given:
 
 
 def test_sets(folder: Path) -> list[Path]:
-    """Return the test data sets of a folder, or the folder itself when it is one, by number."""
+    """Return the test data sets of a folder by number, or the folder itself when it is one."""
     if (folder / "input_0.pb").exists():
         return [folder]
-    found = [(int(m[1]), f) for f in folder.iterdir() if (m := re.fullmatch(r"test_data_set_(\d{1,9})", f.name)) and f.is_dir()]
-    return [f for _, f in sorted(found)]
+    numbered = [(int(m[1]), f) for f in folder.iterdir() if (m := re.fullmatch(r"test_data_set_(\d{1,9})", f.name)) and f.is_dir()]
+    return [f for _, f in sorted(numbered)]
 
 
 def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorType], limits: Limits) -> Given:
-    """Return the inputs in the model's order, and the first output as targets where every set has one."""
+    """Return the inputs in the model's order, and the first output as targets where every set has one.
+
+    Raises:
+        InputError: a file is missing or superfluous, is no tensor, or differs in type from the first set's.
+    """
     digest = hashlib.sha256()
     columns: dict[str, list[Data]] = {name: [] for name in inputs}
     targets: list[Data] = []
-    for one in sets:
-        if (one / f"input_{len(inputs)}.pb").exists():
+    for test_set in sets:
+        if (test_set / f"input_{len(inputs)}.pb").exists():
             sentence = f"the test data set must have {len(inputs)} inputs, as the model, and has input_{len(inputs)}.pb"
-            raise InputError("C100", sentence, place=str(one))
+            raise InputError("C100", sentence, place=str(test_set))
         for k, name in enumerate(inputs):
-            columns[name].append(_tensor(one / f"input_{k}.pb", columns[name], limits, digest))
-        if (one / "output_0.pb").exists():
-            targets.append(_tensor(one / "output_0.pb", targets, limits, digest))
+            columns[name].append(_tensor(test_set / f"input_{k}.pb", columns[name], limits, digest))
+        if (test_set / "output_0.pb").exists():
+            targets.append(_tensor(test_set / "output_0.pb", targets, limits, digest))
     arrays: dict[str, Raw] = {name: np.stack(rows) for name, rows in columns.items()}
     if targets and len(targets) != len(sets):
         raise InputError("C100", f"all test data sets must have output_0.pb or none, not {len(targets)} of {len(sets)}", place=str(folder))
@@ -56,12 +60,12 @@ def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorTy
     return Given(folder, arrays, digest.hexdigest())
 
 
-def _tensor(file: Path, before: list[Data], limits: Limits, digest: object) -> Data:
+def _tensor(file: Path, previous: list[Data], limits: Limits, digest: object) -> Data:
     if not file.is_file():
         raise InputError("C100", f"the test data set must have {file.name}", place=str(file.parent))
     x, raw = read_tensor(file, limits)
     digest.update(hashlib.sha256(raw).digest())  # type: ignore[attr-defined]
-    if before and (x.shape != before[0].shape or x.dtype != before[0].dtype):
-        shown = [f"{a.dtype}[{', '.join(map(str, a.shape))}]" for a in (before[0], x)]
-        raise InputError("C100", f"{file.name} must be {shown[0]}, as in the first test data set, not {shown[1]}", place=str(file))
+    if previous and (x.shape != previous[0].shape or x.dtype != previous[0].dtype):
+        texts = [f"{a.dtype}[{', '.join(map(str, a.shape))}]" for a in (previous[0], x)]
+        raise InputError("C100", f"{file.name} must be {texts[0]}, as in the first test data set, not {texts[1]}", place=str(file))
     return x

@@ -1,4 +1,4 @@
-"""Stored: samples that stay in their files and are read when they are taken, so that data sets may be larger than memory."""
+"""Samples that stay in their files and are read on demand, so that data sets may be larger than memory."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ CHUNK_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Stored:
-    """Samples in files: what an array of them would be, and how some of them are read."""
+    """Samples in files: shape and type of the array they form, and random access to samples."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     @property
     def ndim(self) -> int:
-        """The number of axes, that of the samples among them."""
+        """The number of axes, the sample axis included."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of values."""
+        """The number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     def __len__(self) -> int:
@@ -39,37 +39,41 @@ class Stored:
 
     @abstractmethod
     def read(self, indices: Data) -> Data:
-        """Return some samples."""
+        """Return the samples with some indices."""
 
 
 Raw = Data | Stored
 
 
 def sample(raw: Raw, indices: Data) -> Data:
-    """Return some samples of an array or of files."""
+    """Return the samples with some indices, of an array or of files."""
     return raw.read(indices) if isinstance(raw, Stored) else raw[indices]
 
 
 def chunks(raw: Raw) -> Iterator[tuple[int, Data]]:
-    """Yield all samples in parts of moderate size, each with the number of its first one."""
-    each = max(1, CHUNK_BYTES // max(1, raw.dtype.itemsize * raw.size // max(1, len(raw))))
-    for at in range(0, len(raw), each):
-        yield at, sample(raw, np.arange(at, min(at + each, len(raw))))
+    """Yield all samples in chunks of moderate size, each with the index of its first one."""
+    chunk_size = max(1, CHUNK_BYTES // max(1, raw.dtype.itemsize * raw.size // max(1, len(raw))))
+    for start in range(0, len(raw), chunk_size):
+        yield start, sample(raw, np.arange(start, min(start + chunk_size, len(raw))))
 
 
 @dataclass(frozen=True)
 class StoredRows(Stored):
-    """The rows of an .npy file, read by position: a file that shrinks or changes meanwhile is told, and harms nothing."""
+    """The rows of an .npy file, read by position: a concurrent change is refused, and harms nothing."""
 
     path: Path
     offset: int
     stamp: tuple[int, int]  # size and time of change
 
     def read(self, indices: Data) -> Data:
-        """Return some rows."""
+        """Return the rows with some indices.
+
+        Raises:
+            InputError: the file changed since it was opened first.
+        """
         row = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        found = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        flat = found.reshape(len(indices), row // self.dtype.itemsize)
+        rows = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        flat = rows.reshape(len(indices), row // self.dtype.itemsize)
         starts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
         ends = [*starts[1:], len(indices)][: len(starts)]
         with open(self.path, "rb") as file:
@@ -80,15 +84,15 @@ class StoredRows(Stored):
                 if len(data) != row * (last - first):
                     raise changed(self.path)
                 flat[first:last] = np.frombuffer(data, self.dtype).reshape(last - first, flat.shape[1])
-        return found.astype(self.dtype.newbyteorder("="), copy=False)
+        return rows.astype(self.dtype.newbyteorder("="), copy=False)
 
 
 def stamp_of(file: int) -> tuple[int, int]:
-    """Return what changes when somebody writes to an open file."""
+    """Return size and modification time of an open file."""
     state = os.fstat(file)
     return state.st_size, state.st_mtime_ns
 
 
 def changed(path: Path) -> InputError:
-    """Return the refusal of a file that changes while it is read."""
+    """Return the refusal of a file that changed while it was read."""
     return InputError("F106", "the file changed while it was read", place=str(path), help="run again when nobody writes to it")

@@ -1,4 +1,4 @@
-"""Text: words of a file as numbers of a vocabulary, cut into windows; the next words are what a language model must tell."""
+"""Text: words of a file as vocabulary indices, cut into windows; the targets of a language model are the following words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT_BYTES = 256 * MIB
 
 @dataclass(frozen=True)
 class Text:
-    """A text, the file of its vocabulary (one word a line), words of a window, and the words for others and for line ends."""
+    """A text, its vocabulary file (one word a line), words a window, and the words for unknown ones and for line ends."""
 
     file: Path
     vocabulary: Path
@@ -29,7 +29,12 @@ class Text:
 
 
 def read_text(source: Text, limits: Limits) -> tuple[Data, Data, str]:
-    """Return the windows [samples, words], the words after each word, and the hash of both files."""
+    """Return the windows [samples, words], the words after each word [samples, words], and the SHA-256 over both files.
+
+    Raises:
+        InputError: the vocabulary lacks a word, or the text is too short, too large or not UTF-8.
+        UsageError: a file is missing or not readable.
+    """
     bound = Bound("a text", min(TEXT_BYTES, limits.data_bytes), "give less of the text, or raise --limits data_bytes=", code="C101")
     vocabulary, text = read_bytes(source.vocabulary, bound), read_bytes(source.file, bound)
     number = {word: n for n, word in enumerate(_decoded(vocabulary, source.vocabulary).split())}
@@ -40,16 +45,16 @@ def read_text(source: Text, limits: Limits) -> tuple[Data, Data, str]:
     samples = (len(words) - 1) // source.window
     if samples < 1:
         raise InputError("C100", f"the text must have more than {source.window} words, not {len(words)}", place=str(source.file))
-    kept = samples * source.window
+    word_count = samples * source.window
     digest = hashlib.sha256(text + b"\0" + vocabulary).hexdigest()
-    return words[:kept].reshape(samples, -1), words[1 : kept + 1].reshape(samples, -1), digest
+    return words[:word_count].reshape(samples, -1), words[1 : word_count + 1].reshape(samples, -1), digest
 
 
 def _words(source: Text, number: dict[str, int], text: str) -> Iterator[int]:
-    for at, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         for word in line.split():
             if word not in number and not source.unknown:
-                place, remedy = f"{source.file}:{at}", 'or name a word for others: unknown = "<unk>"'
+                place, remedy = f"{source.file}:{line_number}", 'or name a word for others: unknown = "<unk>"'
                 raise InputError("C100", f'the vocabulary must have the word "{word}"', place=place, help=remedy)
             yield number[word] if word in number else number[source.unknown]
         if source.end_of_line:

@@ -1,1 +1,1 @@
-"""ONNX models in and out; input is taken to be hostile."""
+"""ONNX models: read from a file, checked, and imported as programs in core operators."""

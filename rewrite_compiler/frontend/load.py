@@ -1,4 +1,4 @@
-"""Load: an ONNX file as a program in core operators."""
+"""Import of an ONNX model as a program in core operators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ else:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that was read: its program, where it came from, and the operator sets its opaque nodes are written in."""
+    """An imported model: its program, its origin, and the operator sets its opaque nodes are written in."""
 
     program: Program
     path: Path
@@ -53,9 +53,11 @@ IN_MEMORY = Path("the model in memory")
 
 
 def load(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> LoadedModel:
-    """Read an ONNX model; InputError or UsageError in one sentence when it is not one, or not one that can be compiled.
+    """Import an ONNX model; external data of a model in memory lies below the current folder.
 
-    External data of a model in memory lies below the current folder.
+    Raises:
+        InputError: the model is malformed, unsafe, over a limit, or has no literal shapes.
+        UsageError: the path is wrong, or the model is an object of another library, or `shapes` do not fit it.
     """
     file = Path(model) if isinstance(model, (str, Path)) else IN_MEMORY
     message, payloads, digest = read_apart(file, limits) if file is not IN_MEMORY else read_memory(_bytes_of(model), str(file), limits)
@@ -63,7 +65,7 @@ def load(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None, limi
         loaded = import_model(message, file, digest, shapes or {}, limits, payloads)
     except FlexmatchError as error:
         raise error.at(str(file)) from None
-    return replace(loaded, sha256=_with_data(message, file, digest))
+    return replace(loaded, sha256=_hash_with_data(message, file, digest))
 
 
 def _bytes_of(model: object) -> bytes:
@@ -85,57 +87,62 @@ def _bytes_of(model: object) -> bytes:
     )
 
 
-def _with_data(model: Any, file: Path, digest: str) -> str:
-    """Return the hash of a model with the data files of its initializers, whose places the import has checked."""
+def _hash_with_data(model: Any, file: Path, digest: str) -> str:
+    """Return the SHA-256 over a model and the data files of its initializers, whose places the import has checked."""
     names = sorted({entry.value for t in model.graph.initializer for entry in t.external_data if entry.key == "location"})
     if not names:
         return digest
-    whole = hashlib.sha256(digest.encode())
+    combined = hashlib.sha256(digest.encode())
     for name in names:
         with open(file.parent / name, "rb") as data:
-            whole.update(hashlib.file_digest(data, "sha256").digest())
-    return whole.hexdigest()
+            combined.update(hashlib.file_digest(data, "sha256").digest())
+    return combined.hexdigest()
 
 
 def import_model(
     model: Any, file: Path, digest: str, shapes: Mapping[str, tuple[int, ...]], limits: Limits, payloads: Payloads = NO_PAYLOADS
 ) -> LoadedModel:  # fmt: skip
-    """Turn a parsed model into a program; `payloads` are the bytes of those initializers that the message has not got."""
+    """Import a parsed model as a program; `payloads` are the raw bytes of initializers that the message does not hold itself.
+
+    Raises:
+        InputError: the model is malformed, over a limit, or a value has no known type.
+        UsageError: `shapes` contradict the model.
+    """
     place = str(file)
     check_count(model, place, limits)
     check_names(model, place)
     notes = check_header(model, place)
-    order, more = check_structure(model, place, limits)
+    order, structure_notes = check_structure(model, place, limits)
     drop_absent_ends(model)
     imports = imports_of(model.opset_import, "the model", place)
     opset = max([BASE, imports.get("", 1), *(o.version for f in model.functions for o in f.opset_import if own_domain(o.domain) == "")])
     context = Context(Builder(model.graph.name or file.stem), limits, opset, {**imports, "": opset}, file.parent)
     context.builder.sources = [Source(name, n.op_type) for name, n in zip(_source_names(model.graph), model.graph.node, strict=True)]
-    context.builder.notes = [*notes, *more]
+    context.builder.notes = [*notes, *structure_notes]
     scope = Scope()
-    bound = _define_inputs(context, model.graph, scope, shapes, place)
+    binding = _define_inputs(context, model.graph, scope, shapes, place)
     importer = Importer(context, {function_key(f): f for f in model.functions}, place)
     importer.define_initializers(model.graph, scope, payloads)
     declared = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
     importer.lower([(n, model.graph.node[n]) for n in order], Body(scope, imports, declared=declared))
     outputs = _outputs(context, scope, model.graph, place)
     _note_declarations(context, scope, model.graph)
-    program = _finished(context, outputs)
-    if bound.samples is not None:
-        program = check_samples(with_samples(program, *bound.samples), bound.samples, place)
-    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), bound.batch, imports.get("", opset))
+    program = _finished_program(context, outputs)
+    if binding.samples is not None:
+        program = check_samples(with_samples(program, *binding.samples), binding.samples, place)
+    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), binding.batch, imports.get("", opset))
 
 
 def _source_names(graph: Any) -> list[str]:
     """Return one stable, distinct name a node: its own, or its operator and number."""
-    taken: set[str] = set()
+    reserved: set[str] = set()
     names = []
     for number, node in enumerate(graph.node):
         base = node.name or f"{node.op_type}_{number}"
         name, n = base, 1
-        while name in taken:
+        while name in reserved:
             name, n = f"{base}_{n}", n + 1
-        taken.add(name)
+        reserved.add(name)
         names.append(name)
     return names
 
@@ -143,61 +150,61 @@ def _source_names(graph: Any) -> list[str]:
 def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], place: str) -> Bound:
     constants = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = [i for i in graph.input if i.name not in constants]
-    bound = bind(inputs, shapes, place)
+    binding = bind(inputs, shapes, place)
     context.taken.update((o.name, None) for o in graph.output)
-    for i, t in zip(inputs, bound.types, strict=True):
+    for i, t in zip(inputs, binding.types, strict=True):
         context.check(t, i.name)
         context.taken[i.name] = None
         scope.values[i.name] = context.builder.input(i.name, t)
-    if bound.batch:
-        names = ", ".join(f'"{n}"' for n in bound.batch)
+    if binding.batch:
+        names = ", ".join(f'"{n}"' for n in binding.batch)
         context.builder.notes.append(f"dimension 0 of input {names} is not fixed by the model and was set to 1")
-    return bound
+    return binding
 
 
 def _outputs(context: Context, scope: Scope, graph: Any, place: str) -> list[Value]:
-    """Return the values of the outputs, each one operation's own result under the output's name."""
+    """Return the values of the graph outputs, each the result of an operation of its own, named as the output."""
     producer = {o: number for number, n in enumerate(graph.node) for o in n.output}
-    found: list[Value] = []
-    fixed = {*context.builder.inputs, *context.builder.constants}
+    outputs: list[Value] = []
+    sources = {*context.builder.inputs, *context.builder.constants}
     for info in graph.output:
         v = scope.find(info.name)
         if v is None:
             raise InputError("F123", f'output "{info.name}" is not defined by any node', place=place)
-        named = context.builder.names[v] == info.name  # an input or a constant that is an output as it stands
-        if (v in fixed or v in found) and not named:
+        is_named = context.builder.names[v] == info.name  # an input or a constant that is an output as it stands
+        if (v in sources or v in outputs) and not is_named:
             origins = (producer[info.name],) if info.name in producer else ()
             (v,) = context.builder.apply("reshape", [v], {"shape": context.builder.types[v].shape}, origins=origins)
         context.builder.names[v] = info.name
         check_declared(info, context.builder.types[v], place)
-        found.append(v)
-    return found
+        outputs.append(v)
+    return outputs
 
 
 def _note_declarations(context: Context, scope: Scope, graph: Any) -> None:
-    """Note declared shapes of inner values that are not what the model computes."""
+    """Note declared types of inner values that contradict the computed ones."""
     for info in graph.value_info:
         v = scope.values.get(info.name)
         if v is not None and contradicts(declared_type(info, f'value "{info.name}"'), context.builder.types[v]):
             context.builder.notes.append(f'the declared type of "{info.name}" was ignored: the model computes {context.builder.types[v]}')
 
 
-def _note_odd_weights(context: Context, program: Program) -> None:
+def _note_nonfinite_weights(context: Context, program: Program) -> None:
     """Note constants that hold NaN or infinity; single numbers legitimately do, as bounds and masks."""
-    odd = [program.names[v] for v, x in program.constants.items() if x.dtype.kind == "f" and x.size > 1 and not np.isfinite(x).all()]
-    if odd:
-        shown = ", ".join(f'"{n}"' for n in odd[:3]) + (", …" if len(odd) > 3 else "")
-        context.builder.notes.append(f"{len(odd)} constants hold NaN or infinity: {shown}")
+    nonfinite = [program.names[v] for v, x in program.constants.items() if x.dtype.kind == "f" and x.size > 1 and not np.isfinite(x).all()]
+    if nonfinite:
+        examples = ", ".join(f'"{n}"' for n in nonfinite[:3]) + (", …" if len(nonfinite) > 3 else "")
+        context.builder.notes.append(f"{len(nonfinite)} constants hold NaN or infinity: {examples}")
 
 
-def _finished(context: Context, outputs: Sequence[Value]) -> Program:
+def _finished_program(context: Context, outputs: Sequence[Value]) -> Program:
     integer_form(context, outputs)
     draft = context.builder.finish(outputs)
-    _note_odd_weights(context, draft)
-    used = {origin for n in draft.nodes for origin in n.origins}
+    _note_nonfinite_weights(context, draft)
+    live_origins = {origin for n in draft.nodes for origin in n.origins}
     for number in range(len(context.builder.sources)):
-        if number not in used:
+        if number not in live_origins:
             context.builder.absorbed[number] = context.reasons.get(number, UNUSED)
-    kept = {str(n.attribute("key")) for n in draft.nodes if n.op == "opaque"}
-    opaque = {key: op for key, op in draft.opaque.items() if key in kept}
+    opaque_keys = {str(n.attribute("key")) for n in draft.nodes if n.op == "opaque"}
+    opaque = {key: op for key, op in draft.opaque.items() if key in opaque_keys}
     return replace(draft, absorbed=dict(sorted(context.builder.absorbed.items())), opaque=opaque, notes=tuple(context.builder.notes))

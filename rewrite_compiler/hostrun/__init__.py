@@ -1,4 +1,4 @@
-"""Host engines: run programs written as ONNX, and the source models themselves, on the host."""
+"""Host engines: execution of exported programs and of source models in onnxruntime, and exact single-precision evaluation."""
 
 from .session import Port, Session, reference, saturates
 from .signs import coded_operators

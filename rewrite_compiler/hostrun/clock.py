@@ -1,4 +1,4 @@
-"""Clock: processor time of a program on this machine's host engine, one thread."""
+"""Timing: processor time of a program on this machine's host engine, one thread."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ BATCH_SECONDS, MOST_RUNS = 0.01, 2_000
 
 
 def drawn(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> dict[str, Data]:
-    """Return positive operands, the same for everyone."""
+    """Return random positive operands from a fixed seed, uniform in 0.5 … 1.5."""
     random = np.random.default_rng(SEED)
     return {name: random.uniform(0.5, 1.5, shape).astype(dtypes[name]) for name, shape in shapes.items()}
 
 
 def processor_seconds(run: Callable[[], object], rounds: int = 5) -> float:
-    """Return the median processor time of one run over several batches of runs; the first run is not counted."""
+    """Return the median processor time of one run in seconds, over several batches; the first run warms up and is not counted."""
     run()
-    started = time.process_time()
+    start = time.process_time()
     run()
-    count = min(MOST_RUNS, max(1, int(BATCH_SECONDS / max(time.process_time() - started, 1e-6))))
-    found = []
+    count = min(MOST_RUNS, max(1, int(BATCH_SECONDS / max(time.process_time() - start, 1e-6))))
+    timings = []
     for _ in range(rounds):
-        started = time.process_time()
+        start = time.process_time()
         for _ in range(count):
             run()
-        found.append((time.process_time() - started) / count)
-    return statistics.median(found)
+        timings.append((time.process_time() - start) / count)
+    return statistics.median(timings)
 
 
 def session_seconds(model: bytes, operands: Mapping[str, Data], rounds: int = 5) -> float:
-    """Return the processor time of one run of an ONNX model."""
+    """Return the processor time of one run of an ONNX model in seconds."""
     session = Session(model)
     return processor_seconds(lambda: session.run(operands), rounds)

@@ -1,4 +1,4 @@
-"""The exact host: operators by their own meaning in single precision, sums in the order of their indices, on any machine.
+"""The exact host: operators evaluated by their own definition in single precision, sums in index order, on any machine.
 
 Every operation rounds to float32; nothing is contracted or reordered. Operators run as machine code, printed from the code that
 generated C is printed from; where there is none, numpy evaluates the same terms. All three give the same bits.
@@ -36,21 +36,29 @@ def has_form(operator: Op, dtypes: Sequence[str]) -> bool:
 
 
 def leaf_of(shape: Sequence[int], dtype: str, name: str) -> Leaf:
-    """Return the leaf of an operand."""
+    """Return the leaf of an operand: its shape, value interval and name."""
     interval, real = TYPES[dtype]
     return Leaf(tuple(shape), interval, real, name)
 
 
 def run(p: Program, values: Mapping[Value, Data]) -> dict[Value, Data]:
-    """Return the outputs of a program for one sample; InputError F161 names an operator that has no exact form."""
-    known: dict[Value, Data] = {**p.constants, **values}
+    """Return the outputs of a program for one sample.
+
+    Raises:
+        InputError: F161 names an operator that has no exact form, F162 one whose evaluation stopped.
+    """
+    environment: dict[Value, Data] = {**p.constants, **values}
     for node in p.nodes:
-        known.update(zip(node.outputs, run_node(p, node, [known[v] for v in node.inputs]), strict=True))
-    return {v: known[v] for v in p.outputs}
+        environment.update(zip(node.outputs, run_node(p, node, [environment[v] for v in node.inputs]), strict=True))
+    return {v: environment[v] for v in p.outputs}
 
 
 def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
-    """Return the results of one operator."""
+    """Return the results of one operator.
+
+    Raises:
+        InputError: F161 for an operator that has no exact form, F162 where its evaluation stopped.
+    """
     place = f'node "{p.names[node.outputs[0]]}"'
     label = p.opaque_of(node).label if node.op == "opaque" else node.op
     if node.operator is None or not has_form(node.operator, [str(x.dtype) for x in operands]):
@@ -68,7 +76,11 @@ def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
 
 
 def by_numpy(arrays: Sequence[Array], memories: Mapping[Leaf, Data], refused: str = "", place: str = "") -> list[Data]:
-    """Return the elements of arrays by numpy, in the same order as machine code; `refused` begins a refusal."""
+    """Evaluate arrays in numpy, in the same order as machine code; `refusal` begins the sentence of a refusal.
+
+    Raises:
+        InputError: F161 for a term that has no exact form.
+    """
     with np.errstate(all="ignore"):
         return [_Evaluator(memories, refused, place).array(a, {}) for a in arrays]
 
@@ -78,7 +90,7 @@ Kinds = tuple[tuple[tuple[int, ...], str], ...]  # shape and type of operands
 
 @lru_cache(maxsize=4096)
 def _meaning(operator: Op, attributes: tuple[tuple[str, Any], ...], kinds: Kinds) -> tuple[tuple[Leaf, ...], tuple[Array, ...]]:
-    """Return the meaning of an operator, made once for operands of the same kinds."""
+    """Return the meaning of an operator, cached by the kinds of its operands."""
     leaves = tuple(leaf_of(shape, dtype, f"x{n}") for n, (shape, dtype) in enumerate(kinds))
     meaning = operator.meaning(*leaves, **dict(attributes))
     return leaves, meaning if isinstance(meaning, tuple) else (meaning,)
@@ -86,7 +98,7 @@ def _meaning(operator: Op, attributes: tuple[tuple[str, Any], ...], kinds: Kinds
 
 @lru_cache(maxsize=4096)
 def _compiled(arrays: tuple[Array, ...]) -> tuple[NativeArray, ...] | None:
-    """Return arrays as machine code; None where there is none."""
+    """Return arrays as machine code; None where they have none."""
     try:
         from ..readings.native.single_precision import NativeArray
     except ImportError:
@@ -98,57 +110,65 @@ def _compiled(arrays: tuple[Array, ...]) -> tuple[NativeArray, ...] | None:
 
 
 class _Evaluator:
-    """Evaluates terms on whole grids of indices, a reduction one step after the other."""
+    """Evaluates terms on broadcast index grids, a reduction step by step."""
 
-    def __init__(self, memories: Mapping[Leaf, Data], refused: str, place: str) -> None:
-        self.memories, self.refused, self.place = dict(memories), refused, place
-        self.known: dict[Expr, Any] | None = None  # inside of a definition
+    def __init__(self, memories: Mapping[Leaf, Data], refusal: str, place: str) -> None:
+        self.memories, self.refusal, self.place = dict(memories), refusal, place
+        self.memo: dict[Expr, Any] | None = None  # inside of a definition
         self.folds: dict[Fold, tuple[list[Data], list[Data]]] = {}
         self.arrays: dict[Array, Data] = {}  # whole ones that no step of a fold changes
 
     def array(self, a: Array, env: Mapping[Expr, Index]) -> Data:
-        """Return all elements of an array."""
+        """Return all elements of an array.
+
+        Raises:
+            InputError: F161 for a term that has no exact form.
+        """
         if isinstance(a, Leaf):
             return self.memories[a]
         if isinstance(a, FoldResult):
-            return self.folded(a)
+            return self.fold_result(a)
         if not isinstance(a, Comprehension):
-            raise InputError("F161", self.refused, place=self.place)
+            raise InputError("F161", self.refusal, place=self.place)
         shape = tuple(int(str(n)) for n in a.shape)
         grids = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij", sparse=True)
-        found = self.value(a.body, {**env, **dict(zip(a.variables, grids, strict=True))})
-        return np.array(np.broadcast_to(found, shape), np.float32 if a.real else np.int64)
+        elements = self.value(a.body, {**env, **dict(zip(a.variables, grids, strict=True))})
+        return np.array(np.broadcast_to(elements, shape), np.float32 if a.real else np.int64)
 
-    def folded(self, a: FoldResult) -> Data:
-        """Return an accumulator of a fold after its last step, or after every step."""
+    def fold_result(self, a: FoldResult) -> Data:
+        """Return an accumulator of a fold after its last step, or its history [steps, …]."""
         f = a.fold
         if f not in self.folds:
-            now, history = [self.array(first, {}) for first in f.initial], []
+            state, history = [self.array(first, {}) for first in f.initial], []
             for k in range(int(self.value(f.extent, {}))):
-                self.memories.update(zip(f.accumulators, now, strict=True))
-                now = [self.array(b, {f.variable: np.asarray(k)}) for b in f.bodies]
-                history.append(now)
-            self.folds[f] = now, [np.stack([step[n] for step in history]) if history else x[None][:0] for n, x in enumerate(now)]
+                self.memories.update(zip(f.accumulators, state, strict=True))
+                state = [self.array(b, {f.variable: np.asarray(k)}) for b in f.bodies]
+                history.append(state)
+            self.folds[f] = state, [np.stack([step[n] for step in history]) if history else x[None][:0] for n, x in enumerate(state)]
         return self.folds[f][1 if a.history else 0][a.component]
 
-    def defined(self, function: str, *operands: Any) -> Any:
-        """Return a real function, each term of its definition computed once."""
+    def real_function(self, function: str, *operands: Any) -> Any:
+        """Evaluate a real function's definition, each of its terms once."""
         parameters, meaning = definition(function)
-        before, self.known = self.known, {}
-        found = self.value(meaning, dict(zip(parameters, operands, strict=True)))
-        self.known = before
-        return found
+        outer_memo, self.memo = self.memo, {}
+        result = self.value(meaning, dict(zip(parameters, operands, strict=True)))
+        self.memo = outer_memo
+        return result
 
     def value(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
-        """Return the value of a term: int64 or float32."""
-        if self.known is None:
-            return self.computed(e, env)
-        if e not in self.known:
-            self.known[e] = self.computed(e, env)
-        return self.known[e]
+        """Return the value of a term, int64 or float32, memoised inside a definition."""
+        if self.memo is None:
+            return self.evaluate(e, env)
+        if e not in self.memo:
+            self.memo[e] = self.evaluate(e, env)
+        return self.memo[e]
 
-    def computed(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
-        """Compute a term."""
+    def evaluate(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
+        """Evaluate a term on the grids of its index variables.
+
+        Raises:
+            InputError: F161 for a term that has no exact form.
+        """
         if e.op == "const":
             return np.float32(float(e.data)) if e.real else np.int64(e.data)
         if e.op == "var":
@@ -158,16 +178,16 @@ class _Evaluator:
         if e.op == "reduce":
             return self.reduce(e, env)
         if e.op == "call" and e.data in DEFINED:
-            return self.defined(e.data, *(self.value(a, env) for a in e.args))
+            return self.real_function(e.data, *(self.value(a, env) for a in e.args))
         if e.op == "table":
             return self.entry(e, env)
         if e.op == "extract":
             return self.value(e.args[0], env) >> e.data[0] & (1 << e.data[1]) - 1
         form = FORMS.get(e.data if e.op == "call" else e.op)
         if form is None:
-            raise InputError("F161", f"{self.refused}: {e.data if e.op == 'call' else e.op}", place=self.place)
-        found = form(*(self.value(a, env) for a in e.args))
-        return found.astype(np.float32) if e.real else np.asarray(found).astype(np.int64)
+            raise InputError("F161", f"{self.refusal}: {e.data if e.op == 'call' else e.op}", place=self.place)
+        result = form(*(self.value(a, env) for a in e.args))
+        return result.astype(np.float32) if e.real else np.asarray(result).astype(np.int64)
 
     def load(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
         indices = [self.value(i, env) for i in e.args]
@@ -175,7 +195,7 @@ class _Evaluator:
             data = self.array(e.data, env)  # an index that a choice leaves out may lie outside
             return data[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, data.shape, strict=True))]
         if not isinstance(e.data, Comprehension):
-            raise InputError("F161", self.refused, place=self.place)
+            raise InputError("F161", self.refusal, place=self.place)
         if e.data.variables and not e.data.free:
             if e.data not in self.arrays:
                 self.arrays[e.data] = self.array(e.data, {})
@@ -184,7 +204,7 @@ class _Evaluator:
         return self.value(e.data.body, {**env, **dict(zip(e.data.variables, indices, strict=True))})
 
     def entry(self, e: Expr, env: Mapping[Expr, Index]) -> Any:
-        """Return entries of a table of integers."""
+        """Return entries of an integer table."""
         indices = [self.value(i, env) - (low or 0) for i, (low, _) in zip(e.args, e.data.domains, strict=True)]
         return table_data(e.data).reshape(e.data.shape)[tuple(indices)].astype(np.int64)
 

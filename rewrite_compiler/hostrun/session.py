@@ -1,4 +1,4 @@
-"""Session: a model in onnxruntime, run on arrays by name; the only place where onnxruntime is imported."""
+"""Sessions: models in onnxruntime, run on arrays by name; the only place where onnxruntime is imported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _has_shared_memory() -> bool:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a model: its name, element type and shape; None where an extent is open."""
+    """An input or output of a model: name, element type and shape, with None for an open extent."""
 
     name: str
     dtype: str
@@ -71,26 +71,31 @@ class Port:
         return f"{self.dtype}[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
 
     def accepts(self, x: Data) -> bool:
-        """Tell whether an array can be given here."""
+        """Tell whether an array has this port's type and shape."""
         kind = "string" if x.dtype.kind in "OUS" else str(x.dtype)
         return kind == self.dtype and x.ndim == len(self.shape) and all(n in (None, m) for n, m in zip(self.shape, x.shape, strict=True))
 
 
 class Session:
-    """A model ready to run on the host, with settings under which equal inputs give equal bits, and codes the same on every processor."""
+    """A model loaded on the host, with settings under which equal inputs give equal bits, and codes the same on every processor."""
 
     def __init__(
         self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False, is_exact: bool = True
     ) -> None:
-        """Load a model from bytes or from a file; InputError when onnxruntime cannot run it.
+        """Load a model from bytes or from a file.
 
         `threads` is the number of threads inside one operator; operators run one after the other. A part of a model uses the
         memory that all parts share, which otherwise each would keep. What is not exact has onnxruntime's own settings for codes.
+
+        Raises:
+            UsageError: the number of threads is not positive.
+            InputError: onnxruntime cannot run the model.
+            BudgetError: the machine lacks memory or threads.
         """
         if threads < 1:
             raise UsageError("F203", f"Number of threads must be positive, not {threads}")
         self.name = name
-        source, settings = _exactly(model) if is_exact else (_as_written(model), {})
+        source, settings = _exact_model(model) if is_exact else (_loadable(model), {})
         with translated("F162", f"{name} cannot be run on the host"):
             import onnxruntime
 
@@ -104,21 +109,25 @@ class Session:
                 options.add_session_config_entry(key, value)
             if is_part and _has_shared_memory():
                 options.add_session_config_entry("session.use_env_allocators", "1")
-            only = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}  # else it prints, and tries the same again
-            self._session = onnxruntime.InferenceSession(source, options, **only)
+            arguments = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}  # else it prints, and tries the same again
+            self._session = onnxruntime.InferenceSession(source, options, **arguments)
         self.inputs = tuple(_port(i) for i in self._session.get_inputs())
         self.outputs = tuple(_port(o) for o in self._session.get_outputs())
 
     def run(self, inputs: Mapping[str, Data], outputs: Sequence[str] | None = None, *, seconds: float = 0) -> dict[str, Data]:
-        """Return outputs (all, or those named) by name; InputError names an input that is missing, unknown or of a wrong type.
+        """Return outputs (all, or the listed ones) by name.
 
-        With `seconds`, BudgetError when the run takes longer; 0 is no limit. A list of maps, one a sample, is the matrix of their values.
+        With `seconds` greater than 0 the run has that time limit. A list of maps, one a sample, becomes the matrix of their values.
+
+        Raises:
+            InputError: an input is missing, unknown or of a wrong type, an output is unknown, or the run fails.
+            BudgetError: the run takes longer than `seconds`, or the machine lacks memory.
         """
-        wanted = [o.name for o in self.outputs] if outputs is None else list(outputs)
-        self._check(inputs, wanted)
-        with translated("C107", f"{self.name} failed on the host"), _within(seconds, self.name) as options:
-            found = self._session.run(wanted, dict(inputs), options)
-        return dict(zip(wanted, map(_tensor, found), strict=True))
+        output_names = [o.name for o in self.outputs] if outputs is None else list(outputs)
+        self._check(inputs, output_names)
+        with translated("C107", f"{self.name} failed on the host"), _time_limit(seconds, self.name) as options:
+            results = self._session.run(output_names, dict(inputs), options)
+        return dict(zip(output_names, map(_tensor, results), strict=True))
 
     def _check(self, inputs: Mapping[str, Data], outputs: Sequence[str]) -> None:
         for port in self.inputs:
@@ -129,28 +138,33 @@ class Session:
                 raise InputError(
                     "C100", f'Input "{port.name}" of {self.name} must be {port}, not {x.dtype}[{", ".join(map(str, x.shape))}]'
                 )
-        for what, given, known in (("input", inputs, self.inputs), ("output", outputs, self.outputs)):
-            names = {p.name for p in known}
-            for name in given:
+        for kind, requested, ports in (("input", inputs, self.inputs), ("output", outputs, self.outputs)):
+            names = {p.name for p in ports}
+            for name in requested:
                 if name not in names:
-                    listed = ", ".join(f'"{p.name}"' for p in known)
-                    raise InputError("C100", f'{self.name} has no {what} called "{name}"', help=f"its {what}s are {listed or 'none'}")
+                    port_names = ", ".join(f'"{p.name}"' for p in ports)
+                    raise InputError("C100", f'{self.name} has no {kind} called "{name}"', help=f"its {kind}s are {port_names or 'none'}")
 
 
-def _as_written(model: bytes | Path) -> bytes | str:
+def _loadable(model: bytes | Path) -> bytes | str:
     return os.fspath(model) if isinstance(model, Path) else model
 
 
-def _exactly(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
-    """Return what onnxruntime loads so that codes are exact, and the settings for it."""
+def _exact_model(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
+    """Return the model that onnxruntime loads so that products of codes are exact, and the settings for it."""
     data = model.read_bytes() if isinstance(model, Path) else model
     if not multiplies_codes(data):
-        return _as_written(model), EXACT
+        return _loadable(model), EXACT
     return unsigned(data), EXACT | ({WEIGHTS_BESIDE: os.fspath(model.parent)} if isinstance(model, Path) else {})
 
 
 def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> Session:
-    """Return a source model as it stands in its file, weights beside it included."""
+    """Load a source model from its file, external weights included.
+
+    Raises:
+        UsageError: there is no such file, or it is not a regular one.
+        InputError: onnxruntime cannot run the model.
+    """
     file = Path(path)
     if not file.is_file():
         raise UsageError("F101", "there is no such file" if not file.exists() else "a model must be a regular file", place=str(file))
@@ -159,17 +173,17 @@ def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> S
 
 @lru_cache
 def saturates() -> bool:
-    """Tell whether onnxruntime's own products of unsigned and signed codes are wrong on this processor, which then has no VNNI."""
-    model, operands, right = largest_pair()
-    (found,) = Session(model, is_exact=False).run(operands).values()
-    return bool(found.item() != right)
+    """Tell whether onnxruntime's own products of unsigned and signed codes saturate on this processor, which then lacks VNNI."""
+    model, operands, expected = largest_pair()
+    (result,) = Session(model, is_exact=False).run(operands).values()
+    return bool(result.item() != expected)
 
 
-def _tensor(found: Any) -> Data:
+def _tensor(result: Any) -> Data:
     """Return a result as an array; the columns of maps are in the order of their keys."""
-    if not isinstance(found, list) or not all(isinstance(sample, dict) for sample in found):
-        return found  # type: ignore[no-any-return]
-    return np.asarray([[sample[key] for key in sorted(sample)] for sample in found], np.float32)
+    if not isinstance(result, list) or not all(isinstance(sample, dict) for sample in result):
+        return result  # type: ignore[no-any-return]
+    return np.asarray([[sample[key] for key in sorted(sample)] for sample in result], np.float32)
 
 
 def _port(info: Any) -> Port:
@@ -179,8 +193,8 @@ def _port(info: Any) -> Port:
 
 
 @contextmanager
-def _within(seconds: float, name: str) -> Iterator[Any]:
-    """Give options of a run that ends after some seconds, between two operators."""
+def _time_limit(seconds: float, name: str) -> Iterator[Any]:
+    """Yield options of a run that ends after some seconds, between two operators."""
     if not seconds:
         yield None
         return
@@ -192,9 +206,9 @@ def _within(seconds: float, name: str) -> Iterator[Any]:
     def end() -> None:
         options.terminate = True
 
-    late = threading.Timer(seconds, end)
-    late.daemon = True
-    late.start()
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
     try:
         yield options
     except Exception:
@@ -202,12 +216,17 @@ def _within(seconds: float, name: str) -> Iterator[Any]:
             raise BudgetError("C107", f"{name} must run on the host within {seconds:g} seconds", help=SLOWER) from None
         raise
     finally:
-        late.cancel()
+        timer.cancel()
 
 
 @contextmanager
 def translated(code: str, sentence: str) -> Iterator[None]:
-    """Turn whatever onnxruntime raises into a refusal of one sentence."""
+    """Translate onnxruntime's exceptions to refusals of one sentence.
+
+    Raises:
+        BudgetError: the machine lacks memory or threads.
+        InputError: anything else that onnxruntime refuses.
+    """
     try:
         yield
     except (MemoryError, ImportError, BudgetError):
@@ -215,11 +234,11 @@ def translated(code: str, sentence: str) -> Iterator[None]:
     except Exception as error:  # onnxruntime's own kinds share no base class but Exception
         if SHORT.search(str(error)):
             raise BudgetError("X101", f"{sentence}: there is no memory, or no thread, left for it", help=FREE) from None
-        raise InputError(code, f"{sentence}: {_said(error)}") from None
+        raise InputError(code, f"{sentence}: {_message(error)}") from None
 
 
-def _said(error: Exception) -> str:
-    """Return what onnxruntime says, without its codes, on one line."""
+def _message(error: Exception) -> str:
+    """Return onnxruntime's message without its codes, on one line."""
     text = " ".join(str(error).split())
     if text.startswith("[ONNXRuntimeError]"):
         text = text.split(" : ", 3)[-1]

@@ -1,4 +1,4 @@
-"""Signs: products of 8-bit codes with operands of one sign, which onnxruntime computes exactly on every processor.
+"""Sign conversion: products of 8-bit codes with operands of one sign, which onnxruntime computes exactly on every processor.
 
 Where a processor has no VNNI, onnxruntime adds products of unsigned and signed codes in pairs of 16 bits, which saturate. Its
 products of unsigned codes are exact everywhere; int8 codes plus 128 are uint8 codes whose zero point is 128 more.
@@ -29,7 +29,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class Product:
-    """An operator that multiplies codes: which operands become unsigned, only beside one that is unsigned if that is given."""
+    """An operator that multiplies codes: the operands to convert to unsigned, only when the operand `beside` is unsigned, if given."""
 
     changed: tuple[Codes, ...]
     beside: Codes | None = None
@@ -52,12 +52,12 @@ PRODUCTS = {
 
 
 def multiplies_codes(model: bytes) -> bool:
-    """Tell whether a model may have an operator that multiplies codes; a model without its name has none."""
+    """Tell whether a model may have an operator that multiplies codes, by searching its bytes for their names."""
     return any(name in model for name in SPELT)
 
 
 def unsigned(model: bytes) -> bytes:
-    """Return a model with the same results whose products of codes have operands of one sign; bytes that are no model as they are."""
+    """Return an equivalent model whose products of codes have operands of one sign; bytes that are no model are returned as they are."""
     import onnx
     import onnx.inliner
 
@@ -81,7 +81,7 @@ def products(proto: Any) -> list[Any]:
 
 
 def coded_operators(model: bytes) -> list[str]:
-    """Return the operators of a model that work on codes in onnxruntime: products, else what it fuses to products."""
+    """Return the operators of a model that compute on codes in onnxruntime: products, else what it fuses to products."""
     if not multiplies_codes(model) and PAIRS[0].encode() not in model and PAIRS[1].encode() not in model:
         return []
     import onnx
@@ -91,7 +91,7 @@ def coded_operators(model: bytes) -> list[str]:
 
 
 def largest_pair() -> tuple[bytes, dict[str, Any], int]:
-    """Return a model that adds the two largest products of uint8 and int8 codes, its operands, and the sum, which 16 bits cannot hold."""
+    """Return a model that adds the two largest products of uint8 and int8 codes, its operands, and the sum, which exceeds 16 bits."""
     import numpy as np
     import onnx
 
@@ -110,7 +110,7 @@ def _domain(node: Any) -> str:
 
 
 def _graphs(body: Any) -> Iterator[Any]:
-    """Yield a graph, or the body of a function, and all graphs inside of it."""
+    """Yield a graph, or the body of a function, and all its subgraphs."""
     yield body
     for node in body.node:
         for attribute in node.attribute:
@@ -119,21 +119,21 @@ def _graphs(body: Any) -> Iterator[Any]:
 
 
 def _kinds(proto: Any) -> dict[str, int]:
-    """Return the element types of values by name; 0 where a name has several."""
+    """Return the element types of values by name; 0 for a name with several."""
     import onnx
 
     with suppress(Exception):  # whatever it finds wrong, onnxruntime says in its own words
         proto = onnx.shape_inference.infer_shapes(proto)
-    known: dict[str, int] = {}
+    kinds: dict[str, int] = {}
     for graph in _graphs(proto.graph):
         infos = [(i.name, i.type.tensor_type.elem_type) for i in (*graph.input, *graph.value_info, *graph.output)]
         for name, kind in (*infos, *((t.name, t.data_type) for t in graph.initializer)):
-            known[name] = kind if known.get(name, kind) == kind else 0
-    return known
+            kinds[name] = kind if kinds.get(name, kind) == kind else 0
+    return kinds
 
 
 def _names(model: bytes) -> Iterator[str]:
-    """Yield names that no value of a model has."""
+    """Yield fresh names, which no value of a model has."""
     prefix = "codes"
     while prefix.encode() in model:
         prefix += "_"
@@ -142,13 +142,13 @@ def _names(model: bytes) -> Iterator[str]:
 
 @dataclass
 class _Rewriting:
-    """One graph whose products of codes are rewritten; a value is converted once."""
+    """One graph whose products of codes are rewritten; each value is converted once."""
 
     graph: Any
     kinds: Mapping[str, int]
     names: Iterator[str]
-    made: list[Any] = field(default_factory=list)
-    known: dict[tuple[object, ...], str] = field(default_factory=dict)
+    nodes: list[Any] = field(default_factory=list)
+    results: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def run(self) -> None:
         """Rewrite all nodes in place."""
@@ -158,13 +158,13 @@ class _Rewriting:
                 for codes in product.changed:
                     if self.kind(node, codes) == "int8":
                         self.change(node, codes)
-            self.made.append(node)
-        made = list(self.made)
+            self.nodes.append(node)
+        rewritten = list(self.nodes)
         del self.graph.node[:]
-        self.graph.node.extend(made)
+        self.graph.node.extend(rewritten)
 
     def kind(self, node: Any, codes: Codes) -> str:
-        """Return the type of an operand, which is that of its zero point."""
+        """Return the element type of an operand, which is that of its zero point."""
         import onnx
 
         names = [node.input[n] for n in (codes.value, codes.zero) if n < len(node.input)]
@@ -172,7 +172,7 @@ class _Rewriting:
         return {onnx.TensorProto.INT8: "int8", onnx.TensorProto.UINT8: "uint8"}.get(kind, "")
 
     def change(self, node: Any, codes: Codes) -> None:
-        """Make an operand of int8 unsigned, and its zero point."""
+        """Convert an int8 operand and its zero point to unsigned codes."""
         node.input.extend([""] * (codes.zero + 1 - len(node.input)))
         value, zero = node.input[codes.value], node.input[codes.zero]
         node.input[codes.value] = self.shifted(node.domain, value)
@@ -187,7 +187,7 @@ class _Rewriting:
         return self.step(node.domain, "QuantizeLinear", none, self.number("float32", 1), self.number("uint8", SHIFT))
 
     def shifted(self, domain: str, name: str) -> str:
-        """Return int8 codes plus 128: real numbers of scale 1 on the way, which hold them exactly."""
+        """Return int8 codes plus 128, by way of real numbers of scale 1, which hold them exactly."""
         real = self.step(domain, "DequantizeLinear", name, self.number("float32", 1), self.number("int8", 0))
         return self.step(domain, "QuantizeLinear", real, self.number("float32", 1), self.number("uint8", SHIFT))
 
@@ -203,10 +203,10 @@ class _Rewriting:
         return self.node((domain, op, *inputs), inputs)
 
     def node(self, key: tuple[str, str, *tuple[object, ...]], inputs: Sequence[str] = (), **attributes: Any) -> str:
-        """Return the result of a node, added when it is first asked for."""
+        """Return the name of the result of a node, added on first use."""
         from onnx import helper
 
-        if key not in self.known:
-            self.known[key] = next(self.names)
-            self.made.append(helper.make_node(key[1], inputs, [self.known[key]], domain=key[0], **attributes))
-        return self.known[key]
+        if key not in self.results:
+            self.results[key] = next(self.names)
+            self.nodes.append(helper.make_node(key[1], inputs, [self.results[key]], domain=key[0], **attributes))
+        return self.results[key]

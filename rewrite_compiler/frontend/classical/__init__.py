@@ -1,1 +1,1 @@
-"""Classical models: operators of ai.onnx.ml."""
+"""Classical machine-learning operators (ai.onnx.ml): their checks, types, and definitions by matrix products."""

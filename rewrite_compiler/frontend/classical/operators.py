@@ -1,6 +1,6 @@
-"""Classical models: operators of ai.onnx.ml whose products an accelerator can take, as functions of ONNX's own operators.
+"""Classical models: operators of ai.onnx.ml that contain matrix products, as functions of ONNX's own operators.
 
-What is not here stays one node on the host: trees, encoders, norms, and the spellings that ONNX leaves to the host engine.
+All others stay opaque on the host: trees, encoders, norms, and variants that ONNX leaves to the host engine.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class Parts:
         return self.writer.step(op.lower(), op, *names, **attributes)
 
     def numbers(self) -> str:
-        """Return the operand as 32-bit floats."""
+        """Return the operand as float32."""
         return "x" if self.site.type(self.site.value(0)).dtype == "float32" else self.step("Cast", "x", to=1)
 
     def product(self, x: str, rows: Data, bias: Data | None) -> str:
-        """Return the products of x with rows, and a bias added to them."""
+        """Return x · rowsᵀ + bias."""
         return self.step("Gemm", x, rows, *([] if bias is None else [bias]), transB=1)
 
     def function(self) -> Any:
-        """Return the function that gives the results."""
+        """Return the function with the results as its outputs."""
         from onnx import helper
 
         site = self.site
-        given = [self.results.get(n, "") for n in range(len(site.outputs))]
-        return helper.make_function(DOMAIN, site.op, ["x"], given, self.writer.nodes, [helper.make_opsetid("", OPSET)])
+        outputs = [self.results.get(n, "") for n in range(len(site.outputs))]
+        return helper.make_function(DOMAIN, site.op, ["x"], outputs, self.writer.nodes, [helper.make_opsetid("", OPSET)])
 
 
 def floats(site: Site, name: str) -> Data:
@@ -59,19 +59,19 @@ def floats(site: Site, name: str) -> Data:
 
 
 def labels_of(site: Site) -> Data:
-    """Return the class labels of a classifier, which are strings or integers."""
+    """Return the class labels of a classifier [classes], strings (as objects) or int64."""
     names = site.get("classlabels_strings", ()) or site.get("classlabels_int64s", ()) or site.get("classlabels_ints", ())
     return np.asarray(names, object if names and isinstance(names[0], str) else np.int64)
 
 
 def _transformed(parts: Parts, scores: str) -> str | None:
-    """Return scores after their transformation; None when ours is not known to be the host's."""
+    """Return scores after the post-transform; None when its definition may differ from the host's."""
     op = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
     return None if op is None else parts.step(op, scores, **({"axis": 1} if op == "Softmax" else {})) if op else scores
 
 
 def _is_table(site: Site) -> bool:
-    """Tell whether the operand is samples by features, of numbers."""
+    """Tell whether the operand is a numeric matrix [samples, features]."""
     return site.rank(0) == 2 and site.type(site.value(0)).dtype in NUMBERS
 
 
@@ -94,34 +94,34 @@ def _linear_classifier(site: Site) -> Parts | None:
     values = _transformed(parts, scores)
     if values is None or labels.size != max(2, classes) or (classes == 1 and TRANSFORMS[site.get("post_transform", "NONE")] == "Softmax"):
         return None
-    parts.results[0] = _chosen(parts, scores, labels) if classes > 1 else _one_of_two(parts, scores, labels)
-    parts.results[1] = values if classes > 1 else _with_rest(parts, values)
+    parts.results[0] = _argmax_label(parts, scores, labels) if classes > 1 else _binary_label(parts, scores, labels)
+    parts.results[1] = values if classes > 1 else _with_complement(parts, values)
     return parts
 
 
-def _chosen(parts: Parts, scores: str, labels: Data) -> str:
+def _argmax_label(parts: Parts, scores: str, labels: Data) -> str:
     """Return the label of the largest score, the first of equal ones."""
     number = parts.step("ArgMax", scores, axis=1, keepdims=0)
-    return _text(parts, number, labels) if labels.dtype == object else parts.step("Gather", labels, number, axis=0)
+    return _text_labels(parts, number, labels) if labels.dtype == object else parts.step("Gather", labels, number, axis=0)
 
 
-def _text(parts: Parts, number: str, labels: Data) -> str:
-    """Return the label of each number, which is text."""
+def _text_labels(parts: Parts, number: str, labels: Data) -> str:
+    """Return the string label of each class number."""
     if parts.site.version == 1:
         return parts.step("LabelEncoder", number, domain=DOMAIN, classes_strings=list(labels))
     return parts.step("LabelEncoder", number, domain=DOMAIN, keys_int64s=list(range(labels.size)), values_strings=list(labels))
 
 
-def _one_of_two(parts: Parts, score: str, labels: Data) -> str:
+def _binary_label(parts: Parts, score: str, labels: Data) -> str:
     """Return the second label where the score is positive, else the first."""
     is_second = parts.step("Greater", parts.step("Squeeze", score, np.asarray([1])), np.asarray(0, np.float32))
     if labels.dtype == object:
-        return _text(parts, parts.step("Cast", is_second, to=7), labels)
+        return _text_labels(parts, parts.step("Cast", is_second, to=7), labels)
     return parts.step("Where", is_second, labels[1:2], labels[:1])
 
 
-def _with_rest(parts: Parts, score: str) -> str:
-    """Return a share and what remains of 1, the remainder first."""
+def _with_complement(parts: Parts, score: str) -> str:
+    """Return the columns 1 − p and p."""
     return parts.step("Concat", parts.step("Sub", np.asarray(1, np.float32), score), score, axis=1)
 
 
@@ -140,41 +140,41 @@ def _binarizer(site: Site) -> Parts:
 
 
 def _kernel(parts: Parts, vectors: Data) -> str | None:
-    """Return the kernel of every sample with every support vector."""
+    """Return the kernel matrix [samples, support vectors], or None for an unknown kernel."""
     site, x = parts.site, parts.numbers()
     gamma, coefficient, degree = (np.asarray(v, np.float32) for v in (*site.get("kernel_params", ()), 0.0, 0.0, 0.0)[:3])
     kind = site.get("kernel_type", "LINEAR")
     if kind == "LINEAR":
         return parts.product(x, vectors, None)
     if kind == "RBF":
-        return _gaussian(parts, x, vectors, float(gamma))
+        return _gaussian_kernel(parts, x, vectors, float(gamma))
     scaled = parts.step("Add", parts.step("Mul", parts.product(x, vectors, None), gamma), coefficient)
     if kind == "POLY":
         return parts.step("Pow", scaled, degree)
     return parts.step("Tanh", scaled) if kind == "SIGMOID" else None
 
 
-def _gaussian(parts: Parts, x: str, vectors: Data, gamma: float) -> str | None:
-    """Return exp(−γ·|x − s|²) with the square written out around the centre of the vectors, where few digits cancel."""
+def _gaussian_kernel(parts: Parts, x: str, vectors: Data, gamma: float) -> str | None:
+    """Return exp(−γ·|x − s|²), the square expanded around the centre of the vectors to limit cancellation."""
     centre = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
-    near = vectors - centre
-    squares = np.square(near, dtype=np.float64).sum(axis=1)
+    centred_vectors = vectors - centre
+    squares = np.square(centred_vectors, dtype=np.float64).sum(axis=1)
     if gamma * squares.max(initial=0.0) > FARTHEST:
         return None
-    moved = parts.step("Sub", x, centre)
-    own = parts.step("ReduceSum", parts.step("Mul", moved, moved), np.asarray([1]), keepdims=1)
-    apart = parts.step("Add", parts.product(moved, -2 * near, squares.astype(np.float32)), own)
-    return parts.step("Exp", parts.step("Mul", apart, np.asarray(-gamma, np.float32)))
+    centred = parts.step("Sub", x, centre)
+    sample_norms = parts.step("ReduceSum", parts.step("Mul", centred, centred), np.asarray([1]), keepdims=1)
+    distances = parts.step("Add", parts.product(centred, -2 * centred_vectors, squares.astype(np.float32)), sample_norms)
+    return parts.step("Exp", parts.step("Mul", distances, np.asarray(-gamma, np.float32)))
 
 
-def _vectors(site: Site) -> Data | None:
-    """Return the support vectors, a row each; None for a machine that has none."""
-    found = floats(site, "support_vectors")
-    return found.reshape(-1, site.shape(0)[1]) if found.size else None
+def _support_vectors(site: Site) -> Data | None:
+    """Return the support vectors [vectors, features]; None for a machine that has none."""
+    vectors = floats(site, "support_vectors")
+    return vectors.reshape(-1, site.shape(0)[1]) if vectors.size else None
 
 
 def _svm_regressor(site: Site) -> Parts | None:
-    parts, vectors = Parts(site), _vectors(site)
+    parts, vectors = Parts(site), _support_vectors(site)
     if vectors is None or site.get("one_class", 0) or site.get("post_transform", "NONE") != "NONE":
         return None
     kernel = _kernel(parts, vectors)
@@ -185,25 +185,25 @@ def _svm_regressor(site: Site) -> Parts | None:
 
 
 def _svm_classifier(site: Site) -> Parts | None:
-    parts, vectors, labels = Parts(site), _vectors(site), labels_of(site)
+    parts, vectors, labels = Parts(site), _support_vectors(site), labels_of(site)
     per_class = site.get("vectors_per_class", ())
     if vectors is None or site.get("prob_a", ()) or len(per_class) < 2 or labels.size != len(per_class):
         return None
     kernel = _kernel(parts, vectors)
     if kernel is None:
         return None
-    pairs = _pairs(floats(site, "coefficients").reshape(len(per_class) - 1, -1), per_class)
+    pairs = _pairwise_weights(floats(site, "coefficients").reshape(len(per_class) - 1, -1), per_class)
     scores = parts.product(kernel, pairs, floats(site, "rho"))
-    values = _opposite(parts, scores) if len(per_class) == 2 else _transformed(parts, scores)
+    values = _binary_scores(parts, scores) if len(per_class) == 2 else _transformed(parts, scores)
     if values is None:
         return None
-    parts.results[0] = _one_of_two(parts, scores, labels[::-1]) if len(per_class) == 2 else _voted(parts, scores, labels)
+    parts.results[0] = _binary_label(parts, scores, labels[::-1]) if len(per_class) == 2 else _majority_label(parts, scores, labels)
     parts.results[1] = values
     return parts
 
 
-def _pairs(coefficients: Data, per_class: Sequence[int]) -> Data:
-    """Return the weights of the kernels in the decision between each two classes."""
+def _pairwise_weights(coefficients: Data, per_class: Sequence[int]) -> Data:
+    """Return the dual coefficients of the decision between each two classes: [pairs, support vectors]."""
     ends = list(itertools.accumulate(per_class, initial=0))
     rows = []
     for i, j in itertools.combinations(range(len(per_class)), 2):
@@ -214,22 +214,22 @@ def _pairs(coefficients: Data, per_class: Sequence[int]) -> Data:
     return np.stack(rows)
 
 
-def _opposite(parts: Parts, score: str) -> str | None:
-    """Return the two columns of a machine of two classes."""
+def _binary_scores(parts: Parts, score: str) -> str | None:
+    """Return the two score columns of a machine of two classes."""
     transform = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
     if transform == "Sigmoid":
-        return _with_rest(parts, parts.step("Sigmoid", score))
+        return _with_complement(parts, parts.step("Sigmoid", score))
     return parts.step("Concat", parts.step("Neg", score), score, axis=1) if transform == "" else None
 
 
-def _voted(parts: Parts, scores: str, labels: Data) -> str:
-    """Return the label that wins most decisions between two, the first of equal ones; votes are integers."""
+def _majority_label(parts: Parts, scores: str, labels: Data) -> str:
+    """Return the label that wins most pairwise decisions, the first of equal ones; votes are integers."""
     count = labels.size
     pairs = list(itertools.combinations(range(count), 2))
     won, lost = (np.asarray([[c == p[k] for c in range(count)] for p in pairs], np.int32)[None] for k in (0, 1))
     is_first = parts.step("Unsqueeze", parts.step("Greater", scores, np.asarray(0, np.float32)), np.asarray([2]))
     votes = parts.step("ReduceSum", parts.step("Where", is_first, won, lost), np.asarray([1]), keepdims=0)
-    return _chosen(parts, votes, labels)
+    return _argmax_label(parts, votes, labels)
 
 
 DEFINITIONS: dict[str, Callable[[Site], Parts | None]] = {

@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml: how long their attributes must be, and the types of their results, which onnx does not infer."""
+"""Operators of ai.onnx.ml: lengths of their attributes, and the types of their results, which onnx does not infer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .operators import DOMAIN, labels_of
 
 @dataclass(frozen=True)
 class Length:
-    """How many elements an attribute must have, one number or one of some, and how that number comes about."""
+    """The allowed lengths of an attribute, and the reason for them."""
 
     attribute: str
     allowed: tuple[int, ...]
@@ -33,8 +33,8 @@ def _count(site: Site, name: str) -> int:
     return len(site.get(name, ()))
 
 
-def _times(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}es" if what.endswith("s") else f"{n} {what}s"
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}es" if noun.endswith("s") else f"{n} {noun}s"
 
 
 def _check_least(site: Site, name: str, value: int, least: int, why: str) -> None:
@@ -42,11 +42,11 @@ def _check_least(site: Site, name: str, value: int, least: int, why: str) -> Non
         raise InputError("F130", f'attribute "{name}" of {site.op} must be {least} or more, not {value}', help=why)
 
 
-def _linear(site: Site, rows: int, what: str) -> Iterator[Length]:
+def _linear(site: Site, rows: int, row_noun: str) -> Iterator[Length]:
     columns = _features(site)
-    why = f"one number for each of {_times(columns, 'feature')} of {_times(rows, what)}"
+    why = f"one number for each of {_counted(columns, 'feature')} of {_counted(rows, row_noun)}"
     yield Length("coefficients", (rows * columns,), why)
-    yield Length("intercepts", (0, rows), f"one number a {what}, or none")
+    yield Length("intercepts", (0, rows), f"one number a {row_noun}, or none")
 
 
 def _regressor(site: Site) -> Iterator[Length]:
@@ -64,18 +64,18 @@ def _classifier(site: Site) -> Iterator[Length]:
 def _along_features(*names: str) -> Callable[[Site], Iterator[Length]]:
     def lengths(site: Site) -> Iterator[Length]:
         for name in names:
-            yield Length(name, (0, 1, _features(site)), f"one number for all, or one for each of {_times(_features(site), 'feature')}")
+            yield Length(name, (0, 1, _features(site)), f"one number for all, or one for each of {_counted(_features(site), 'feature')}")
 
     return lengths
 
 
-def _machine(site: Site, rows: int, decisions: int) -> Iterator[Length]:
-    """Yield the lengths of a machine that has support vectors."""
+def _support_vector_machine(site: Site, rows: int, decisions: int) -> Iterator[Length]:
+    """Yield the lengths of the attributes of a support vector machine."""
     vectors = sum(site.get("vectors_per_class", ())) or int(site.get("n_supports", 0))
     if vectors and _count(site, "support_vectors"):
-        each = _times(vectors, "support vector")
-        yield Length("support_vectors", (vectors * _features(site),), f"{_times(_features(site), 'feature')} for each of {each}")
-        yield Length("coefficients", (vectors * rows,), f"{_times(rows, 'number')} for each of {each}")
+        vector_count = _counted(vectors, "support vector")
+        yield Length("support_vectors", (vectors * _features(site),), f"{_counted(_features(site), 'feature')} for each of {vector_count}")
+        yield Length("coefficients", (vectors * rows,), f"{_counted(rows, 'number')} for each of {vector_count}")
         yield Length("rho", (decisions,), "one number a decision")
     yield Length("kernel_params", (0, 3), "gamma, the added constant and the degree")
 
@@ -88,13 +88,13 @@ def _svm_classifier(site: Site) -> Iterator[Length]:
         _check_least(
             site, "vectors_per_class", min(site.get("vectors_per_class", ()), default=0), 0, "it counts the support vectors of each class"
         )
-        yield from _machine(site, classes - 1, pairs)
+        yield from _support_vector_machine(site, classes - 1, pairs)
         for name in ("prob_a", "prob_b"):
             yield Length(name, (0, pairs), "one number for each two classes, or none")
 
 
 def _svm_regressor(site: Site) -> Iterator[Length]:
-    yield from _machine(site, 1, 1)
+    yield from _support_vector_machine(site, 1, 1)
 
 
 NODES = ("nodes_treeids", "nodes_featureids", "nodes_modes", "nodes_values", "nodes_truenodeids", "nodes_falsenodeids")
@@ -145,25 +145,29 @@ LENGTHS: dict[str, Callable[[Site], Iterator[Length]]] = {
 
 
 def check_lengths(site: Site) -> None:
-    """Refuse an attribute that has not as many elements as the operand and the other attributes ask for."""
+    """Check the lengths of a classical operator's attributes against its operand and its other attributes.
+
+    Raises:
+        InputError: an attribute has another length, or a tree reads a feature that the operand does not have.
+    """
     if site.domain != DOMAIN or not site.has(0):
         return
-    for wanted in LENGTHS[site.op](site) if site.op in LENGTHS else ():
-        given = _count(site, wanted.attribute)
-        if given not in wanted.allowed:
-            counts = " or ".join(str(n) for n in dict.fromkeys(wanted.allowed) if n)
-            sentence = f'attribute "{wanted.attribute}" of {site.op} must have {counts} elements, not {given}'
-            raise InputError("F130", sentence, help=f"give it {wanted.why}")
+    for length in LENGTHS[site.op](site) if site.op in LENGTHS else ():
+        count = _count(site, length.attribute)
+        if count not in length.allowed:
+            counts = " or ".join(str(n) for n in dict.fromkeys(length.allowed) if n)
+            sentence = f'attribute "{length.attribute}" of {site.op} must have {counts} elements, not {count}'
+            raise InputError("F130", sentence, help=f"give it {length.why}")
     _check_features(site)
 
 
 def _check_features(site: Site) -> None:
-    """Refuse a tree that asks for a feature which the operand has not: the host would read beside it."""
+    """Refuse a tree that reads a feature beyond the operand's: the host would read out of bounds."""
     features = _features(site)
     wrong = next((int(n) for n in site.get("nodes_featureids", ()) if not 0 <= n < features), None)
     if wrong is not None:
         sentence = f'attribute "nodes_featureids" of {site.op} must have features 0…{features - 1}, not {wrong}'
-        raise InputError("F130", sentence, help=f"the operand has {_times(features, 'feature')}: train and export with the same columns")
+        raise InputError("F130", sentence, help=f"the operand has {_counted(features, 'feature')}: train and export with the same columns")
 
 
 def _like(dtype: str = "") -> Callable[[Site], list[TensorType]]:
@@ -179,7 +183,7 @@ def _classes(site: Site) -> list[TensorType]:
 
 
 def _decisions(site: Site) -> list[TensorType]:
-    """Return what a support vector machine gives: a column a class, or one for each two classes without probabilities."""
+    """Return the types of a support vector classifier's results: a column a class, or one a pair of classes without probabilities."""
     classes = labels_of(site).size
     pairs = classes * (classes - 1) // 2 if classes > 2 and site.get("support_vectors", ()) and not site.get("prob_a", ()) else classes
     return [_label(site), TensorType((_samples(site), pairs))]
@@ -190,14 +194,14 @@ def _columns(attribute: str) -> Callable[[Site], list[TensorType]]:
 
 
 def _encoded(site: Site) -> list[TensorType]:
-    """Return the type that a LabelEncoder gives: that of its values."""
+    """Return the type of a LabelEncoder's result: that of its values."""
     names = {"values_strings": "string", "values_int64s": "int64", "values_floats": "float32"}
-    found = next((dtype for name, dtype in names.items() if name in site.attributes), None)
-    if found is None and "classes_strings" in site.attributes:
-        found = "int64" if site.type(site.value(0)).dtype == "string" else "string"
-    if found is None and "values_tensor" in site.attributes:
-        found = site.context.tensor(site.attributes["values_tensor"], "the values of LabelEncoder")[1]
-    return [TensorType(site.shape(0), found or "string")]
+    value_dtype = next((dtype for name, dtype in names.items() if name in site.attributes), None)
+    if value_dtype is None and "classes_strings" in site.attributes:
+        value_dtype = "int64" if site.type(site.value(0)).dtype == "string" else "string"
+    if value_dtype is None and "values_tensor" in site.attributes:
+        value_dtype = site.context.tensor(site.attributes["values_tensor"], "the values of LabelEncoder")[1]
+    return [TensorType(site.shape(0), value_dtype or "string")]
 
 
 def _one_hot(site: Site) -> list[TensorType]:

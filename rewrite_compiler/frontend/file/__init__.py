@@ -1,1 +1,1 @@
-"""Model files, read with care."""
+"""Model files: untrusted bytes to parsed ONNX messages and numpy arrays."""

@@ -16,7 +16,7 @@ KEYS = {"location", "offset", "length", "checksum"}
 
 @dataclass(frozen=True)
 class Region:
-    """Where a tensor's bytes are: a path below the model's folder, an offset, a length when given."""
+    """The location of a tensor's bytes: a path below the model's folder, an offset, and a length if the model gives one."""
 
     location: str
     offset: int
@@ -24,7 +24,11 @@ class Region:
 
 
 def region_of(tensor: Any, what: str) -> Region:
-    """Return where a tensor's external bytes are; InputError on unknown, doubled, missing or malformed entries."""
+    """Return the region of a tensor's external data.
+
+    Raises:
+        InputError: an entry is unknown, duplicated, missing or malformed.
+    """
     entries: dict[str, str] = {}
     for e in tensor.external_data:
         if e.key not in KEYS:
@@ -38,14 +42,18 @@ def region_of(tensor: Any, what: str) -> Region:
     return Region(entries["location"], _number(entries.get("offset", "0") or "0", "offset", what), length)
 
 
-def _number(text: str, key: str, what: str) -> int:
+def _number(text: str, key: str, subject: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
-        raise InputError("F151", f'{key} of the external data of {what} must be a number of bytes, not "{text}"')
+        raise InputError("F151", f'{key} of the external data of {subject} must be a number of bytes, not "{text}"')
     return int(text)
 
 
 def read_region(region: Region, needed: int, folder: Path, what: str, limits: Limits) -> bytes:
-    """Return the bytes of a region; nothing outside the folder is opened and nothing is read before its size is known."""
+    """Return the bytes of a region; no file outside the folder is opened, and sizes are checked before reading.
+
+    Raises:
+        InputError: the location leaves the folder or is no regular file, or the file lacks the bytes or is over the limit.
+    """
     parts = PurePosixPath(region.location).parts
     slashes = region.location.startswith("/") or region.location.endswith("/")
     if not parts or slashes or "\\" in region.location or ".." in parts or "\0" in region.location:
@@ -56,8 +64,8 @@ def read_region(region: Region, needed: int, folder: Path, what: str, limits: Li
     try:
         size = os.fstat(descriptor).st_size
         if size > limits.model_bytes:  # all of it becomes part of the model's hash
-            said = f'"{region.location}" with external data of {what} must have at most {limits.model_bytes} bytes, not {size}'
-            raise InputError("F105", said, help="raise --limits model_bytes=")
+            sentence = f'"{region.location}" with external data of {what} must have at most {limits.model_bytes} bytes, not {size}'
+            raise InputError("F105", sentence, help="raise --limits model_bytes=")
         if region.offset + needed > size:
             raise InputError(
                 "F151", f'bytes {region.offset} to {region.offset + needed} of {what} lie beyond the {size} bytes of "{region.location}"'
@@ -67,53 +75,55 @@ def read_region(region: Region, needed: int, folder: Path, what: str, limits: Li
         os.close(descriptor)
 
 
-def _read_all(descriptor: int, needed: int, region: Region, what: str) -> bytes:
-    pieces, at = [], region.offset
-    while at < region.offset + needed:
-        piece = os.pread(descriptor, min(1 << 30, region.offset + needed - at), at)
+def _read_all(descriptor: int, byte_count: int, region: Region, subject: str) -> bytes:
+    pieces, position = [], region.offset
+    while position < region.offset + byte_count:
+        piece = os.pread(descriptor, min(1 << 30, region.offset + byte_count - position), position)
         if not piece:
-            raise InputError("F151", f'"{region.location}" became shorter while {what} was read')
+            raise InputError("F151", f'"{region.location}" became shorter while {subject} was read')
         pieces.append(piece)
-        at += len(piece)
+        position += len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _open_below(folder: Path, parts: tuple[str, ...], location: str, what: str) -> int:
-    """Open a file below a folder step by step, following no symbolic link."""
-    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _open_below(folder: Path, parts: tuple[str, ...], location: str, subject: str) -> int:
+    """Open a file below a folder component by component, following no symbolic link."""
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:
-            below = _open_at(part, os.O_RDONLY | os.O_DIRECTORY, here, location, what)
-            os.close(here)
-            here = below
-        made = _open_at(parts[-1], os.O_RDONLY | os.O_NONBLOCK, here, location, what)
+            child = _open_at(part, os.O_RDONLY | os.O_DIRECTORY, parent, location, subject)
+            os.close(parent)
+            parent = child
+        descriptor = _open_at(parts[-1], os.O_RDONLY | os.O_NONBLOCK, parent, location, subject)
     finally:
-        os.close(here)
-    _check_file(made, location, what)
-    return made
+        os.close(parent)
+    _check_file(descriptor, location, subject)
+    return descriptor
 
 
-def _check_file(descriptor: int, location: str, what: str) -> None:
+def _check_file(descriptor: int, location: str, subject: str) -> None:
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
         return
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):
         raise InputError(
-            "F150", f'external data of {what} must be a file of its own; "{location}" has {status.st_nlink} names (hard links)'
+            "F150", f'external data of {subject} must be a file of its own; "{location}" has {status.st_nlink} names (hard links)'
         )
-    raise InputError("F151", f'external data of {what} must be a regular file; "{location}" is not')
+    raise InputError("F151", f'external data of {subject} must be a regular file; "{location}" is not')
 
 
-def _open_at(name: str, flags: int, folder: int, location: str, what: str) -> int:
+def _open_at(name: str, flags: int, folder: int, location: str, subject: str) -> int:
     try:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
-        raise InputError("F151", f'external data of {what} is missing: "{location}"', help="put the file beside the model") from None
+        raise InputError("F151", f'external data of {subject} is missing: "{location}"', help="put the file beside the model") from None
     except OSError as error:
         if _is_link(name, folder):
-            raise InputError("F150", f'external data of {what} must not go through a symbolic link: "{location}"') from None
-        raise InputError("F151", f'external data of {what} cannot be read: "{location}" ({(error.strerror or "error").lower()})') from None
+            raise InputError("F150", f'external data of {subject} must not go through a symbolic link: "{location}"') from None
+        raise InputError(
+            "F151", f'external data of {subject} cannot be read: "{location}" ({(error.strerror or "error").lower()})'
+        ) from None
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -1,4 +1,4 @@
-"""Disguise: what a file that is not an ONNX model is, from its first bytes."""
+"""Recognition of common formats that are not ONNX from their first bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """Something a file can be instead: where its mark stands, what it is, what to do."""
+    """A file format: the offset and bytes of its signature, its description, and the remedy."""
 
     at: int
     mark: bytes
@@ -46,7 +46,7 @@ _TEXT = Kind(0, b"<", "ONNX in text form", "convert it with onnx.parser and give
 
 
 def disguise(data: bytes) -> Kind | None:
-    """Return what the bytes are when they are something else that is easily told."""
+    """Return the other format that the first bytes identify, or None."""
     for kind in KINDS:
         if data.startswith(kind.mark, kind.at):
             return kind

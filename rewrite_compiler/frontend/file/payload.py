@@ -1,7 +1,7 @@
-"""Payloads: the bytes of large weights, left where they were read, so that a model is in memory once.
+"""Zero-copy weights: the raw bytes of large initializers are split off before parsing, so that a model is in memory once.
 
-A parsed message has a copy of all its bytes, and what is read of it is another one. So the weights are cut out of the bytes before
-they are parsed, and read where they stand.
+A parsed message copies all its bytes, and reading a field copies them again. So the weights are cut out of the bytes before
+they are parsed, and read from the original buffer.
 """
 
 from __future__ import annotations
@@ -21,54 +21,58 @@ NO_PAYLOADS: Payloads = {}
 
 @dataclass(frozen=True)
 class Cut:
-    """A model without the bytes of its large weights, and these by the number of the initializer."""
+    """A model without the bytes of its large weights, and these by the index of their initializer."""
 
     model: bytes
     payloads: Payloads
 
 
 def cut(data: bytes) -> Cut:
-    """Return a model without the bytes of large initializers; the model as it is where they are not plainly there."""
-    whole = Cut(data, {})
+    """Split the raw bytes of large initializers off a model; the model is unchanged where they are not plainly there."""
+    unsplit = Cut(data, {})
     if len(data) < LARGE:
-        return whole
+        return unsplit
     try:
-        most = len(data) // FIELD
-        model = list(islice(fields(data, Span(0, len(data), "model", 1)), most))
+        max_fields = len(data) // FIELD
+        model = list(islice(fields(data, Span(0, len(data), "model", 1)), max_fields))
         graphs = [f for f in model if f.number == GRAPH]
-        if len(graphs) != 1 or graphs[0].wire != BYTES or len(model) == most:
-            return whole
+        if len(graphs) != 1 or graphs[0].wire != BYTES or len(model) == max_fields:
+            return unsplit
         inner = fields(data, Span(graphs[0].start, graphs[0].end, "graph", 2))
-        if next(islice(inner, most, None), None) is not None:
-            return whole
+        if next(islice(inner, max_fields, None), None) is not None:
+            return unsplit
         payloads: dict[int, memoryview] = {}
         (graph,) = graphs
-        inside = b"".join(_graph(data, graph, payloads))
+        graph_bytes = b"".join(_graph_pieces(data, graph, payloads))
     except Broken:  # protobuf refuses it, too
-        return whole
-    return Cut(b"".join([data[: graph.at], _message(GRAPH, inside), data[graph.end :]]), payloads) if payloads else whole
+        return unsplit
+    return Cut(b"".join([data[: graph.at], _message(GRAPH, graph_bytes), data[graph.end :]]), payloads) if payloads else unsplit
 
 
-def _graph(data: bytes, graph: Field, payloads: dict[int, memoryview]) -> Iterator[bytes]:
-    """Yield the bytes of a graph; what is left out is put into `payloads`."""
-    number, kept = 0, graph.start
+def _graph_pieces(data: bytes, graph: Field, payloads: dict[int, memoryview]) -> Iterator[bytes]:
+    """Yield the bytes of a graph without its large weights, which are put into `payloads` by initializer index."""
+    number, copied = 0, graph.start
     for f in fields(data, Span(graph.start, graph.end, "graph", 2)):
         if f.number != INITIALIZER:
             continue
-        raw = _raw_data(data, f) if f.wire == BYTES and f.end - f.start >= LARGE else None
+        raw = _raw_data_field(data, f) if f.wire == BYTES and f.end - f.start >= LARGE else None
         if raw is not None:
             payloads[number] = memoryview(data)[raw.start : raw.end]
-            yield data[kept : f.at]
+            yield data[copied : f.at]
             yield _message(INITIALIZER, data[f.start : raw.at] + _message(RAW_DATA, b"") + data[raw.end : f.end])
-            kept = f.end
+            copied = f.end
         number += 1
-    yield data[kept : graph.end]
+    yield data[copied : graph.end]
 
 
-def _raw_data(data: bytes, tensor: Field) -> Field | None:
-    """Return the field of a tensor's bytes, None where it is not one field that holds nearly all of the tensor."""
-    found = [f for f in fields(data, Span(tensor.start, tensor.end, "tensor", 3)) if f.number == RAW_DATA]
-    return found[0] if len(found) == 1 and found[0].wire == BYTES and found[0].end - found[0].start >= LARGE // 2 else None
+def _raw_data_field(data: bytes, tensor: Field) -> Field | None:
+    """Return the `raw_data` field of a tensor; None unless it is one field that holds nearly all of the tensor's bytes."""
+    raw_fields = [f for f in fields(data, Span(tensor.start, tensor.end, "tensor", 3)) if f.number == RAW_DATA]
+    return (
+        raw_fields[0]
+        if len(raw_fields) == 1 and raw_fields[0].wire == BYTES and raw_fields[0].end - raw_fields[0].start >= LARGE // 2
+        else None
+    )
 
 
 def _message(number: int, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Wire: where the bytes of a protobuf message stop making sense."""
+"""A scanner for the protobuf wire format: fields of a message, and the byte where a message stops making sense."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes of one message: where they start and end, what it is, how deep it stands."""
+    """The bytes of one message: start, end, message kind, nesting depth."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Field:
-    """A field: its number, how it is written, where it begins, where its contents begin and end; a number has none."""
+    """A field: number, wire type, the byte where its tag begins, and start and end of its contents; a varint has none."""
 
     number: int
     wire: int
@@ -43,7 +43,7 @@ class Field:
 
 
 class Broken(Exception):
-    """Bytes that are not a field: where, and in which field they started."""
+    """Bytes that are not a valid field: the position, the field's number, the message, and whether the message ended too early."""
 
     def __init__(self, at: int, field: int, message: str, beyond: bool) -> None:
         super().__init__(at)
@@ -51,14 +51,14 @@ class Broken(Exception):
 
 
 def damage(data: bytes, place: str) -> InputError:
-    """Return the refusal of bytes that protobuf does not parse, with the byte where they go wrong."""
+    """Return the refusal of bytes that protobuf does not parse, with the position of the first malformed field."""
     work = [Span(0, len(data), "model", 1)]
     try:
         while work:
-            here = work.pop()
-            if here.depth > DEEPEST:
+            span = work.pop()
+            if span.depth > DEEPEST:
                 return InputError("F125", f"its messages are nested deeper than {DEEPEST}, which protobuf refuses to parse", place=place)
-            work.extend(reversed(_inner(data, here)))
+            work.extend(reversed(_nested_messages(data, span)))
     except Broken as broken:
         name = MESSAGES.get(broken.message, {}).get(broken.field, (f"of {broken.message}", ""))[0]
         if broken.beyond and broken.message == "model":
@@ -67,42 +67,50 @@ def damage(data: bytes, place: str) -> InputError:
     return InputError("F103", f"not an ONNX model: its {len(data)} bytes are no valid message", place=place)
 
 
-def _inner(data: bytes, span: Span) -> list[Span]:
-    """Return the messages directly inside one; Broken where a field does not fit."""
+def _nested_messages(data: bytes, span: Span) -> list[Span]:
+    """Return the messages directly inside one.
+
+    Raises:
+        Broken: a field does not fit.
+    """
     kinds = MESSAGES.get(span.message, {})
-    found = ((f, kinds[f.number][1]) for f in fields(data, span) if f.number in kinds and f.wire == BYTES)
-    return [Span(f.start, f.end, kind, span.depth + 1) for f, kind in found]
+    nested = ((f, kinds[f.number][1]) for f in fields(data, span) if f.number in kinds and f.wire == BYTES)
+    return [Span(f.start, f.end, kind, span.depth + 1) for f, kind in nested]
 
 
 def fields(data: bytes, span: Span) -> Iterator[Field]:
-    """Yield the fields of a message; Broken where one does not fit."""
-    at = span.start
-    while at < span.end:
-        tag, value = _varint(data, at, span, 0)
+    """Yield the fields of a message.
+
+    Raises:
+        Broken: a field has no valid tag, or exceeds the message.
+    """
+    position = span.start
+    while position < span.end:
+        tag, value = _varint(data, position, span, 0)
         field, wire = tag >> 3, tag & 7
         if field == 0 or wire not in (VARINT, FIXED64, BYTES, FIXED32):
-            raise Broken(at, field, span.message, False)
+            raise Broken(position, field, span.message, False)
         if wire == VARINT:
             length, start = 0, _varint(data, value, span, field)[1]
         else:
             length, start = _varint(data, value, span, field) if wire == BYTES else (8 if wire == FIXED64 else 4, value)
         if start + length > span.end:
             raise Broken(start, field, span.message, True)
-        yield Field(field, wire, at, start, start + length)
-        at = start + length
+        yield Field(field, wire, position, start, start + length)
+        position = start + length
 
 
 def varint(value: int) -> bytes:
-    """Return a number in seven bits a byte."""
-    low, rest = value & 0x7F, value >> 7
-    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+    """Return a number in protobuf's varint encoding: seven bits a byte, the lowest first."""
+    low, high = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + varint(high) if high else bytes([low])
 
 
-def _varint(data: bytes, at: int, span: Span, field: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int, span: Span, field: int) -> tuple[int, int]:
     value = shift = 0
-    for place in range(at, min(at + 10, span.end)):
+    for place in range(position, min(position + 10, span.end)):
         value |= (data[place] & 0x7F) << shift
         if data[place] < 0x80:
             return value, place + 1
         shift += 7
-    raise Broken(at, field, span.message, at + 10 > span.end)
+    raise Broken(position, field, span.message, position + 10 > span.end)

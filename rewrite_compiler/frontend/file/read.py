@@ -1,4 +1,4 @@
-"""Read: the bytes of a model file, taken with care, parsed into ONNX's messages."""
+"""Model files as parsed ONNX messages; size and kind are checked before parsing."""
 
 from __future__ import annotations
 
@@ -21,29 +21,34 @@ MODEL = intake.Bound("a model", LARGEST_MESSAGE - 1, folder_help="name the .onnx
 
 
 def read_model(path: Path, limits: Limits) -> tuple[Any, str]:
-    """Return the parsed model and the sha256 of the file."""
+    """Return the parsed model and the SHA-256 of the file."""
     data = read_bytes(path, limits)
     return parse(data, str(path)), hashlib.sha256(data).hexdigest()
 
 
 def read_apart(path: Path, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
-    """Return the parsed model without the bytes of its large initializers, these by the initializers' numbers, and the file's sha256."""
-    return _apart(read_bytes(path, limits), str(path))
+    """Return the parsed model without large initializers' bytes, these by initializer index, and the file's SHA-256."""
+    return _parse_split(read_bytes(path, limits), str(path))
 
 
 def read_memory(data: bytes, place: str, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
-    """Return what `read_apart` does, of a model's bytes in memory."""
+    """Parse a model's bytes in memory: the model without large initializers' bytes, these by index, and the SHA-256."""
     _check_size(len(data), place, limits)
-    return _apart(data, place)
+    return _parse_split(data, place)
 
 
-def _apart(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]:
-    apart = cut(data)
-    return parse(apart.model, place, data), apart.payloads, hashlib.sha256(data).hexdigest()
+def _parse_split(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]:
+    split = cut(data)
+    return parse(split.model, place, data), split.payloads, hashlib.sha256(data).hexdigest()
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
-    """Return the bytes of a regular file; one sentence when it is missing, not readable, empty, too large or changing."""
+    """Return the bytes of a regular, non-empty file within the limits.
+
+    Raises:
+        UsageError: the file is missing, not a regular file, or not readable.
+        InputError: the file is empty, too large, or changed while it was read.
+    """
     data = intake.read_bytes(path, _bound(limits))
     _check_size(len(data), str(path), limits)
     return data
@@ -62,11 +67,15 @@ def _check_size(size: int, place: str, limits: Limits) -> None:
 
 
 def parse(data: bytes, place: str, whole: bytes = b"") -> Any:
-    """Return the model in some bytes, which are in the file as a whole; InputError says what they are when they are none."""
+    """Parse a model; the second bytes are the whole file's where `data` lacks large weights.
+
+    Raises:
+        InputError: the bytes are another format, malformed protobuf, or a message without a graph.
+    """
     whole = whole or data
-    known = disguise(whole)
-    if known is not None:
-        raise InputError("F104", f"this is not an ONNX model but {known.what}", place=place, help=known.help)
+    other_format = disguise(whole)
+    if other_format is not None:
+        raise InputError("F104", f"this is not an ONNX model but {other_format.what}", place=place, help=other_format.help)
     from onnx import ModelProto
 
     try:

@@ -48,14 +48,22 @@ EXTERNAL = 1  # the data location of a tensor whose bytes are in another file
 
 
 def dtype_name(code: int, what: str) -> str:
-    """Return our name of an ONNX element type; InputError names an unknown one."""
+    """Return our name of an ONNX element type.
+
+    Raises:
+        InputError: ONNX defines no element type of that number.
+    """
     if code not in DTYPES:
         raise InputError("F133", f"Element type of {what} must be one that ONNX defines (1 to {max(DTYPES)}), not {code}")
     return DTYPES[code]
 
 
 def dims_of(tensor: Any, what: str, limits: Limits) -> tuple[int, ...]:
-    """Return the declared extents of a tensor; InputError on impossible or excessive ones."""
+    """Return the declared extents of a tensor.
+
+    Raises:
+        InputError: an extent is negative, or rank or bytes exceed the limits.
+    """
     dims = tuple(int(n) for n in tensor.dims)
     if any(n < 0 for n in dims):
         raise InputError("F132", f"Dimensions of {what} must be zero or positive, not {list(dims)}")
@@ -73,71 +81,74 @@ def _bits(dtype: str) -> int:
 
 
 def payload_bytes(dims: tuple[int, ...], dtype: str) -> int:
-    """Return how many bytes of raw data a tensor needs."""
+    """Return the number of raw bytes of a tensor; elements narrower than a byte are packed."""
     return -(-math.prod(dims) * _bits(dtype) // 8)
 
 
 def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memoryview | None = None) -> tuple[Data, str]:
-    """Return the elements of a tensor and the name of their type; `folder` is where external data may lie.
+    """Return the elements of a tensor and the name of their type; external data may lie below `folder`.
 
-    `payload` are its raw bytes where the message has none in their place.
+    `payload` are its raw bytes where the message has none itself.
+
+    Raises:
+        InputError: the payload has the wrong size, field or range, or there are several.
     """
     dims = dims_of(tensor, what, limits)
     dtype = DTYPES[int(tensor.data_type)]
-    held = _raw(tensor, dims, dtype, what, folder, limits)
-    raw = held if payload is None else payload
+    stored = _raw(tensor, dims, dtype, what, folder, limits)
+    raw = stored if payload is None else payload
     if raw is None:
         _check_typed(tensor, dims, dtype, what)
         return _from_message(tensor), dtype
-    needed = payload_bytes(dims, dtype)
-    if len(raw) != needed:
-        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {needed} bytes of data, not {len(raw)}")
+    byte_count = payload_bytes(dims, dtype)
+    if len(raw) != byte_count:
+        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {byte_count} bytes of data, not {len(raw)}")
     if dtype in _PLAIN:
         return np.frombuffer(raw, np.dtype(dtype)).reshape(dims), dtype
     return _from_message(_with_raw(tensor, bytes(raw))), dtype
 
 
-def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, what: str, folder: Path, limits: Limits) -> bytes | None:
+def _raw(tensor: Any, dims: tuple[int, ...], dtype: str, subject: str, folder: Path, limits: Limits) -> bytes | None:
     """Return the raw bytes of a tensor, or None when its elements are in a typed field; one payload only."""
     filled = [name for name, read in _PAYLOADS.items() if len(read(tensor))]
     if tensor.HasField("segment"):
-        raise InputError("F140", f"{what} is a segment of a tensor, which a model must not hold")
+        raise InputError("F140", f"{subject} is a segment of a tensor, which a model must not hold")
     if tensor.HasField("raw_data"):
         filled.append("raw_data")
     if tensor.data_location == EXTERNAL:
         filled.append("external data")
     if len(filled) > 1:
-        raise InputError("F141", f"{what} must have one payload, not {' and '.join(filled)}")
+        raise InputError("F141", f"{subject} must have one payload, not {' and '.join(filled)}")
     if filled and filled[0] not in _PAYLOADS and dtype == "string":
-        raise InputError("F140", f"{what} holds strings, which cannot be {filled[0]}")
+        raise InputError("F140", f"{subject} holds strings, which cannot be {filled[0]}")
     if filled == ["raw_data"]:
         return bytes(tensor.raw_data)
     if filled != ["external data"]:
         return None
-    return read_region(region_of(tensor, what), payload_bytes(dims, dtype), folder, what, limits)
+    return read_region(region_of(tensor, subject), payload_bytes(dims, dtype), folder, subject, limits)
 
 
-def _check_typed(tensor: Any, dims: tuple[int, ...], dtype: str, what: str) -> None:
+def _check_typed(tensor: Any, dims: tuple[int, ...], dtype: str, subject: str) -> None:
     field = _FIELDS.get(dtype, "int32_data")
-    other = next((name for name, read in _PAYLOADS.items() if name != field and len(read(tensor))), None)
-    if other is not None:
-        raise InputError("F140", f"Payload of {what} ({dtype}) must be in {field}, not in {other}")
-    count, given = _typed_count(dims, dtype), len(_PAYLOADS[field](tensor))
-    if count != given:
-        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {count} elements in {field}, not {given}")
+    misplaced = next((name for name, read in _PAYLOADS.items() if name != field and len(read(tensor))), None)
+    if misplaced is not None:
+        raise InputError("F140", f"Payload of {subject} ({dtype}) must be in {field}, not in {misplaced}")
+    count, actual = _typed_count(dims, dtype), len(_PAYLOADS[field](tensor))
+    if count != actual:
+        raise InputError("F140", f"{subject} ({dtype}{list(dims)}) must have {count} elements in {field}, not {actual}")
     if field == "int32_data" and dtype != "int32" and count:
-        _check_range(np.asarray(tensor.int32_data), dtype, what)
+        _check_range(np.asarray(tensor.int32_data), dtype, subject)
 
 
-def _check_range(data: Data, dtype: str, what: str) -> None:
+def _check_range(data: Data, dtype: str, subject: str) -> None:
     """Refuse elements that the narrow type does not have; other types are bit patterns of their bytes."""
     bounds = np.iinfo(dtype) if dtype in ("int8", "int16") else None
     low, high = (bounds.min, bounds.max) if bounds else (0, 1 if dtype == "bool" else (1 << min(_bits(dtype), 16)) - 1)
     if _bits(dtype) < 8:
         low, high = 0, 255
-    odd = data[(data < low) | (data > high)]
-    if odd.size:
-        raise InputError("F140", f"Elements of {what} ({dtype}) must be in {low}…{high}, not {odd[0]}")
+    invalid = data[(data < low) | (data > high)]
+    if invalid.size:
+        raise InputError("F140", f"Elements of {subject} ({dtype}) must be in {low}…{high}, not {invalid[0]}")
 
 
 def _typed_count(dims: tuple[int, ...], dtype: str) -> int:
@@ -161,7 +172,11 @@ def _with_raw(tensor: Any, raw: bytes) -> Any:
 
 
 def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data, str]:
-    """Return the elements of a sparse tensor, zeros filled in, and the name of their type."""
+    """Return the elements of a sparse tensor as a dense array, and the name of their type.
+
+    Raises:
+        InputError: the indices lie outside the shape, are not ascending, or do not match the values.
+    """
     from onnx import TensorProto
 
     values, dtype = to_array(sparse.values, what, limits, folder)
@@ -178,5 +193,5 @@ def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data
 
 
 def _inside(places: Data, shape: tuple[int, ...]) -> bool:
-    highest = np.asarray(shape if places.ndim == 2 else math.prod(shape))
-    return bool(np.all(places >= 0) and np.all(places < highest))
+    bounds = np.asarray(shape if places.ndim == 2 else math.prod(shape))
+    return bool(np.all(places >= 0) and np.all(places < bounds))

@@ -1,4 +1,4 @@
-"""Test data of models: one tensor a file, input_0.pb and output_0.pb, as ONNX's own models bring them."""
+"""ONNX test data: one tensor a file, input_0.pb and output_0.pb, as the ONNX model zoo stores them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from .tensors import to_array
 
 
 def read_tensor(path: Path, limits: Limits) -> tuple[Data, bytes]:
-    """Return the tensor of a protobuf file and the file's bytes; one sentence when it is none."""
+    """Return the tensor of a protobuf file and the file's bytes.
+
+    Raises:
+        InputError: the file holds no tensor, or a malformed one.
+    """
     from onnx import TensorProto
 
     raw = read_bytes(path, limits)

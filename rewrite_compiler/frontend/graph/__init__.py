@@ -1,1 +1,1 @@
-"""ONNX graphs: names, scopes, structure, spelling."""
+"""ONNX graphs: their checks, their upgrade to one operator set, and the way back from programs to ONNX."""

@@ -1,4 +1,4 @@
-"""Attributes of source nodes as plain values."""
+"""Attributes of source nodes as Python values."""
 
 from __future__ import annotations
 
@@ -30,15 +30,19 @@ _READERS: dict[int, Callable[[Any], Any]] = {
 
 
 def decode(attributes: Any, place: str = "") -> Mapping[str, Any]:
-    """Return attributes by name; InputError on one given twice or of a kind ONNX does not have."""
-    found: dict[str, Any] = {}
+    """Return the attributes of a node by name.
+
+    Raises:
+        InputError: an attribute is given twice or has a type that ONNX does not define.
+    """
+    values: dict[str, Any] = {}
     for a in attributes:
-        if a.name in found:
+        if a.name in values:
             raise InputError("F130", f'attribute "{a.name}" is given twice', place=place)
         if a.type not in _READERS:
             raise InputError("F130", f'attribute "{a.name}" must have a type that ONNX defines, not {a.type}', place=place)
-        found[a.name] = _READERS[a.type](a)
-    return found
+        values[a.name] = _READERS[a.type](a)
+    return values
 
 
 def subgraphs(node: Any) -> list[Any]:
@@ -47,9 +51,9 @@ def subgraphs(node: Any) -> list[Any]:
 
 
 def tensors_in(node: Any) -> list[Any]:
-    """Return the tensors in the attributes of a node and in its subgraphs."""
-    own = [t for a in node.attribute for t in ((a.t,) if a.type == TENSOR else a.tensors if a.type == TENSORS else ())]
+    """Return the tensors in the attributes of a node and, at any depth, in its subgraphs."""
+    tensors = [t for a in node.attribute for t in ((a.t,) if a.type == TENSOR else a.tensors if a.type == TENSORS else ())]
     for graph in subgraphs(node):
-        own.extend(graph.initializer)
-        own.extend(t for inner in graph.node for t in tensors_in(inner))
-    return own
+        tensors.extend(graph.initializer)
+        tensors.extend(t for inner in graph.node for t in tensors_in(inner))
+    return tensors

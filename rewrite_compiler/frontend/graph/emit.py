@@ -1,4 +1,4 @@
-"""Write a program as an ordinary ONNX model; offloads become local functions whose bodies are their meaning."""
+"""Export of a program as an ordinary ONNX model; offloads become local functions whose bodies are their meaning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BodyOf = Callable[[Node], Program]
 
 @dataclass(frozen=True)
 class About:
-    """What the written file says about itself."""
+    """What the exported file says about itself: documentation text and metadata entries."""
 
     doc: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -40,20 +40,29 @@ def to_onnx(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about:
     `body_of(node)`, a program of core operators whose inputs are the node's. Value names are the program's, made
     unique; equal programs give equal bytes. `opset` is the model's; 0 takes the least one that has every opaque operator.
     Other domains have the operator sets that their nodes were read in.
+
+    Raises:
+        InputError: the operator set or an operator cannot be written, or the constants exceed a protobuf message.
+        SpecError: a body's inputs or results have other types than its device node's.
     """
     return bytes(to_model(p, body_of, opset=opset, about=about).SerializeToString(deterministic=True))
 
 
 def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None) -> Any:
-    """Return a program as an ONNX ModelProto; the contract of `to_onnx`."""
+    """Return a program as an ONNX ModelProto; the contract of `to_onnx`.
+
+    Raises:
+        InputError: the operator set or an operator cannot be written, or the constants exceed a protobuf message.
+        SpecError: a body's inputs or results have other types than its device node's.
+    """
     opset = opset or least_opset(p)
     if opset not in OPSETS:
         raise InputError("F111", f"Opset of a written model must be {OPSETS[0]} to {OPSETS[-1]}, not {opset}", place=p.name)
     _check_size(p)
     functions = Functions(body_of, opset)
     graph = _graph(p, functions)
-    others = {o.domain: o.version for o in sorted(p.opaque.values(), key=lambda o: o.version) if o.domain not in ("", "ai.onnx")}
-    versions = {"": opset, **dict(sorted(others.items())), **dict.fromkeys(functions.domains, 1)}
+    domain_versions = {o.domain: o.version for o in sorted(p.opaque.values(), key=lambda o: o.version) if o.domain not in ("", "ai.onnx")}
+    versions = {"": opset, **dict(sorted(domain_versions.items())), **dict.fromkeys(functions.domains, 1)}
     imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
     model = helper.make_model(
         graph, opset_imports=imports, functions=functions.made, producer_name="flexmatch", producer_version=version("flexmatch"),
@@ -86,16 +95,21 @@ class Functions:
         self.body_of = body_of
         self.opset = opset
         self.made: list[Any] = []
-        self._known: dict[tuple[str, str, bytes], str] = {}
+        self._names_by_body: dict[tuple[str, str, bytes], str] = {}
         self._names: dict[str, Names] = {}
 
     @property
     def domains(self) -> list[str]:
-        """The domains in use."""
+        """The domains in use, sorted."""
         return sorted(self._names)
 
     def call(self, p: Program, node: Node) -> tuple[str, str]:
-        """Return domain and name of the function that a device node calls."""
+        """Return domain and name of the function that a device node calls, adding it on first use.
+
+        Raises:
+            InputError: there is no body for the node.
+            SpecError: the body's inputs or results have other types than the node's.
+        """
         target, dot, operation = node.op.partition(".")
         if self.body_of is None or not dot:
             raise InputError("F161", f"operator {node.op} has no spelling in ONNX", place=f'node "{p.names[node.outputs[0]]}"')
@@ -104,18 +118,18 @@ class Functions:
         domain = FUNCTION_DOMAIN + target
         function = _function(body, domain, self.opset)
         key = (domain, operation, function.SerializeToString(deterministic=True))
-        if key not in self._known:
-            function.name = self._known[key] = self._names.setdefault(domain, Names()).unique(operation)
+        if key not in self._names_by_body:
+            function.name = self._names_by_body[key] = self._names.setdefault(domain, Names()).unique(operation)
             self.made.append(function)
-        return domain, self._known[key]
+        return domain, self._names_by_body[key]
 
 
 def _check_body(p: Program, node: Node, body: Program) -> None:
-    for what, outer, inner in (("inputs", node.inputs, body.inputs), ("results", node.outputs, body.outputs)):
-        given, wanted = [body.types[v] for v in inner], [p.types[v] for v in outer]
-        if given != wanted:
-            shown = [", ".join(map(str, t)) for t in (wanted, given)]
-            raise SpecError("F131", f"Body of {node.op} must have the {what} {shown[0]}, not {shown[1]}")
+    for kind, outer, inner in (("inputs", node.inputs, body.inputs), ("results", node.outputs, body.outputs)):
+        actual, expected = [body.types[v] for v in inner], [p.types[v] for v in outer]
+        if actual != expected:
+            texts = [", ".join(map(str, t)) for t in (expected, actual)]
+            raise SpecError("F131", f"Body of {node.op} must have the {kind} {texts[0]}, not {texts[1]}")
 
 
 def _function(body: Program, domain: str, opset: int) -> Any:
@@ -127,8 +141,8 @@ def _function(body: Program, domain: str, opset: int) -> Any:
 def _graph(p: Program, functions: Functions) -> Any:
     emission = Emission(p, functions)
     inputs, outputs = emission.emit()
-    known = {*inputs, *outputs}
-    infos = [_info(emission.names[v], p.types[v]) for n in p.nodes for v in n.outputs if emission.names[v] not in known]
+    port_names = {*inputs, *outputs}
+    infos = [_info(emission.names[v], p.types[v]) for n in p.nodes for v in n.outputs if emission.names[v] not in port_names]
     return helper.make_graph(
         emission.writer.nodes, p.name or "model",
         [_info(name, p.types[v]) for name, v in zip(inputs, p.inputs, strict=True)],
@@ -142,7 +156,7 @@ def _info(name: str, t: TensorType) -> Any:
 
 
 class Emission:
-    """One program on its way into a graph or a function body."""
+    """One program while it is exported as a graph or a function body."""
 
     def __init__(self, p: Program, functions: Functions, *, in_function: bool = False) -> None:
         self.p = p
@@ -169,7 +183,7 @@ class Emission:
         return [self.names[v] for v in self.p.inputs], outputs
 
     def read(self, value: Value) -> str:
-        """Return the name of a value; a constant is written when it is first read."""
+        """Return the name of a value; a constant is written on first use."""
         data = self.p.constants.get(value)
         if data is not None and value not in self._written:
             self._written.add(value)

@@ -1,4 +1,4 @@
-"""Functions of a model: their bodies with a call's attributes, and their calls inside subgraphs that are kept whole."""
+"""Local functions of a model: their bodies with a call's attributes bound, and inlining of calls inside opaque subgraphs."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ Key = tuple[str, str, str]
 
 
 def key_of_call(node: Any) -> Key:
-    """Return what a node calls if it is a call: domain, name, overload."""
+    """Return the key of the function that a node may call: domain, name, overload."""
     return own_domain(node.domain), node.op_type, node.overload
 
 
 def imports_of_function(function: Any) -> dict[str, int]:
-    """Return the operator sets of a function by domain."""
+    """Return the operator set versions of a function by domain."""
     return {own_domain(o.domain): int(o.version) for o in function.opset_import}
 
 
 def with_attributes(inner: Any, call: Any, function: Any) -> Any:
-    """Return a node of a function body with references to the call's attributes replaced by their values."""
+    """Return a node of a function body with attribute references replaced by the call's values."""
     copy = type(inner)()
     copy.CopyFrom(inner)
     _bind(copy, {a.name: a for a in (*function.attribute_proto, *call.attribute)})
     return copy
 
 
-def _bind(node: Any, given: Mapping[str, Any]) -> None:
+def _bind(node: Any, arguments: Mapping[str, Any]) -> None:
     if any(a.ref_attr_name for a in node.attribute):
-        kept = [_bound(a, given) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
+        bound_attributes = [_bound_attribute(a, arguments) for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in arguments]
         del node.attribute[:]
-        node.attribute.extend(kept)
+        node.attribute.extend(bound_attributes)
     for graph in subgraphs(node):
         for inner in graph.node:
-            _bind(inner, given)
+            _bind(inner, arguments)
 
 
-def _bound(a: Any, given: Mapping[str, Any]) -> Any:
+def _bound_attribute(a: Any, arguments: Mapping[str, Any]) -> Any:
     if not a.ref_attr_name:
         return a
-    bound = type(a)()
-    bound.CopyFrom(given[a.ref_attr_name])
-    if a.type and bound.type != a.type:
-        kinds = NAMES.get(a.type, str(a.type)), NAMES.get(bound.type, str(bound.type))
+    copy = type(a)()
+    copy.CopyFrom(arguments[a.ref_attr_name])
+    if a.type and copy.type != a.type:
+        kinds = NAMES.get(a.type, str(a.type)), NAMES.get(copy.type, str(copy.type))
         raise InputError("F130", f'attribute "{a.ref_attr_name}" of a function must be {kinds[0]}, not {kinds[1]}')
-    bound.name = a.name
-    return bound
+    copy.name = a.name
+    return copy
 
 
 @dataclass
 class Inliner:
-    """Writes out calls inside subgraphs, whose nodes all have one operator set; counts what it writes."""
+    """Inlines calls inside subgraphs, whose nodes all have one operator set, and counts the nodes it makes."""
 
     functions: Mapping[Key, Any]
     version: int
@@ -65,7 +65,11 @@ class Inliner:
     written: int = 0
 
     def inlined(self, node: Any) -> Any:
-        """Return a node whose subgraphs call no function of the model."""
+        """Return a node whose subgraphs call no function of the model.
+
+        Raises:
+            InputError: inlining exceeds the limit on nodes, or a function has a newer operator set than the subgraph.
+        """
         if not any(self._calls(g) for g in subgraphs(node)):
             return node
         copy = type(node)()
@@ -78,11 +82,11 @@ class Inliner:
         return any(key_of_call(n) in self.functions or any(self._calls(g) for g in subgraphs(n)) for n in graph.node)
 
     def _rewrite(self, graph: Any) -> None:
-        nodes = [made for n in graph.node for made in self._written_out(n)]
+        nodes = [part for n in graph.node for part in self._expanded(n)]
         del graph.node[:]
         graph.node.extend(nodes)
 
-    def _written_out(self, node: Any) -> Sequence[Any]:
+    def _expanded(self, node: Any) -> Sequence[Any]:
         function = self.functions.get(key_of_call(node))
         if function is None:
             return [self.inlined(node)]
@@ -93,10 +97,10 @@ class Inliner:
             )
         prefix = f"{next(o for o in node.output if o)}/{self.written}/"
         reads = {formal: node.input[n] if n < len(node.input) else "" for n, formal in enumerate(function.input)}
-        gives = {formal: node.output[n] if n < len(node.output) else "" for n, formal in enumerate(function.output)}
-        inner = {o: gives.get(o) or prefix + o for n in function.node for o in n.output if o}
+        results = {formal: node.output[n] if n < len(node.output) else "" for n, formal in enumerate(function.output)}
+        inner = {o: results.get(o) or prefix + o for n in function.node for o in n.output if o}
         nodes = [renamed(with_attributes(n, node, function), {**reads, **inner}, inner) for n in self._upgraded(function)]
-        return [made for n in nodes for made in self._written_out(n)]
+        return [part for n in nodes for part in self._expanded(n)]
 
     def _upgraded(self, function: Any) -> list[Any]:
         version = imports_of_function(function).get("", self.version)

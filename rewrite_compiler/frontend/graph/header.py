@@ -1,4 +1,4 @@
-"""Header: the IR version and operator sets of a model."""
+"""The IR version and operator set imports of a model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ OWN = ("", "ai.onnx")  # two spellings of ONNX's own operator domain
 
 
 def own_domain(domain: str) -> str:
-    """Return a domain with the default one spelt as the empty string."""
+    """Return a domain with ONNX's own one spelt as the empty string."""
     return "" if domain in OWN else domain
 
 
 def newest() -> int:
-    """Return the newest operator set that both onnx and onnxruntime know."""
+    """Return the newest operator set that both onnx and onnxruntime support."""
     from onnx import defs
 
     return min(NEWEST, int(defs.onnx_opset_version()))
 
 
 def check_header(model: Any, place: str) -> list[str]:
-    """Refuse impossible versions; return notes on odd ones."""
+    """Check the IR version and operator set imports of a model; return notes on unusual ones.
+
+    Raises:
+        InputError: the IR version or an import is impossible or unsupported.
+    """
     from onnx import IR_VERSION
 
     if model.ir_version < 1:
@@ -38,20 +42,24 @@ def check_header(model: Any, place: str) -> list[str]:
 
 
 def imports_of(entries: Iterable[Any], what: str, place: str) -> dict[str, int]:
-    """Return the operator sets by domain; InputError on doubled, missing or unknown ones."""
-    found: dict[str, int] = {}
+    """Return operator set versions by domain.
+
+    Raises:
+        InputError: an import is duplicated, missing, not positive, or outside the supported versions.
+    """
+    versions: dict[str, int] = {}
     for entry in entries:
         domain, version = own_domain(entry.domain), int(entry.version)
-        if domain in found:
-            twice = f"not as {found[domain]} and {version}"
-            raise InputError("F112", f"{what} must import the operator set of {domain or 'ai.onnx'} once, {twice}", place=place)
+        if domain in versions:
+            conflict = f"not as {versions[domain]} and {version}"
+            raise InputError("F112", f"{what} must import the operator set of {domain or 'ai.onnx'} once, {conflict}", place=place)
         if not 1 <= version < 1 << 31:
             raise InputError("F111", f"{what} must import a positive operator set version, not {version}", place=place)
-        found[domain] = version
-    if not found:
+        versions[domain] = version
+    if not versions:
         raise InputError("F111", f"{what} imports no operator set", place=place)
-    if "" in found and not OLDEST <= found[""] <= newest():
-        known = f"{newest()} or older" if found[""] > OLDEST else f"{OLDEST} or newer"
-        sentence = f"operator set of {what} must be {OLDEST} to {newest()}, not {found['']}"
-        raise InputError("F111", sentence, place=place, help=f"export it with operator set {known}")
-    return found
+    if "" in versions and not OLDEST <= versions[""] <= newest():
+        advice = f"{newest()} or older" if versions[""] > OLDEST else f"{OLDEST} or newer"
+        sentence = f"operator set of {what} must be {OLDEST} to {newest()}, not {versions['']}"
+        raise InputError("F111", sentence, place=place, help=f"export it with operator set {advice}")
+    return versions

@@ -1,4 +1,4 @@
-"""Names: every name in a model is text; protobuf hands out what is not valid UTF-8 as bytes."""
+"""Encoding of names: protobuf returns strings that are not valid UTF-8 as bytes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from .attributes import subgraphs
 
 
 def check_names(model: Any, place: str) -> None:
-    """Refuse a model with a name that is not UTF-8."""
+    """Check that every name in a model is valid UTF-8.
+
+    Raises:
+        InputError: a name is not UTF-8.
+    """
     for name in _names(model):
         if isinstance(name, bytes):
-            shown = name[:64].decode("utf-8", "backslashreplace")
-            raise InputError("F103", f'names must be UTF-8 text, not "{shown}"', place=place)
+            text = name[:64].decode("utf-8", "backslashreplace")
+            raise InputError("F103", f'names must be UTF-8 text, not "{text}"', place=place)
 
 
 def _names(model: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""How every core operator is spelt in plain ONNX operators, opset 21 and later."""
+"""Lowering of every core operator to plain ONNX operators, operator set 21 and later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .writer import Writer
 
 @dataclass(frozen=True)
 class Task:
-    """One node to be spelt: its operands, the names of its results, and where the nodes go."""
+    """One node to be lowered to ONNX: its operands, the names of its results, and the writer of the nodes."""
 
     program: Program
     node: Node
@@ -58,11 +58,11 @@ class Task:
         self.writer.node(op_type, inputs, self.results, **attributes)
 
     def hint(self, what: str) -> str:
-        """Return a name for something on the way to the result."""
+        """Return a name proposal for an intermediate value."""
         return f"{self.results[0]}.{what}"
 
     def ints(self, values: Sequence[int]) -> str:
-        """Return the name of a list of integers."""
+        """Return the name of a list of 64-bit integers."""
         return self.writer.integers(values)
 
     def number(self, what: str, value: float, dtype: str) -> str:
@@ -70,7 +70,7 @@ class Task:
         return self.writer.literal(self.hint(what), scalar_of(value, dtype), dtype)
 
     def changed(self, operand: int, what: str, change: Callable[[Data], Data], otherwise: Callable[[str], str]) -> str:
-        """Return the name of an operand under a change of layout: of the data if it is constant, else by nodes."""
+        """Return the name of an operand with another layout: of the rearranged data if it is constant, else of an added node's result."""
         value = self.node.inputs[operand]
         data = self.program.constants.get(value)
         if data is None:
@@ -82,14 +82,18 @@ Speller = Callable[[Task], None]
 
 
 def scalar_of(value: float, dtype: str) -> Data:
-    """Return a number as an array without axes; an element type numpy lacks is written from a float."""
+    """Return a number as an array of rank 0; an element type that numpy lacks is written from a float32."""
     if dtype in ("float64", "float16"):
         return np.array(value, dtype)
     return np.array(int(value), dtype) if "int" in dtype or dtype == "bool" else np.array(value, np.float32)
 
 
 def spell(task: Task) -> None:
-    """Write the node of `task` in plain ONNX."""
+    """Write the node of `task` in plain ONNX operators.
+
+    Raises:
+        InputError: the operator has no expression in ONNX.
+    """
     speller = SPELLING.get(task.node.op)
     if speller is None:
         raise InputError("F161", f"operator {task.node.op} has no spelling in ONNX", place=f'node "{task.results[0]}"')
@@ -109,9 +113,9 @@ def _div(task: Task) -> None:
     if task.result.is_float:
         return task.emit("Div", *task.names)
     # integers round down; ONNX divides toward zero and its Mod has the sign of the divisor
-    rest = task.writer.step(task.hint("rest"), "Mod", *task.names)
-    whole = task.writer.step(task.hint("whole"), "Sub", task.x, rest)
-    return task.emit("Div", whole, task.names[1])
+    remainder = task.writer.step(task.hint("rest"), "Mod", *task.names)
+    multiple = task.writer.step(task.hint("whole"), "Sub", task.x, remainder)
+    return task.emit("Div", multiple, task.names[1])
 
 
 def _clip(task: Task) -> None:
@@ -157,7 +161,7 @@ def _slice(task: Task) -> None:
 
 
 def _reverse(task: Task) -> None:
-    """Spell it as a slice by steps of −1 from the last element to before the first."""
+    """Write a slice with step −1 from the last element to before the first."""
     axis = int(task["axis"])
     task.emit("Slice", task.x, *(task.ints([n]) for n in (-1, -1 - task.result.shape[axis], axis, -1)))
 
@@ -187,7 +191,7 @@ def _pool(op_type: str, task: Task) -> None:
 
 
 def _im2col(task: Task) -> None:
-    """Spell im2col axis by axis: the taps of an axis are slices side by side in front of the channels."""
+    """Write im2col axis by axis: the taps of an axis are slices, concatenated in front of the channels."""
     kernel, strides, dilations = (tuple(task[k]) for k in ("kernel", "strides", "dilations"))
     x, (batch, channels, *spatial) = _padded(task)
     extents = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(spatial, kernel, strides, dilations, strict=True)]
@@ -219,7 +223,7 @@ def _tap(task: Task, x: str, axis: int, start: int, count: int, step: int) -> st
 
 
 def _recurrent(op_type: str, task: Task) -> None:
-    """Spell a recurrent layer with one direction; ONNX has an axis for directions everywhere."""
+    """Write a recurrent layer with one direction; ONNX has an axis for directions everywhere."""
     w, r, b, *initial = (_reshaped(task, n, (1, *t.shape)) for n, t in enumerate(task.operands) if n)
     attributes: dict[str, Any] = {"hidden_size": task.operands[2].shape[1]}
     if op_type == "GRU":
@@ -233,12 +237,12 @@ def _recurrent(op_type: str, task: Task) -> None:
 
 
 def _gate_sum(task: Task) -> None:
-    """Spell a sum of two products and two biases."""
+    """Write a sum of two matrix products and two biases."""
     x, h, w, r, a, b = task.names
     parts = []
     for operand, weight in ((x, w), (h, r)):
-        turned = task.writer.step(task.hint("turned"), "Transpose", weight, perm=[1, 0])
-        parts.append(task.writer.step(task.hint("product"), "MatMul", operand, turned))
+        transposed = task.writer.step(task.hint("turned"), "Transpose", weight, perm=[1, 0])
+        parts.append(task.writer.step(task.hint("product"), "MatMul", operand, transposed))
     products = task.writer.step(task.hint("products"), "Add", *parts)
     task.emit("Add", task.writer.step(task.hint("biased"), "Add", products, a), b)
 
@@ -254,7 +258,7 @@ def _dequantize(task: Task) -> None:
 
 
 def _scale(task: Task, codes: str) -> tuple[str, str]:
-    """Return the names of scale and zero point: of a number each, where one belongs to all codes."""
+    """Return the names of scale and zero point, scalars for per-tensor quantisation."""
     shape = task.operands[1].shape if task.operands[1].size != 1 else ()
 
     def reshape(name: str) -> str:
@@ -265,7 +269,7 @@ def _scale(task: Task, codes: str) -> tuple[str, str]:
 
 
 def _requantize(task: Task) -> None:
-    """Spell requantisation as a float32 product and QuantizeLinear of scale 1, which rounds ties to even."""
+    """Write requantisation as a float32 product and QuantizeLinear with scale 1, which rounds ties to even."""
     scales = np.array([math.ldexp(m, -n) for m, n in zip(task["multiplier"], task["shift"], strict=True)], np.float32)
     shape = (-1, *[1] * (len(task.result.shape) - 1 - int(task["axis"]))) if scales.size > 1 else ()
     real = task.writer.step(task.hint("real"), "Cast", task.x, to=CODES["float32"])
@@ -274,18 +278,18 @@ def _requantize(task: Task) -> None:
 
 
 def _emit_codes(task: Task, scaled: str) -> None:
-    """Round to codes, whose scale is 1, and limit them."""
+    """Quantise a float32 value with scale 1 and clip it to the bounds of the codes."""
     dtype, low, high = task.result.dtype, int(task["low"]), int(task["high"])
-    one = task.writer.literal(task.hint("one"), np.array(1, np.float32), "float32")
-    into = [scaled, one, task.number("zero", int(task["zero"]), dtype)]
+    unit_scale = task.writer.literal(task.hint("one"), np.array(1, np.float32), "float32")
+    operands = [scaled, unit_scale, task.number("zero", int(task["zero"]), dtype)]
     if code_range(dtype) == (low, high):
-        return task.emit("QuantizeLinear", *into)
-    codes = task.writer.step(task.hint("codes"), "QuantizeLinear", *into)
+        return task.emit("QuantizeLinear", *operands)
+    codes = task.writer.step(task.hint("codes"), "QuantizeLinear", *operands)
     return task.emit("Clip", codes, task.number("low", low, dtype), task.number("high", high, dtype))
 
 
 def _quantized_add(task: Task) -> None:
-    """Spell the sum of codes as real numbers in units of the result's scale, which rounds ties to even."""
+    """Write a sum of codes as real numbers in units of the result's scale, rounded with ties to even."""
     real = []
     for n, (name, t) in enumerate(zip(task.names, task.operands, strict=True)):
         scale = task.number(f"scale{n}", math.ldexp(task["multiplier"][n], -task["shift"][n]), "float32")

@@ -1,6 +1,6 @@
-"""Opaque operators: source nodes kept as they are, with the names of what they read and define replaced by places.
+"""Opaque operators: source nodes kept as they are, with the names of operands and results replaced by positions.
 
-The program's node reads each value once, in the order of `reads`; in the payload the k-th is called `operand(k)` and the
+The program's node reads each value once, in the order of `read_names`; in the payload the k-th is called `operand(k)` and the
 k-th result `result(k)`, while an omitted operand or result keeps its empty name. Values that only the node's subgraphs
 read come last. `node_proto` puts real names in.
 """
@@ -29,21 +29,21 @@ def result(k: int) -> str:
 
 
 def captured(node: Any) -> list[str]:
-    """Return the names that the subgraphs of a node read from outside, each once."""
-    found: dict[str, None] = {}
+    """Return the free names of a node's subgraphs, each once."""
+    names: dict[str, None] = {}
     for graph in subgraphs(node):
-        found.update(dict.fromkeys(_free(graph)))
-    return list(found)
+        names.update(dict.fromkeys(_free_names(graph)))
+    return list(names)
 
 
-def _free(graph: Any) -> list[str]:
-    inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+def _free_names(graph: Any) -> list[str]:
+    defined = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
     read = [name for n in graph.node for name in (*n.input, *captured(n))] + [o.name for o in graph.output]
-    return [name for name in read if name and name not in inside]
+    return [name for name in read if name and name not in defined]
 
 
 def renamed(node: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
-    """Return a copy of a node with other names for what it reads and defines; free names of subgraphs follow `inputs`."""
+    """Return a copy of a node with operands and results renamed; free names of subgraphs follow `inputs`."""
     copy = type(node)()
     copy.CopyFrom(node)
     _rename_node(copy, inputs)
@@ -54,8 +54,8 @@ def renamed(node: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) ->
 def _rename_node(node: Any, names: Mapping[str, str]) -> None:
     node.input[:] = [names.get(i, i) for i in node.input]
     for graph in subgraphs(node):
-        inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
-        outer = {old: new for old, new in names.items() if old not in inside}
+        defined = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+        outer = {old: new for old, new in names.items() if old not in defined}
         for inner in graph.node:
             _rename_node(inner, outer)
         for output in graph.output:
@@ -63,30 +63,30 @@ def _rename_node(node: Any, names: Mapping[str, str]) -> None:
 
 
 def reads(node: Any) -> list[str]:
-    """Return the names a node reads, its subgraphs included, each once."""
+    """Return the names a node reads, free names of its subgraphs included, each once."""
     return [name for name in dict.fromkeys((*node.input, *captured(node))) if name]
 
 
 def placed(node: Any) -> Any:
-    """Return the payload form of a node: names replaced by places, its own name and documentation dropped."""
-    ends = {name: result(k) for k, name in enumerate(o for o in node.output if o)}
-    copy = renamed(node, {name: operand(k) for k, name in enumerate(reads(node))}, ends)
+    """Return the canonical form of a node: names replaced by positions, its own name and documentation dropped."""
+    result_names = {name: result(k) for k, name in enumerate(o for o in node.output if o)}
+    copy = renamed(node, {name: operand(k) for k, name in enumerate(reads(node))}, result_names)
     copy.ClearField("name")
     copy.ClearField("doc_string")
     return copy
 
 
 def key_of(op: OpaqueOp, number: int) -> str:
-    """Return the key of an opaque operator: equal operators share it, unless each of their runs differs."""
+    """Return the key of an opaque operator: equal operators share it, unless their results are random."""
     digest = hashlib.sha256(f"{op.label}\0{op.macs}\0".encode() + op.payload).hexdigest()[:16]
     return f"{op.label}.{digest}" + (f".{number}" if op.op_type in RANDOM else "")
 
 
 def node_proto(op: OpaqueOp, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """Return the source node of an opaque operator with the given names for its operands and results."""
+    """Return the source node of an opaque operator with these names for its operands and results."""
     from onnx import NodeProto
 
     node = NodeProto()
     node.ParseFromString(op.payload)
-    given = {operand(k): name for k, name in enumerate(inputs)}
-    return renamed(node, given, {result(k): name for k, name in enumerate(outputs)})
+    operand_names = {operand(k): name for k, name in enumerate(inputs)}
+    return renamed(node, operand_names, {result(k): name for k, name in enumerate(outputs)})

@@ -1,7 +1,7 @@
-"""Upgrade: source nodes of older operator sets in the spelling of the newest one in the model, never the other way.
+"""Operator set upgrade: source nodes of older operator sets converted to the newest one in the model, never the other way.
 
 All distinct nodes of a graph are converted in one model of disconnected nodes: a conversion costs milliseconds however
-small the model is, and what a node becomes is then known node by node.
+small the model is, and the replacement of each node is then known by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MISCONVERTED = frozenset({("Scan", 8)})
 
 @cache
 def schema_of(op: str, domain: str, version: int) -> Any:
-    """Return the definition of a source operator, or None when there is none."""
+    """Return ONNX's schema of an operator, or None when there is none."""
     from onnx import defs
 
     try:
@@ -43,12 +43,16 @@ class Upgrader:
     known: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
 
     def upgraded(self, nodes: Sequence[Any], version: int, places: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Return what each node becomes: itself, or the nodes that replace it."""
+        """Return the replacement of each node: itself, or the nodes that the converter gives.
+
+        Raises:
+            InputError: a node has no conversion.
+        """
         if version >= self.target:
             return [(n,) for n in nodes]
         keys = [_signature(n, version) if self._changes(n, version) else None for n in nodes]
         self._convert(version, {k: (n, p) for k, n, p in zip(keys, nodes, places, strict=True) if k is not None and k not in self.known})
-        return [(n,) if k is None else self._applied(n, k) for n, k in zip(nodes, keys, strict=True)]
+        return [(n,) if k is None else self._instantiated(n, k) for n, k in zip(nodes, keys, strict=True)]
 
     def _changes(self, node: Any, version: int) -> bool:
         if node.domain not in ("", "ai.onnx") or node.op_type in BY_VERSION:
@@ -58,25 +62,29 @@ class Upgrader:
         old, new = schema_of(node.op_type, "", version), schema_of(node.op_type, "", self.target)
         return old is not None and (new is None or old.since_version != new.since_version)
 
-    def _convert(self, version: int, wanted: dict[Hashable, tuple[Any, str]]) -> None:
-        if not wanted:
+    def _convert(self, version: int, pending: dict[Hashable, tuple[Any, str]]) -> None:
+        if not pending:
             return
         try:
-            for node, _ in wanted.values():
+            for node, _ in pending.values():
                 _check_convertible(node, version)
-            templates = _converted([n for n, _ in wanted.values()], version, self.target)
+            templates = _converted([n for n, _ in pending.values()], version, self.target)
         except Exception:  # the converter raises RuntimeError and others; one by one it is clear which node it was
-            templates = [_converted_alone(n, version, self.target, place) for n, place in wanted.values()]
-        self.known.update(zip(wanted, templates, strict=True))
+            templates = [_converted_alone(n, version, self.target, place) for n, place in pending.values()]
+        self.known.update(zip(pending, templates, strict=True))
 
-    def _applied(self, node: Any, key: Hashable) -> tuple[Any, ...]:
-        back = {operand(k): name for k, name in enumerate(reads(node))}
-        ends = {result(k): o for k, o in enumerate(o for o in node.output if o)}
-        first = next(iter(ends.values()), "")
+    def _instantiated(self, node: Any, key: Hashable) -> tuple[Any, ...]:
+        operand_names = {operand(k): name for k, name in enumerate(reads(node))}
+        result_names = {result(k): o for k, o in enumerate(o for o in node.output if o)}
+        first = next(iter(result_names.values()), "")
         copies = []
         for template in self.known[key]:
-            inner = {name: f"{first}/{name}" for name in (*template.input, *template.output) if name and name not in {**back, **ends}}
-            copies.append(renamed(template, {**inner, **back, **ends}, {**inner, **ends}))
+            inner = {
+                name: f"{first}/{name}"
+                for name in (*template.input, *template.output)
+                if name and name not in {**operand_names, **result_names}
+            }
+            copies.append(renamed(template, {**inner, **operand_names, **result_names}, {**inner, **result_names}))
         return tuple(copies)
 
 
@@ -96,23 +104,23 @@ def _converted(nodes: Sequence[Any], version: int, target: int) -> list[tuple[An
         graph.input.extend(helper.make_tensor_value_info(f"{n}.{o}", 1, None) for o in operands)
         graph.output.extend(helper.make_tensor_value_info(f"{n}.{r}", 1, None) for r in results)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
-    made = version_converter.convert_version(model, target)
-    constants = [helper.make_node("Constant", [], [t.name], value=t) for t in made.graph.initializer]
-    return _components([*constants, *made.graph.node], len(nodes))
+    upgraded = version_converter.convert_version(model, target)
+    constants = [helper.make_node("Constant", [], [t.name], value=t) for t in upgraded.graph.initializer]
+    return _components([*constants, *upgraded.graph.node], len(nodes))
 
 
 def _components(nodes: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
-    """Return the nodes of each of `count` disconnected parts, with the number of the part taken out of their names."""
+    """Return the nodes of each of `count` disconnected components, with the component's number removed from their names."""
     part: dict[str, int] = {}
-    found: list[list[Any]] = [[] for _ in range(count)]
+    components: list[list[Any]] = [[] for _ in range(count)]
     for node in reversed(nodes):
         names = [name for name in (*node.output, *node.input) if name]
         n = next((part[o] for o in names if o in part), None)
         if n is None:
             n = next(int(o.partition(".")[0]) for o in names if ".flexmatch." in o)
         part.update(dict.fromkeys(names, n))
-        found[n].insert(0, node)
-    return [tuple(_unnumbered(node, n) for node in nodes) for n, nodes in enumerate(found)]
+        components[n].insert(0, node)
+    return [tuple(_unnumbered(node, n) for node in nodes) for n, nodes in enumerate(components)]
 
 
 def _unnumbered(node: Any, n: int) -> Any:

@@ -1,4 +1,4 @@
-"""Put the source node of an opaque operation back into a graph, under the names that its values have there."""
+"""Opaque operations as source nodes of an exported graph, under the names that their values have there."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from .writer import Names
 
 
 def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], names: Names) -> Any:
-    """Return the source node with its operands and results named; names inside its subgraphs are used nowhere else."""
+    """Return the source node with its operands and results named; names inside its subgraphs are made unique.
+
+    Raises:
+        InputError: the operation has another number of operands or results than its source node.
+    """
     from onnx import NodeProto
 
     payload = NodeProto.FromString(op.payload)
-    wanted, given = (len(reads(payload)), sum(map(bool, payload.output))), (len(operands), len(results))
-    if wanted != given:
-        sentence = f"{op.label} reads {wanted[0]} values and gives {wanted[1]}, not {given[0]} and {given[1]}"
+    expected, actual = (len(reads(payload)), sum(map(bool, payload.output))), (len(operands), len(results))
+    if expected != actual:
+        sentence = f"{op.label} reads {expected[0]} values and gives {expected[1]}, not {actual[0]} and {actual[1]}"
         raise InputError("F131", sentence, place=f'node "{results[0]}"')
     for graph in subgraphs(payload):  # before the names of operands come in: one may be a name inside
-        _rename(graph, {}, names)
+        _rename_subgraph(graph, {}, names)
     node = node_proto(replace(op, payload=payload.SerializeToString()), operands, results)
     node.name = results[0]
     return node
 
 
 def exists(node: Any, opset: int) -> bool:
-    """Tell whether ONNX's own operator set has a node's operator, with its attributes and operands; so for its subgraphs."""
+    """Tell whether an operator set of ONNX has a node's operator with its attributes and operands; so for its subgraphs."""
     if not all(exists(inner, opset) for graph in subgraphs(node) for inner in graph.node):
         return False
     if node.domain not in ("", "ai.onnx"):
@@ -46,20 +50,20 @@ def exists(node: Any, opset: int) -> bool:
     )
 
 
-def _defined(graph: Any) -> Iterator[str]:
+def _defined_names(graph: Any) -> Iterator[str]:
     yield from (i.name for i in graph.input)
     yield from (t.name for t in graph.initializer)
     yield from (t.values.name for t in graph.sparse_initializer)
     yield from (name for n in graph.node for name in n.output if name)
 
 
-def _rename(graph: Any, outer: Mapping[str, str], names: Names) -> None:
-    """Rename what a subgraph defines, in place."""
-    scope = {**outer, **{name: names.unique(name) for name in dict.fromkeys(_defined(graph))}}
-    for named in (*graph.input, *graph.output, *graph.value_info, *graph.initializer, *(t.values for t in graph.sparse_initializer)):
-        named.name = scope.get(named.name, named.name)
+def _rename_subgraph(graph: Any, outer: Mapping[str, str], names: Names) -> None:
+    """Give the names that a subgraph defines unique replacements, in place."""
+    scope = {**outer, **{name: names.unique(name) for name in dict.fromkeys(_defined_names(graph))}}
+    for declaration in (*graph.input, *graph.output, *graph.value_info, *graph.initializer, *(t.values for t in graph.sparse_initializer)):
+        declaration.name = scope.get(declaration.name, declaration.name)
     for node in graph.node:
         node.input[:] = [scope.get(n, n) for n in node.input]
         node.output[:] = [scope.get(n, n) for n in node.output]
         for inner in subgraphs(node):
-            _rename(inner, scope, names)
+            _rename_subgraph(inner, scope, names)

@@ -1,4 +1,4 @@
-"""Where nodes stand while a graph is lowered: the names they see, the operator sets they are of."""
+"""Lexical scopes of an import: visible names and operator sets of a graph or function body."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Scope:
     prefix: str = ""
 
     def find(self, name: str) -> Value | None:
-        """Return the value of a name, looking outwards."""
+        """Return the value of a name, searching enclosing scopes; None when it is undefined."""
         if name in self.values:
             return self.values[name]
         return self.outer.find(name) if self.outer else None
@@ -26,7 +26,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Body:
-    """Where nodes stand: their scope, their operator sets, the source node they belong to, how deep, what is declared."""
+    """The context of nodes: their scope, operator sets, source node, nesting depth, and declared types by name."""
 
     scope: Scope
     imports: Mapping[str, int]

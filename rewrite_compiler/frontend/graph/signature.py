@@ -1,4 +1,4 @@
-"""Signature: whether a source node has the attributes, operands and results that its operator defines."""
+"""Signatures of ONNX operators: checks of attributes, operand counts and element types against the schema."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ MIXED = frozenset({"Loop", "Scan", "If", "SequenceMap"})
 
 @dataclass(frozen=True)
 class Signature:
-    """What an operator takes: attribute kinds and which are required, how many operands and results, which operands are required,
-    the type parameter of each operand (the last one's may be that of all further ones), the element types each parameter allows."""
+    """The signature of an operator: attribute kinds and which are required, numbers of operands and results, required operands, the
+    type parameter of each operand (a variadic last one's is shared by all further ones), and the element types each parameter allows.
+    """
 
     attributes: dict[str, int]
     required: tuple[str, ...]
@@ -36,21 +37,21 @@ class Signature:
 
 @cache
 def signature_of(op: str, domain: str, version: int) -> Signature | None:
-    """Return the signature of an operator, or None when it is not known."""
+    """Return the signature of an operator, or None when ONNX does not define it."""
     schema = schema_of(op, domain, version)
     if schema is None:
         return None
     from onnx import defs
 
     attributes = {name: int(a.type.value) for name, a in schema.attributes.items()}
-    required = tuple(name for name, a in schema.attributes.items() if a.required)
+    required_attributes = tuple(name for name, a in schema.attributes.items() if a.required)
     optional = defs.OpSchema.FormalParameterOption.Optional
-    needed = tuple(i.option != optional for i in schema.inputs)
+    required_inputs = tuple(i.option != optional for i in schema.inputs)
     counts = (int(schema.min_input), int(schema.max_input)), (int(schema.min_output), int(schema.max_output))
     parameters = tuple(str(i.type_str) for i in schema.inputs)
-    repeated = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    is_variadic = bool(schema.inputs) and schema.inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
     allowed = {str(c.type_param_str): _element_types(c.allowed_type_strs) for c in schema.type_constraints}
-    return Signature(attributes, required, *counts, needed, bool(schema.deprecated), parameters, repeated, allowed)
+    return Signature(attributes, required_attributes, *counts, required_inputs, bool(schema.deprecated), parameters, is_variadic, allowed)
 
 
 def _element_types(types: Iterable[str]) -> frozenset[str]:
@@ -58,8 +59,12 @@ def _element_types(types: Iterable[str]) -> frozenset[str]:
 
 
 def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> None:
-    """Refuse operands whose element types the operator does not allow, or that differ where they must agree."""
-    bound: dict[str, str] = {}
+    """Check the element types of operands against the type constraints of the signature; None is an unknown type.
+
+    Raises:
+        InputError: a type is not allowed, or operands of one type parameter differ.
+    """
+    bindings: dict[str, str] = {}
     last = signature.parameters[-1:] if signature.repeated else ()
     for n, dtype in enumerate(dtypes):
         parameter = signature.parameters[n] if n < len(signature.parameters) else last[0] if last else ""
@@ -68,12 +73,16 @@ def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> 
         allowed = signature.allowed.get(parameter) or _element_types([parameter])
         if allowed and dtype not in allowed:
             raise InputError("F131", f"operand {n} of {op} must not be of type {dtype}", help=f"it may be {', '.join(sorted(allowed))}")
-        if parameter in signature.allowed and bound.setdefault(parameter, dtype) != dtype:
-            raise InputError("F131", f"operand {n} of {op} must be of type {bound[parameter]}, as those before it, not {dtype}")
+        if parameter in signature.allowed and bindings.setdefault(parameter, dtype) != dtype:
+            raise InputError("F131", f"operand {n} of {op} must be of type {bindings[parameter]}, as those before it, not {dtype}")
 
 
 def check_node(node: Any, imports: dict[str, int], function: Any, place: str) -> None:
-    """Refuse a node that its operator's definition does not allow; operators without a definition pass."""
+    """Check a node against its operator's schema; operators without a schema pass.
+
+    Raises:
+        InputError: the operator, its domain, an attribute, or a number of operands or results is not valid.
+    """
     domain = own_domain(node.domain)
     if not node.op_type:
         raise InputError("F130", "a node must name its operator", place=place)
@@ -95,36 +104,38 @@ def check_node(node: Any, imports: dict[str, int], function: Any, place: str) ->
 
 
 def _check_call(node: Any, function: Any, place: str) -> None:
-    for what, given, most in (("operands", node.input, function.input), ("results", node.output, function.output)):
-        if len(given) > len(most):
-            raise InputError("F131", f'function "{function.name}" has {len(most)} {what}, not {len(given)}', place=place)
+    for kind, actual, formal in (("operands", node.input, function.input), ("results", node.output, function.output)):
+        if len(actual) > len(formal):
+            raise InputError("F131", f'function "{function.name}" has {len(formal)} {kind}, not {len(actual)}', place=place)
 
 
 def _check_attributes(node: Any, signature: Signature, place: str) -> None:
     for a in node.attribute:
         expected = signature.attributes.get(a.name)
         if expected is None:
-            known = ", ".join(sorted(signature.attributes)) or "none"
-            raise InputError("F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {known}")
+            attribute_names = ", ".join(sorted(signature.attributes)) or "none"
+            raise InputError(
+                "F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {attribute_names}"
+            )
         if a.type != expected and expected:
-            given = NAMES.get(a.type, str(a.type))
-            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {given}', place=place)
+            actual = NAMES.get(a.type, str(a.type))
+            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {actual}', place=place)
     names = {a.name for a in node.attribute}
     if len(names) != len(node.attribute):
-        twice = next(a.name for n, a in enumerate(node.attribute) if a.name in [b.name for b in node.attribute[:n]])
-        raise InputError("F130", f'attribute "{twice}" is given twice', place=place)
+        duplicate = next(a.name for n, a in enumerate(node.attribute) if a.name in [b.name for b in node.attribute[:n]])
+        raise InputError("F130", f'attribute "{duplicate}" is given twice', place=place)
     missing = next((name for name in signature.required if name not in names), None)
     if missing is not None:
         raise InputError("F130", f'{node.op_type} needs the attribute "{missing}"', place=place)
 
 
 def _check_operands(node: Any, signature: Signature, place: str) -> None:
-    for what, names, (low, high) in (("operands", node.input, signature.inputs), ("results", node.output, signature.outputs)):
+    for kind, names, (low, high) in (("operands", node.input, signature.inputs), ("results", node.output, signature.outputs)):
         if not low <= len(names) <= high:
-            wanted = f"{low} to {high}" if high > low else f"{low}"
-            wanted = f"at least {low}" if high > 1 << 20 else wanted
-            raise InputError("F131", f"{node.op_type} has {wanted} {what}, not {len(names)}", place=place)
+            expected = f"{low} to {high}" if high > low else f"{low}"
+            expected = f"at least {low}" if high > 1 << 20 else expected
+            raise InputError("F131", f"{node.op_type} has {expected} {kind}, not {len(names)}", place=place)
     for n, name in enumerate(node.input):
-        needed = signature.needed[n] if n < len(signature.needed) else signature.repeated
-        if needed and not name:
+        is_required = signature.needed[n] if n < len(signature.needed) else signature.repeated
+        if is_required and not name:
             raise InputError("F122", f"operand {n} of {node.op_type} is required and must not be empty", place=place)

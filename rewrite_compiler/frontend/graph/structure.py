@@ -1,4 +1,4 @@
-"""Structure: every name defined once and before it is read, nothing circular, nothing nested without end."""
+"""Well-formedness of a graph: single static definitions, definitions before uses, no cycles, bounded nesting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERANDS = 32_768  # of a node: Sum, Max and their kind are one operator for eac
 
 @dataclass
 class Check:
-    """A check under way: the model's functions, limits, and how many nodes were seen."""
+    """The state of a check: the model's functions, limits, number of nodes so far, and notes."""
 
     place: str
     limits: Limits
@@ -30,28 +30,36 @@ class Check:
     notes: list[str] = field(default_factory=list)
 
     def node_place(self, node: Any, number: int) -> str:
-        """Return how a node is named in messages."""
+        """Return the place of a node in messages."""
         return f'{self.place}:node "{node.name or f"{node.op_type}_{number}"}"'
 
 
 def check_count(model: Any, place: str, limits: Limits) -> None:
-    """Refuse a model with too many of anything before it is looked at, and a node that would be as many as it has operands."""
+    """Check the numbers of entries before any is visited, and the number of operands of each node.
+
+    Raises:
+        InputError: the model or a node exceeds a limit.
+    """
     graph = model.graph
     counts = {
         "nodes": graph.node, "functions": model.functions, "initializers": graph.initializer, "inputs": graph.input,
         "sparse initializers": graph.sparse_initializer, "outputs": graph.output, "declared values": graph.value_info,
     }  # fmt: skip
-    for what, those in counts.items():
-        if len(those) > limits.nodes:
-            raise InputError("F105", f"the model must have at most {limits.nodes} {what}", place=place, help="raise --limits nodes=")
+    for kind, entries in counts.items():
+        if len(entries) > limits.nodes:
+            raise InputError("F105", f"the model must have at most {limits.nodes} {kind}", place=place, help="raise --limits nodes=")
     for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
         if len(node.input) > OPERANDS:
-            said = f"{node.op_type} must have at most {OPERANDS} inputs, not {len(node.input)}"
-            raise InputError("F105", said, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
+            sentence = f"{node.op_type} must have at most {OPERANDS} inputs, not {len(node.input)}"
+            raise InputError("F105", sentence, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
 
 
 def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
-    """Return the order in which the nodes of the model can be computed, and notes; InputError names the first fault."""
+    """Return a topological order of the model's nodes, as indices, and notes.
+
+    Raises:
+        InputError: the first definition, use, cycle, function or node that is not well-formed.
+    """
     check = Check(place, limits, {function_key(f): f for f in model.functions})
     _check_functions(model, check)
     imports = imports_of(model.opset_import, "the model", place)
@@ -65,20 +73,20 @@ def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], 
 
 
 def drop_absent_ends(model: Any) -> bool:
-    """Shorten operand lists that end in operands that are not given, which means the same; tell whether there was one.
+    """Remove trailing empty operands, which means the same; tell whether there was one.
 
     onnxruntime 1.31.1 reads through a null pointer where LayerNormalization's bias is written as absent.
     """
-    found = False
+    is_shortened = False
     for node in _all_nodes([*model.graph.node, *(n for f in model.functions for n in f.node)]):
         while node.input and not node.input[-1]:
             del node.input[-1]
-            found = True
-    return found
+            is_shortened = True
+    return is_shortened
 
 
 def function_key(f: Any) -> Key:
-    """Return what calls a function: domain, name, overload."""
+    """Return the key by which nodes call a function: domain, name, overload."""
     return own_domain(f.domain), f.name, f.overload
 
 
@@ -91,8 +99,8 @@ def _note_names(graph: Any, check: Check) -> None:
 def _check_functions(model: Any, check: Check) -> None:
     if len(check.functions) != len(model.functions):
         keys = [function_key(f) for f in model.functions]
-        twice = next(k for k in keys if keys.count(k) > 1)
-        raise InputError("F121", f'function "{twice[1]}" of domain "{twice[0]}" is defined twice', place=check.place)
+        duplicate = next(k for k in keys if keys.count(k) > 1)
+        raise InputError("F121", f'function "{duplicate[1]}" of domain "{duplicate[0]}" is defined twice', place=check.place)
     calls = {function_key(f): [k for n in _all_nodes(f.node) if (k := key_of_call(n)) in check.functions] for f in model.functions}
     _check_size(model, calls, _check_recursion(calls, check), check)
     for f in model.functions:
@@ -108,26 +116,26 @@ def _check_name(f: Any, check: Check) -> None:
 
 
 def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[Key], check: Check) -> None:
-    """Refuse functions that would be too many nodes when written out, before they are; `order` has what is called first."""
+    """Refuse functions whose expansion exceeds the limit on nodes, before expanding them; `order` has callees first."""
     sizes: dict[Key, int] = {}
     for key in order:
         sizes[key] = len(check.functions[key].node) + sum(sizes[k] for k in calls[key])
-    called = [k for n in _all_nodes(model.graph.node) if (k := key_of_call(n)) in sizes]
-    if len(model.graph.node) + sum(sizes[k] for k in called) > check.limits.nodes:
-        sentence = f"the model must have at most {check.limits.nodes} nodes{' with its functions expanded' if called else ''}"
+    callees = [k for n in _all_nodes(model.graph.node) if (k := key_of_call(n)) in sizes]
+    if len(model.graph.node) + sum(sizes[k] for k in callees) > check.limits.nodes:
+        sentence = f"the model must have at most {check.limits.nodes} nodes{' with its functions expanded' if callees else ''}"
         raise InputError("F105", sentence, place=check.place, help="raise --limits nodes=")
 
 
 def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterable[Key]:
-    """Return the functions, those that are called first; InputError names a circle."""
-    done: dict[Key, None] = {}
+    """Return the functions, callees first; InputError names a recursive chain of calls."""
+    order: dict[Key, None] = {}
     for start in calls:
         path = [start]
         work = [iter(calls[start])]
         while work:
-            following = next((k for k in work[-1] if k not in done), None)
+            following = next((k for k in work[-1] if k not in order), None)
             if following is None:
-                done[path.pop()] = None
+                order[path.pop()] = None
                 work.pop()
             elif following in path:
                 loop = " → ".join(k[1] for k in (*path[path.index(following) :], following))
@@ -135,7 +143,7 @@ def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterab
             else:
                 path.append(following)
                 work.append(iter(calls[following]))
-    return done
+    return order
 
 
 def _all_nodes(nodes: Iterable[Any]) -> Iterable[Any]:
@@ -150,9 +158,9 @@ def _check_graph(graph: Any, imports: dict[str, int], outer: set[str], depth: in
     inputs = [i.name for i in graph.input]
     constants = [t.name for t in graph.initializer] + [t.values.name for t in graph.sparse_initializer]
     declared = (("input", graph.input), ("output", graph.output), ("value", graph.value_info if depth == 0 else ()))
-    for info, what in ((info, f'{what} "{info.name}"') for what, infos in declared for info in infos):
+    for info, subject in ((info, f'{kind} "{info.name}"') for kind, infos in declared for info in infos):
         if info.type.WhichOneof("value") == "tensor_type":
-            dtype_name(int(info.type.tensor_type.elem_type), what)  # refuses what is none, of an input that names an initializer as well
+            dtype_name(int(info.type.tensor_type.elem_type), subject)  # refuses what is none, of an input that names an initializer as well
     return _check_body(graph.node, inputs, constants, [o.name for o in graph.output], imports, outer, depth, check)
 
 
@@ -160,80 +168,84 @@ def _check_body(
     nodes: Sequence[Any], inputs: Sequence[str], constants: Sequence[str], outputs: Sequence[str],
     imports: dict[str, int], outer: set[str], depth: int, check: Check,
 ) -> list[int]:  # fmt: skip
-    """Check one graph or function body and return the order of its nodes."""
+    """Check one graph or function body and return a topological order of its nodes."""
     if depth > check.limits.nesting:
         sentence = f"subgraphs must be nested at most {check.limits.nesting} deep"
         raise InputError("F125", sentence, place=check.place, help="raise --limits nesting=")
     check.nodes += len(nodes)
     if check.nodes > check.limits.nodes:
         raise InputError("F105", f"the model must have at most {check.limits.nodes} nodes", place=check.place, help="raise --limits nodes=")
-    given = _names_once("graph input", inputs, check) | _names_once("initializer", constants, check)
-    producer = _producers(nodes, given, check)
-    _names_once("output", outputs, check, "F123")
-    undefined = next((o for o in outputs if o not in producer and o not in given), None)
-    if undefined is not None:
-        outside = undefined in outer
-        sentence = f'output "{undefined}" is ' + ("a value from outside its subgraph" if outside else "not defined by any node")
-        raise InputError("F123", sentence, place=check.place, help="put an Identity node between" if outside else "")
-    visible = given | outer | producer.keys()
+    predefined = _check_unique("graph input", inputs, check) | _check_unique("initializer", constants, check)
+    producer = _producers(nodes, predefined, check)
+    _check_unique("output", outputs, check, "F123")
+    undefined_output = next((o for o in outputs if o not in producer and o not in predefined), None)
+    if undefined_output is not None:
+        is_outer = undefined_output in outer
+        sentence = f'output "{undefined_output}" is ' + ("a value from outside its subgraph" if is_outer else "not defined by any node")
+        raise InputError("F123", sentence, place=check.place, help="put an Identity node between" if is_outer else "")
+    visible = predefined | outer | producer.keys()
     for number, node in enumerate(nodes):
         check_node(node, imports, check.functions.get(key_of_call(node)), check.node_place(node, number))
         for graph in subgraphs(node):
             _check_graph(graph, imports, visible, depth + 1, check)
-    return _order(nodes, producer, given | outer, check)
+    return _order(nodes, producer, predefined | outer, check)
 
 
-def _names_once(what: str, names: Sequence[str], check: Check, code: str = "F121") -> set[str]:
-    seen: set[str] = set()
+def _check_unique(kind: str, names: Sequence[str], check: Check, code: str = "F121") -> set[str]:
+    unique_names: set[str] = set()
     for name in names:
         if not name:
-            raise InputError(code, f"every {what} must have a name", place=check.place)
-        if name in seen:
-            raise InputError(code, f'{what} "{name}" is defined twice', place=check.place)
-        seen.add(name)
-    return seen
+            raise InputError(code, f"every {kind} must have a name", place=check.place)
+        if name in unique_names:
+            raise InputError(code, f'{kind} "{name}" is defined twice', place=check.place)
+        unique_names.add(name)
+    return unique_names
 
 
-def _producers(nodes: Sequence[Any], given: set[str], check: Check) -> dict[str, int]:
+def _producers(nodes: Sequence[Any], predefined: set[str], check: Check) -> dict[str, int]:
     producer: dict[str, int] = {}
     for number, node in enumerate(nodes):
         if not any(node.output):
             raise InputError("F123", f"{node.op_type} defines no value", place=check.node_place(node, number))
         for name in node.output:
-            if name and (name in producer or name in given):
-                first = "the graph's inputs or constants" if name in given else f'node "{nodes[producer[name]].name or producer[name]}"'
+            if name and (name in producer or name in predefined):
+                first = (
+                    "the graph's inputs or constants" if name in predefined else f'node "{nodes[producer[name]].name or producer[name]}"'
+                )
                 raise InputError("F121", f'value "{name}" is defined here and by {first}', place=check.node_place(node, number))
             if name:
                 producer[name] = number
     return producer
 
 
-def _order(nodes: Sequence[Any], producer: dict[str, int], given: set[str], check: Check) -> list[int]:
-    """Return node numbers with definitions before uses, as close to the given order as that allows."""
+def _order(nodes: Sequence[Any], producer: dict[str, int], visible_names: set[str], check: Check) -> list[int]:
+    """Return node indices with definitions before uses, as close to the given order as that allows."""
     needs: list[list[int]] = []
     for number, node in enumerate(nodes):
-        read = [name for name in (*node.input, *captured(node)) if name and name not in given]
-        unknown = next((name for name in read if name not in producer), None)
-        if unknown is not None:
+        read = [name for name in (*node.input, *captured(node)) if name and name not in visible_names]
+        undefined_input = next((name for name in read if name not in producer), None)
+        if undefined_input is not None:
             raise InputError(
-                "F122", f'input "{unknown}" is not the result of any node, an input or a constant', place=check.node_place(node, number)
+                "F122",
+                f'input "{undefined_input}" is not the result of any node, an input or a constant',
+                place=check.node_place(node, number),
             )
         needs.append([producer[name] for name in read])
-    return _sorted(nodes, needs, check)
+    return _topological_order(nodes, needs, check)
 
 
-def _sorted(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[int]:
+def _topological_order(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[int]:
     order: list[int] = []
     state = [0] * len(nodes)  # 0 unseen, 1 on the path, 2 done
     for start in range(len(nodes)):
         path: list[tuple[int, Any]] = [] if state[start] else [(start, iter(needs[start]))]
         while path:
-            here, rest = path[-1]
-            state[here] = 1
-            following = next((n for n in rest if state[n] != 2), None)
+            current, dependencies = path[-1]
+            state[current] = 1
+            following = next((n for n in dependencies if state[n] != 2), None)
             if following is None:
-                state[here] = 2
-                order.append(here)
+                state[current] = 2
+                order.append(current)
                 path.pop()
             elif state[following] == 1:
                 raise _cycle(nodes, [n for n, _ in path], following, check)
@@ -245,5 +257,5 @@ def _sorted(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[
 def _cycle(nodes: Sequence[Any], path: list[int], start: int, check: Check) -> InputError:
     loop = path[path.index(start) :]
     names = [nodes[n].name or f"{nodes[n].op_type}_{n}" for n in loop]
-    shown = names if len(names) <= 8 else [*names[:7], f"… {len(names) - 8} more …", names[-1]]
-    return InputError("F120", f"the nodes form a cycle: {' → '.join(shown)} → {names[0]}", place=check.node_place(nodes[start], start))
+    labels = names if len(names) <= 8 else [*names[:7], f"… {len(names) - 8} more …", names[-1]]
+    return InputError("F120", f"the nodes form a cycle: {' → '.join(labels)} → {names[0]}", place=check.node_place(nodes[start], start))

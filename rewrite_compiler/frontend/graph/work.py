@@ -1,4 +1,4 @@
-"""Work: the multiply-accumulates of operators that stay whole, from the shapes of what they read and give."""
+"""Multiply-accumulate counts of opaque operators, from the shapes of their operands and results."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Counted = Callable[[Site, Shape], int]  # of a node and the shape of its first r
 
 
 def work_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
-    """Return the multiply-accumulates of a node, None where nobody has written down how many there are."""
+    """Return the multiply-accumulates of a node, None where no formula is known."""
     if subgraphs(node):
-        return 0 if _is_idle(node) else None
+        return 0 if _multiplies_nothing(node) else None
     counted = COUNTED.get((site.domain, site.op))
     if counted is None:
-        return 0 if _is_free(site.domain, site.op) else None
+        return 0 if _is_mac_free(site.domain, site.op) else None
     try:
         return counted(site, results[0].shape)
     except (Unsupported, IndexError, ValueError):
         return None
 
 
-def _is_idle(node: Any) -> bool:
-    """Tell whether a node inside of a subgraph multiplies nothing, at any depth."""
+def _multiplies_nothing(node: Any) -> bool:
+    """Tell whether a node inside a subgraph needs no multiply-accumulates, at any depth."""
     domain, inner = "" if node.domain == "ai.onnx" else str(node.domain), [n for graph in subgraphs(node) for n in graph.node]
-    return all(map(_is_idle, inner)) if inner else (domain, node.op_type) not in COUNTED and _is_free(domain, node.op_type)
+    return all(map(_multiplies_nothing, inner)) if inner else (domain, node.op_type) not in COUNTED and _is_mac_free(domain, node.op_type)
 
 
-def _is_free(domain: str, op: str) -> bool:
-    """Tell whether an operator is known to compute each element from a few, or to move or choose elements."""
+def _is_mac_free(domain: str, op: str) -> bool:
+    """Tell whether an operator is elementwise or only moves or selects elements."""
     return op in FREE.get(domain, ()) or (not domain and op not in UNKNOWN)
 
 
@@ -46,26 +46,26 @@ def _size(shape: Sequence[int]) -> int:
     return math.prod(shape)
 
 
-def _each_result(weight: int, _: int, site: Site, y: Shape) -> int:
-    """Count a convolution: every result reads one filter."""
+def _conv_macs(weight: int, _: int, site: Site, y: Shape) -> int:
+    """Count a convolution: every result element reads one filter."""
     return _size(y) * _size(site.shape(weight)[1:])
 
 
-def _each_element(site: Site, _: Shape) -> int:
-    """Count a transposed convolution: every element of the input goes through one filter of each result channel of its group."""
+def _transposed_conv_macs(site: Site, _: Shape) -> int:
+    """Count a transposed convolution: every input element meets one filter of each result channel of its group."""
     return _size(site.shape(0)) * _size(site.shape(1)[1:])
 
 
-def _common(flag: str, site: Site, y: Shape) -> int:
-    """Count a matrix product: every result reads one row; `flag` is the attribute that turns the first operand."""
+def _matmul_macs(flag: str, site: Site, y: Shape) -> int:
+    """Count a matrix product: every result reads one row; `flag` is the attribute that transposes the first operand."""
     if any(site.get(name, 0) for name in ("transBatchA", "transBatchB")):
         raise Unsupported("its batches are turned")
-    turned = bool(flag) and bool(site.get(flag, 0))
-    return _size(y) * site.shape(0)[-2 if turned else -1]
+    is_transposed = bool(flag) and bool(site.get(flag, 0))
+    return _size(y) * site.shape(0)[-2 if is_transposed else -1]
 
 
-def _labelled(site: Site, _: Shape) -> int:
-    """Count an Einsum: one product less than operands for each choice of all labels."""
+def _einsum_macs(site: Site, _: Shape) -> int:
+    """Count an Einsum: one product fewer than operands for each assignment of all labels."""
     shapes = [site.shape(n) for n in range(len(site.inputs))]
     terms = equation(str(site.get("equation", "")), [len(s) for s in shapes]).operands
     extents: dict[str, int] = {}
@@ -74,22 +74,22 @@ def _labelled(site: Site, _: Shape) -> int:
     return _size(list(extents.values())) * (len(shapes) - 1)
 
 
-def _steps(site: Site, _: Shape) -> int:
-    """Count a recurrent layer: at every step both matrices, of each direction."""
+def _recurrent_macs(site: Site, _: Shape) -> int:
+    """Count a recurrent layer: both matrices of each direction at every step."""
     steps, batch = site.shape(0)[:2] if not site.get("layout", 0) else site.shape(0)[1::-1]
     return steps * batch * (_size(site.shape(1)) + _size(site.shape(2)))
 
 
-def _attention(keys: int, past: int, site: Site, y: Shape) -> int:
-    """Count products of queries with keys and of their weights with values: each reads every position."""
+def _attention_macs(keys: int, past: int, site: Site, y: Shape) -> int:
+    """Count the products of queries with keys and of attention weights with values: each reads every position."""
     if len(site.shape(0)) == 5 or not site.has(keys):
         raise Unsupported("its operands are packed")
     positions = site.shape(keys)[-2] + (site.shape(past)[-2] if site.has(past) else 0)
     return positions * (_size(site.shape(0)) + _size(y))
 
 
-def _projected(past: int, site: Site, y: Shape) -> int:
-    """Count an attention with its projections to queries, keys and values by one matrix."""
+def _projected_attention_macs(past: int, site: Site, y: Shape) -> int:
+    """Count an attention that projects to queries, keys and values by one matrix."""
     batch, length, _ = site.shape(0)
     columns = site.shape(1)[1]
     queries = int((list(site.get("qkv_hidden_sizes", ())) or [columns // 3])[0])
@@ -97,38 +97,38 @@ def _projected(past: int, site: Site, y: Shape) -> int:
     return batch * length * _size(site.shape(1)) + positions * (batch * length * queries + _size(y))
 
 
-def _by_attribute(site: Site, y: Shape) -> int:
-    """Count a product with weights in blocks of few bits, whose rows an attribute counts."""
+def _blocked_matmul_macs(site: Site, y: Shape) -> int:
+    """Count a product with blockwise quantised weights, whose inner extent is the attribute K."""
     return _size(y) * int(site.get("K", 0))
 
 
-def _coefficients(name: str, site: Site, _: Shape) -> int:
-    """Count products with coefficients that are an attribute, for each sample."""
+def _linear_model_macs(name: str, site: Site, _: Shape) -> int:
+    """Count the products with coefficients stored in an attribute, for each sample."""
     samples = site.shape(0)[0] if site.rank(0) > 1 else 1
     return samples * len(site.get(name, ()))
 
 
-CONV, MATMUL = partial(_each_result, 1, 0), partial(_common, "")
+CONV, MATMUL = partial(_conv_macs, 1, 0), partial(_matmul_macs, "")
 COUNTED: Mapping[tuple[str, str], Counted] = {
     **{("", op): CONV for op in ("Conv", "ConvInteger", "DeformConv")},
-    ("", "QLinearConv"): partial(_each_result, 3, 0),
-    ("", "ConvTranspose"): _each_element,
+    ("", "QLinearConv"): partial(_conv_macs, 3, 0),
+    ("", "ConvTranspose"): _transposed_conv_macs,
     **{("", op): MATMUL for op in ("MatMul", "MatMulInteger", "QLinearMatMul")},
-    ("", "Gemm"): partial(_common, "transA"),
-    ("", "Einsum"): _labelled,
-    **{("", op): _steps for op in ("LSTM", "GRU", "RNN")},
-    ("", "Attention"): partial(_attention, 1, 4),
+    ("", "Gemm"): partial(_matmul_macs, "transA"),
+    ("", "Einsum"): _einsum_macs,
+    **{("", op): _recurrent_macs for op in ("LSTM", "GRU", "RNN")},
+    ("", "Attention"): partial(_attention_macs, 1, 4),
     **{(CONTRIB, op): CONV for op in ("FusedConv", "NhwcFusedConv")},
-    (CONTRIB, "QLinearConv"): partial(_each_result, 3, 0),
-    (CONTRIB, "ConvTransposeWithDynamicPads"): _each_element,
-    **{(CONTRIB, op): partial(_common, "transA") for op in ("FusedMatMul", "TransposeMatMul", "FusedGemm", "QGemm")},
+    (CONTRIB, "QLinearConv"): partial(_conv_macs, 3, 0),
+    (CONTRIB, "ConvTransposeWithDynamicPads"): _transposed_conv_macs,
+    **{(CONTRIB, op): partial(_matmul_macs, "transA") for op in ("FusedMatMul", "TransposeMatMul", "FusedGemm", "QGemm")},
     **{(CONTRIB, op): MATMUL for op in ("GemmFastGelu", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulInteger16")},
-    **{(CONTRIB, op): _by_attribute for op in ("MatMulNBits", "MatMulBnb4")},
-    (CONTRIB, "DynamicQuantizeLSTM"): _steps,
-    (CONTRIB, "MultiHeadAttention"): partial(_attention, 1, 6),
-    (CONTRIB, "Attention"): partial(_projected, 4),
-    (CONTRIB, "QAttention"): partial(_projected, 8),
-    **{("ai.onnx.ml", op): partial(_coefficients, "coefficients") for op in ("LinearClassifier", "LinearRegressor")},
+    **{(CONTRIB, op): _blocked_matmul_macs for op in ("MatMulNBits", "MatMulBnb4")},
+    (CONTRIB, "DynamicQuantizeLSTM"): _recurrent_macs,
+    (CONTRIB, "MultiHeadAttention"): partial(_attention_macs, 1, 6),
+    (CONTRIB, "Attention"): partial(_projected_attention_macs, 4),
+    (CONTRIB, "QAttention"): partial(_projected_attention_macs, 8),
+    **{("ai.onnx.ml", op): partial(_linear_model_macs, "coefficients") for op in ("LinearClassifier", "LinearRegressor")},
 }  # fmt: skip
 # of plain ONNX: transforms, determinants, and layers that only the host knows
 UNKNOWN = frozenset({"DFT", "STFT", "Det", "CausalConvWithState", "LinearAttention"})

@@ -1,4 +1,4 @@
-"""Writer: an ONNX graph or function body under construction; names are unique, equal literals are stored once."""
+"""An ONNX graph or function body under construction; names are unique, equal literals are stored once."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..file.tensors import CODES
 
 
 class Names:
-    """Hands out names that were not used before, as close to the wanted ones as possible."""
+    """A supply of unique names, as close to the preferred ones as possible."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {"", *taken}
+        self._reserved = {"", *taken}
         self._next: dict[str, int] = {}
 
     def unique(self, wanted: str) -> str:
-        """Return `wanted`, with a number behind it when it is taken."""
+        """Return the preferred name, with a number appended when it is in use."""
         base, name = wanted or "v", wanted or "v"
-        while name in self._taken:
+        while name in self._reserved:
             self._next[base] = self._next.get(base, 0) + 1
             name = f"{base}_{self._next[base]}"
-        self._taken.add(name)
+        self._reserved.add(name)
         return name
 
 
@@ -62,7 +62,7 @@ class Writer:
         return self.derived(hint, (dtype, data.shape, data.tobytes()), lambda: data, dtype)
 
     def derived(self, hint: str, key: tuple[Any, ...], make: Callable[[], Data], dtype: str) -> str:
-        """Return the name of the constant known by `key`, made when it is first asked for."""
+        """Return the name of the constant identified by `key`, built on first use."""
         if key not in self._derived:
             self._derived[key] = self.names.unique(hint)
             self.constant(self._derived[key], make(), dtype)

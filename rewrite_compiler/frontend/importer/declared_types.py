@@ -1,4 +1,4 @@
-"""Types of values: those the caller and the model declare, and those of operators the engine does not know."""
+"""Types of values: declared by the caller or the model, or inferred for opaque operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ SMALL = 1024  # known operands up to this many elements take part in inference
 
 
 def declared_type(info: Any, what: str) -> Declared | None:
-    """Return element type and extents (numbers, symbols, unknown) of a declared tensor; None without a shape or a tensor."""
+    """Return element type and extents (numbers, symbols, None for unknown) of a declared tensor; None without a shape or a tensor.
+
+    Raises:
+        InputError: an extent is negative, or ONNX does not define the element type.
+    """
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         return None
@@ -31,28 +35,32 @@ def declared_type(info: Any, what: str) -> Declared | None:
     return dtype, [_extent(d, what) for d in tensor.shape.dim]
 
 
-def _extent(d: Any, what: str) -> int | str | None:
+def _extent(d: Any, subject: str) -> int | str | None:
     if d.HasField("dim_value"):
         if d.dim_value < 0:
-            raise InputError("F132", f"Dimensions of {what} must be zero or positive, not {d.dim_value}")
+            raise InputError("F132", f"Dimensions of {subject} must be zero or positive, not {d.dim_value}")
         return int(d.dim_value)
     return str(d.dim_param) or None
 
 
 def type_proto(t: TensorType) -> Any:
-    """Return our type as ONNX writes it."""
+    """Return a tensor type as ONNX's TypeProto."""
     from onnx import helper
 
     return helper.make_tensor_type_proto(CODES[t.dtype], list(t.shape))
 
 
 def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any]) -> list[TensorType]:
-    """Return the types of the results of an opaque node; InputError names the first that nothing tells."""
+    """Return the types of the results of an opaque node, from shape inference, our rules, or the model's declarations.
+
+    Raises:
+        InputError: a result's shape is not known, or the node does not fit its operands.
+    """
     rule = BY_RULE.get(site.domain)
     types = rule(site) if rule is not None else _by_schema(site, node, reads)
     names = [o for o in node.output if o]
-    found = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
-    for name, t in zip(names, [*found, *[None] * len(names)], strict=False):
+    result_types = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
+    for name, t in zip(names, [*result_types, *[None] * len(names)], strict=False):
         if t is None:
             raise InputError(
                 "F160",
@@ -60,14 +68,14 @@ def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[
                 place=site.place,
                 help="declare it in the model (value_info), or fix the dimensions it depends on with --shape",
             )
-    return [t for t in found if t is not None]
+    return [t for t in result_types if t is not None]
 
 
 def _declared(site: Site, info: Any) -> TensorType | None:
-    known = declared_type(info, "a declared value") if info is not None else None
-    if known is None or not all(isinstance(n, int) for n in known[1]):
+    declared = declared_type(info, "a declared value") if info is not None else None
+    if declared is None or not all(isinstance(n, int) for n in declared[1]):
         return None
-    return TensorType(tuple(n for n in known[1] if isinstance(n, int)), known[0])
+    return TensorType(tuple(n for n in declared[1] if isinstance(n, int)), declared[0])
 
 
 def _by_schema(site: Site, node: Any, reads: Mapping[str, int]) -> list[TensorType | None] | None:
@@ -80,11 +88,11 @@ def _by_schema(site: Site, node: Any, reads: Mapping[str, int]) -> list[TensorTy
     types = {name: type_proto(context.builder.types[v]) for name, v in reads.items()}
     imports = [_opset(domain, version) for domain, version in context.imports.items()]
     try:
-        found = shape_inference.infer_node_outputs(schema, node, types, _small(context, reads), opset_imports=imports)
+        outputs = shape_inference.infer_node_outputs(schema, node, types, _small_constants(context, reads), opset_imports=imports)
     except Exception as error:  # the inference raises InferenceError, RuntimeError and ValidationError
         reason = str(error).splitlines()[0].removeprefix("[ShapeInferenceError] ")
         raise InputError("F131", f"{site.op} does not fit its operands: {reason}", place=site.place) from None
-    return [_tensor_type(found.get(o), o) for o in node.output if o]
+    return [_tensor_type(outputs.get(o), o) for o in node.output if o]
 
 
 def _opset(domain: str, version: int) -> Any:
@@ -93,11 +101,11 @@ def _opset(domain: str, version: int) -> Any:
     return helper.make_opsetid(domain, version)
 
 
-def _small(context: Context, reads: Mapping[str, int]) -> dict[str, Any]:
+def _small_constants(context: Context, reads: Mapping[str, int]) -> dict[str, Any]:
     from onnx import numpy_helper
 
-    known = {name: context.data(v) for name, v in reads.items()}
-    return {name: numpy_helper.from_array(x) for name, x in known.items() if x is not None and x.size <= SMALL}
+    constants = {name: context.data(v) for name, v in reads.items()}
+    return {name: numpy_helper.from_array(x) for name, x in constants.items() if x is not None and x.size <= SMALL}
 
 
 def _tensor_type(proto: Any, name: str) -> TensorType | None:
@@ -117,17 +125,17 @@ def _like(n: int) -> Callable[[Site], TensorType]:
 
 
 def _broadcast(a: int, b: int) -> Callable[[Site], TensorType]:
-    def both(site: Site) -> TensorType:
+    def rule(site: Site) -> TensorType:
         return TensorType(broadcast(site.shape(a), site.shape(b)), site.type(site.value(a)).dtype)
 
-    return both
+    return rule
 
 
 def _global_pool(site: Site) -> TensorType:
     shape = site.shape(0)
     ones = (1,) * (len(shape) - 2)
-    kept = (shape[0], *ones, shape[-1]) if site.get("channels_last", 0) else (*shape[:2], *ones)
-    return TensorType(kept, site.type(site.value(0)).dtype)
+    extents = (shape[0], *ones, shape[-1]) if site.get("channels_last", 0) else (*shape[:2], *ones)
+    return TensorType(extents, site.type(site.value(0)).dtype)
 
 
 def _pool(site: Site) -> TensorType:

@@ -1,4 +1,4 @@
-"""The walk over a model's nodes: each is folded, written in core operators, expanded from a function, or kept opaque."""
+"""The walk over a model's nodes: each is folded, lowered to core operators, expanded from a function, or kept opaque."""
 
 from __future__ import annotations
 
@@ -31,13 +31,18 @@ from .declared_types import inferred
 from .unroll_loops import UNROLLED, check_scan
 
 # source operators that never leave an operation, with the reason
-_GONE = {"Identity": ALIAS, "Dropout": "Dropout at inference", "Cast": "cast to its own type", "CastLike": "cast to its own type"}
+_WITHOUT_OPERATION = {
+    "Identity": ALIAS,
+    "Dropout": "Dropout at inference",
+    "Cast": "cast to its own type",
+    "CastLike": "cast to its own type",
+}
 # source operators that compare and choose elements; they compute nothing an accelerator could take
 _SELECTION = {"Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "And", "Or", "IsNaN", "Cast"}
 
 
 class Importer:
-    """An import: the program under construction, the model's functions, conversions already made."""
+    """The state of an import: its context, the model's functions, and operator set conversions."""
 
     def __init__(self, context: Context, functions: Mapping[tuple[str, str, str], Any], file: str) -> None:
         self.context = context
@@ -46,7 +51,11 @@ class Importer:
         self.upgrader = Upgrader(context.opset)
 
     def lower(self, nodes: Sequence[tuple[int, Any]], body: Body) -> None:
-        """Lower the nodes of a graph or function, given with their source numbers, in an order in which values are defined first."""
+        """Lower the nodes of a graph or function, with their source indices, in an order of definitions before uses.
+
+        Raises:
+            InputError: expansion exceeds the limit on nodes or nesting, or a node is not valid.
+        """
         self.context.lowered += len(nodes)
         if self.context.lowered > self.context.limits.nodes:
             raise InputError(
@@ -62,17 +71,17 @@ class Importer:
         nodes = [(number, inliner.inlined(n)) for number, n in nodes]
         for (number, node), parts, place in zip(nodes, self.upgrader.upgraded([n for _, n in nodes], version, places), places, strict=True):
             origin = number if body.origin is None else body.origin
-            upgraded = len(parts) != 1 or parts[0] is not node
+            is_upgraded = len(parts) != 1 or parts[0] is not node
             for part in parts:
-                at = self.context.opset if upgraded or part.op_type not in BY_VERSION else version
-                self._lower_node(part, body, at, origin, place)
+                opset = self.context.opset if is_upgraded or part.op_type not in BY_VERSION else version
+                self._lower_node(part, body, opset, origin, place)
 
     def _place(self, node: Any, number: int) -> str:
         return f'{self.file}:node "{node.name or f"{node.op_type}_{number}"}"'
 
     def _lower_node(self, node: Any, body: Body, version: int, origin: int, place: str) -> None:
         site = self._site(node, body, version, origin, place)
-        before = len(self.context.builder.nodes)
+        node_count = len(self.context.builder.nodes)
         try:
             function = self.functions.get(key_of_call(node))
             values = self._call(site, node, function, body) if function is not None else self._results(site, node, body)
@@ -81,15 +90,15 @@ class Importer:
         for name, v in zip(node.output, values, strict=False):
             if name and v is not None:
                 body.scope.values[name] = v
-        self._account(site, values, len(self.context.builder.nodes) > before)
+        self._account(site, values, len(self.context.builder.nodes) > node_count)
 
-    def _account(self, site: Site, values: Sequence[Value | None], left: bool) -> None:
-        """Remember why a source node may end without an operation; one that left some can only be unread."""
-        if left:
+    def _account(self, site: Site, values: Sequence[Value | None], has_operation: bool) -> None:
+        """Record why a source node may leave no operation; one that left some can only be unread."""
+        if has_operation:
             self.context.reasons[site.origin] = UNUSED
         else:
-            passed = all(v is None or v in site.inputs for v in values)
-            self.context.reasons.setdefault(site.origin, _GONE.get(site.op, ALIAS) if passed else FOLDED)
+            is_alias = all(v is None or v in site.inputs for v in values)
+            self.context.reasons.setdefault(site.origin, _WITHOUT_OPERATION.get(site.op, ALIAS) if is_alias else FOLDED)
 
     def _site(self, node: Any, body: Body, version: int, origin: int, place: str) -> Site:
         domain = own_domain(node.domain)
@@ -97,8 +106,8 @@ class Importer:
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         outputs = tuple(body.scope.prefix + o if o else "" for o in node.output)
-        at = version if domain == "" else body.imports.get(domain, 1)
-        return Site(self.context, node.op_type, domain, at, inputs, outputs, decode(node.attribute, place), origin, place)
+        opset = version if domain == "" else body.imports.get(domain, 1)
+        return Site(self.context, node.op_type, domain, opset, inputs, outputs, decode(node.attribute, place), origin, place)
 
     def _find(self, name: str, scope: Scope, place: str) -> Value:
         v = scope.find(name)
@@ -109,19 +118,19 @@ class Importer:
     def _results(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
         self._check_types(site)
         check_lengths(site)
-        folded = fold(site)
-        if folded is not None:
-            made = [self.context.constant(x, name) if name else None for x, name in zip(folded, site.outputs, strict=False)]
-            remember_codes(site, made)
-            return made
+        results = fold(site)
+        if results is not None:
+            constants = [self.context.constant(x, name) if name else None for x, name in zip(results, site.outputs, strict=False)]
+            remember_codes(site, constants)
+            return constants
         start = mark(self.context)
         try:
-            values = self._known(site, node, body)
+            values = self._lowered(site, node, body)
         except Unsupported as reason:
             take_back(self.context, start)
-            expanded = self._expanded(site, node, body)
-            return self._opaque(site, node, body, str(reason)) if expanded is None else expanded
-        self._named(site, values, start.values)
+            expansion = self._expanded_definition(site, node, body)
+            return self._opaque(site, node, body, str(reason)) if expansion is None else expansion
+        self._name_results(site, values, start.values)
         return values
 
     def _check_types(self, site: Site) -> None:
@@ -131,7 +140,7 @@ class Importer:
         elif site.domain != "com.microsoft":
             self.context.note(f"{site.label} is not an operator that ONNX defines; whether the host can run it is not known")
 
-    def _known(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
+    def _lowered(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
         if site.domain == "" and site.op == "If":
             return self._branch(site, body)
         if site.domain == "" and site.op in UNROLLED:
@@ -141,15 +150,15 @@ class Importer:
             raise Unsupported("no core operators express it")
         return lowering(site)
 
-    def _named(self, site: Site, values: Sequence[Value | None], start: int) -> None:
-        """Give results made here the names the model has for them."""
+    def _name_results(self, site: Site, values: Sequence[Value | None], start: int) -> None:
+        """Give results computed here the names the model has for them."""
         for name, v in zip(site.outputs, values, strict=False):
             if name and v is not None and v >= start and v not in self.context.builder.constants:
                 self.context.builder.names[v] = self.context.unique(name)
 
     def _branch(self, site: Site, body: Body) -> Sequence[Value | None]:
-        chosen = "then_branch" if np.all(site.known(0, "branches")) else "else_branch"
-        graph = site.attributes[chosen]
+        branch = "then_branch" if np.all(site.known(0, "branches")) else "else_branch"
+        graph = site.attributes[branch]
         counts = [len(site.attributes[name].output) for name in ("then_branch", "else_branch")]
         if counts != [len(site.outputs)] * 2:
             raise ShapeError(f"Branches of If must give {len(site.outputs)} results, not {counts[0]} and {counts[1]}")
@@ -159,7 +168,7 @@ class Importer:
         return [self._find(o.name, scope, site.place) for o in graph.output]
 
     def _steps(self, site: Site, body: Body) -> Sequence[Value | None]:
-        """Return the results of a Scan or Loop written out; whatever cannot be written out stays as it is."""
+        """Return the results of a Scan or Loop unrolled; one that cannot be unrolled stays opaque."""
         if site.op == "Scan":
             check_scan(site)
         opaque = dict(self.context.builder.opaque)
@@ -170,7 +179,7 @@ class Importer:
             raise Unsupported(reason.problem.sentence if isinstance(reason, FlexmatchError) else str(reason)) from None
 
     def define_initializers(self, graph: Any, scope: Scope, payloads: Payloads = NO_PAYLOADS) -> None:
-        """Add the constants of a graph; sparse ones become dense. `payloads` are the bytes of those whose messages have none."""
+        """Add the constants of a graph, sparse ones as dense; `payloads` are the raw bytes of those whose messages have none."""
         for s in graph.sparse_initializer:
             data, dtype = self.context.sparse(s, f'Sparse initializer "{s.values.name}"')
             scope.values[s.values.name] = self.context.constant(data, scope.prefix + s.values.name, dtype)
@@ -188,12 +197,12 @@ class Importer:
         nodes = [with_attributes(n, node, function) for n in function.node]
         for inner in nodes:
             inner.input[:] = [i if scope.find(i) is not None or i not in function.input else "" for i in inner.input]
-        inside = Body(scope, {**body.imports, **imports}, site.origin, body.depth + 1)
-        self.lower(list(enumerate(nodes)), inside)
+        function_body = Body(scope, {**body.imports, **imports}, site.origin, body.depth + 1)
+        self.lower(list(enumerate(nodes)), function_body)
         return [self._find(o, scope, site.place) if name else None for o, name in zip(function.output, site.outputs, strict=False)]
 
-    def _expanded(self, site: Site, node: Any, body: Body) -> Sequence[Value | None] | None:
-        """Return the results of an operator that ONNX defines as a function, when all that computes in it is known to us; else None."""
+    def _expanded_definition(self, site: Site, node: Any, body: Body) -> Sequence[Value | None] | None:
+        """Return the results of an operator that ONNX defines as a function, when all computation in it is lowered; else None."""
         function = _definition(site, node)
         if function is None:
             return None
@@ -202,22 +211,22 @@ class Importer:
             values = self._call(site, node, function, body)
         except (FlexmatchError, Unsupported):
             values = None
-        if values is not None and (site.domain == classical.DOMAIN or self._understood(start.nodes)):
-            self._named(site, values, start.values)
+        if values is not None and (site.domain == classical.DOMAIN or self._is_understood(start.nodes)):
+            self._name_results(site, values, start.values)
             return values
         take_back(self.context, start)
         self.context.builder.opaque = opaque
         return None
 
-    def _understood(self, start: int) -> bool:
-        """Tell whether the operations from `start` on are known, or are matrix products with nothing but selection around them."""
-        made = self.context.builder.nodes[start:]
-        left = [self.context.builder.opaque[str(n.attribute("key"))] for n in made if n.op == "opaque"]
-        products = any(n.operator is not None and n.operator.macs is not None for n in made)
-        return not left or (products and all(op.op_type in _SELECTION for op in left))
+    def _is_understood(self, start: int) -> bool:
+        """Tell whether the operations from `start` on are core operators, or matrix products with nothing but selection around them."""
+        nodes = self.context.builder.nodes[start:]
+        opaque_ops = [self.context.builder.opaque[str(n.attribute("key"))] for n in nodes if n.op == "opaque"]
+        products = any(n.operator is not None and n.operator.macs is not None for n in nodes)
+        return not opaque_ops or (products and all(op.op_type in _SELECTION for op in opaque_ops))
 
     def _embed(self, node: Any) -> None:
-        """Check the tensors inside a node that is kept whole, and put those with external data into it."""
+        """Check the tensors inside an opaque node, and copy external data into it."""
         for t in tensors_in(node):
             data, _ = self.context.tensor(t, f'tensor "{t.name}" of {node.op_type}')
             if t.external_data:
@@ -229,14 +238,14 @@ class Importer:
         if site.op in BY_VERSION and site.domain == "" and site.version < self.context.opset:
             raise InputError("F111", f"{site.op} of operator set {site.version} has no conversion to {self.context.opset}")
         names = reads(node)
-        given = {name: self._find(name, body.scope, site.place) for name in names}
-        types = inferred(site, node, given, body.declared)
+        operands = {name: self._find(name, body.scope, site.place) for name in names}
+        types = inferred(site, node, operands, body.declared)
         payload = placed(node)
         self._embed(payload)
         op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version, work_of(site, node, types))
         key = key_of(op, len(self.context.builder.nodes))
-        made = iter(self.context.opaque(op, key, list(given.values()), types, site.origin, site.name))
-        values = [next(made) if o else None for o in node.output]
+        results = iter(self.context.opaque(op, key, list(operands.values()), types, site.origin, site.name))
+        values = [next(results) if o else None for o in node.output]
         for name, v in zip(site.outputs, values, strict=True):
             if v is not None:
                 self.context.builder.names[v] = self.context.unique(name)
@@ -248,7 +257,7 @@ KEPT_WHOLE = ("Softplus",)
 
 
 def _definition(site: Site, node: Any) -> Any:
-    """Return the function that ONNX, or we for classical models, define an operator as, or None."""
+    """Return the function that defines an operator, ONNX's or ours for classical models, or None."""
     from onnx import FunctionProto
 
     from .declared_types import type_proto
@@ -259,18 +268,18 @@ def _definition(site: Site, node: Any) -> Any:
     if schema is None or site.op in KEPT_WHOLE:
         return None
     if schema.has_function:
-        found = schema.function_body
+        function = schema.function_body
     elif schema.has_context_dependent_function:
         builder = site.context.builder
         types = [b"" if v is None else type_proto(builder.types[v]).SerializeToString() for v in site.inputs]
         payload = schema.get_context_dependent_function(node.SerializeToString(), types)
         if not payload:
             return None
-        found = FunctionProto.FromString(payload)
+        function = FunctionProto.FromString(payload)
     else:
         return None
-    if not found.opset_import:
-        found.opset_import.add(domain="", version=site.version)
+    if not function.opset_import:
+        function.opset_import.add(domain="", version=site.version)
     defaults = [a.default_value for a in schema.attributes.values() if a.default_value.type]
-    found.attribute_proto.extend(defaults)
-    return found
+    function.attribute_proto.extend(defaults)
+    return function

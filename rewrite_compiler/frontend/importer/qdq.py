@@ -1,6 +1,6 @@
 """Brings models with quantise and dequantise around real operators (QDQ) into the integer form of QLinear operators.
 
-What is used, each proved by `prove` (rules/quantised.py), for codes p, q of scales s, t:
+The identities used, each proved by `prove` (rules/quantised.py), for codes p, q of scales s, t:
 dequantize(p, s)·dequantize(q, t) = dequantize(p·q, s·t), the same with a bias of scale s·t; quantising commutes with bounds,
 and with operators that only move or choose elements; codes that become real numbers and the same codes again are themselves.
 """
@@ -28,7 +28,7 @@ ROUNDING = 1e-6  # relative: a bias has the scale of its sums, rounded in anothe
 
 @dataclass(frozen=True)
 class Sums:
-    """Integer sums, their scale, the bounds of their real numbers, and the source nodes behind the bounds."""
+    """Int32 accumulators that stand for real numbers: their scale, clamp bounds, and the source nodes of the bounds."""
 
     value: Value
     scale: Data
@@ -39,7 +39,7 @@ class Sums:
 
 
 def integer_form(context: Context, outputs: Sequence[Value]) -> None:
-    """Rewrite the operations of an import in place; values that others read keep their numbers."""
+    """Rewrite QDQ patterns of an import to integer operators in place; other values keep their numbers."""
     b = context.builder
     if any(n.op in ("quantize", "dequantize") for n in b.nodes):
         _Pass(context).run(outputs)
@@ -49,66 +49,66 @@ class _Pass:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.b: Builder = context.builder
-        self.given = list(self.b.nodes)
-        self.producer = {v: n for n in self.given for v in n.outputs}
+        self.original_nodes = list(self.b.nodes)
+        self.producer = {v: n for n in self.original_nodes for v in n.outputs}
         self.sums_of: dict[Value, Sums | None] = {}
         self.codes_of: dict[Value, Scaled | None] = {}
 
     def run(self, outputs: Sequence[Value]) -> None:
-        """Replace every quantize and, where real numbers follow products of codes, the product."""
+        """Replace every quantize, and products of codes whose real result is used."""
         self.b.nodes.clear()
-        before = {o for n in self.given for o in n.origins}
-        for node in self.given:
-            self.b.nodes.append(self.replaced(node) or node)
+        original_origins = {o for n in self.original_nodes for o in n.origins}
+        for node in self.original_nodes:
+            self.b.nodes.append(self.replacement(node) or node)
         self.drop_unread(outputs)
-        left = {o for n in self.b.nodes for o in n.origins}
-        self.context.reasons.update(dict.fromkeys(before - left, PART))
+        remaining_origins = {o for n in self.b.nodes for o in n.origins}
+        self.context.reasons.update(dict.fromkeys(original_origins - remaining_origins, PART))
 
     def drop_unread(self, outputs: Sequence[Value]) -> None:
-        """Drop what stood between codes and is read by nothing."""
-        live = set(outputs)
-        kept = []
+        """Remove dead nodes: those whose results are not needed for the outputs."""
+        live_values = set(outputs)
+        live_nodes = []
         for node in reversed(self.b.nodes):
-            if live.intersection(node.outputs):
-                kept.append(node)
-                live.update(node.inputs)
-        self.b.nodes[:] = reversed(kept)
+            if live_values.intersection(node.outputs):
+                live_nodes.append(node)
+                live_values.update(node.inputs)
+        self.b.nodes[:] = reversed(live_nodes)
 
-    def replaced(self, node: Node) -> Node | None:
+    def replacement(self, node: Node) -> Node | None:
         if node.op == "quantize":
-            return self.quantized(node)
+            return self.codes_operation(node)
         if node.op in ("conv", "dense", "matmul", "bias_add", "add", "relu", "clip"):
             sums = self.sums(node.outputs[0])
             if sums is not None and np.isinf(sums.low) and np.isinf(sums.high):
                 return self.node("dequantize", [sums.value, self.constant(sums.scale)], node, axis=sums.axis, zero=0)
         return None
 
-    def quantized(self, node: Node) -> Node | None:
-        """Return the operation that gives the codes of a quantize from codes."""
+    def codes_operation(self, node: Node) -> Node | None:
+        """Return the integer operation that computes the codes of a quantize, or None."""
         scale, attributes = self.b.constants.get(node.inputs[1]), dict(node.attributes)
         if scale is None or scale.size != 1:
             return None
         to, zero = str(attributes["to"]), int(attributes["zero"])  # type: ignore[arg-type]
         sums = self.sums(node.inputs[0])
         if sums is not None:
-            return self.requantized(node, sums, scale, zero, to)
-        added = self.added(node, scale, zero, to)
-        if added is not None:
-            return added
-        same = self.codes(node.inputs[0])
-        if same is None or same.scale.size != 1 or same.scale != scale or same.zero != zero or self.b.types[same.codes].dtype != to:
+            return self.requantization(node, sums, scale, zero, to)
+        addition = self.quantized_sum(node, scale, zero, to)
+        if addition is not None:
+            return addition
+        codes = self.codes(node.inputs[0])
+        if codes is None or codes.scale.size != 1 or codes.scale != scale or codes.zero != zero or self.b.types[codes.codes].dtype != to:
             return None
-        return self.node("reshape", [same.codes], node, shape=self.b.types[same.codes].shape)
+        return self.node("reshape", [codes.codes], node, shape=self.b.types[codes.codes].shape)
 
-    def added(self, node: Node, scale: Data, zero: int, to: str) -> Node | None:
-        """Return the codes of a sum of two tensors of codes, bounded or not."""
+    def quantized_sum(self, node: Node, scale: Data, zero: int, to: str) -> Node | None:
+        """Return the operation for the codes of a sum of two dequantised tensors, clamped or not."""
         low, high, v, origins = -np.inf, np.inf, node.inputs[0], node.origins
-        while (below := self.producer.get(v)) is not None and below.op in ("relu", "clip"):
-            bounds = _bounds_of(below)
-            low, high, v, origins = max(low, bounds[0]), min(high, bounds[1]), below.inputs[0], origins | below.origins
-        if below is None or below.op != "add":
+        while (producer := self.producer.get(v)) is not None and producer.op in ("relu", "clip"):
+            bounds = _bounds_of(producer)
+            low, high, v, origins = max(low, bounds[0]), min(high, bounds[1]), producer.inputs[0], origins | producer.origins
+        if producer is None or producer.op != "add":
             return None
-        operands = [self.codes(x) for x in below.inputs]
+        operands = [self.codes(x) for x in producer.inputs]
         if any(c is None or c.scale.size != 1 or self.b.types[c.codes].dtype != to for c in operands):
             return None
         x, z = (c for c in operands if c is not None)
@@ -117,13 +117,13 @@ class _Pass:
             return None
         least, most = (_code(b, scale, zero, *code_range(to)) for b in (low, high))
         multiplier, shift = (tuple(values) for values in zip(*pairs, strict=True))
-        made = self.node(
+        operation = self.node(
             "quantized_add", [x.codes, z.codes], node, multiplier=multiplier, shift=shift, zeros=(x.zero, z.zero), zero=zero,
             low=least, high=most, to=to,
         )  # fmt: skip
-        return replace(made, origins=made.origins | origins | below.origins)
+        return replace(operation, origins=operation.origins | origins | producer.origins)
 
-    def requantized(self, node: Node, sums: Sums, scale: Data, zero: int, to: str) -> Node | None:
+    def requantization(self, node: Node, sums: Sums, scale: Data, zero: int, to: str) -> Node | None:
         factors = np.asarray(sums.scale / scale, np.float32)
         pairs = [multiplier_of(float(x)) for x in factors]
         if any(m <= 0 or not 0 <= n <= 62 for m, n in pairs):
@@ -131,16 +131,16 @@ class _Pass:
         least, most = code_range(to)
         low, high = (_code(x, scale, zero, least, most) for x in (sums.low, sums.high))
         multiplier, shift = (tuple(x) for x in zip(*pairs, strict=True))
-        made = self.node(
+        operation = self.node(
             "requantize", [sums.value], node, multiplier=multiplier, shift=shift, axis=sums.axis, zero=zero, low=low, high=high, to=to
         )
-        return replace(made, origins=made.origins | sums.origins)
+        return replace(operation, origins=operation.origins | sums.origins)
 
     def node(self, op: str, inputs: list[Value], instead: Node, **attributes: AttributeValue) -> Node:
-        """Return an operation that gives the value of another one."""
+        """Return an operation that defines the results of another node."""
         self.b.apply(op, inputs, attributes, origins=instead.origins)
-        made = self.b.nodes.pop()
-        return replace(made, outputs=instead.outputs)
+        operation = self.b.nodes.pop()
+        return replace(operation, outputs=instead.outputs)
 
     def apply(self, op: str, inputs: list[Value], origins: frozenset[int], **attributes: AttributeValue) -> Value:
         (v,) = self.b.apply(op, inputs, attributes, origins=origins)
@@ -153,12 +153,12 @@ class _Pass:
     # -- codes
 
     def codes(self, v: Value) -> Scaled | None:
-        """Return the codes that a value of real numbers comes from."""
+        """Return the codes that a real value is dequantised from, or None."""
         if v not in self.codes_of:
-            self.codes_of[v] = self.found_codes(v)
+            self.codes_of[v] = self.trace_codes(v)
         return self.codes_of[v]
 
-    def found_codes(self, v: Value) -> Scaled | None:
+    def trace_codes(self, v: Value) -> Scaled | None:
         if v in self.context.dequantized:
             return self.context.dequantized[v]
         node = self.producer.get(v)
@@ -169,32 +169,32 @@ class _Pass:
             return None if scale is None else Scaled(node.inputs[0], scale, int(attributes["axis"]), int(attributes["zero"]))  # type: ignore[arg-type]
         if node.op not in MOVING:
             return None
-        below = self.codes(node.inputs[0])
-        if below is None or below.scale.size != 1:
+        source = self.codes(node.inputs[0])
+        if source is None or source.scale.size != 1:
             return None
-        return replace(below, codes=self.apply(node.op, [below.codes], node.origins, **dict(node.attributes)))
+        return replace(source, codes=self.apply(node.op, [source.codes], node.origins, **dict(node.attributes)))
 
     # -- sums
 
     def sums(self, v: Value) -> Sums | None:
-        """Return the integer sums that a value of real numbers stands for."""
+        """Return the integer accumulators that a real value stands for, or None."""
         if v not in self.sums_of:
             node = self.producer.get(v)
-            self.sums_of[v] = None if node is None else self.found_sums(node)
+            self.sums_of[v] = None if node is None else self.trace_sums(node)
         return self.sums_of[v]
 
-    def found_sums(self, node: Node) -> Sums | None:
+    def trace_sums(self, node: Node) -> Sums | None:
         if node.op in ("conv", "dense", "matmul"):
             return self.products(node)
         if node.op in ("bias_add", "add"):
-            return self.biased(node)
+            return self.biased_sums(node)
         if node.op in ("average_pool", "reduce_mean"):
             return self.means(node)
         if node.op in ("relu", "clip"):
-            below = self.sums(node.inputs[0])
+            source = self.sums(node.inputs[0])
             low, high = _bounds_of(node)
-            return below and replace(
-                below, low=max(below.low, low), high=min(below.high, high), origins=below.origins | node.origins
+            return source and replace(
+                source, low=max(source.low, low), high=min(source.high, high), origins=source.origins | node.origins
             )  # fmt: skip
         return None
 
@@ -212,13 +212,13 @@ class _Pass:
         if data is None:
             value = self.apply(op, [x.codes, rows], node.origins, **attributes)
         else:
-            made = centred(data, np.asarray(w.zero))
-            value = sums(op, x.codes, made, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
+            weights = centred(data, np.asarray(w.zero))
+            value = sums(op, x.codes, weights, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
         rank = len(self.b.types[value].shape)
         return Sums(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
 
     def means(self, node: Node) -> Sums | None:
-        """Return means of windows of one size, or over all rows and columns, as sums of codes by channel."""
+        """Return means over windows of one size, or over all spatial axes, as sums of codes by channel."""
         x, attributes = self.codes(node.inputs[0]), dict(node.attributes)
         if x is None or x.scale.size != 1 or not self.are_bytes(x.codes):
             return None
@@ -240,25 +240,25 @@ class _Pass:
         data = self.b.constants.get(v)
         return self.apply("transpose", [v], frozenset(), perm=(1, 0)) if data is None else self.constant(data.T)
 
-    def biased(self, node: Node) -> Sums | None:
-        """Return sums with a bias; an addition has one when it is a constant along the axis of the sums."""
-        for below, bias in (node.inputs, node.inputs[::-1]):
-            sums, added = self.sums(below), self.context.dequantized.get(bias)
-            if sums is None or added is None or np.isfinite([sums.low, sums.high]).any():
+    def biased_sums(self, node: Node) -> Sums | None:
+        """Return accumulators with a bias; an addition is one when its constant lies along the axis of the accumulators."""
+        for summand, bias in (node.inputs, node.inputs[::-1]):
+            sums, scaled_bias = self.sums(summand), self.context.dequantized.get(bias)
+            if sums is None or scaled_bias is None or np.isfinite([sums.low, sums.high]).any():
                 continue
-            codes = self.bias_codes(sums, added, node)
+            codes = self.bias_codes(sums, scaled_bias, node)
             if codes is not None:
                 return replace(sums, value=self.apply("bias_add", [sums.value, codes], node.origins, axis=sums.axis))
         return None
 
-    def bias_codes(self, sums: Sums, added: Scaled, node: Node) -> Value | None:
-        t, extent = self.b.types[added.codes], self.b.types[sums.value].shape[sums.axis]
-        if t.dtype != "int32" or t.size != extent or not np.allclose(added.scale, sums.scale, rtol=ROUNDING, atol=0):
+    def bias_codes(self, sums: Sums, scaled_bias: Scaled, node: Node) -> Value | None:
+        t, extent = self.b.types[scaled_bias.codes], self.b.types[sums.value].shape[sums.axis]
+        if t.dtype != "int32" or t.size != extent or not np.allclose(scaled_bias.scale, sums.scale, rtol=ROUNDING, atol=0):
             return None
         if (node.op == "add" and t.shape[-1:] != (extent,)) or (node.op == "bias_add" and dict(node.attributes)["axis"] != sums.axis):
             return None
-        data = self.b.constants[added.codes]
-        return added.codes if t.shape == (extent,) else self.constant(data.reshape(extent))
+        data = self.b.constants[scaled_bias.codes]
+        return scaled_bias.codes if t.shape == (extent,) else self.constant(data.reshape(extent))
 
 
 def _bounds_of(node: Node) -> tuple[float, float]:
@@ -268,7 +268,7 @@ def _bounds_of(node: Node) -> tuple[float, float]:
 
 
 def _window_of(op: str, attributes: Mapping[str, Any], shape: Sequence[int]) -> tuple[tuple[int, ...], dict[str, AttributeValue]] | None:
-    """Return the kernel of a mean and where its windows lie, None where they are no windows of one number of elements."""
+    """Return the kernel of a mean and its window attributes; None where windows have differing numbers of elements."""
     rank = len(shape) - 2
     places: dict[str, AttributeValue] = {"strides": (1,) * rank, "pads": (0,) * 2 * rank, "dilations": (1,) * rank}
     if op == "reduce_mean":
@@ -280,7 +280,7 @@ def _window_of(op: str, attributes: Mapping[str, Any], shape: Sequence[int]) -> 
 
 
 def _code(x: float, scale: Data, zero: int, least: int, most: int) -> int:
-    """Return the code of a bound of real numbers."""
+    """Return the code of a clamp bound of real numbers."""
     if np.isinf(x):
         return least if x < 0 else most
     return int(np.clip(np.rint(np.float32(x) / scale.reshape(-1)[0]) + zero, least, most))

@@ -1,4 +1,4 @@
-"""Bind: literal shapes for the inputs of a model, from the model, from `--shape`, or 1 for an open batch dimension."""
+"""Shape binding: literal shapes for the inputs of a model, from the model, from `--shape`, or 1 for an open batch dimension."""
 
 from __future__ import annotations
 
@@ -28,42 +28,51 @@ class Bound:
 
 
 def bind(inputs: Sequence[Any], shapes: Shapes, file: str) -> Bound:
-    """Return literal types of the inputs; a sentence names the `--shape` to give when a dimension stays open."""
+    """Return literal types of the inputs.
+
+    Raises:
+        InputError: a dimension stays open, or a declaration is not valid; the sentence names the `--shape` to give.
+        UsageError: a shape is for no input, or contradicts the model.
+    """
     names = [i.name for i in inputs]
     _check_names(names, shapes, file)
-    samples = _other_samples(inputs, shapes)
+    samples = _changed_sample_count(inputs, shapes)
     if samples is not None:
         shapes = {}
-    given = {i.name: _with_shape(i, shapes.get(i.name), file) for i in inputs}
+    declared = {i.name: _declared_or_requested(i, shapes.get(i.name), file) for i in inputs}
     symbols = _symbols(inputs, shapes, file)
-    known = {name: (d, [symbols.get(n, n) if isinstance(n, str) else n for n in extents]) for name, (d, extents) in given.items()}
-    batch = _batch(known)
+    bound_types = {name: (d, [symbols.get(n, n) if isinstance(n, str) else n for n in extents]) for name, (d, extents) in declared.items()}
+    batch = _open_batch_inputs(bound_types)
     for name in batch:
-        known[name][1][0] = 1
-    return Bound(tuple(_literal(name, *known[name], file) for name in names), batch, samples)
+        bound_types[name][1][0] = 1
+    return Bound(tuple(_literal_type(name, *bound_types[name], file) for name in names), batch, samples)
 
 
 def _check_names(names: Sequence[str], shapes: Shapes, file: str) -> None:
     for name in sorted(shapes.keys() - set(names)):
-        listed = ", ".join(f'"{n}"' for n in names)
-        raise UsageError("F203", f'the model has no input called "{name}"', place=file, help=f"its inputs are {listed or 'none'}")
+        input_names = ", ".join(f'"{n}"' for n in names)
+        raise UsageError("F203", f'the model has no input called "{name}"', place=file, help=f"its inputs are {input_names or 'none'}")
 
 
-def _other_samples(inputs: Sequence[Any], shapes: Shapes) -> tuple[int, int] | None:
-    """Return the samples that all inputs fix in dimension 0 and the others that the shapes say, if that is all they change."""
+def _changed_sample_count(inputs: Sequence[Any], shapes: Shapes) -> tuple[int, int] | None:
+    """Return the batch extent that all inputs fix and the one that the shapes request, if that is all they change."""
     declared = {i.name: d[1] for i in inputs if (d := declared_type(i, f'input "{i.name}"')) is not None}
     if len(declared) < len(inputs) or not all(d and all(isinstance(n, int) for n in d) for d in declared.values()):
         return None
     is_rest_as_declared = all(len(s) == len(declared[name]) and list(s[1:]) == list(declared[name][1:]) for name, s in shapes.items())
-    fixed, wanted = {d[0] for d in declared.values()}, {s[0] for s in shapes.values()} if is_rest_as_declared else set()
-    if len(fixed) != 1 or len(wanted) != 1 or fixed == wanted:
+    declared_counts, requested_counts = {d[0] for d in declared.values()}, {s[0] for s in shapes.values()} if is_rest_as_declared else set()
+    if len(declared_counts) != 1 or len(requested_counts) != 1 or declared_counts == requested_counts:
         return None
-    (was,), (now,) = fixed, wanted
-    return (was, now) if isinstance(was, int) and was > 0 and now > 0 else None
+    (declared_count,), (requested_count,) = declared_counts, requested_counts
+    return (declared_count, requested_count) if isinstance(declared_count, int) and declared_count > 0 and requested_count > 0 else None
 
 
 def check_samples(made: Program | NotBatchable, samples: tuple[int, int], place: str) -> Program:
-    """Return the program for another number of samples; UsageError F134 where the model does not allow it."""
+    """Return the program for another number of samples, with a note.
+
+    Raises:
+        UsageError: F134 where the model's samples are not independent.
+    """
     if isinstance(made, NotBatchable):
         raise UsageError(
             "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {made.reason}", place=place,
@@ -73,37 +82,39 @@ def check_samples(made: Program | NotBatchable, samples: tuple[int, int], place:
     return replace(made, notes=(*made.notes, note))
 
 
-def _with_shape(info: Any, shape: tuple[int, ...] | None, file: str) -> Declared:
-    what = f'input "{info.name}"'
-    dtype = _element_type(info, what, file)
-    declared = declared_type(info, what)
+def _declared_or_requested(info: Any, shape: tuple[int, ...] | None, file: str) -> Declared:
+    subject = f'input "{info.name}"'
+    dtype = _element_type(info, subject, file)
+    declared = declared_type(info, subject)
     if shape is None:
         if declared is None:
             raise InputError(
-                "F160", f"the shape of {what} is not declared", place=file, help=f"give it: --shape {info.name}=EXTENT,EXTENT,…"
+                "F160", f"the shape of {subject} is not declared", place=file, help=f"give it: --shape {info.name}=EXTENT,EXTENT,…"
             )
         return declared
     if any(n < 0 for n in shape):
-        raise UsageError("F132", f"Dimensions of {what} given by --shape must be zero or positive, not {list(shape)}", place=file)
+        raise UsageError("F132", f"Dimensions of {subject} given by --shape must be zero or positive, not {list(shape)}", place=file)
     if declared is not None and not _agrees(declared[1], shape):
-        wanted = written(declared[1])
+        declared_text = written(declared[1])
         raise UsageError(
-            "F134", f"The shape of {what} given by --shape must agree with the declared {wanted}, not be {list(shape)}", place=file
+            "F134",
+            f"The shape of {subject} given by --shape must agree with the declared {declared_text}, not be {list(shape)}",
+            place=file,
         )
     return dtype, list(shape)
 
 
-def _element_type(info: Any, what: str, file: str) -> str:
+def _element_type(info: Any, subject: str, file: str) -> str:
     from ..file.tensors import dtype_name
 
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
-        raise InputError("F133", f"{what} must be a tensor, not {(kind or 'untyped').removesuffix('_type')}", place=file)
-    return dtype_name(int(info.type.tensor_type.elem_type), what)
+        raise InputError("F133", f"{subject} must be a tensor, not {(kind or 'untyped').removesuffix('_type')}", place=file)
+    return dtype_name(int(info.type.tensor_type.elem_type), subject)
 
 
 def written(extents: Sequence[int | str | None]) -> str:
-    """Return extents as people write them."""
+    """Return extents as text: numbers, symbols, "?" for unknown."""
     return f"[{', '.join('?' if n is None else str(n) for n in extents)}]"
 
 
@@ -112,46 +123,50 @@ def _agrees(declared: Sequence[int | str | None], shape: Sequence[int]) -> bool:
 
 
 def _symbols(inputs: Sequence[Any], shapes: Shapes, file: str) -> dict[str, int]:
-    """Return what the given shapes say about named dimensions."""
-    found: dict[str, int] = {}
+    """Return the extents that the requested shapes give to symbolic dimensions."""
+    extents: dict[str, int] = {}
     for i in inputs:
         declared = declared_type(i, f'input "{i.name}"')
         for symbol, n in zip(declared[1] if declared else (), shapes.get(i.name, ()), strict=False):
-            if isinstance(symbol, str) and found.setdefault(symbol, n) != n:
-                raise UsageError("F134", f'Dimension "{symbol}" must have one extent, not {found[symbol]} and {n}', place=file)
-    return found
+            if isinstance(symbol, str) and extents.setdefault(symbol, n) != n:
+                raise UsageError("F134", f'Dimension "{symbol}" must have one extent, not {extents[symbol]} and {n}', place=file)
+    return extents
 
 
-def _batch(known: Mapping[str, Declared]) -> tuple[str, ...]:
+def _open_batch_inputs(types: Mapping[str, Declared]) -> tuple[str, ...]:
     """Return the inputs that share the only open dimension, when it is dimension 0 of all of them; else nothing."""
-    open_places = [(a, n) for _, extents in known.values() for a, n in enumerate(extents) if not isinstance(n, int)]
-    one = len(set(open_places)) == 1 and open_places[0][0] == 0
-    shared = len(open_places) == len(known) and (len(known) == 1 or open_places[0][1] is not None) if open_places else False
-    return tuple(known) if one and shared else ()
+    open_places = [(a, n) for _, extents in types.values() for a, n in enumerate(extents) if not isinstance(n, int)]
+    is_batch_axis = len(set(open_places)) == 1 and open_places[0][0] == 0
+    is_shared = len(open_places) == len(types) and (len(types) == 1 or open_places[0][1] is not None) if open_places else False
+    return tuple(types) if is_batch_axis and is_shared else ()
 
 
-def _literal(name: str, dtype: str, extents: Sequence[int | str | None], file: str) -> TensorType:
+def _literal_type(name: str, dtype: str, extents: Sequence[int | str | None], file: str) -> TensorType:
     shape = tuple(n for n in extents if isinstance(n, int))
     if len(shape) == len(extents):
         return TensorType(shape, dtype)
     axis, symbol = next((a, n) for a, n in enumerate(extents) if not isinstance(n, int))
-    called = f' ("{symbol}")' if symbol else ""
+    symbol_text = f' ("{symbol}")' if symbol else ""
     example = ",".join(str(n) if isinstance(n, int) else str(n or "N").upper() for n in extents)
     raise InputError(
         "F160",
-        f'dimension {axis}{called} of input "{name}" is not fixed by the model',
+        f'dimension {axis}{symbol_text} of input "{name}" is not fixed by the model',
         place=file,
         help=f"give it: --shape {name}={example}",
     )
 
 
 def contradicts(declared: Declared | None, actual: TensorType) -> bool:
-    """Tell whether a declaration says something else than a type."""
+    """Tell whether a declaration differs from the computed type."""
     return declared is not None and (declared[0] != actual.dtype or not _agrees(declared[1], actual.shape))
 
 
 def check_declared(info: Any, actual: TensorType, file: str) -> None:
-    """Refuse an output that is not what the model declares."""
+    """Check an output against its declaration.
+
+    Raises:
+        InputError: the model computes another type than it declares.
+    """
     declared = declared_type(info, f'output "{info.name}"')
     if declared is not None and contradicts(declared, actual):
         raise InputError(

@@ -1,6 +1,6 @@
-"""Scan and Loop written out step by step, where the number of steps is known and products are made in them.
+"""Unrolling of Scan and Loop, where the trip count is known and the body multiplies.
 
-What does not depend on the step is lowered once, so that every step reads the same weights.
+Loop-invariant nodes are lowered once, so that every step reads the same weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Lower = Callable[[Sequence[tuple[int, Any]], Body], None]
 
 @dataclass(frozen=True)
 class Steps:
-    """The body of a Scan or Loop, its nodes that depend on the step, and where they stand."""
+    """The body of a Scan or Loop, its loop-dependent nodes, and their context."""
 
     site: Site
     graph: Any
@@ -35,59 +35,72 @@ class Steps:
     lower: Lower
 
     def run(self, step: int, given: Sequence[Value]) -> list[Value]:
-        """Lower one step on values for the inputs of the body; return its results."""
+        """Lower one step on values for the inputs of the body and return its results."""
         scope = Scope(dict(zip((i.name for i in self.graph.input), given, strict=True)), self.body.scope, f"{self.site.name}/{step}/")
         self.lower(self.nodes, replace(self.body, scope=scope))
-        found = [scope.find(o.name) for o in self.graph.output]
-        return [v for v in found if v is not None]
+        results = [scope.find(o.name) for o in self.graph.output]
+        return [v for v in results if v is not None]
 
 
 def steps_of(site: Site, body: Body, count: int, lower: Lower, define: Callable[[Any, Scope], None]) -> Steps:
-    """Return the steps of a Scan or Loop; Unsupported where writing them out would not help, or be too long."""
+    """Lower the loop-invariant nodes of a Scan or Loop and return its steps.
+
+    Raises:
+        Unsupported: the body makes no products, or unrolling exceeds the bound on nodes.
+    """
     graph = site.attributes["body"]
     if not any(n.op_type in PRODUCTS for n in graph.node):
         raise Unsupported("its steps make no products")
     if count * len(graph.node) > MOST_NODES:
         raise Unsupported(f"its {count} steps of {len(graph.node)} nodes are more than {MOST_NODES} nodes")
     scope = Scope({}, body.scope, f"{site.name}/")
-    inside = replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={})
+    step_body = replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={})
     define(graph, scope)
-    fixed, moving = _by_step(graph)
-    lower(fixed, inside)
-    return Steps(site, graph, moving, inside, lower)
+    invariant, dependent = _split_invariant(graph)
+    lower(invariant, step_body)
+    return Steps(site, graph, dependent, step_body, lower)
 
 
-def _by_step(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
-    """Return the nodes of a body that are the same in every step, and the others."""
+def _split_invariant(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
+    """Return the loop-invariant nodes of a body, and the others."""
     names = {i.name for i in graph.input}
-    fixed, moving = [], []
+    invariant, dependent = [], []
     for number, n in enumerate(graph.node):
         if names.intersection((*n.input, *captured(n))) or subgraphs(n):
             names.update(n.output)
-            moving.append((number, n))
+            dependent.append((number, n))
         else:
-            fixed.append((number, n))
-    return fixed, moving
+            invariant.append((number, n))
+    return invariant, dependent
 
 
 def check_scan(site: Site) -> None:
-    """Refuse a Scan whose operands are not the states and sequences of its body."""
-    count, operands, wanted = int(site.get("num_scan_inputs", 0)), len(site.inputs), len(site.attributes["body"].input)
+    """Check the operands of a Scan against the inputs of its body.
+
+    Raises:
+        ShapeError: their numbers do not match.
+    """
+    count, operands, input_count = int(site.get("num_scan_inputs", 0)), len(site.inputs), len(site.attributes["body"].input)
     if site.version >= 9 and not 1 <= count <= operands:
         raise ShapeError(f"num_scan_inputs of Scan must be 1 to its {operands} operands, not {count}")
-    if site.version >= 9 and operands != wanted:
-        raise ShapeError(f"Scan must have an operand for each of the {wanted} inputs of its body, not {operands}")
+    if site.version >= 9 and operands != input_count:
+        raise ShapeError(f"Scan must have an operand for each of the {input_count} inputs of its body, not {operands}")
 
 
 def scanned(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
-    """Return the results of a Scan: last states, then what the steps gave one after the other."""
+    """Return the results of an unrolled Scan: last states, then the stacked outputs of the steps.
+
+    Raises:
+        ShapeError: sequences differ in length, or an axis is not valid.
+        Unsupported: the operands are not states and sequences, or unrolling does not pay.
+    """
     graph, sequences = site.attributes["body"], int(site.get("num_scan_inputs", 0))
     operands = site.values()
     states = operands[: len(operands) - sequences]
     if not sequences or len(operands) != len(graph.input) or site.version < 9:
         raise Unsupported("its inputs are not states and sequences")
-    axes = _list(site, "scan_input_axes", sequences)
-    backwards = _list(site, "scan_input_directions", sequences)
+    axes = _integer_list(site, "scan_input_axes", sequences)
+    backwards = _integer_list(site, "scan_input_directions", sequences)
     reads = [_Sequence(site, v, a, bool(b)) for v, a, b in zip(operands[len(states) :], axes, backwards, strict=True)]
     if len({r.count for r in reads}) != 1:
         raise ShapeError(f"Sequences of Scan must be equally long, not {sorted({r.count for r in reads})}")
@@ -100,15 +113,17 @@ def scanned(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope],
         states = results[: len(states)]
         for stack, v in zip(stacks, results[len(states) :], strict=True):
             stack.append(v)
-    written = zip(stacks, _list(site, "scan_output_axes", outputs), _list(site, "scan_output_directions", outputs), strict=True)
-    return [*states, *(_stacked(site, stack[::-1] if back else stack, axis) for stack, axis, back in written)]
+    scan_outputs = zip(
+        stacks, _integer_list(site, "scan_output_axes", outputs), _integer_list(site, "scan_output_directions", outputs), strict=True
+    )
+    return [*states, *(_stacked(site, stack[::-1] if is_reversed else stack, axis) for stack, axis, is_reversed in scan_outputs)]
 
 
 @dataclass(frozen=True)
 class _Sequence:
     site: Site
     value: Value
-    given: int
+    declared_axis: int
     is_reversed: bool
 
     @property
@@ -117,9 +132,9 @@ class _Sequence:
 
     @property
     def axis(self) -> int:
-        axis = self.given + len(self.shape) if self.given < 0 else self.given
+        axis = self.declared_axis + len(self.shape) if self.declared_axis < 0 else self.declared_axis
         if not 0 <= axis < len(self.shape):
-            raise ShapeError(f"Axis of a sequence of Scan must be one of {len(self.shape)}, not {self.given}")
+            raise ShapeError(f"Axis of a sequence of Scan must be one of {len(self.shape)}, not {self.declared_axis}")
         return axis
 
     @property
@@ -128,15 +143,15 @@ class _Sequence:
 
     def at(self, t: int) -> Value:
         place, axis = (self.count - 1 - t if self.is_reversed else t), self.axis
-        one = self.site.apply("slice", self.value, axis=axis, start=place, stop=place + 1, step=1)
-        return self.site.reshape(one, (*self.shape[:axis], *self.shape[axis + 1 :]))
+        element = self.site.apply("slice", self.value, axis=axis, start=place, stop=place + 1, step=1)
+        return self.site.reshape(element, (*self.shape[:axis], *self.shape[axis + 1 :]))
 
 
-def _list(site: Site, name: str, count: int) -> tuple[int, ...]:
-    given = tuple(int(n) for n in site.get(name, ())) or (0,) * count
-    if len(given) != count:
-        raise ShapeError(f"{name} of {site.op} must have {count} elements, not {len(given)}")
-    return given
+def _integer_list(site: Site, name: str, count: int) -> tuple[int, ...]:
+    values = tuple(int(n) for n in site.get(name, ())) or (0,) * count
+    if len(values) != count:
+        raise ShapeError(f"{name} of {site.op} must have {count} elements, not {len(values)}")
+    return values
 
 
 def _stacked(site: Site, parts: Sequence[Value], axis: int) -> Value:
@@ -147,7 +162,11 @@ def _stacked(site: Site, parts: Sequence[Value], axis: int) -> Value:
 
 
 def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
-    """Return the results of a Loop whose steps are counted: last states, then what the steps gave one after the other."""
+    """Return the results of an unrolled Loop: last states, then the stacked outputs of the steps.
+
+    Raises:
+        Unsupported: the trip count or condition depends on data, the body does not fit, or unrolling does not pay.
+    """
     graph = site.attributes["body"]
     if not site.has(0):
         raise Unsupported("its number of steps is decided while it runs")
@@ -162,17 +181,17 @@ def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], 
         raise Unsupported("its body has another number of values, or it makes no step")
     steps = steps_of(site, body, count, lower, define)
     stacks: list[list[Value]] = [[] for _ in range(outputs)]
-    going = site.context.constant(np.array(True), f"{site.name}/going")
+    proceed = site.context.constant(np.array(True), f"{site.name}/going")
     for t in range(count):
         number = site.context.constant(np.array(t, np.int64), f"{site.name}/{t}/step")
-        condition, *results = steps.run(t, [number, going, *states])
+        condition, *results = steps.run(t, [number, proceed, *states])
         states = results[: len(states)]
         for stack, v in zip(stacks, results[len(states) :], strict=True):
             stack.append(v)
-        known = site.context.data(condition)
-        if known is None:
+        condition_data = site.context.data(condition)
+        if condition_data is None:
             raise Unsupported("its number of steps is decided while it runs")
-        if not np.all(known):
+        if not np.all(condition_data):
             break
     return [*states, *(_stacked(site, stack, 0) for stack in stacks)]
 

@@ -1,4 +1,4 @@
-"""How each source operator is written in core operators, by family."""
+"""Lowerings of ONNX operators to core operators, by family."""
 
 from . import classical, contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction, upsampling
 from .table import Lowering

@@ -1,4 +1,4 @@
-"""Fused operators of com.microsoft, and attention: each is written as what onnxruntime fused."""
+"""Lowerings of fused com.microsoft operators and of attention to the operators that onnxruntime fused."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _quick_gelu(site: Site) -> list[Value]:
     return [site.apply("mul", x, gate)]
 
 
-def _skip_norm(site: Site, scale: int, bias: int | None, added: int) -> list[Value | None]:
-    """Return the norm of a sum, and the sum where it is read, too; its mean and deviation are not given."""
+def _skip_norm(site: Site, scale: int, bias: int | None, addend: int) -> list[Value | None]:
+    """Lower a norm of a sum; the sum is returned where it is read, mean and deviation are not supported."""
     site.require_float()
     if any(site.outputs[1:3]):
         raise Unsupported("its mean or deviation is used")
     x = site.apply("add", site.value(0), site.value(1))
-    if site.has(added):
-        x = binary(site, "add", x, site.value(added))
+    if site.has(addend):
+        x = binary(site, "add", x, site.value(addend))
     epsilon = float(site.get("epsilon", 1e-12))
     if bias is None:
         y = site.apply("mul", over_root_mean_square(site, x, epsilon, site.rank(0) - 1), site.value(scale))
@@ -77,23 +77,23 @@ def _swapped(site: Site, v: Value) -> Value:
     return site.transpose(v, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _times(site: Site, v: Value, factor: float, what: str) -> Value:
-    return v if factor == 1.0 else site.apply("mul", v, site.number(factor, v, what))
+def _times(site: Site, v: Value, factor: float, name: str) -> Value:
+    return v if factor == 1.0 else site.apply("mul", v, site.number(factor, v, name))
 
 
 def _activated(inner: Lowering, operands: int) -> Callable[[Site], list[Value]]:
     """Return the lowering of an operator that is another one followed by an activation."""
 
     def lower(site: Site) -> list[Value]:
-        given = site.get("activation", "")
-        if given not in ACTIVATIONS:
-            raise Unsupported(f"its activation is {given}")
+        activation = site.get("activation", "")
+        if activation not in ACTIVATIONS:
+            raise Unsupported(f"its activation is {activation}")
         if site.has(operands):
             raise Unsupported("it adds a further tensor")
         (y,) = inner(site)
         if y is None:
             raise AssertionError("a product without a result")
-        return [site.apply(ACTIVATIONS[given], y) if given else y]
+        return [site.apply(ACTIVATIONS[activation], y) if activation else y]
 
     return lower
 
@@ -112,7 +112,7 @@ def _rows(site: Site, v: Value) -> Value:
 
 
 def attended(site: Site, q: Value, k: Value, v: Value, scale: float, mask: Value | None = None) -> Value:
-    """Return softmax(q·kᵀ·scale + mask)·v of [batch, heads, rows, width]."""
+    """Return softmax(q·kᵀ·scale + mask)·v for q, k, v of shape [batch, heads, rows, width]."""
     scores = _times(site, site.apply("matmul", q, site.transpose(k, (0, 1, 3, 2))), scale, "scale")
     if mask is not None:
         scores = binary(site, "add", scores, mask)
@@ -120,8 +120,8 @@ def attended(site: Site, q: Value, k: Value, v: Value, scale: float, mask: Value
 
 
 def _packed_attention(site: Site) -> list[Value]:
-    """Lower com.microsoft.Attention: one product makes queries, keys and values."""
-    _no_more(site, 3)
+    """Lower com.microsoft.Attention: one matrix product projects to queries, keys and values."""
+    _check_unmasked(site, 3)
     shape, count = site.shape(0), int(site.get("num_heads", 0))
     width = site.shape(1)[-1] // 3
     if len(shape) != 3 or site.shape(1)[-1] % 3:
@@ -137,7 +137,7 @@ def _packed_attention(site: Site) -> list[Value]:
 
 def _multi_head_attention(site: Site) -> list[Value]:
     """Lower com.microsoft.MultiHeadAttention on queries, keys and values of rank 3, each with its bias."""
-    _no_more(site, 4)
+    _check_unmasked(site, 4)
     count = int(site.get("num_heads", 0))
     if [site.rank(n) for n in range(3)] != [3, 3, 3]:
         raise Unsupported("its keys and values are not of rank 3")
@@ -151,28 +151,28 @@ def _multi_head_attention(site: Site) -> list[Value]:
     return [_rows(site, attended(site, q, k, v, scale))]
 
 
-def _no_more(site: Site, operands: int) -> None:
+def _check_unmasked(site: Site, operands: int) -> None:
     site.require_float()
     if any(site.has(n) for n in range(operands, len(site.inputs))):
         raise Unsupported("it has a mask or a past")
     if any(site.outputs[1:]):
         raise Unsupported("its past is used")
-    _plain(site, ("num_heads", "scale", "mask_filter_value"))
+    _check_attributes(site, ("num_heads", "scale", "mask_filter_value"))
 
 
-def _plain(site: Site, known: Sequence[str]) -> None:
-    """Refuse every attribute that is not known to be read, unless it is 0."""
+def _check_attributes(site: Site, supported: Sequence[str]) -> None:
+    """Refuse nonzero attributes that are not supported."""
     for name, value in site.attributes.items():
-        if name not in known and value != 0:
+        if name not in supported and value != 0:
             raise Unsupported(f"it has the attribute {name}")
 
 
 def _attention(site: Site) -> list[Value]:
-    """Lower Attention of operator set 23: rank 3 with the number of heads, or rank 4; with a mask that is added."""
+    """Lower Attention of operator set 23: rank 3 with the number of heads, or rank 4; the mask is additive."""
     site.require_float()
     if any(site.has(n) for n in range(4, len(site.inputs))) or any(site.outputs[1:]):
         raise Unsupported("it has a past")
-    _plain(site, ("q_num_heads", "kv_num_heads", "scale"))
+    _check_attributes(site, ("q_num_heads", "kv_num_heads", "scale"))
     operands = [site.value(n) for n in range(3)]
     counts = [int(site.get(f"{who}_num_heads", 0)) for who in ("q", "kv", "kv")]
     is_flat = site.rank(0) == 3

@@ -1,4 +1,4 @@
-"""Convolution and pooling: explicit pads, strides and dilations."""
+"""Lowerings of convolution and pooling, with explicit pads, strides and dilations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from .table import Lowering
 
 
 def window(site: Site, kernel: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """Return explicit strides, dilations and pads of a sliding window over the spatial axes of operand 0."""
+    """Return strides, dilations and pads of a sliding window over the spatial axes of operand 0; pads are all starts, then all ends.
+
+    Raises:
+        ShapeError: the attributes do not match the number of axes, or the kernel or auto_pad is not valid.
+    """
     rank = len(kernel)
     strides = tuple(site.get("strides", ()) or (1,) * rank)
     dilations = tuple(site.get("dilations", ()) or (1,) * rank)
@@ -54,9 +58,9 @@ def _conv(site: Site) -> list[Value]:
     site.require_float()
     x, w = site.value(0), site.value(1)
     kernel = site.shape(1)[2:]
-    given = tuple(site.get("kernel_shape", kernel) or kernel)
-    if given != kernel:
-        raise ShapeError(f"kernel_shape of Conv must be that of its filters {kernel}, not {given}")
+    kernel_shape = tuple(site.get("kernel_shape", kernel) or kernel)
+    if kernel_shape != kernel:
+        raise ShapeError(f"kernel_shape of Conv must be that of its filters {kernel}, not {kernel_shape}")
     if site.rank(0) < 3 or site.rank(1) != site.rank(0):
         raise ShapeError(f"Conv needs x[N, C, …] and w[O, C/group, …] of one rank, not {site.shape(0)} and {site.shape(1)}")
     y = site.apply("conv", x, w, **window(site, kernel), group=int(site.get("group", 1)))
@@ -86,14 +90,14 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
 
 
 def _check_padded(site: Site, pads: Sequence[int]) -> None:
-    """Refuse padding over the size of a tensor: a window may be as large, and the host steps through it without an end."""
+    """Check the size of the padded tensor: a window may be as large, and the host would step through it endlessly."""
     x = site.type(site.value(0))
     extents = (max(0, n + before + after) for n, before, after in zip(x.shape[2:], pads, pads[len(pads) // 2 :], strict=False))
     site.context.check(TensorType((*x.shape[:2], *extents), x.dtype), f"{site.name}/padded")
 
 
 def _check_inside(site: Site, kernel: Sequence[int], places: Mapping[str, Sequence[int]], extents: Sequence[int]) -> None:
-    """Let the host run a pooling with a window that lies wholly in the padding."""
+    """Raise Unsupported for a pooling with a window that lies wholly in the padding."""
     strides, pads, dilations = places["strides"], places["pads"], places["dilations"]
     for axis, (n, k, count) in enumerate(zip(site.shape(0)[2:], kernel, extents, strict=True)):
         starts = np.arange(count) * strides[axis] - pads[axis]

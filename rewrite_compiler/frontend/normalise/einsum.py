@@ -1,4 +1,4 @@
-"""Einsum: equations of one operand that only move axes, and of two that contract one group of axes, as moves and matrix products."""
+"""Lowering of Einsum: permutations of one operand, and contractions of two operands as permutations and matrix products."""
 
 from __future__ import annotations
 
@@ -18,23 +18,31 @@ FIRST_OTHER = 0x100  # the axes of an ellipsis are these characters on: no lette
 
 @dataclass(frozen=True)
 class Equation:
-    """What each axis of the operands and of the result is called."""
+    """The axis labels of each operand and of the result."""
 
     operands: tuple[str, ...]
     result: str
 
 
 def equation(text: str, ranks: Sequence[int]) -> Equation:
-    """Return the axes of an equation for operands of some ranks; ShapeError where they do not fit."""
+    """Parse an Einsum equation for operands of some ranks; ellipses are expanded to labels.
+
+    Raises:
+        ShapeError: the equation does not fit the ranks.
+    """
     left, arrow, right = text.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise ShapeError(f'Einsum "{text}" has {len(terms)} terms for {len(ranks)} operands')
-    most = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term), default=0)
-    others = "".join(chr(FIRST_OTHER + k) for k in range(most))
-    operands = tuple(t.replace("...", others[most - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True))
+    ellipsis_rank = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term), default=0)
+    ellipsis_axes = "".join(chr(FIRST_OTHER + k) for k in range(ellipsis_rank))
+    operands = tuple(t.replace("...", ellipsis_axes[ellipsis_rank - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True))
     count = Counter(chain(*operands))
-    result = right.replace("...", others) if arrow else others + "".join(sorted(c for c, n in count.items() if n == 1 and c not in others))
+    result = (
+        right.replace("...", ellipsis_axes)
+        if arrow
+        else ellipsis_axes + "".join(sorted(c for c, n in count.items() if n == 1 and c not in ellipsis_axes))
+    )
     fit = all(len(o) == rank for o, rank in zip(operands, ranks, strict=True)) and "." not in "".join([*operands, result])
     if not fit or len(set(result)) != len(result) or not set(result) <= count.keys():
         raise ShapeError(f'Einsum "{text}" does not fit operands of ranks {", ".join(map(str, ranks))}')
@@ -53,14 +61,14 @@ def _einsum(site: Site) -> list[Value]:
             if sizes.setdefault(axis, size) != size:
                 raise Unsupported("its operands have different extents along one axis")
     if len(values) == 1 and set(e.result) == set(e.operands[0]):
-        return [_turned(site, values[0], e.operands[0], e.result)]
+        return [_permuted(site, values[0], e.operands[0], e.result)]
     if len(values) != 2:
         raise Unsupported("it is neither a transposition nor a product of two operands")
     return [_product(site, values, e, sizes)]
 
 
 def _product(site: Site, values: Sequence[Value], e: Equation, sizes: dict[str, int]) -> Value:
-    """Write a product of two operands as one of matrices, of each place of the axes that both and the result have."""
+    """Lower a contraction of two operands to one batched matrix product over the axes that both and the result share."""
     a, b = e.operands
     batch = "".join(c for c in e.result if c in a and c in b)
     summed = "".join(c for c in a if c in b and c not in e.result)
@@ -76,15 +84,15 @@ def _product(site: Site, values: Sequence[Value], e: Equation, sizes: dict[str, 
 
     lead = tuple(sizes[c] for c in batch)
     outer = (extent(rows),) if batch or not rows else tuple(sizes[c] for c in rows)  # without a batch all rows are of one product
-    left = site.reshape(_turned(site, values[0], a, batch + rows + summed), (*lead, *outer, extent(summed)))
-    right = site.reshape(_turned(site, values[1], b, batch + summed + columns), (*lead, extent(summed), extent(columns)))
-    made = batch + rows + columns
-    product = site.reshape(site.apply("matmul", left, right), tuple(sizes[c] for c in made))
-    return _turned(site, product, made, e.result)
+    left = site.reshape(_permuted(site, values[0], a, batch + rows + summed), (*lead, *outer, extent(summed)))
+    right = site.reshape(_permuted(site, values[1], b, batch + summed + columns), (*lead, extent(summed), extent(columns)))
+    product_axes = batch + rows + columns
+    product = site.reshape(site.apply("matmul", left, right), tuple(sizes[c] for c in product_axes))
+    return _permuted(site, product, product_axes, e.result)
 
 
-def _turned(site: Site, v: Value, axes: str, wanted: str) -> Value:
-    return site.transpose(v, [axes.index(c) for c in wanted])
+def _permuted(site: Site, v: Value, axes: str, target: str) -> Value:
+    return site.transpose(v, [axes.index(c) for c in target])
 
 
 TABLE: dict[str, Lowering] = {"Einsum": _einsum}

@@ -1,4 +1,4 @@
-"""Elementwise source operators."""
+"""Lowerings of elementwise operators."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _binary(op: str) -> Callable[[Site], list[Value]]:
 
 
 def _pow(site: Site) -> list[Value]:
-    """Write a square as a product and powers of one half and minus one half as roots, which rules know."""
+    """Lower a square to a product and powers ±1/2 to roots, which rules match."""
     exponent = site.data(1)
-    same = exponent is not None and exponent.size == 1 and exponent.ndim <= site.rank(0)
-    power = float(exponent.reshape(-1)[0]) if same and exponent is not None else 0.0
+    is_scalar = exponent is not None and exponent.size == 1 and exponent.ndim <= site.rank(0)
+    power = float(exponent.reshape(-1)[0]) if is_scalar and exponent is not None else 0.0
     if power not in (2.0, 0.5, -0.5):
         return _binary("pow")(site)
     site.require_float_at(0)
@@ -83,7 +83,7 @@ def _div(site: Site) -> list[Value]:
 
 
 def _is_number(divisor: Data | None, rank: int) -> bool:
-    """Tell whether a divisor is one known number whose reciprocal is as good."""
+    """Tell whether a divisor is one constant number whose reciprocal is a normal number."""
     if divisor is None or divisor.size != 1 or divisor.ndim > rank or divisor.dtype.kind != "f":
         return False
     number = abs(float(divisor.reshape(-1)[0]))
@@ -92,7 +92,7 @@ def _is_number(divisor: Data | None, rank: int) -> bool:
 
 
 def _is_root(site: Site, v: Value) -> bool:
-    """Tell whether a value is the square root of another; its node is among the last ones."""
+    """Tell whether a value is a square root computed by one of the last nodes."""
     return any(n.op == "sqrt" and v in n.outputs for n in site.context.builder.nodes[-RECENT:])
 
 
@@ -125,12 +125,12 @@ def _clip(site: Site) -> list[Value]:
 
 
 def _clip_between(site: Site) -> Value:
-    """Limit a value to bounds computed at run time."""
-    wide = next((site.shape(n) for n in (1, 2) if site.has(n) and site.shape(n) != ()), None)
-    if wide is not None:
-        raise ShapeError(f"Bounds of Clip must be single numbers, not a tensor of shape {wide}")
-    above = site.apply("max", site.value(0), site.value(1)) if site.has(1) else site.value(0)
-    return site.apply("min", above, site.value(2)) if site.has(2) else above
+    """Clamp a value to bounds computed at run time."""
+    bound_shape = next((site.shape(n) for n in (1, 2) if site.has(n) and site.shape(n) != ()), None)
+    if bound_shape is not None:
+        raise ShapeError(f"Bounds of Clip must be single numbers, not a tensor of shape {bound_shape}")
+    lower_bounded = site.apply("max", site.value(0), site.value(1)) if site.has(1) else site.value(0)
+    return site.apply("min", lower_bounded, site.value(2)) if site.has(2) else lower_bounded
 
 
 def _leaky_relu(site: Site) -> list[Value]:
@@ -141,11 +141,11 @@ def _leaky_relu(site: Site) -> list[Value]:
 
 
 def _two_slopes(site: Site, x: Value, slope: Value) -> Value:
-    known = site.context.data(slope)
-    if known is not None and not np.isfinite(known).all():  # 0 times it is NaN
+    slope_data = site.context.data(slope)
+    if slope_data is not None and not np.isfinite(slope_data).all():  # 0 times it is NaN
         raise Unsupported("its slope is not finite")
-    below = site.apply("clip", x, low=float("-inf"), high=0.0)
-    return site.apply("add", site.apply("relu", x), site.apply("mul", below, slope))
+    negative_part = site.apply("clip", x, low=float("-inf"), high=0.0)
+    return site.apply("add", site.apply("relu", x), site.apply("mul", negative_part, slope))
 
 
 def _prelu(site: Site) -> list[Value]:
@@ -175,7 +175,7 @@ def _gelu(site: Site) -> list[Value]:
 
 
 def gelu_of(site: Site, x: Value, function: str) -> Value:
-    """Return GELU by the error function, or by the hyperbolic tangent that approximates it."""
+    """Return GELU(x) = x/2 · (1 + f(…)), with f the error function, or the tanh approximation."""
     inner = x
     if function == "tanh":
         cube = site.apply("mul", site.apply("mul", site.apply("mul", x, x), x), site.number(0.044715, x, "cubic"))

@@ -1,4 +1,4 @@
-"""Source operators that only move data, and those that leave no operation."""
+"""Lowerings of operators that only move data, and of those that leave no operation."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ..site.site import Site
 from .table import Lowering
 
 
-def _axes(site: Site, given: Sequence[int], rank: int) -> tuple[int, ...]:
-    axes = tuple(a + rank if a < 0 else a for a in given)
+def _axes(site: Site, declared: Sequence[int], rank: int) -> tuple[int, ...]:
+    axes = tuple(a + rank if a < 0 else a for a in declared)
     if len(set(axes)) != len(axes) or any(not 0 <= a < rank for a in axes):
-        raise ShapeError(f"Axes of {site.op} must be different and in {-rank}…{rank - 1}, not {tuple(given)}")
+        raise ShapeError(f"Axes of {site.op} must be different and in {-rank}…{rank - 1}, not {tuple(declared)}")
     return axes
 
 
@@ -60,8 +60,8 @@ def _constant(site: Site) -> list[Value]:
     if "value" in a:
         data, dtype = site.context.tensor(a["value"], f'the value of Constant "{site.name}"')
         return [site.context.weight(data, site.name, dtype)]
-    plain = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
-    for name, dtype_ in plain.items():
+    dtypes = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    for name, dtype_ in dtypes.items():
         if name in a:
             return [site.context.constant(np.asarray(a[name], dtype_), site.name)]
     raise Unsupported("its value is text or sparse")
@@ -83,25 +83,25 @@ def _size(site: Site) -> list[Value]:
 
 def _reshape(site: Site) -> list[Value]:
     site.require_native()
-    old, wanted = site.shape(0), list(site.ints(1, "extents"))
-    if any(n < -1 for n in wanted) or wanted.count(-1) > 1:
-        raise ShapeError(f"Extents of Reshape must be positive, 0 or one −1, not {wanted}")
+    old, extents = site.shape(0), list(site.ints(1, "extents"))
+    if any(n < -1 for n in extents) or extents.count(-1) > 1:
+        raise ShapeError(f"Extents of Reshape must be positive, 0 or one −1, not {extents}")
     if not site.flag("allowzero"):
-        if any(n == 0 and i >= len(old) for i, n in enumerate(wanted)):
-            raise ShapeError(f"A 0 of Reshape copies an extent of {old}, which has none at that place: {wanted}")
-        wanted = [old[i] if n == 0 else n for i, n in enumerate(wanted)]
-    elif 0 in wanted and -1 in wanted:
-        raise ShapeError(f"Reshape with allowzero takes a 0 or a −1, not both: {wanted}")
-    return [site.reshape(site.value(0), _completed(old, wanted))]
+        if any(n == 0 and i >= len(old) for i, n in enumerate(extents)):
+            raise ShapeError(f"A 0 of Reshape copies an extent of {old}, which has none at that place: {extents}")
+        extents = [old[i] if n == 0 else n for i, n in enumerate(extents)]
+    elif 0 in extents and -1 in extents:
+        raise ShapeError(f"Reshape with allowzero takes a 0 or a −1, not both: {extents}")
+    return [site.reshape(site.value(0), _completed(old, extents))]
 
 
-def _completed(old: Sequence[int], wanted: list[int]) -> list[int]:
-    if -1 not in wanted:
-        return wanted
-    rest = -math.prod(wanted)
-    if rest == 0 or math.prod(old) % rest:
-        raise ShapeError(f"Reshape cannot make {wanted} from the {math.prod(old)} elements of {tuple(old)}")
-    return [math.prod(old) // rest if n == -1 else n for n in wanted]
+def _completed(old: Sequence[int], extents: list[int]) -> list[int]:
+    if -1 not in extents:
+        return extents
+    known_size = -math.prod(extents)
+    if known_size == 0 or math.prod(old) % known_size:
+        raise ShapeError(f"Reshape cannot make {extents} from the {math.prod(old)} elements of {tuple(old)}")
+    return [math.prod(old) // known_size if n == -1 else n for n in extents]
 
 
 def _flatten(site: Site) -> list[Value]:
@@ -117,8 +117,8 @@ def _flatten(site: Site) -> list[Value]:
 def _squeeze(site: Site) -> list[Value]:
     site.require_native()
     shape = site.shape(0)
-    given = site.ints(1, "axes") if site.has(1) else site.get("axes", None)
-    axes = _axes(site, given, len(shape)) if given is not None else tuple(a for a, n in enumerate(shape) if n == 1)
+    declared = site.ints(1, "axes") if site.has(1) else site.get("axes", None)
+    axes = _axes(site, declared, len(shape)) if declared is not None else tuple(a for a, n in enumerate(shape) if n == 1)
     wide = [a for a in axes if shape[a] != 1]
     if wide:
         raise ShapeError(f"Squeeze drops axes of extent 1; axis {wide[0]} of {shape} has {shape[wide[0]]}")
@@ -127,9 +127,9 @@ def _squeeze(site: Site) -> list[Value]:
 
 def _unsqueeze(site: Site) -> list[Value]:
     site.require_native()
-    given = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
-    rank = site.rank(0) + len(given)
-    axes, old = set(_axes(site, given, rank)), iter(site.shape(0))
+    declared = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
+    rank = site.rank(0) + len(declared)
+    axes, old = set(_axes(site, declared, rank)), iter(site.shape(0))
     return [site.reshape(site.value(0), [1 if a in axes else next(old) for a in range(rank)])]
 
 
@@ -146,8 +146,8 @@ def _concat(site: Site) -> list[Value]:
     site.require_native()
     values, axis = site.values(), _one_axis(site, 0, site.rank(0))
     OPS["concat"].shapes([site.type(v).shape for v in values], {"axis": axis})
-    kept = [v for v in values if site.type(v).shape[axis]] or values[:1]
-    return [kept[0] if len(kept) == 1 else site.apply("concat", *kept, axis=axis)]
+    nonempty = [v for v in values if site.type(v).shape[axis]] or values[:1]
+    return [nonempty[0] if len(nonempty) == 1 else site.apply("concat", *nonempty, axis=axis)]
 
 
 def _split(site: Site) -> list[Value]:
@@ -194,8 +194,8 @@ def _slice_axis(site: Site, x: Value, axis: int, extent: int, bounds: tuple[int,
     if step < 0:
         last = extent - 1
         first = min(_clamped(start, extent), last)
-        before = min(max(end + extent if end < 0 else end, -1), last)
-        return site.picked(x, range(first, before, step), axis)
+        stop = min(max(end + extent if end < 0 else end, -1), last)
+        return site.picked(x, range(first, stop, step), axis)
     start, end = _clamped(start, extent), _clamped(end, extent)
     if (start, end, step) == (0, extent, 1):
         return x
@@ -207,14 +207,14 @@ def _pad(site: Site) -> list[Value]:
     rank = site.rank(0)
     if site.get("mode", "constant") != "constant":
         raise Unsupported(f"its mode is {site.get('mode', '')}")
-    given = site.ints(1, "pads") if site.has(1) else tuple(site.get("pads", ()))
+    declared_pads = site.ints(1, "pads") if site.has(1) else tuple(site.get("pads", ()))
     value = site.scalar(2, "value", site.get("value", 0.0))
     axes = _axes(site, site.ints(3, "axes"), rank) if site.has(3) else tuple(range(rank))
-    if len(given) != 2 * len(axes):
-        raise ShapeError(f"Pad over {len(axes)} axes needs {2 * len(axes)} pads, not {len(given)}")
+    if len(declared_pads) != 2 * len(axes):
+        raise ShapeError(f"Pad over {len(axes)} axes needs {2 * len(axes)} pads, not {len(declared_pads)}")
     pads = [0] * 2 * rank
     for n, axis in enumerate(axes):
-        pads[axis], pads[axis + rank] = given[n], given[n + len(axes)]
+        pads[axis], pads[axis + rank] = declared_pads[n], declared_pads[n + len(axes)]
     return [_padded(site, pads, value)]
 
 
@@ -236,11 +236,11 @@ def _padded(site: Site, pads: list[int], value: float) -> Value:
 
 def _expand(site: Site) -> list[Value]:
     site.require_native()
-    own, given = site.shape(0), site.ints(1, "extents")
-    if any(n < 0 for n in given):
-        raise ShapeError(f"Extents of Expand must not be negative, not {given}")
-    shape = broadcast(own, given)
-    return [site.value(0) if shape == own else site.apply("expand", site.value(0), shape=shape)]
+    operand_shape, target = site.shape(0), site.ints(1, "extents")
+    if any(n < 0 for n in target):
+        raise ShapeError(f"Extents of Expand must not be negative, not {target}")
+    shape = broadcast(operand_shape, target)
+    return [site.value(0) if shape == operand_shape else site.apply("expand", site.value(0), shape=shape)]
 
 
 def _gather(site: Site) -> list[Value]:
@@ -254,8 +254,8 @@ def _gather(site: Site) -> list[Value]:
         places = None if indices is None or indices.ndim != 1 else [int(n) % shape[axis] for n in indices]
         return [site.apply("gather", x, site.value(1), axis=axis) if places is None else site.picked(x, places, axis)]
     place = int(indices.reshape(-1)[0]) % shape[axis]
-    one = site.apply("slice", x, axis=axis, start=place, stop=place + 1, step=1)
-    return [site.reshape(one, (*shape[:axis], *indices.shape, *shape[axis + 1 :]))]
+    element = site.apply("slice", x, axis=axis, start=place, stop=place + 1, step=1)
+    return [site.reshape(element, (*shape[:axis], *indices.shape, *shape[axis + 1 :]))]
 
 
 def _reverse_sequence(site: Site) -> list[Value]:
@@ -289,10 +289,10 @@ def _depth_to_space(site: Site) -> list[Value]:
     block = int(site.get("blocksize", 0))
     if block < 1 or c % (block * block):
         raise ShapeError(f"blocksize of DepthToSpace must be positive and its square divide {c} channels, not {block}")
-    first = site.get("mode", "DCR") == "DCR"
-    split = (n, block, block, c // block**2, h, w) if first else (n, c // block**2, block, block, h, w)
-    moved = site.transpose(site.reshape(site.value(0), split), (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3))
-    return [site.reshape(moved, (n, c // block**2, h * block, w * block))]
+    is_depth_first = site.get("mode", "DCR") == "DCR"
+    split = (n, block, block, c // block**2, h, w) if is_depth_first else (n, c // block**2, block, block, h, w)
+    permuted = site.transpose(site.reshape(site.value(0), split), (0, 3, 4, 1, 5, 2) if is_depth_first else (0, 1, 4, 2, 5, 3))
+    return [site.reshape(permuted, (n, c // block**2, h * block, w * block))]
 
 
 def _space_to_depth(site: Site) -> list[Value]:

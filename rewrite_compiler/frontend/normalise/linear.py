@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Lowerings of matrix products."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _matmul(site: Site) -> list[Value]:
 
 
 def _matrices(site: Site, a: Value, b: Value) -> Value:
-    """Return a product of matrices, of known ones without axes that say nothing."""
+    """Return a product of matrices; constant operands lose broadcast axes of extent 1."""
     if site.rank(0) == site.rank(1) == 4 and site.data(1) is not None and site.shape(1)[0] == 1:
         return site.apply("matmul", a, site.reshape(b, site.shape(1)[1:]))
     if site.rank(0) == 2 and site.rank(1) == 4 and site.data(0) is not None and site.data(1) is None:
@@ -48,8 +48,8 @@ def _gemm(site: Site) -> list[Value]:
     return [_biased(site, y, _scaled(site, site.value(2), site.get("beta", 1.0), "beta")) if site.has(2) else y]
 
 
-def _scaled(site: Site, v: Value, factor: float, what: str) -> Value:
-    return v if factor == 1.0 else site.apply("mul", v, site.number(factor, v, what))
+def _scaled(site: Site, v: Value, factor: float, name: str) -> Value:
+    return v if factor == 1.0 else site.apply("mul", v, site.number(factor, v, name))
 
 
 def _biased(site: Site, y: Value, c: Value) -> Value:

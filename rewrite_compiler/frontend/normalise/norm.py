@@ -1,4 +1,4 @@
-"""Normalisations and softmax."""
+"""Lowerings of normalisations and softmax."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ def _layer_normalization(site: Site) -> list[Value]:
 
 
 def layer_norm_of(site: Site, x: Value, scale: Value, bias: Value | None, axis: int, epsilon: float) -> Value:
-    """Return the layer norm over the axes from `axis` on; no bias is one of zeros."""
-    over, dtype = site.type(x).shape[axis:], site.type(x).dtype
-    added = _spread(site, bias, over) if bias is not None else site.constant(np.zeros(over, dtype), "zero_bias")
-    return site.apply("layer_norm", x, _spread(site, scale, over), added, axis=axis, epsilon=epsilon)
+    """Return the layer norm over the axes from `axis` on; without a bias it is zero."""
+    normalized_shape, dtype = site.type(x).shape[axis:], site.type(x).dtype
+    shift = (
+        _broadcast_to(site, bias, normalized_shape) if bias is not None else site.constant(np.zeros(normalized_shape, dtype), "zero_bias")
+    )
+    return site.apply("layer_norm", x, _broadcast_to(site, scale, normalized_shape), shift, axis=axis, epsilon=epsilon)
 
 
 def _root_mean_square_normalization(site: Site) -> list[Value]:
-    """Lower RMSNormalization, and what onnxruntime calls SimplifiedLayerNormalization."""
+    """Lower RMSNormalization, and onnxruntime's SimplifiedLayerNormalization."""
     site.require_float()
     if any(site.outputs[1:]) or site.get("stash_type", 1) != 1:
         raise Unsupported("its deviation is used, or computed in another type")
@@ -54,18 +56,18 @@ def _root_mean_square_normalization(site: Site) -> list[Value]:
 
 
 def over_root_mean_square(site: Site, x: Value, epsilon: float, axis: int) -> Value:
-    """Return x / √(mean(x²) + ε) over the axes from `axis` on."""
+    """Return x / √(mean(x²) + ε), the mean over the axes from `axis` on."""
     axes = tuple(range(axis, len(site.type(x).shape)))
     mean = site.apply("reduce_mean", site.apply("mul", x, x), axes=axes, keepdims=1)
     root = site.apply("sqrt", site.apply("add", mean, site.number(epsilon, x, "epsilon")))
     return site.apply("mul", x, site.apply("reciprocal", root))
 
 
-def _spread(site: Site, v: Value, shape: tuple[int, ...]) -> Value:
-    own = site.type(v).shape
-    if own == shape:
+def _broadcast_to(site: Site, v: Value, shape: tuple[int, ...]) -> Value:
+    operand_shape = site.type(v).shape
+    if operand_shape == shape:
         return v
-    if math.prod(own) == math.prod(shape) and len(own) > len(shape):
+    if math.prod(operand_shape) == math.prod(shape) and len(operand_shape) > len(shape):
         return site.reshape(v, shape)
     return site.apply("expand", v, shape=shape)
 
@@ -97,9 +99,9 @@ def _group_normalization(site: Site) -> list[Value]:
 def _normalized_groups(site: Site, x: Value, groups: int) -> Value:
     shape, dtype = site.type(x).shape, site.type(x).dtype
     rows = site.reshape(x, (shape[0], groups, math.prod(shape[1:]) // groups))
-    over = site.type(rows).shape[2:]
-    one, zero = site.constant(np.ones(over, dtype), "one"), site.constant(np.zeros(over, dtype), "zero")
-    flat = site.apply("layer_norm", rows, one, zero, axis=2, epsilon=float(site.get("epsilon", 1e-5)))
+    normalized_shape = site.type(rows).shape[2:]
+    ones, zeros = site.constant(np.ones(normalized_shape, dtype), "one"), site.constant(np.zeros(normalized_shape, dtype), "zero")
+    flat = site.apply("layer_norm", rows, ones, zeros, axis=2, epsilon=float(site.get("epsilon", 1e-5)))
     y = site.reshape(flat, shape)
     factors = [_per_channel(site, site.value(n), shape[1], groups) for n in (1, 2)]
     return site.apply("bias_add", site.apply("scale", y, factors[0], axis=1), factors[1], axis=1)

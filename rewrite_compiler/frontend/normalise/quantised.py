@@ -1,6 +1,6 @@
-"""Quantised source operators as one integer form: products of codes summed in int32, and requantisation of the sums.
+"""Lowerings of quantised operators to one integer form: products of codes accumulated in int32, then requantisation.
 
-Scales and zero points must be known; what is not (or lies along a blocked axis) stays with the host.
+Scales and zero points must be constant; otherwise (or along a blocked axis) the node stays with the host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ MOST_SHIFT, MOST_APART = 54, 28  # bits by which factors of a sum are shifted, a
 
 
 def scales(site: Site, n: int) -> Data:
-    """Return the scales of an operand as a list, one or one for each place of an axis."""
+    """Return the scales of an operand [1] or [extent of the quantisation axis].
+
+    Raises:
+        ShapeError: a scale is not positive and finite.
+        Unsupported: the scales are computed at run time, not float32, or by blocks.
+    """
     scale = site.known(n, "scales")
     if scale.dtype.kind == "f":
         wrong = scale[~(np.isfinite(scale) & (scale > 0))].reshape(-1)
@@ -38,16 +43,20 @@ def scales(site: Site, n: int) -> Data:
 
 
 def _zero_points(site: Site, n: int) -> Data:
-    """Return zero points as they are written, 0 where there are none."""
+    """Return zero points as they are stored, 0 where there are none."""
     return np.asarray(site.known(n, "zero points")).reshape(-1) if site.has(n) else np.zeros(1, np.uint8)
 
 
 def zero_point(site: Site, n: int) -> int:
-    """Return the one zero point of an operand."""
-    found = np.unique(_zero_points(site, n).astype(np.int64))
-    if found.size != 1:
+    """Return the one zero point of an operand.
+
+    Raises:
+        Unsupported: the zero points differ or are computed at run time.
+    """
+    points = np.unique(_zero_points(site, n).astype(np.int64))
+    if points.size != 1:
         raise Unsupported("its zero points differ")
-    return int(found[0])
+    return int(points[0])
 
 
 def _scaled_axis(site: Site, count: int, rank: int) -> int:
@@ -67,7 +76,11 @@ def _quantize_linear(site: Site) -> list[Value]:
 
 
 def quantized(site: Site, x: Value, s: Data, zero: int, to: str, axis: int = 0) -> Value:
-    """Add the codes of real numbers."""
+    """Add a quantisation of real numbers to codes.
+
+    Raises:
+        Unsupported: there are no codes of type `to`.
+    """
     if to not in CODES:
         raise Unsupported(f"it quantises to {to}")
     return site.apply("quantize", x, site.constant(s, "scale"), axis=axis, zero=zero, to=to)
@@ -81,14 +94,18 @@ def _dequantize_linear(site: Site) -> list[Value]:
 
 
 def dequantized(site: Site, x: Value, s: Data, zero: int, axis: int = 0) -> Value:
-    """Add the real numbers of codes."""
+    """Add a dequantisation of codes to real numbers."""
     return site.apply("dequantize", x, site.constant(s, "scale"), axis=axis, zero=zero)
 
 
 def requantized(
     site: Site, sums: Value, s: Data, zero: int, to: str, *, axis: int, bounds: tuple[int, int] | None = None
 ) -> Value:  # fmt: skip
-    """Add the codes of sums: `s` are the float32 factors, one or one for each place of `axis`."""
+    """Add a requantisation of int32 accumulators; `s` are the float32 factors, one or one for each place of `axis`.
+
+    Raises:
+        Unsupported: a factor is not a positive multiplier · 2⁻ˢʰⁱᶠᵗ in range.
+    """
     pairs = [multiplier_of(float(x)) for x in s]
     if not np.all(np.isfinite(s)) or any(m <= 0 or not 0 <= n <= 62 for m, n in pairs):
         raise Unsupported("the scales of its operands and result are too far apart")
@@ -98,7 +115,7 @@ def requantized(
 
 
 def _sum_of_codes(site: Site) -> list[Value]:
-    """Lower a sum of codes: the float32 ratios of their scales to the result's, as the host engine multiplies by them."""
+    """Lower a sum of codes, scaled by the float32 ratios of their scales to the result's, as the host engine does."""
     _check_codes(site, 0, 3)
     x, z, to = site.value(0), site.value(3), site.type(site.value(0)).dtype
     parts = [scales(site, n) for n in (1, 4, 6)]
@@ -115,7 +132,7 @@ def _sum_of_codes(site: Site) -> list[Value]:
 
 
 def are_sums(pairs: Sequence[tuple[int, int]]) -> bool:
-    """Tell whether codes times these factors add up in 64 bits."""
+    """Tell whether codes times these factors (multiplier, shift) add up within 64 bits."""
     return all(m > 0 and 0 <= n <= MOST_SHIFT for m, n in pairs) and abs(pairs[0][1] - pairs[1][1]) <= MOST_APART
 
 
@@ -128,11 +145,11 @@ def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
     _check_points(site, points, data, axis)
     if data.dtype == np.int8 and not points.any():
         return site.value(n), 0
-    made = centred(data, points, axis)
-    if made.is_moved:
+    shifted = centred(data, points, axis)
+    if shifted.is_moved:
         return site.value(n), zero_point(site, zero)
     site.context.spend(data.size)
-    return site.constant(made.codes, "weights"), 0
+    return site.constant(shifted.codes, "weights"), 0
 
 
 def _check_points(site: Site, points: Data, data: Data, axis: int) -> None:
@@ -141,7 +158,7 @@ def _check_points(site: Site, points: Data, data: Data, axis: int) -> None:
 
 
 def remember_codes(site: Site, made: Sequence[Value | None]) -> None:
-    """Remember the codes of a constant that a DequantizeLinear gave; weights as int8 where their range allows it."""
+    """Record the codes of a constant that a folded DequantizeLinear gave; weights as int8 where their range allows it."""
     if site.op != "DequantizeLinear" or site.get("block_size", 0) or not made or made[0] is None:
         return
     data, s = site.data(0), site.data(1)
@@ -180,9 +197,9 @@ def _sums(site: Site, op: str, x: Value, weight: tuple[int, int, int], attribute
     points = _zero_points(site, zero)
     _check_points(site, points, data, axis)
     site.context.spend(data.size)
-    made = centred(data, points, axis)
-    turned = made if axis == 0 else Centred(made.codes.T, made.moved)
-    return sums(op, x, turned, attributes, lambda o, v, a: site.apply(o, *v, **a), lambda d: site.constant(d, "weights"))
+    shifted = centred(data, points, axis)
+    by_row = shifted if axis == 0 else Centred(shifted.codes.T, shifted.moved)
+    return sums(op, x, by_row, attributes, lambda o, v, a: site.apply(o, *v, **a), lambda d: site.constant(d, "weights"))
 
 
 def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transposed: bool = False) -> Value:
@@ -192,12 +209,12 @@ def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transpo
         raise Unsupported("its second operand is not a matrix")
     x, columns = site.value(a), site.shape(b)[0 if is_transposed else 1]
     row = site.reshape(x, (1, *site.shape(a))) if site.rank(a) == 1 else x
-    made = _sums(site, "integer_dense", row, (b, b_zero, 0 if is_transposed else 1), {"x_zero": zero_point(site, a_zero)})
-    return site.reshape(made, (columns,)) if site.rank(a) == 1 else made
+    product = _sums(site, "integer_dense", row, (b, b_zero, 0 if is_transposed else 1), {"x_zero": zero_point(site, a_zero)})
+    return site.reshape(product, (columns,)) if site.rank(a) == 1 else product
 
 
 def _factor(site: Site, x: int, w: int, y: int) -> Data:
-    """Return the float32 factors of a requantisation, multiplied in the order of the host engine."""
+    """Return the float32 requantisation factors, multiplied in the order of the host engine."""
     x_scale, y_scale = scales(site, x), scales(site, y)
     if x_scale.size != 1 or y_scale.size != 1:
         raise Unsupported("its activations have a scale for each place of an axis")
@@ -217,8 +234,8 @@ def _qlinear_matmul(site: Site) -> list[Value]:
     sums = _product(site, 0, 2, 3, 5)
     shape = site.type(sums).shape
     rows = site.reshape(sums, (1, *shape)) if len(shape) == 1 else sums
-    found = requantized(site, rows, factor, zero_point(site, 7), site.type(site.value(7)).dtype, axis=max(len(shape), 2) - 1)
-    return [site.reshape(found, shape)]
+    codes = requantized(site, rows, factor, zero_point(site, 7), site.type(site.value(7)).dtype, axis=max(len(shape), 2) - 1)
+    return [site.reshape(codes, shape)]
 
 
 def _qgemm(site: Site) -> list[Value]:
@@ -265,7 +282,7 @@ def _pool(site: Site, *, is_global: bool) -> list[Value]:
 
 
 def is_sum(places: Mapping[str, Any], flags: Mapping[str, int]) -> bool:
-    """Tell whether the windows of an average pool have one number of elements: their sums over it."""
+    """Tell whether all windows of an average pool have the same number of elements, so that means are sums by a constant."""
     return not flags["ceil"] and (not any(places["pads"]) or bool(flags["count_include_pad"]))
 
 
@@ -281,13 +298,13 @@ def _mean_of_codes(site: Site, kernel: Sequence[int], places: Mapping[str, Any])
     return requantized(site, sums, factor, zero_point(site, 4), site.type(site.value(0)).dtype, axis=1)
 
 
-def _alone(lower: Callable[[Site, int, int, int, int], Value], site: Site) -> list[Value]:
-    """Lower an operator on codes whose result is the sums themselves: x, w and their zero points."""
+def _integer_result(lower: Callable[[Site, int, int, int, int], Value], site: Site) -> list[Value]:
+    """Lower an operator whose result is the int32 accumulators: x, w and their zero points."""
     return [lower(site, 0, 2, 1, 3)]
 
 
-def _refusing(lower: Callable[[Site], Sequence[Value | None]], places: Sequence[int]) -> Lowering:
-    """Check the scales at some places even where the operator stays whole."""
+def _with_scale_check(lower: Callable[[Site], Sequence[Value | None]], places: Sequence[int]) -> Lowering:
+    """Check constant scales at some operands even where the operator stays opaque."""
 
     def lowered(site: Site) -> Sequence[Value | None]:
         for n in places:
@@ -301,10 +318,10 @@ def _refusing(lower: Callable[[Site], Sequence[Value | None]], places: Sequence[
 TABLE: dict[str, Lowering] = {
     "QuantizeLinear": _quantize_linear,
     "DequantizeLinear": _dequantize_linear,
-    "QLinearConv": _refusing(_qlinear_conv, (1, 4, 6)),
-    "QLinearMatMul": _refusing(_qlinear_matmul, (1, 4, 6)),
-    "MatMulInteger": partial(_alone, _product),
-    "ConvInteger": partial(_alone, _convolution),
+    "QLinearConv": _with_scale_check(_qlinear_conv, (1, 4, 6)),
+    "QLinearMatMul": _with_scale_check(_qlinear_matmul, (1, 4, 6)),
+    "MatMulInteger": partial(_integer_result, _product),
+    "ConvInteger": partial(_integer_result, _convolution),
 }
 # of the domain com.microsoft
 CONTRIB: dict[str, Lowering] = {

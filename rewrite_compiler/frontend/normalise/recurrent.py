@@ -1,4 +1,4 @@
-"""Recurrent layers: one core operation a direction, time first."""
+"""Lowerings of recurrent layers: one core operation a direction, time-major."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 
 @dataclass(frozen=True)
 class Kind:
-    """A recurrent operator: its core operator, its gates, its states, its usual activations, its other operands."""
+    """A recurrent operator: its core operator, numbers of gates and states, and default activations."""
 
     op: str
     gates: int
@@ -36,15 +36,15 @@ X, W, R, B, LENGTHS, FIRST_STATE, PEEPHOLES = 0, 1, 2, 3, 4, 5, 7
 
 def _layer(kind: Kind) -> Callable[[Site], list[Value]]:
     def lower(site: Site) -> list[Value]:
-        directions = _checked(site, kind)
+        directions = _checked_directions(site, kind)
         x = _time_first(site, site.value(X))
         parts = [_one_direction(site, kind, x, d, backwards) for d, backwards in enumerate(directions)]
-        return _joined(site, kind, parts)
+        return _stacked_directions(site, kind, parts)
 
     return lower
 
 
-def _checked(site: Site, kind: Kind) -> tuple[bool, ...]:
+def _checked_directions(site: Site, kind: Kind) -> tuple[bool, ...]:
     if site.get("direction", "forward") not in DIRECTIONS:
         raise ShapeError(f'direction of {site.op} must be forward, reverse or bidirectional, not "{site.get("direction", "")}"')
     directions = DIRECTIONS[site.get("direction", "forward")]
@@ -63,9 +63,9 @@ def _check_shapes(site: Site, kind: Kind, directions: int) -> None:
     hidden = int(site.get("hidden_size", site.shape(R)[2]))
     rows = kind.gates * hidden
     state = (batch, directions, hidden) if site.flag("layout") else (directions, batch, hidden)
-    wanted = {W: (directions, rows, width), R: (directions, rows, hidden), B: (directions, 2 * rows), LENGTHS: (batch,)}
-    wanted |= {FIRST_STATE + n: state for n in range(kind.states)}
-    for n, expected in wanted.items():
+    expected_shapes = {W: (directions, rows, width), R: (directions, rows, hidden), B: (directions, 2 * rows), LENGTHS: (batch,)}
+    expected_shapes |= {FIRST_STATE + n: state for n in range(kind.states)}
+    for n, expected in expected_shapes.items():
         if site.has(n) and site.shape(n) != expected:
             raise ShapeError(f"Operand {n} of {site.op} must have shape {expected}, not {site.shape(n)}")
     if site.has(LENGTHS) and not np.all(site.known(LENGTHS, "sequence lengths") == time):
@@ -78,45 +78,45 @@ def _check_variant(site: Site, kind: Kind, directions: int) -> None:
     for name in ("clip", "input_forget", "activation_alpha", "activation_beta"):
         if site.get(name, 0):
             raise Unsupported(f"it has the attribute {name}")
-    given = tuple(a.lower() for a in site.get("activations", ())) or kind.activations * directions
+    activations = tuple(a.lower() for a in site.get("activations", ())) or kind.activations * directions
     if kind.op == "rnn":
-        if len(given) != directions or any(a not in ("tanh", "relu", "sigmoid") for a in given):
-            raise Unsupported(f"its activations are {', '.join(given)}")
-    elif given != kind.activations * directions:
-        raise Unsupported(f"its activations are {', '.join(given)}")
+        if len(activations) != directions or any(a not in ("tanh", "relu", "sigmoid") for a in activations):
+            raise Unsupported(f"its activations are {', '.join(activations)}")
+    elif activations != kind.activations * directions:
+        raise Unsupported(f"its activations are {', '.join(activations)}")
 
 
 def _time_first(site: Site, x: Value) -> Value:
     return site.transpose(x, (1, 0, 2)) if site.flag("layout") else x
 
 
-def _part(site: Site, v: Value, d: int) -> Value:
+def _direction_weights(site: Site, v: Value, d: int) -> Value:
     """Return the weights of one direction."""
     shape = site.type(v).shape
-    one = site.apply("slice", v, axis=0, start=d, stop=d + 1, step=1) if shape[0] > 1 else v
-    return site.reshape(one, shape[1:])
+    direction_slice = site.apply("slice", v, axis=0, start=d, stop=d + 1, step=1) if shape[0] > 1 else v
+    return site.reshape(direction_slice, shape[1:])
 
 
-def _state(site: Site, n: int, d: int, shape: tuple[int, int]) -> Value:
+def _initial_state(site: Site, n: int, d: int, shape: tuple[int, int]) -> Value:
     if not site.has(n):
         return site.zeros(shape, site.value(X))
     v = _time_first(site, site.value(n))
-    one = site.apply("slice", v, axis=0, start=d, stop=d + 1, step=1) if site.type(v).shape[0] > 1 else v
-    return site.reshape(one, shape)
+    direction_slice = site.apply("slice", v, axis=0, start=d, stop=d + 1, step=1) if site.type(v).shape[0] > 1 else v
+    return site.reshape(direction_slice, shape)
 
 
 def _one_direction(site: Site, kind: Kind, x: Value, d: int, backwards: bool) -> list[Value]:
-    w, r = _part(site, site.value(W), d), _part(site, site.value(R), d)
+    w, r = _direction_weights(site, site.value(W), d), _direction_weights(site, site.value(R), d)
     rows, hidden = site.type(r).shape
-    b = _part(site, site.value(B), d) if site.has(B) else site.zeros((2 * rows,), x)
+    b = _direction_weights(site, site.value(B), d) if site.has(B) else site.zeros((2 * rows,), x)
     time, batch = site.type(x).shape[:2]
-    states = [_state(site, FIRST_STATE + n, d, (batch, hidden)) for n in range(kind.states)]
+    states = [_initial_state(site, FIRST_STATE + n, d, (batch, hidden)) for n in range(kind.states)]
     sequence = _reversed(site, x, time) if backwards else x
-    history, *last = site.apply_all(kind.op, sequence, w, r, b, *states, **_extra(site, kind, d))
+    history, *last = site.apply_all(kind.op, sequence, w, r, b, *states, **_extra_attributes(site, kind, d))
     return [_reversed(site, history, time) if backwards else history, *last]
 
 
-def _extra(site: Site, kind: Kind, d: int) -> dict[str, int | str]:
+def _extra_attributes(site: Site, kind: Kind, d: int) -> dict[str, int | str]:
     if kind.op == "gru":
         return {"linear_before_reset": site.flag("linear_before_reset")}
     if kind.op == "rnn":
@@ -128,16 +128,16 @@ def _reversed(site: Site, x: Value, time: int) -> Value:
     return site.picked(x, range(time - 1, -1, -1), 0)
 
 
-def _joined(site: Site, kind: Kind, parts: Sequence[Sequence[Value]]) -> list[Value]:
+def _stacked_directions(site: Site, kind: Kind, parts: Sequence[Sequence[Value]]) -> list[Value]:
     """Return Y[T, D, N, H] and the last states [D, N, H], or their batch-first forms."""
     results = []
     for n in range(1 + kind.states):
         axis = 1 if n == 0 else 0
         pieces = [_with_axis(site, part[n], axis) for part in parts]
-        whole = pieces[0] if len(pieces) == 1 else site.apply("concat", *pieces, axis=axis)
+        stacked = pieces[0] if len(pieces) == 1 else site.apply("concat", *pieces, axis=axis)
         if site.flag("layout"):
-            whole = site.transpose(whole, (2, 0, 1, 3) if n == 0 else (1, 0, 2))
-        results.append(whole)
+            stacked = site.transpose(stacked, (2, 0, 1, 3) if n == 0 else (1, 0, 2))
+        results.append(stacked)
     return results
 
 

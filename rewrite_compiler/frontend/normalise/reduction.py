@@ -1,4 +1,4 @@
-"""Reductions over axes."""
+"""Lowerings of reductions over axes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from .table import Lowering
 
 
 def reduced_axes(site: Site) -> tuple[int, ...]:
-    """Return the reduced axes counted from the front; all of them when none are named."""
+    """Return the reduced axes counted from the front; all of them when none are named.
+
+    Raises:
+        ShapeError: an axis is duplicated or out of range.
+        Unsupported: the axes are computed at run time.
+    """
     rank = site.rank(0)
-    given = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
-    if not given and site.flag("noop_with_empty_axes"):
+    declared = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
+    if not declared and site.flag("noop_with_empty_axes"):
         return ()
-    axes = tuple(sorted(a + rank if a < 0 else a for a in given)) or tuple(range(rank))
+    axes = tuple(sorted(a + rank if a < 0 else a for a in declared)) or tuple(range(rank))
     if len(set(axes)) != len(axes) or any(not 0 <= a < rank for a in axes):
-        raise ShapeError(f"Axes of {site.op} must be different and in {-rank}…{rank - 1}, not {given}")
+        raise ShapeError(f"Axes of {site.op} must be different and in {-rank}…{rank - 1}, not {declared}")
     return axes
 
 

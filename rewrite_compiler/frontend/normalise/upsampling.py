@@ -1,4 +1,4 @@
-"""Images made larger: a transposed convolution is a convolution whose channels are spread over the image; nearest pixels are repeated.
+"""Lowerings of upsampling: transposed convolution as convolution and depth-to-space, nearest resizing as expansion.
 
 Of the result o of a transposed convolution with stride s, o + pad = j·s + r: for each remainder r a convolution with every
 s-th tap gives the elements j. All remainders are filters of one convolution, which multiplies no zeros that were put between
@@ -24,7 +24,7 @@ from .table import Lowering
 
 @dataclass(frozen=True)
 class Axis:
-    """One spatial axis of a transposed convolution: its extents, taps and pads."""
+    """One spatial axis of a transposed convolution: input extent, taps, stride, dilation, pad before, result extent."""
 
     size: int
     taps: int
@@ -35,7 +35,7 @@ class Axis:
 
     @property
     def parts(self) -> int:
-        """Taps of one remainder."""
+        """Taps of the convolution for one remainder."""
         return -(-self.taps // self.stride)
 
     @property
@@ -46,12 +46,12 @@ class Axis:
 
     @property
     def made(self) -> int:
-        """Elements that the convolution gives for each remainder."""
+        """Elements that the convolution computes for each remainder."""
         return self.size + sum(self.pads) - (self.parts - 1) * self.dilation
 
     @property
     def start(self) -> int:
-        """The place of the result's first element in what the convolution gives."""
+        """Offset of the result's first element in the interleaved convolution results."""
         return self.before - ((self.parts - 1) * self.dilation - self.pads[0]) * self.stride
 
 
@@ -70,10 +70,10 @@ def _conv_transpose(site: Site) -> list[Value]:
     y = site.apply("conv", site.value(0), weights, strides=(1,) * len(axes), pads=(*befores, *afters), dilations=dilations, group=group)
     bias = site.data(2)
     if bias is not None:
-        each = np.tile(bias.reshape(group, 1, -1), (1, math.prod(a.stride for a in axes), 1))
-        y = site.apply("bias_add", y, site.constant(each.reshape(-1), "bias"), axis=1)
-    whole = _spread(site, y, axes, group, filters.shape[1])
-    return [site.apply("bias_add", whole, site.value(2), axis=1) if site.has(2) and bias is None else whole]
+        channel_bias = np.tile(bias.reshape(group, 1, -1), (1, math.prod(a.stride for a in axes), 1))
+        y = site.apply("bias_add", y, site.constant(channel_bias.reshape(-1), "bias"), axis=1)
+    result = _spread(site, y, axes, group, filters.shape[1])
+    return [site.apply("bias_add", result, site.value(2), axis=1) if site.has(2) and bias is None else result]
 
 
 def _by_remainder(filters: Data, axes: Sequence[Axis], group: int) -> Data:
@@ -82,20 +82,20 @@ def _by_remainder(filters: Data, axes: Sequence[Axis], group: int) -> Data:
     padded = np.pad(filters, [(0, 0), (0, 0), *((0, a.parts * a.stride - a.taps) for a in axes)])
     split = padded.reshape(group, -1, count, *itertools.chain.from_iterable((a.parts, a.stride) for a in axes))
     parts, remainders = [3 + 2 * n for n in range(rank)], [4 + 2 * n for n in range(rank)]
-    turned = np.flip(split, tuple(parts)).transpose(0, *remainders, 2, 1, *parts)
-    return np.ascontiguousarray(turned.reshape(-1, filters.shape[0] // group, *(a.parts for a in axes)))
+    flipped = np.flip(split, tuple(parts)).transpose(0, *remainders, 2, 1, *parts)
+    return np.ascontiguousarray(flipped.reshape(-1, filters.shape[0] // group, *(a.parts for a in axes)))
 
 
 def _spread(site: Site, y: Value, axes: Sequence[Axis], group: int, count: int) -> Value:
-    """Return the remainders, which are channels, beside each other in the image, and only the places of the result."""
+    """Interleave the remainders, which are channels, in space, and crop to the result."""
     samples, rank = site.shape(0)[0], len(axes)
     if any(a.stride > 1 for a in axes):
         lead = (samples,) if group == 1 else (samples, group)
         first = len(lead)
         split = site.reshape(y, (*lead, *(a.stride for a in axes), count, *(a.made for a in axes)))
         places = itertools.chain.from_iterable((first + 1 + rank + n, first + n) for n in range(rank))
-        moved = site.transpose(split, (*range(first), first + rank, *places))
-        y = site.reshape(moved, (samples, group * count, *(a.made * a.stride for a in axes)))
+        permuted = site.transpose(split, (*range(first), first + rank, *places))
+        y = site.reshape(permuted, (samples, group * count, *(a.made * a.stride for a in axes)))
     for n, a in enumerate(axes):
         if (a.start, a.result) != (0, a.made * a.stride):
             y = site.apply("slice", y, axis=2 + n, start=a.start, stop=a.start + a.result, step=1)
@@ -103,11 +103,11 @@ def _spread(site: Site, y: Value, axes: Sequence[Axis], group: int, count: int) 
 
 
 def _axes(site: Site, filters: Sequence[int]) -> list[Axis]:
-    """Return the spatial axes with their pads written out."""
+    """Return the spatial axes with explicit pads."""
     sizes, kernel = site.shape(0)[2:], tuple(filters[2:])
     rank = len(sizes)
     strides, dilations, extra = (
-        _each(site, name, rank, default) for name, default in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+        _per_axis(site, name, rank, default) for name, default in (("strides", 1), ("dilations", 1), ("output_padding", 0))
     )
     if tuple(site.get("kernel_shape", kernel) or kernel) != kernel or len(kernel) != rank:
         raise ShapeError(f"kernel_shape of ConvTranspose must be that of its filters {kernel}, not {site.get('kernel_shape', kernel)}")
@@ -117,34 +117,34 @@ def _axes(site: Site, filters: Sequence[int]) -> list[Axis]:
         raise Unsupported("it has strides and dilations")
     spans = [s * (n - 1) + e + (k - 1) * d + 1 for n, s, e, k, d in zip(sizes, strides, extra, kernel, dilations, strict=True)]
     pads = _pads(site, spans, strides)
-    found = [
-        Axis(n, k, s, d, b, whole - b - e) for n, k, s, d, whole, (b, e) in zip(sizes, kernel, strides, dilations, spans, pads, strict=True)
+    spatial = [
+        Axis(n, k, s, d, b, span - b - e) for n, k, s, d, span, (b, e) in zip(sizes, kernel, strides, dilations, spans, pads, strict=True)
     ]
-    if any(a.before < 0 or a.result < 1 or a.size < 1 for a in found) or any(e < 0 for _, e in pads):
+    if any(a.before < 0 or a.result < 1 or a.size < 1 for a in spatial) or any(e < 0 for _, e in pads):
         raise Unsupported("its pads are negative or leave nothing")
-    return found
+    return spatial
 
 
-def _each(site: Site, name: str, rank: int, default: int) -> tuple[int, ...]:
-    given = tuple(site.get(name, ()) or (default,) * rank)
-    if len(given) != rank:
-        raise ShapeError(f"{name} of ConvTranspose must have one number for each of {rank} axes, not {given}")
-    return given
+def _per_axis(site: Site, name: str, rank: int, default: int) -> tuple[int, ...]:
+    values = tuple(site.get(name, ()) or (default,) * rank)
+    if len(values) != rank:
+        raise ShapeError(f"{name} of ConvTranspose must have one number for each of {rank} axes, not {values}")
+    return values
 
 
 def _pads(site: Site, spans: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Return what is cut off before and after; an output shape or a mode says how much in all."""
+    """Return the elements cropped before and after; an output shape or a mode gives their sum."""
     mode, rank = site.get("auto_pad", "NOTSET"), len(spans)
     if site.get("output_shape", ()):
-        wanted = [int(n) for n in site.get("output_shape", ())][-rank:]
+        output_extents = [int(n) for n in site.get("output_shape", ())][-rank:]
     elif mode in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = [n * s for n, s in zip(site.shape(0)[2:], strides, strict=True)]
+        output_extents = [n * s for n, s in zip(site.shape(0)[2:], strides, strict=True)]
     else:
-        given = tuple(site.get("pads", ()) or (0,) * 2 * rank) if mode != "VALID" else (0,) * 2 * rank
-        if len(given) != 2 * rank:
-            raise ShapeError(f"ConvTranspose over {rank} axes needs {2 * rank} pads, not {given}")
-        return list(zip(given[:rank], given[rank:], strict=True))
-    totals = [whole - n for whole, n in zip(spans, wanted, strict=True)]
+        pads = tuple(site.get("pads", ()) or (0,) * 2 * rank) if mode != "VALID" else (0,) * 2 * rank
+        if len(pads) != 2 * rank:
+            raise ShapeError(f"ConvTranspose over {rank} axes needs {2 * rank} pads, not {pads}")
+        return list(zip(pads[:rank], pads[rank:], strict=True))
+    totals = [span - n for span, n in zip(spans, output_extents, strict=True)]
     return [(t // 2, t - t // 2) if mode == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
 
 
@@ -163,7 +163,7 @@ NEAREST = {
 
 
 def _resize(site: Site) -> list[Value]:
-    """Repeat every element where that is what the nearest one means; whatever else a resize may be, the host knows."""
+    """Lower nearest-neighbour resizing by integer factors that repeats every element; any other stays with the host."""
     site.require_native()
     factors = _factors(site)
     mode, place = site.get("nearest_mode", "round_prefer_floor"), site.get("coordinate_transformation_mode", "half_pixel")
@@ -174,10 +174,12 @@ def _resize(site: Site) -> list[Value]:
     x, shape = site.value(0), site.shape(0)
     split = itertools.chain.from_iterable((n, 1) for n in shape)
     wide = itertools.chain.from_iterable(zip(shape, factors, strict=True))
-    kept = [f > 1 or k % 2 == 0 for f, k in zip(_twice(factors), range(2 * len(shape)), strict=True)]
+    selected = [f > 1 or k % 2 == 0 for f, k in zip(_twice(factors), range(2 * len(shape)), strict=True)]
     site.context.check(type(site.type(x))(tuple(n * f for n, f in zip(shape, factors, strict=True)), site.type(x).dtype), site.name)
-    apart = site.reshape(x, list(itertools.compress(split, kept)))
-    repeated = site.apply("expand", apart, shape=tuple(itertools.compress(wide, kept))) if max(factors, default=1) > 1 else apart
+    separated = site.reshape(x, list(itertools.compress(split, selected)))
+    repeated = (
+        site.apply("expand", separated, shape=tuple(itertools.compress(wide, selected))) if max(factors, default=1) > 1 else separated
+    )
     return [site.reshape(repeated, [n * f for n, f in zip(shape, factors, strict=True)])]
 
 
@@ -186,25 +188,25 @@ def _twice(values: Iterable[int]) -> list[int]:
 
 
 def _repeats(factor: int, mode: str, place: str) -> bool:
-    """Tell whether element n is the smaller axis' n // factor, whatever n; the first and the second period tell."""
-    found = [max(0, NEAREST[mode](PLACES[place](n, factor))) for n in range(2 * factor)]
-    return found == [n // factor for n in range(2 * factor)]
+    """Tell whether element n is the input's element n // factor for all n; the first two periods decide."""
+    sources = [max(0, NEAREST[mode](PLACES[place](n, factor))) for n in range(2 * factor)]
+    return sources == [n // factor for n in range(2 * factor)]
 
 
 def _factors(site: Site) -> list[int]:
-    """Return how many times each axis is enlarged."""
+    """Return the integer factor by which each axis is enlarged."""
     shape, axes = site.shape(0), [a % max(1, site.rank(0)) for a in site.get("axes", range(site.rank(0)))]
     sizes = site.data(3)
     scales = site.data(2)
     if sizes is not None and sizes.size:
-        wanted = [Fraction(int(n), max(1, shape[a])) for n, a in zip(sizes.reshape(-1), axes, strict=False)]
+        ratios = [Fraction(int(n), max(1, shape[a])) for n, a in zip(sizes.reshape(-1), axes, strict=False)]
     elif scales is not None and scales.size:
-        wanted = [Fraction(float(f)) for f in scales.reshape(-1)]
+        ratios = [Fraction(float(f)) for f in scales.reshape(-1)]
     else:
         raise Unsupported("its size is computed at run time")
-    if len(wanted) != len(axes) or any(f.denominator != 1 or f < 1 for f in wanted) or 0 in shape:
+    if len(ratios) != len(axes) or any(f.denominator != 1 or f < 1 for f in ratios) or 0 in shape:
         raise Unsupported("it does not enlarge by whole numbers")
-    by_axis = dict(zip(axes, (int(f) for f in wanted), strict=True))
+    by_axis = dict(zip(axes, (int(f) for f in ratios), strict=True))
     return [by_axis.get(a, 1) for a in range(len(shape))]
 
 

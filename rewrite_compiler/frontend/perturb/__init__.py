@@ -1,1 +1,1 @@
-"""Other spellings of a model."""
+"""Equivalent rewritings of ONNX models, to test that matching does not depend on the exporter."""

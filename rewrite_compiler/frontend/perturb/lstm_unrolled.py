@@ -1,4 +1,4 @@
-"""Steps: an LSTM node spelt out step by step, as exporters write it that know no such node."""
+"""An LSTM node unrolled step by step, as exporters write it that have no such node."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ UNLIKE = {"activations", "activation_alpha", "activation_beta", "clip", "input_f
 
 def lstm_as_steps(g: Graph, node: Any) -> list[Any] | None:
     """The equations of each step for LSTM"""
-    given = {a.name: a for a in node.attribute}
-    ways = {"forward": 1, "reverse": -1}
-    way = ways.get(given["direction"].s.decode() if "direction" in given else "forward")
+    attributes = {a.name: a for a in node.attribute}
+    strides = {"forward": 1, "reverse": -1}
+    stride = strides.get(attributes["direction"].s.decode() if "direction" in attributes else "forward")
     inputs = [*node.input, *[""] * (8 - len(node.input))]
     shape, weights = g.shape(inputs[0]), [g.data(n) for n in inputs[1:3]]
     biases = g.data(inputs[3]) if inputs[3] else None
-    plain = node.op_type == "LSTM" and way is not None and not given.keys() & UNLIKE and not inputs[4] and not inputs[7]
-    if not plain or shape is None or shape[0] > LONGEST or any(w is None for w in weights) or (inputs[3] and biases is None):
+    is_plain = node.op_type == "LSTM" and stride is not None and not attributes.keys() & UNLIKE and not inputs[4] and not inputs[7]
+    if not is_plain or shape is None or shape[0] > LONGEST or any(w is None for w in weights) or (inputs[3] and biases is None):
         return None
     w, r = (np.asarray(x)[0] for x in weights)
     bias = np.zeros(2 * len(w), w.dtype) if biases is None else biases[0]
-    return _Steps(g, node, w, r, bias, (shape[1], r.shape[1])).written(range(shape[0])[::way])
+    return _Steps(g, node, w, r, bias, (shape[1], r.shape[1])).unrolled(range(shape[0])[::stride])
 
 
 class _Steps:
@@ -36,28 +36,28 @@ class _Steps:
         self.w, self.r = g.constant(w, "from_input"), g.constant(r, "from_state")
         self.a, self.b = (g.constant(half, "bias") for half in np.split(bias, 2))
         self.sizes = g.ints(*[state[1]] * 4)
-        self.made: list[Any] = []
+        self.nodes: list[Any] = []
 
     def __call__(self, op: str, *inputs: str, outputs: int = 1, **attributes: Any) -> list[str]:
         """Add a node; return the names of its results."""
         names = [self.g.fresh(f"{op.lower()}_result") for _ in range(outputs)]
-        self.made.append(self.g.node(op, inputs, names, **attributes))
+        self.nodes.append(self.g.node(op, inputs, names, **attributes))
         return names
 
-    def written(self, order: range) -> list[Any]:
+    def unrolled(self, order: range) -> list[Any]:
         """Return the nodes of all steps in the order in which they are computed."""
-        h, c = self.first(5), self.first(6)
-        kept: dict[int, str] = {}
+        h, c = self.initial_state(5), self.initial_state(6)
+        hidden_states: dict[int, str] = {}
         for t in order:
             h, c = self.step(t, h, c)
-            kept[t] = self("Unsqueeze", h, self.g.ints(0, 1))[0]
+            hidden_states[t] = self("Unsqueeze", h, self.g.ints(0, 1))[0]
         every, last, cell = [*map(str, self.node.output), *[""] * (3 - len(self.node.output))]
-        ends = {every: ("Concat", [kept[t] for t in sorted(kept)], {"axis": 0})}
-        ends |= {name: ("Unsqueeze", [x, self.g.ints(0)], {}) for name, x in ((last, h), (cell, c))}
-        self.made += [self.g.node(op, inputs, [name], **given) for name, (op, inputs, given) in ends.items() if name]
-        return self.made
+        outputs = {every: ("Concat", [hidden_states[t] for t in sorted(hidden_states)], {"axis": 0})}
+        outputs |= {name: ("Unsqueeze", [x, self.g.ints(0)], {}) for name, x in ((last, h), (cell, c))}
+        self.nodes += [self.g.node(op, inputs, [name], **attributes) for name, (op, inputs, attributes) in outputs.items() if name]
+        return self.nodes
 
-    def first(self, place: int) -> str:
+    def initial_state(self, place: int) -> str:
         """Return the state before the first step."""
         name = self.node.input[place] if len(self.node.input) > place else ""
         return self("Squeeze", name, self.g.ints(0))[0] if name else self.g.constant(np.zeros(self.state, np.float32), "zero_state")

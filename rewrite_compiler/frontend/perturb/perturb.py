@@ -1,4 +1,4 @@
-"""Perturb: another spelling of an ONNX model that computes the same, as another exporter might have written it.
+"""Perturbation: another spelling of an ONNX model that computes the same, as another exporter might have written it.
 
 Every perturbation is a small rewriting of nodes or of the whole graph; a seed chooses where it is applied. What a matcher
 finds in a model must not depend on any of them.
@@ -32,7 +32,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
 
 
 def in_pairs(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[str], Any]) -> list[Any]:
-    """Return a node followed by a move of its first result there and back."""
+    """Return a node whose first result goes through an operation and its inverse."""
     name = node.output[0]
     node.output[0] = g.fresh(f"{name}_plain")
     first = there(node.output[0])
@@ -42,7 +42,7 @@ def in_pairs(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[s
 
 
 def is_moved(g: Graph, node: Any) -> tuple[int, ...] | None:
-    """Return the shape of a float result that may go through a pair of moves."""
+    """Return the shape of a float result that may go through a pair of inverse moves, or None."""
     shape = g.shape(node.output[0]) if node.output else None
     small = shape is not None and 0 < int(np.prod(shape)) <= LARGEST_MOVED
     return shape if small and node.op_type in MOVED else None
@@ -85,8 +85,8 @@ def reshape_pair(g: Graph, node: Any) -> list[Any] | None:
     shape = is_moved(g, node)
     if shape is None or not shape:
         return None
-    flat, whole = g.ints(shape[0], -1), g.ints(*shape)
-    return in_pairs(g, node, lambda x: g.node("Reshape", [x, flat]), lambda x: g.node("Reshape", [x, whole]))
+    flat, full_shape = g.ints(shape[0], -1), g.ints(*shape)
+    return in_pairs(g, node, lambda x: g.node("Reshape", [x, flat]), lambda x: g.node("Reshape", [x, full_shape]))
 
 
 def split_pair(g: Graph, node: Any) -> list[Any] | None:
@@ -114,10 +114,10 @@ def gemm_as_matmul(g: Graph, node: Any) -> list[Any] | None:
     """MatMul and Add for Gemm"""
     if node.op_type != "Gemm":
         return None
-    given, w = attributes_of(node), g.data(node.input[1])
-    if given.get("transA", 0) or given.get("alpha", 1.0) != 1.0 or given.get("beta", 1.0) != 1.0 or w is None:
+    attributes, w = attributes_of(node), g.data(node.input[1])
+    if attributes.get("transA", 0) or attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0 or w is None:
         return None
-    weight = g.constant(w.T, "turned_weight") if given.get("transB", 0) else node.input[1]
+    weight = g.constant(w.T, "turned_weight") if attributes.get("transB", 0) else node.input[1]
     if len(node.input) < 3 or not node.input[2]:
         return [g.node("MatMul", [node.input[0], weight], node.output)]
     product = g.node("MatMul", [node.input[0], weight])
@@ -169,20 +169,20 @@ def norm_folded(g: Graph, node: Any) -> list[Any] | None:
 
 
 def _readers(g: Graph, name: str) -> int:
-    """Return how often a value is read, by nodes or as an output."""
+    """Return the number of uses of a value, by nodes or as an output."""
     return [*(i for n in g.model.graph.node for i in n.input), *(o.name for o in g.model.graph.output)].count(name)
 
 
 def _scale_and_shift(g: Graph, node: Any) -> tuple[Data, Data] | None:
-    """Return what a BatchNormalization multiplies by and adds, by channel; None where that is not known."""
-    given = attributes_of(node)
-    if node.op_type != "BatchNormalization" or given.get("training_mode", 0):
+    """Return scale and shift of a BatchNormalization by channel, None where they are not constant."""
+    attributes = attributes_of(node)
+    if node.op_type != "BatchNormalization" or attributes.get("training_mode", 0):
         return None
     data = [g.data(n) for n in node.input[1:5]]
     if any(d is None for d in data):
         return None
     gamma, beta, mean, variance = (np.asarray(d).astype(np.float64) for d in data)
-    k = gamma / np.sqrt(variance + given.get("epsilon", 1e-5))
+    k = gamma / np.sqrt(variance + attributes.get("epsilon", 1e-5))
     return k.astype(np.float32), (beta - mean * k).astype(np.float32)
 
 
@@ -208,11 +208,11 @@ def channels_last(g: Graph, node: Any) -> list[Any] | None:
     if x is None or len(x) != 4:
         return None
     last, first = [0, 2, 3, 1], [0, 3, 1, 2]
-    before = [g.node("Transpose", [node.input[0]], perm=last)]
-    before.append(g.node("Transpose", [before[0].output[0]], perm=first))
-    node.input[0] = before[1].output[0]
+    transposes = [g.node("Transpose", [node.input[0]], perm=last)]
+    transposes.append(g.node("Transpose", [transposes[0].output[0]], perm=first))
+    node.input[0] = transposes[1].output[0]
     return [
-        *before,
+        *transposes,
         *in_pairs(g, node, lambda y: g.node("Transpose", [y], perm=last), lambda y: g.node("Transpose", [y], perm=first)),
     ]
 
@@ -221,13 +221,13 @@ def conv1d_as_conv2d(g: Graph, node: Any) -> list[Any] | None:
     """Conv over two axes, one of length 1, for Conv over one axis"""
     x = g.shape(node.input[0]) if node.op_type == "Conv" else None
     w = g.data(node.input[1]) if x is not None and len(x) == 3 else None
-    given = attributes_of(node)
-    if w is None or given.get("auto_pad", b"NOTSET") != b"NOTSET":
+    attributes = attributes_of(node)
+    if w is None or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
         return None
-    axis, pads = g.ints(2), given.get("pads", [0, 0])
+    axis, pads = g.ints(2), attributes.get("pads", [0, 0])
     window = {
-        "strides": [1, *given.get("strides", [1])], "dilations": [1, *given.get("dilations", [1])], "pads": [0, pads[0], 0, pads[1]],
-        "group": given.get("group", 1), "kernel_shape": [1, w.shape[2]],
+        "strides": [1, *attributes.get("strides", [1])], "dilations": [1, *attributes.get("dilations", [1])],
+        "pads": [0, pads[0], 0, pads[1]], "group": attributes.get("group", 1), "kernel_shape": [1, w.shape[2]],
     }  # fmt: skip
     image = g.node("Unsqueeze", [node.input[0], axis])
     y = g.node("Conv", [image.output[0], g.constant(w[:, :, None], "filters"), *node.input[2:]], **window)
@@ -236,15 +236,15 @@ def conv1d_as_conv2d(g: Graph, node: Any) -> list[Any] | None:
 
 def pads_as_node(g: Graph, node: Any) -> list[Any] | None:
     """Pad before Conv for its pads"""
-    given = attributes_of(node)
-    pads = [int(p) for p in given.get("pads", ())] if node.op_type == "Conv" else []
-    if not any(pads) or given.get("auto_pad", b"NOTSET") != b"NOTSET":
+    attributes = attributes_of(node)
+    pads = [int(p) for p in attributes.get("pads", ())] if node.op_type == "Conv" else []
+    if not any(pads) or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
         return None
     half = len(pads) // 2
-    around = g.node("Pad", [node.input[0], g.ints(0, 0, *pads[:half], 0, 0, *pads[half:])])
-    node.input[0] = around.output[0]
+    padding = g.node("Pad", [node.input[0], g.ints(0, 0, *pads[:half], 0, 0, *pads[half:])])
+    node.input[0] = padding.output[0]
     next(a for a in node.attribute if a.name == "pads").ints[:] = [0] * len(pads)
-    return [around, node]
+    return [padding, node]
 
 
 def flatten_as_reshape(g: Graph, node: Any) -> list[Any] | None:
@@ -301,10 +301,10 @@ def duplicate(g: Graph, node: Any) -> list[Any] | None:
 def rename_values(g: Graph) -> int:
     """Other names for all values and nodes between inputs and outputs"""
     graph = g.model.graph
-    kept = {v.name for v in (*graph.input, *graph.output)} | {""}
+    port_names = {v.name for v in (*graph.input, *graph.output)} | {""}
     if any(a.HasField("g") or a.graphs for n in graph.node for a in n.attribute):
         return 0  # subgraphs read by name
-    names = [n for n in {*(o for n in graph.node for o in n.output), *(t.name for t in graph.initializer)} if n not in kept]
+    names = [n for n in {*(o for n in graph.node for o in n.output), *(t.name for t in graph.initializer)} if n not in port_names]
     numbers = list(range(len(names)))
     g.source.shuffle(numbers)
     fresh = {name: g.fresh(f"t{n}") for name, n in zip(sorted(names), numbers, strict=True)}
@@ -332,11 +332,11 @@ def permute_nodes(g: Graph) -> int:
     if any(a.HasField("g") or a.graphs for n in graph.node for a in n.attribute):
         return 0
     nodes = list(graph.node)
-    maker = {o: n for n, node in enumerate(nodes) for o in node.output if o}
-    missing = [{maker[i] for i in node.input if i in maker} for node in nodes]
+    producer = {o: n for n, node in enumerate(nodes) for o in node.output if o}
+    missing = [{producer[i] for i in node.input if i in producer} for node in nodes]
     users: dict[int, list[int]] = {}
-    for n, before in enumerate(missing):
-        for m in before:
+    for n, predecessors in enumerate(missing):
+        for m in predecessors:
             users.setdefault(m, []).append(n)
     ready, order = [n for n, before in enumerate(missing) if not before], []
     while ready:
@@ -355,14 +355,14 @@ def constants_as_nodes(g: Graph) -> int:
     """Constant nodes for initializers"""
     graph = g.model.graph
     inputs = {i.name for i in graph.input} | {o.name for o in graph.output}
-    moved = [t for t in graph.initializer if t.name not in inputs and g.chosen()]
-    kept = [t for t in graph.initializer if all(t is not m for m in moved)]
-    nodes = [g.node("Constant", [], [t.name], value=t) for t in moved]
+    converted = [t for t in graph.initializer if t.name not in inputs and g.chosen()]
+    remaining = [t for t in graph.initializer if all(t is not m for m in converted)]
+    nodes = [g.node("Constant", [], [t.name], value=t) for t in converted]
     old = list(graph.node)
     del graph.initializer[:], graph.node[:]
-    graph.initializer.extend(kept)
+    graph.initializer.extend(remaining)
     graph.node.extend([*nodes, *old])
-    return len(moved)
+    return len(converted)
 
 
 NODE_REWRITES: dict[str, Rewrite] = {
@@ -397,9 +397,10 @@ PERTURBATIONS = (*NODE_REWRITES, *GRAPH_REWRITES)
 
 
 def perturbed(model: Any, seed: int, names: Sequence[str] = PERTURBATIONS, share: float = 0.5) -> tuple[Any, dict[str, int]]:
-    """Return another spelling of an ONNX model and how often each perturbation was applied; `share` of the places are rewritten.
+    """Return an equivalent ONNX model and how often each perturbation was applied, to a `share` of the places.
 
-    UsageError F203 for a perturbation that does not exist, or a model of an operator set before 13.
+    Raises:
+        UsageError: F203 for a perturbation that does not exist, or a model of an operator set before 13.
     """
     for name in names:
         if name not in PERTURBATIONS:
@@ -414,45 +415,45 @@ def perturbed(model: Any, seed: int, names: Sequence[str] = PERTURBATIONS, share
     g.taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)} | set(g.constants)
     g.taken |= {v.name for v in (*graph.input, *graph.output)}
     for name in names:
-        count = _everywhere(g, NODE_REWRITES[name]) if name in NODE_REWRITES else GRAPH_REWRITES[name](g)
+        count = _apply_to_nodes(g, NODE_REWRITES[name]) if name in NODE_REWRITES else GRAPH_REWRITES[name](g)
         g.applied[name] = count
     return copy, {name: count for name, count in g.applied.items() if count}
 
 
-def _everywhere(g: Graph, rewrite: Rewrite) -> int:
-    """Apply a rewriting at some of the nodes; return how many."""
-    graph, made, count = g.model.graph, [], 0
+def _apply_to_nodes(g: Graph, rewrite: Rewrite) -> int:
+    """Apply a rewriting at randomly chosen nodes; return how often."""
+    graph, rewritten, count = g.model.graph, [], 0
     for node in list(graph.node):
-        found = rewrite(g, node) if g.chosen() else None
-        count += found is not None
-        made.extend([node] if found is None else found)
+        replacement = rewrite(g, node) if g.chosen() else None
+        count += replacement is not None
+        rewritten.extend([node] if replacement is None else replacement)
     nodes = []
-    for node in made:
-        kept = type(node)()
-        kept.CopyFrom(node)
-        nodes.append(kept)
+    for node in rewritten:
+        copy = type(node)()
+        copy.CopyFrom(node)
+        nodes.append(copy)
     del graph.node[:]
     graph.node.extend(nodes)
     return count
 
 
 def known_shapes(model: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of values that ONNX's inference finds, weights left out."""
+    """Return the shapes of values by ONNX's shape inference, without the data of large weights."""
     from onnx import helper, shape_inference
 
-    light = type(model)()
-    light.CopyFrom(model)
-    graph = light.graph
+    copy = type(model)()
+    copy.CopyFrom(model)
+    graph = copy.graph
     large = [t for t in graph.initializer if int(np.prod(t.dims)) > 1024]
     small = [t for t in graph.initializer if int(np.prod(t.dims)) <= 1024]
-    given = {i.name for i in graph.input}
+    input_names = {i.name for i in graph.input}
     del graph.initializer[:]
     graph.initializer.extend(small)
-    graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in large if t.name not in given)
-    inferred = shape_inference.infer_shapes(light, data_prop=True).graph
-    found: dict[str, tuple[int, ...]] = {}
+    graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in large if t.name not in input_names)
+    inferred = shape_inference.infer_shapes(copy, data_prop=True).graph
+    shapes: dict[str, tuple[int, ...]] = {}
     for v in (*inferred.value_info, *inferred.input, *inferred.output):
         dims = v.type.tensor_type.shape.dim
         if v.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
-            found[v.name] = tuple(int(d.dim_value) for d in dims)
-    return found
+            shapes[v.name] = tuple(int(d.dim_value) for d in dims)
+    return shapes

@@ -1,4 +1,4 @@
-"""An ONNX model under rewriting: its shapes and constants, and what is added to it."""
+"""An ONNX model under rewriting: its shapes and constants, and the nodes and constants added to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...ir.program import Data
 
 @dataclass
 class Graph:
-    """A model under rewriting: shapes of values, constants by name, new nodes and constants."""
+    """A model under rewriting: random source, shapes of values, constants by name, names in use, counts of applied rewritings."""
 
     model: Any
     source: random.Random
@@ -30,7 +30,7 @@ class Graph:
         return next(int(o.version) for o in self.model.opset_import if o.domain in ("", "ai.onnx"))
 
     def fresh(self, stem: str) -> str:
-        """Return a name that nothing has."""
+        """Return a new name that begins with `stem`."""
         name, n = stem, 0
         while name in self.taken:
             n += 1
@@ -39,14 +39,14 @@ class Graph:
         return name
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str] = (), **attributes: Any) -> Any:
-        """Make a node; without names for its results it has one, with a new name."""
+        """Make a node; without names for its results it has one result with a new name."""
         from onnx import helper
 
         results = list(outputs) or [self.fresh(f"{op.lower()}_result")]
         return helper.make_node(op, list(inputs), results, name=self.fresh(f"{op}_made"), **attributes)
 
     def constant(self, data: Data, stem: str = "constant") -> str:
-        """Add an initializer."""
+        """Add an initializer and return its name."""
         from onnx import numpy_helper
 
         name = self.fresh(stem)
@@ -55,7 +55,7 @@ class Graph:
         return name
 
     def ints(self, *values: int) -> str:
-        """Add a list of integers."""
+        """Add a list of 64-bit integers and return its name."""
         return self.constant(np.asarray(values, np.int64), "ints")
 
     def data(self, name: str) -> Data | None:
@@ -66,9 +66,9 @@ class Graph:
         return None if tensor is None or tensor.data_location else np.asarray(numpy_helper.to_array(tensor))
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return the shape of a value where it is known."""
+        """Return the static shape of a value, or None."""
         return self.shapes.get(name)
 
     def chosen(self) -> bool:
-        """Tell whether this place is rewritten."""
+        """Decide at random whether this place is rewritten."""
         return self.source.random() < self.share

@@ -1,1 +1,1 @@
-"""One source node while it is lowered."""
+"""The context of one source node during import: its operands, constant folding, and shared constants."""

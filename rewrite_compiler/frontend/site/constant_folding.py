@@ -1,6 +1,6 @@
-"""Constant folding: what source operators without a core operator, or on constants, give in numpy.
+"""Constant folding: source operators on constant operands evaluated in numpy.
 
-Every function may raise Unsupported; results that would outgrow the folding budget are refused before they are made.
+Every function may raise Unsupported; results that would exceed the folding budget are refused before they are computed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ def _elementwise(function: Callable[..., Any]) -> Fold:
 
 
 def check_quotient(site: Site, a: Data | None, b: Data | None) -> None:
-    """Refuse a division of integers that has no result; onnxruntime's process ends at the smallest integer by -1."""
+    """Check a division of integers; onnxruntime's process ends on the smallest integer divided by −1.
+
+    Raises:
+        ShapeError: a constant divisor is 0, or the quotient overflows.
+    """
     if b is None or b.dtype.kind not in "iu":
         return
     if not b.all():
         raise ShapeError(f"{site.op} must not divide integers by a constant 0")
-    if a is not None and a.dtype.kind == "i" and _meet(a == np.iinfo(a.dtype).min, b == -1):
+    if a is not None and a.dtype.kind == "i" and _hold_together(a == np.iinfo(a.dtype).min, b == -1):
         raise ShapeError(f"{site.op} must not divide the smallest {a.dtype} by -1: no {a.dtype} is the result")
 
 
-def _meet(a: Data, b: Data) -> bool:
-    """Tell whether two conditions hold at one place; operands that do not broadcast get their sentence elsewhere."""
+def _hold_together(a: Data, b: Data) -> bool:
+    """Tell whether two conditions hold at one position; operands that do not broadcast are refused elsewhere."""
     try:
         return bool(np.any(a & b))
     except ValueError:
@@ -53,18 +57,18 @@ def _quotient(a: Data, b: Data) -> Data:
     return np.asarray(down + ((down < 0) & (down * b != a))).astype(a.dtype)
 
 
-def _divided(site: Site, x: Sequence[Data]) -> Sequence[Data]:
+def _checked_quotient(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     check_quotient(site, *x)
-    return _same_type(_quotient)(site, x)
+    return _keeping_type(_quotient)(site, x)
 
 
 def _power(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if x[0].dtype.kind in "iu" and np.any(np.abs(np.power(*(a.astype(np.float64) for a in x))) > EXACT):
         raise Unsupported("its power of integers is beyond 2⁵³, where hosts differ")
-    return _same_type(np.power)(site, x)
+    return _keeping_type(np.power)(site, x)
 
 
-def _same_type(function: Callable[..., Any]) -> Fold:
+def _keeping_type(function: Callable[..., Any]) -> Fold:
     def typed(*x: Data) -> Data:
         return np.asarray(function(*x)).astype(x[0].dtype)
 
@@ -74,8 +78,8 @@ def _same_type(function: Callable[..., Any]) -> Fold:
 def _variadic(function: Callable[[Data, Data], Data]) -> Fold:
     def over_all(*x: Data) -> Data:
         result = x[0]
-        for other in x[1:]:
-            result = np.asarray(function(result, other))
+        for operand in x[1:]:
+            result = np.asarray(function(result, operand))
         return result
 
     return _elementwise(over_all)
@@ -84,7 +88,7 @@ def _variadic(function: Callable[[Data, Data], Data]) -> Fold:
 def _modulo(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     check_quotient(site, *x)
     function = np.fmod if site.flag("fmod") else np.mod
-    return _same_type(function)(site, x)
+    return _keeping_type(function)(site, x)
 
 
 def _cast(site: Site, x: Sequence[Data]) -> Sequence[Data]:
@@ -251,22 +255,22 @@ def _dequantize(site: Site, x: Sequence[Data]) -> Sequence[Data]:
 
 
 FOLDS: dict[str, Fold] = {
-    "Add": _same_type(np.add),
-    "Sub": _same_type(np.subtract),
-    "Mul": _same_type(np.multiply),
-    "Div": _divided,
+    "Add": _keeping_type(np.add),
+    "Sub": _keeping_type(np.subtract),
+    "Mul": _keeping_type(np.multiply),
+    "Div": _checked_quotient,
     "Mod": _modulo,
     "Pow": _power,
-    "Neg": _same_type(np.negative),
-    "Abs": _same_type(np.absolute),
-    "Sign": _same_type(np.sign),
-    "Floor": _same_type(np.floor),
-    "Ceil": _same_type(np.ceil),
-    "Round": _same_type(np.rint),
-    "Sqrt": _same_type(np.sqrt),
-    "Exp": _same_type(np.exp),
-    "Log": _same_type(np.log),
-    "Reciprocal": _same_type(np.reciprocal),
+    "Neg": _keeping_type(np.negative),
+    "Abs": _keeping_type(np.absolute),
+    "Sign": _keeping_type(np.sign),
+    "Floor": _keeping_type(np.floor),
+    "Ceil": _keeping_type(np.ceil),
+    "Round": _keeping_type(np.rint),
+    "Sqrt": _keeping_type(np.sqrt),
+    "Exp": _keeping_type(np.exp),
+    "Log": _keeping_type(np.log),
+    "Reciprocal": _keeping_type(np.reciprocal),
     "Max": _variadic(np.maximum),
     "Min": _variadic(np.minimum),
     "Sum": _variadic(np.add),
@@ -304,7 +308,7 @@ FOLDS: dict[str, Fold] = {
 
 
 def fold(site: Site) -> list[Data] | None:
-    """Return the results of a node whose operands are all known, or None when it is not folded."""
+    """Return the results of a node whose operands are all constant, or None when it is not folded."""
     folding = FOLDS.get(site.op) if site.domain == "" else None
     if folding is None or not site.inputs or site.inputs[0] is None:
         return None

@@ -1,4 +1,4 @@
-"""Context: one import under way — the program being built, its budgets, and why source nodes left no operation."""
+"""The state of one import: the program under construction, its budgets, and why source nodes left no operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result
 
 @dataclass(frozen=True)
 class Scaled:
-    """Codes and what they stand for: a scale (one, or one for each place of `axis`), and one zero point."""
+    """Quantised codes of a real tensor: real = scale · (code − zero); one scale, or one for each place of `axis`."""
 
     codes: Value
     scale: Data
@@ -31,12 +31,12 @@ class Scaled:
 
 
 class Unsupported(Exception):
-    """A source operator has no expression in our operators here; the message is the reason the host runs it."""
+    """A source operator has no expression in core operators here; the message is the reason why the host runs it."""
 
 
 @dataclass
 class Context:
-    """The state of an import."""
+    """The state of an import: program builder, limits, operator sets, folding budget, and indices of shared constants."""
 
     builder: Builder
     limits: Limits
@@ -55,27 +55,35 @@ class Context:
 
     def unique(self, name: str) -> str:
         """Return `name`, or a numbered variant when another value has it."""
-        chosen = name
-        while chosen in self.taken:
+        candidate = name
+        while candidate in self.taken:
             self.numbers[name] = self.numbers.get(name, 0) + 1
-            chosen = f"{name}_{self.numbers[name]}"
-        self.taken[chosen] = None
-        return chosen
+            candidate = f"{name}_{self.numbers[name]}"
+        self.taken[candidate] = None
+        return candidate
 
     def note(self, text: str) -> None:
-        """Say something about the import, once."""
+        """Add a note about the import unless it is there already."""
         if text not in self.builder.notes:
             self.builder.notes.append(text)
 
     def spend(self, nbytes: int) -> None:
-        """Take bytes from the folding budget; Unsupported when it is used up."""
+        """Charge bytes to the constant-folding budget.
+
+        Raises:
+            Unsupported: the budget is exhausted.
+        """
         if self.folded_bytes + nbytes > self.limits.folding_bytes:
             self.note(f"constant folding stopped at its limit of {self.limits.folding_bytes} bytes (--limits folding_bytes=)")
             raise Unsupported(f"folding it needs {nbytes} bytes and {self.limits.folding_bytes - self.folded_bytes} are left")
         self.folded_bytes += max(0, nbytes)
 
     def check(self, t: TensorType, name: str) -> None:
-        """Refuse a type over the limits or with an impossible extent."""
+        """Check a type against the limits.
+
+        Raises:
+            InputError: an extent is negative, or rank or bytes exceed the limits.
+        """
         if any(n < 0 for n in t.shape):
             raise InputError("F132", f'dimensions of "{name}" must not be negative, not {t.shape}')
         if len(t.shape) > self.limits.rank:
@@ -93,17 +101,19 @@ class Context:
         return self.builder.constant(data, self.unique(name), dtype)
 
     def weight(self, data: Data, name: str, dtype: str) -> Value:
-        """Add a constant of the model; one that is there already is that, and one whose transpose, row or vector is there is made of it."""
-        moves = _moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
-        of = next(((twin, op, how) for op, other, how in moves if (twin := self.twin(other, dtype)) is not None), None)
-        if of is None:
+        """Add a weight of the model: an equal constant is reused, and one that is a transpose or reshape of another is derived from it."""
+        moves = _possible_moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
+        source = next(
+            ((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.twin(candidate, dtype)) is not None), None
+        )
+        if source is None:
             return self.moved(data, name, dtype)
-        (v,) = self.builder.apply(of[1], [of[0]], of[2], names=[self.unique(name)])
+        (v,) = self.builder.apply(source[1], [source[0]], source[2], names=[self.unique(name)])
         self.turned[v] = data
         return v
 
     def moved(self, data: Data, name: str, dtype: str) -> Value:
-        """Add a constant that was made by moving elements of another; one that is there already is that."""
+        """Add a constant obtained by moving elements of another; an equal constant is reused."""
         twin = self.twin(data, dtype)
         if twin is not None:
             return twin
@@ -112,12 +122,12 @@ class Context:
         return v
 
     def twin(self, data: Data, dtype: str) -> Value | None:
-        """Return the constant that some data are; those that were written as codes are no others."""
-        found = self.twins.find(data, dtype, self.builder.constants)
-        return None if found in self.dequantized else found
+        """Return a constant with equal elements, if any; dequantised constants, which have codes, are not shared."""
+        constant = self.twins.find(data, dtype, self.builder.constants)
+        return None if constant in self.dequantized else constant
 
     def tensor(self, message: Any, what: str, payload: memoryview | None = None) -> tuple[Data, str]:
-        """Return the elements of a tensor of the model and the name of their type; `payload` are its bytes where the message has none."""
+        """Return the elements and type name of a tensor of the model; `payload` are its raw bytes where the message has none."""
         return to_array(message, what, self.limits, self.folder, payload)
 
     def sparse(self, message: Any, what: str) -> tuple[Data, str]:
@@ -127,16 +137,16 @@ class Context:
     def apply(
         self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue], origin: int, name: str
     ) -> tuple[Value, ...]:
-        """Add an operation; its values get provisional names."""
+        """Add an operation; its results get provisional names."""
         _check_one_type(op, [self.builder.types[v].dtype for v in inputs])
-        made = self.builder.apply(op, inputs, attributes, origins=(origin,))
-        for v in made:
+        values = self.builder.apply(op, inputs, attributes, origins=(origin,))
+        for v in values:
             self.check(self.builder.types[v], name)
             self.builder.names[v] = self.unique(f"{name}/{op}")
-        return made
+        return values
 
     def opaque(self, op: OpaqueOp, key: str, inputs: Sequence[Value], types: Sequence[TensorType], origin: int, name: str) -> list[Value]:
-        """Add an operation that the host runs."""
+        """Add an opaque operation, which the host runs."""
         for t in types:
             self.check(t, name)
         outputs = [self.builder.value(t) for t in types]
@@ -145,14 +155,14 @@ class Context:
         return outputs
 
     def data(self, v: Value) -> Data | None:
-        """Return the elements of a value known at compile time."""
-        found = self.builder.constants.get(v)
-        return self.turned.get(v) if found is None else found
+        """Return the elements of a value that is constant at compile time, else None."""
+        elements = self.builder.constants.get(v)
+        return self.turned.get(v) if elements is None else elements
 
 
 @dataclass
 class Mark:
-    """How far a builder had come, to take back an attempt."""
+    """A checkpoint of an import, to roll back an attempted lowering."""
 
     values: int
     nodes: int
@@ -162,12 +172,12 @@ class Mark:
 
 
 def mark(c: Context) -> Mark:
-    """Remember the state of an import."""
+    """Return a checkpoint of the state of an import."""
     return Mark(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, len(c.derived), len(c.taken))
 
 
 def take_back(c: Context, m: Mark) -> None:
-    """Return to a remembered state."""
+    """Roll an import back to a checkpoint."""
     b = c.builder
     for v in range(m.values, len(b.types)):
         b.constants.pop(v, None)
@@ -180,12 +190,14 @@ def take_back(c: Context, m: Mark) -> None:
         c.taken.popitem()
 
 
-def _moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:
-    """Return what a matrix or vector could be made of by moving elements: the operator, its operand, its attributes."""
-    turned: tuple[str, Data, dict[str, AttributeValue]] = ("transpose", data.T, {"perm": (1, 0)})
-    shape, long = tuple(data.shape), data.shape[-1:]
-    others = [(*ones, *long) for ones in ((), (1,), (1, 1)) if math.prod(shape[:-1]) == 1 and (*ones, *long) != shape]
-    return [turned] * (data.ndim == 2) + [("reshape", data.reshape(other), {"shape": shape}) for other in others if long]
+def _possible_moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:
+    """Return how a matrix or vector follows from another by moving elements: the operator, its operand, its attributes."""
+    transpose: tuple[str, Data, dict[str, AttributeValue]] = ("transpose", data.T, {"perm": (1, 0)})
+    shape, last_extent = tuple(data.shape), data.shape[-1:]
+    source_shapes = [(*ones, *last_extent) for ones in ((), (1,), (1, 1)) if math.prod(shape[:-1]) == 1 and (*ones, *last_extent) != shape]
+    return [transpose] * (data.ndim == 2) + [
+        ("reshape", data.reshape(source_shape), {"shape": shape}) for source_shape in source_shapes if last_extent
+    ]
 
 
 def _check_one_type(op: str, dtypes: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
-"""Twins: weights that are another one, or its transpose, element for element; an exporter may write them once for each step.
+"""Deduplication of weights: constants equal to another or to its transpose; an exporter may write one for each time step.
 
-Only weights that are one value can be one layer's. What holds one number everywhere is known by that and stays as it is.
+Only weights that are one value can be one layer's. A constant with one number everywhere is known by that number and stays.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ Key = tuple[tuple[int, ...], str, bytes]
 
 
 class Twins:
-    """The weights of a model by a sample of their elements."""
+    """An index of the weights of a model by shape, type and a sample of their elements."""
 
     def __init__(self) -> None:
         self.known: dict[Key, Value] = {}
 
     def find(self, data: Data, dtype: str, constants: Mapping[Value, Data]) -> Value | None:
-        """Return the constant that some data are, None where they are new."""
+        """Return the constant equal to `data`, or None."""
         key = _key(data, dtype)
         v = self.known.get(key) if key is not None else None
         return v if v is not None and v in constants and np.array_equal(constants[v], data) else None
 
     def add(self, v: Value, data: Data, dtype: str) -> None:
-        """Remember a constant."""
+        """Index a constant."""
         key = _key(data, dtype)
         if key is not None:
             self.known[key] = v
 
 
 def _key(data: Data, dtype: str) -> Key | None:
-    """Return what twins have in common; None where they are few elements or one number."""
+    """Return the hash key of equal weights; None for few elements or for one number everywhere."""
     if data.size < FEWEST or data.dtype == object:
         return None
     sample = data[np.unravel_index(np.linspace(0, data.size - 1, SAMPLED, dtype=np.int64), data.shape)]

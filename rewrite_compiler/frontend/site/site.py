@@ -1,4 +1,4 @@
-"""Site: one source node being lowered — its operands, its attributes, and where its operations go."""
+"""The lowering context of one source node: its operands, its attributes, and the operations added for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOVES: dict[str, Callable[..., Data]] = {
 
 @dataclass(frozen=True)
 class Site:
-    """One source node: what it reads, what it says, and the import it belongs to."""
+    """One source node: its operands, attributes and results, and the import it belongs to."""
 
     context: Context
     op: str
@@ -43,27 +43,31 @@ class Site:
 
     @property
     def label(self) -> str:
-        """The operator as people write it."""
+        """The operator's qualified name."""
         return f"{self.domain}.{self.op}" if self.domain else self.op
 
     @property
     def name(self) -> str:
-        """The name of the first result that is given."""
+        """The name of the first result that has one."""
         return next((o for o in self.outputs if o), self.op)
 
     def has(self, n: int) -> bool:
-        """Tell whether an operand is given."""
+        """Tell whether an operand is present."""
         return n < len(self.inputs) and self.inputs[n] is not None
 
     def value(self, n: int) -> Value:
-        """Return an operand that the operator requires."""
+        """Return an operand that the operator requires.
+
+        Raises:
+            Unsupported: the operand is absent.
+        """
         v = self.inputs[n] if n < len(self.inputs) else None
         if v is None:
             raise Unsupported(f"its operand {n} is missing")
         return v
 
     def values(self) -> list[Value]:
-        """Return all operands that are given."""
+        """Return all operands that are present."""
         return [v for v in self.inputs if v is not None]
 
     def type(self, v: Value) -> TensorType:
@@ -79,34 +83,52 @@ class Site:
         return len(self.shape(n))
 
     def data(self, n: int) -> Data | None:
-        """Return the elements of an operand known at compile time."""
+        """Return the elements of an operand that is constant at compile time, else None."""
         return self.context.data(self.value(n)) if self.has(n) else None
 
     def known(self, n: int, what: str) -> Data:
-        """Return the elements of an operand that has to be known; Unsupported names it."""
-        found = self.data(n)
-        if found is None:
+        """Return the elements of an operand that must be constant.
+
+        Raises:
+            Unsupported: the operand is computed at run time.
+        """
+        data = self.data(n)
+        if data is None:
             raise Unsupported(f"its {what} are computed at run time")
-        return found
+        return data
 
     def ints(self, n: int, what: str) -> tuple[int, ...]:
-        """Return an integer operand that has to be known."""
-        found = self.known(n, what)
-        if found.ndim != 1:
-            raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {found.shape}")
-        return tuple(int(i) for i in found.reshape(-1))
+        """Return a one-dimensional integer operand that must be constant.
+
+        Raises:
+            Unsupported: the operand is computed at run time.
+            ShapeError: the operand is not of rank 1.
+        """
+        data = self.known(n, what)
+        if data.ndim != 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {data.shape}")
+        return tuple(int(i) for i in data.reshape(-1))
 
     def scalar(self, n: int, what: str, default: float) -> float:
-        """Return a scalar operand that has to be known when it is given."""
+        """Return a scalar operand that must be constant when it is present.
+
+        Raises:
+            Unsupported: the operand is computed at run time.
+            ShapeError: the operand has more than one element.
+        """
         if not self.has(n):
             return default
-        found = self.known(n, what)
-        if found.size != 1:
-            raise ShapeError(f"{what.capitalize()} of {self.op} must be single numbers, not a tensor of shape {found.shape}")
-        return float(found.reshape(-1)[0])
+        data = self.known(n, what)
+        if data.size != 1:
+            raise ShapeError(f"{what.capitalize()} of {self.op} must be single numbers, not a tensor of shape {data.shape}")
+        return float(data.reshape(-1)[0])
 
     def flag(self, name: str, default: int = 0) -> int:
-        """Return an attribute that is 0 or 1."""
+        """Return an attribute that is 0 or 1.
+
+        Raises:
+            ShapeError: the attribute has another value.
+        """
         value = int(self.get(name, default))
         if value not in (0, 1):
             raise ShapeError(f"{name} of {self.op} must be 0 or 1, not {value}")
@@ -117,21 +139,33 @@ class Site:
         return self.attributes.get(name, default)
 
     def axis(self, default: int, rank: int) -> int:
-        """Return the attribute `axis` counted from the front; ShapeError follows from the operator when it is out of range."""
+        """Return the attribute `axis` counted from the front; the operator refuses one that is out of range."""
         axis = int(self.get("axis", default))
         return axis + rank if axis < 0 else axis
 
     def require_float(self) -> None:
-        """Let the host run the node unless its operands are floats that numpy computes with."""
+        """Check that all operands are floats that numpy computes with.
+
+        Raises:
+            Unsupported: an operand has another element type, so the host runs the node.
+        """
         for v in self.values():
             self._require(v, FLOATS)
 
     def require_float_at(self, n: int) -> None:
-        """Let the host run the node unless one operand is a float that numpy computes with."""
+        """Check that one operand is a float that numpy computes with.
+
+        Raises:
+            Unsupported: it has another element type, so the host runs the node.
+        """
         self._require(self.value(n), FLOATS)
 
     def require_native(self) -> None:
-        """Let the host run the node unless numpy holds its operands."""
+        """Check that numpy has the element types of all operands.
+
+        Raises:
+            Unsupported: an operand has another element type, so the host runs the node.
+        """
         for v in self.values():
             self._require(v, NATIVE)
 
@@ -140,15 +174,15 @@ class Site:
             raise Unsupported(f"it works on {self.type(v).dtype}")
 
     def apply(self, op: str, *inputs: Value, **attributes: AttributeValue) -> Value:
-        """Add an operation with one result; movement of a constant gives a constant."""
-        moved = self._moved(op, inputs, attributes)
-        return self.apply_all(op, *inputs, **attributes)[0] if moved is None else moved
+        """Add an operation with one result; data movement of a constant gives a constant."""
+        folded = self._fold_movement(op, inputs, attributes)
+        return self.apply_all(op, *inputs, **attributes)[0] if folded is None else folded
 
     def apply_all(self, op: str, *inputs: Value, **attributes: AttributeValue) -> tuple[Value, ...]:
         """Add an operation and return all its results."""
         return self.context.apply(op, inputs, attributes, self.origin, self.name)
 
-    def _moved(self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Value | None:
+    def _fold_movement(self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Value | None:
         if op not in _MOVES or len(inputs) != 1:
             return None
         data = self.context.data(inputs[0])
@@ -165,25 +199,25 @@ class Site:
             self._move_codes(op, inputs[0], self.context.derived[key], attributes)
         return self.context.derived[key]
 
-    def _move_codes(self, op: str, before: Value, after: Value, attributes: Mapping[str, AttributeValue]) -> None:
-        """Keep the codes of a constant that moves; a scale for each place of an axis moves with a transposition only."""
-        scaled = self.context.dequantized.get(before)
+    def _move_codes(self, op: str, source: Value, result: Value, attributes: Mapping[str, AttributeValue]) -> None:
+        """Move the codes of a dequantised constant along; scales per axis are kept under a transposition only."""
+        scaled = self.context.dequantized.get(source)
         if scaled is None or (scaled.scale.size > 1 and op != "transpose"):
             return
         axis = list(attributes["perm"]).index(scaled.axis) if scaled.scale.size > 1 else 0  # type: ignore[arg-type]
-        self.context.dequantized[after] = replace(scaled, codes=self.apply(op, scaled.codes, **attributes), axis=axis)
+        self.context.dequantized[result] = replace(scaled, codes=self.apply(op, scaled.codes, **attributes), axis=axis)
 
     def reshape(self, v: Value, shape: Sequence[int]) -> Value:
-        """Give a value another shape; nothing is added when it has that shape."""
+        """Return a value with another shape; no operation is added when it has that shape."""
         return v if self.type(v).shape == tuple(shape) else self.apply("reshape", v, shape=tuple(int(n) for n in shape))
 
     def transpose(self, v: Value, perm: Sequence[int]) -> Value:
-        """Permute the axes of a value; nothing is added when they stay."""
+        """Return a value with permuted axes; no operation is added for the identity."""
         return v if list(perm) == list(range(len(perm))) else self.apply("transpose", v, perm=tuple(int(p) for p in perm))
 
     def picked(self, v: Value, places: Sequence[int], axis: int) -> Value:
-        """Return the slices of a value at known places of an axis; neighbours in order, either way, without a table of places."""
-        run = _neighbours(places)
+        """Return the slices of a value at constant indices of an axis; contiguous indices become a slice, perhaps reversed."""
+        run = _contiguous_slice(places)
         if run is not None:
             x = v if run.stop - run.start == self.type(v).shape[axis] else self._part(v, axis, run)
             return x if run.step > 0 else self.apply("reverse", x, axis=axis)
@@ -201,7 +235,7 @@ class Site:
         return self.context.constant(data, f"{self.name}/{what}")
 
     def zeros(self, shape: Sequence[int], like: Value) -> Value:
-        """Add zeros of the element type of a value; float32 ones are known as zeros to the rules."""
+        """Add zeros of the element type of a value; float32 ones are `full`, which rules match."""
         if self.type(like).dtype != "float32":
             return self.constant(np.zeros(tuple(shape), self.type(like).dtype), "zeros")
         return self.apply("full", shape=tuple(int(n) for n in shape), value=0.0)
@@ -211,8 +245,8 @@ class Site:
         return self.constant(np.asarray(x, self.type(like).dtype), what)
 
 
-def _neighbours(places: Sequence[int]) -> slice | None:
-    """Return first place, end and direction of two or more places that follow each other; None for others."""
+def _contiguous_slice(places: Sequence[int]) -> slice | None:
+    """Return two or more contiguous indices, ascending or descending, as a slice with step ±1; None for others."""
     steps = {b - a for a, b in itertools.pairwise(places)}
     if steps not in ({1}, {-1}) or min(places) < 0:
         return None

@@ -1,4 +1,4 @@
-"""Centre: products with weights whose zero point is not where an int8 has it, as products with int8 weights and a multiple of a sum.
+"""Zero-point centring: products with weights of any zero point as products with int8 weights plus a multiple of a sum.
 
 Σ (x − xz)·(w − wz) = Σ (x − xz)·(w − m) + (m − wz)·Σ (x − xz), with m the middle of the weights' type: equal also modulo 2³².
 """
@@ -19,19 +19,19 @@ Apply = Callable[[str, Sequence[Value], Mapping[str, AttributeValue]], Value]
 
 @dataclass(frozen=True)
 class Centred:
-    """Weights as int8, and what each row or filter has been moved by: one number or one for each."""
+    """Weights as int8 with zero point 0, and the offset m − wz of each row or filter: one number, or one for each."""
 
     codes: Data
     moved: Data
 
     @property
     def is_moved(self) -> bool:
-        """Tell whether the sums of codes count, too."""
+        """Tell whether the offsets need the sums of the other operand's codes."""
         return bool(self.moved.any())
 
 
 def centred(data: Data, points: Data, axis: int = 0) -> Centred:
-    """Return weights less their zero points; these are one number or one for each place of an axis."""
+    """Return weights minus their zero points, which are one number or one for each place of an axis."""
     shape = [-1 if a == axis else 1 for a in range(data.ndim)] if points.size > 1 else [1] * data.ndim
     exact = data.astype(np.int16) - points.astype(np.int16).reshape(shape)
     if not exact.size or (exact.min() >= -128 and exact.max() <= 127):
@@ -43,12 +43,12 @@ def centred(data: Data, points: Data, axis: int = 0) -> Centred:
 def sums(
     op: str, x: Value, weights: Centred, attributes: Mapping[str, AttributeValue], apply: Apply, constant: Callable[[Data], Value]
 ) -> Value:  # fmt: skip
-    """Add the sums of products of codes with weights, filters or rows first; return them."""
-    whole = apply(op, [x, constant(weights.codes)], {**attributes, "w_zero": 0})
+    """Add the integer products of codes with centred weights, filters or rows first, and return the int32 accumulators."""
+    products = apply(op, [x, constant(weights.codes)], {**attributes, "w_zero": 0})
     if not weights.is_moved:
-        return whole
+        return products
     rows, *item = weights.codes.shape
     ones = np.ones((rows if attributes.get("group", 1) != 1 else 1, *item), np.int8)
     count = apply(op, [x, constant(ones)], {**attributes, "w_zero": 0})
     by_row = weights.moved.reshape(-1, *[1] * (len(item) - 1))
-    return apply("add", [whole, apply("mul", [count, constant(by_row)], {})], {})
+    return apply("add", [products, apply("mul", [count, constant(by_row)], {})], {})
