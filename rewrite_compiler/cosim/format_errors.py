@@ -108,13 +108,13 @@ class OffloadNumerics:
 
 def tensor_document(name: str, f: Format, t: TensorNumerics) -> dict[str, Any]:
     """Return the part of a report about one tensor of an offload; the histogram without empty binades at its ends."""
-    used = [k for k, n in enumerate(t.counts) if n]
-    first, last = (used[0], used[-1]) if used else (0, -1)
+    nonempty_bins = [k for k, n in enumerate(t.counts) if n]
+    first, last = (nonempty_bins[0], nonempty_bins[-1]) if nonempty_bins else (0, -1)
     return {
         "tensor": name, "format": f.name, "values": t.values, "zeros": t.zeros, "saturated": t.saturated, "underflowed": t.underflowed,
         "range": [t.low, t.high], "largest": float(f.largest),
         "relative_error": (t.squared_error / t.squared) ** 0.5 if t.squared else None,
-        "histogram": {"first_exponent": first + LEAST_EXPONENT if used else None, "counts": t.counts[first : last + 1]},
+        "histogram": {"first_exponent": first + LEAST_EXPONENT if nonempty_bins else None, "counts": t.counts[first : last + 1]},
     }  # fmt: skip
 
 

@@ -41,16 +41,19 @@ class Finished:
 
     def lines(self) -> list[Line]:
         """Return one line a sample, then one that closes the batch."""
-        same = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
-        both = zip(_rows(self.reference), _rows(self.accelerated), same, strict=True)
+        equal_predictions = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
+        score_rows = zip(_rows(self.reference), _rows(self.accelerated), equal_predictions, strict=True)
         closing = {
             "batch": self.first, "samples": self.samples, "instructions": self.instructions, "host_batching": list(self.host_batching),
             "ends": [self.reference.ends, self.accelerated.ends],
             "statistics": {key: asdict(s) for key, s in self.statistics.items()},
             "numerics": {key: n.record() for key, n in self.numerics.items()},
-            "beside": None if self.beside is None else _beside_record(self.beside),
+            "beside": None if self.beside is None else _comparison_record(self.beside),
         }  # fmt: skip
-        return [*({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(both)), closing]
+        return [
+            *({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(score_rows)),
+            closing,
+        ]
 
 
 def _rows(scores: Scores) -> list[list[float]]:
@@ -63,7 +66,7 @@ def finished(lines: Sequence[Line]) -> Finished:
     """Return the batch that lines record, the last of which closes it."""
     *samples, closing = lines
     ends = closing["ends"]
-    same = [line["same"] for line in samples]
+    equal_predictions = [line["same"] for line in samples]
     return Finished(
         closing["batch"],
         _scores([line["reference"] for line in samples], ends[0]),
@@ -72,16 +75,16 @@ def finished(lines: Sequence[Line]) -> Finished:
         {key: OffloadNumerics.of(n) for key, n in closing["numerics"].items()},
         closing["instructions"],
         tuple(closing["host_batching"]),
-        None if None in same else np.array(same, bool),
-        None if closing.get("beside") is None else _beside(closing["beside"]),
+        None if None in equal_predictions else np.array(equal_predictions, bool),
+        None if closing.get("beside") is None else _comparison(closing["beside"]),
     )
 
 
-def _beside_record(b: Beside) -> Line:
+def _comparison_record(b: Beside) -> Line:
     return {**vars(b), "scores": _rows(b.scores), "ends": b.scores.ends}
 
 
-def _beside(record: Mapping[str, Any]) -> Beside:
+def _comparison(record: Mapping[str, Any]) -> Beside:
     counts = (record[key] for key in ("values", "differing", "differing_samples", "largest"))
     return Beside(_scores(record["scores"], record["ends"]), *counts)
 
@@ -93,7 +96,10 @@ def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:
 
 
 def _statistics(record: Mapping[str, Any]) -> Statistics:
-    found = Statistics(**record)
-    found.range_in, found.range_out = (record["range_in"][0], record["range_in"][1]), (record["range_out"][0], record["range_out"][1])
-    found.slow = tuple(record["slow"])
-    return found
+    statistics = Statistics(**record)
+    statistics.range_in, statistics.range_out = (
+        (record["range_in"][0], record["range_in"][1]),
+        (record["range_out"][0], record["range_out"][1]),
+    )
+    statistics.slow = tuple(record["slow"])
+    return statistics

@@ -18,14 +18,14 @@ def in_order(
 ) -> Generator[Future[Found], None, None]:  # fmt: skip
     """Yield what will have the result of `work` for each part, in order, `most` of them begun."""
     pool = ThreadPoolExecutor(threads)
-    begun: dict[int, Future[Found]] = {}
+    futures: dict[int, Future[Found]] = {}
     end = 0
     try:
         for n in range(len(parts)):
             while end < min(n + most, len(parts)):
-                begun[end] = pool.submit(work, parts[end])
+                futures[end] = pool.submit(work, parts[end])
                 end += 1
-            yield begun.pop(n)
+            yield futures.pop(n)
     finally:
         pool.shutdown(cancel_futures=True)
 

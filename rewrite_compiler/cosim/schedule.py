@@ -28,19 +28,19 @@ def flow(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run
             values.update(zip(o.node.outputs, run(o, moving), strict=True))
         for v in segment.dead:
             values.pop(v, None)
-    found = {
+    outputs = {
         v: looked_at(values[v]) if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs
     }
-    return {p.names[v]: x for v, x in found.items()}
+    return {p.names[v]: x for v, x in outputs.items()}
 
 
 def loose(plan: Plan, steps: Steps) -> frozenset[str]:
     """Return the offloads whose results nobody reads who wants the order of the model's axes."""
-    strict = set(plan.program.outputs)
+    ordered = set(plan.program.outputs)
     for _, host in steps:
         if host is not None and not isinstance(host, PlainProgram):
-            strict.update(host.program.inputs)
-    return frozenset(o.id for o in plan.offloads if strict.isdisjoint(o.node.outputs))
+            ordered.update(host.program.inputs)
+    return frozenset(o.id for o in plan.offloads if ordered.isdisjoint(o.node.outputs))
 
 
 def constants_of(p: Program, o: Offload) -> dict[str, Data]:

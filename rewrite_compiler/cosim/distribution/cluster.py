@@ -34,15 +34,15 @@ class Cluster:
 
         It is the result of a task, not scattered: a task that is lost with a worker is run again elsewhere.
         """
-        with self._told():
-            return self.client.submit(_itself, thing, pure=False)
+        with self._worker_errors():
+            return self.client.submit(_identity, thing, pure=False)
 
     def map(self, work: Callable[..., Result], items: Iterable[Item], *shared: Any) -> Iterator[Result]:
         """Yield work(item, *shared) of every item in order; what is still running is cancelled when the caller stops early."""
         running: deque[Any] = deque()
         try:
             for item in items:
-                with self._told():
+                with self._worker_errors():
                     running.append(self.client.submit(work, item, *shared, pure=False))
                 if len(running) > AHEAD * self.threads:
                     yield self._result(running.popleft())
@@ -53,23 +53,23 @@ class Cluster:
                 self.client.cancel(list(running))
 
     def _result(self, future: Any) -> Any:
-        with self._told():
+        with self._worker_errors():
             return future.result()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _worker_errors(self) -> Iterator[None]:
         """Turn what the cluster raises into a refusal; those of the work itself stay as they are."""
         try:
             yield
         except FlexmatchError:
             raise
         except Exception as error:
-            said = f"a worker failed: {type(error).__name__}: {error}"
-            raise InputError("C109", said, place=self.address, help="look at the workers' logs; finished samples are kept") from None
+            sentence = f"a worker failed: {type(error).__name__}: {error}"
+            raise InputError("C109", sentence, place=self.address, help="look at the workers' logs; finished samples are kept") from None
 
 
-def _itself(thing: Item) -> Item:
-    return thing
+def _identity(value: Item) -> Item:
+    return value
 
 
 @contextlib.contextmanager
@@ -78,8 +78,8 @@ def connected(address: str) -> Iterator[Cluster]:
     try:
         from distributed import Client
     except ImportError:
-        said = "a cluster needs the package distributed, which is not installed"
-        raise UsageError("C109", said, help="install flexmatch[scale]") from None
+        sentence = "a cluster needs the package distributed, which is not installed"
+        raise UsageError("C109", sentence, help="install flexmatch[scale]") from None
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, RuntimeError) as error:

@@ -67,14 +67,14 @@ class RemoteEngine:
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
         """Yield what each part of the samples gives, in order."""
-        rest = parts
+        remaining = parts
         if self.shared is None and parts:
             yield self.engine.batch(take, parts[0])
             batchings = tuple(h.batching if isinstance(h, HostProgram) else None for _, h in self.engine.steps)
             size = max(part.stop - part.start for part in parts)
             self.shared = self.cluster.share(replace(self.job, batchings=batchings, size=size))
-            rest = parts[1:]
-        work: Iterable[tuple[slice, Mapping[str, Data]]] = ((part, take(part)) for part in rest)
+            remaining = parts[1:]
+        work: Iterable[tuple[slice, Mapping[str, Data]]] = ((part, take(part)) for part in remaining)
         yield from self.cluster.map(batch_of, work, self.shared)
 
 
@@ -89,9 +89,9 @@ def batch_of(work: tuple[slice, Mapping[str, Data]], job: Job) -> Outcome:
 @lru_cache(maxsize=2)
 def engine_of(job: Job) -> Engine:
     """Return the engine of a job; InputError C109 when versions or files are not those of the machine that sent it."""
-    here = version("flexmatch")
-    if here != job.flexmatch:
-        raise InputError("C109", f"a worker must have flexmatch {job.flexmatch}, not {here}", help="install the same version")
+    local_version = version("flexmatch")
+    if local_version != job.flexmatch:
+        raise InputError("C109", f"a worker must have flexmatch {job.flexmatch}, not {local_version}", help="install the same version")
     document = json.loads(job.plan)
     plan: Plan = plan_of_document(document, Path(job.model), job.model, job.targets, rules=[Path(p) for p in job.rules])
     if plan_digest(plan) != job.digest:

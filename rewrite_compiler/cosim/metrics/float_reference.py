@@ -37,9 +37,9 @@ class Reference:
         """Return the outputs for samples, at once."""
         p = self.program
         started = time.thread_time()
-        found = self.host.run({v: inputs[p.names[v]] for v in p.inputs})
+        outputs = self.host.run({v: inputs[p.names[v]] for v in p.inputs})
         self.seconds += time.thread_time() - started
-        return {p.names[v]: x for v, x in found.items()}
+        return {p.names[v]: x for v, x in outputs.items()}
 
 
 class KeptReference:
@@ -61,25 +61,25 @@ class KeptReference:
         """Return the outputs for one part of the samples."""
         if self.outputs is not None:
             return {name: x[part] for name, x in self.outputs.items()}
-        found = self.alone(self.data.rows(part).inputs)
-        self._see(part, found)
-        return found
+        outputs = self.alone(self.data.rows(part).inputs)
+        self._collect(part, outputs)
+        return outputs
 
     def alone(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
         """Run some samples now."""
         if self.live is None:
             self.live = Reference(self.program, self.data.rows(slice(0, self.batch)).inputs, self.limit)
-        found = self.live.run(inputs)
+        outputs = self.live.run(inputs)
         self.seconds = self.live.seconds
-        return found
+        return outputs
 
-    def _see(self, part: slice, found: dict[str, Data]) -> None:
+    def _collect(self, part: slice, outputs: dict[str, Data]) -> None:
         """Remember outputs; with the last of all samples, keep them."""
-        self.size += sum(x.nbytes for x in found.values())
+        self.size += sum(x.nbytes for x in outputs.values())
         if self.size > MOST_BYTES or part.start != sum(len(x[self.names[0]]) for x in self.seen):
             self.seen, self.size = [], MOST_BYTES + 1
             return
-        self.seen.append(found)
+        self.seen.append(outputs)
         if part.stop < self.data.count:
             return
         file = io.BytesIO()
@@ -91,9 +91,9 @@ class KeptReference:
         stored = self.kept.get(self.key)
         if stored is None:
             return None
-        with np.load(io.BytesIO(stored), allow_pickle=False) as found:
-            self.seconds = float(found[SECONDS])
-            return {name: found[str(n)] for n, name in enumerate(self.names)}
+        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
+            self.seconds = float(archive[SECONDS])
+            return {name: archive[str(n)] for n, name in enumerate(self.names)}
 
 
 def _plain(x: Data) -> Data:

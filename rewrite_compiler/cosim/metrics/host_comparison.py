@@ -28,11 +28,11 @@ class Beside:
 
 def beside(outputs: Mapping[str, Data], other: Mapping[str, Data], scores: Scores) -> Beside:
     """Compare the outputs of a batch on two hosts, samples first; two that are not numbers are equal."""
-    first, second = (np.concatenate([x.reshape(len(x), -1) for x in found.values()], axis=1) for found in (outputs, other))
+    first, second = (np.concatenate([x.reshape(len(x), -1) for x in host_outputs.values()], axis=1) for host_outputs in (outputs, other))
     equal = (first == second) | ((first != first) & (second != second))
     with np.errstate(invalid="ignore", over="ignore"):
-        away = np.where(equal, 0.0, np.abs(first.astype(np.float64) - second.astype(np.float64)))
-    largest = float(np.nanmax(away, initial=0.0))
+        deviations = np.where(equal, 0.0, np.abs(first.astype(np.float64) - second.astype(np.float64)))
+    largest = float(np.nanmax(deviations, initial=0.0))
     return Beside(scores, equal.size, int(np.count_nonzero(~equal)), int(np.count_nonzero(~equal.all(axis=1))), largest)
 
 
@@ -52,12 +52,12 @@ def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[s
 
 def hosts_text(host: str, metric: str, value: float | None, found: Mapping[str, Any]) -> str:
     """Say how two hosts differ, in a sentence."""
-    both = f"{metric} is {_shown(value)} and {_shown(found['value'])}"
+    values_text = f"{metric} is {_value_text(value)} and {_value_text(found['value'])}"
     if not found["differing_values"]:
-        return f"hosts {host} and {found['other']}: all {found['values']:,} output values are equal; {both}"
+        return f"hosts {host} and {found['other']}: all {found['values']:,} output values are equal; {values_text}"
     differ = f"{found['differing_values']:,} of {found['values']:,} output values differ, by at most {found['largest_difference']:.3g}"
-    return f"hosts {host} and {found['other']}: {differ}; {both}"
+    return f"hosts {host} and {found['other']}: {differ}; {values_text}"
 
 
-def _shown(value: float | None) -> str:
+def _value_text(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.6g}"

@@ -30,8 +30,8 @@ class Band:
 
 def band_of(text: str) -> Band:
     """Read a band; UsageError F203 when it is none."""
-    found = FORM.fullmatch(text.strip())
-    if found is None:
+    match = FORM.fullmatch(text.strip())
+    if match is None:
         raise UsageError("F203", f'--within must be a loss such as 1pt, 5% or 0.02, not "{text}"')
-    amount, unit = float(found[1]), found[2]
+    amount, unit = float(match[1]), match[2]
     return Band(text, amount / 100 if unit else amount, unit == "%")

@@ -78,13 +78,13 @@ class Paired:
 def metric_of(name: str, task: str = "") -> Metric:
     """Return a metric by name, the usual one of a task when the name is empty, or one of the user's own, MODULE:FUNCTION."""
     usual = {CLASSIFICATION: "top1", MAPS: "pixel-accuracy", LANGUAGE_MODEL: "perplexity"}
-    chosen = name or usual.get(task, "max-relative-error")
-    if chosen in METRICS:
-        return METRICS[chosen]
-    if ":" not in chosen:
-        raise UsageError("F203", f'there is no metric called "{chosen}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
-    scores, lower, digest = own_scores(chosen)
-    return Metric(chosen, ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
+    metric_name = name or usual.get(task, "max-relative-error")
+    if metric_name in METRICS:
+        return METRICS[metric_name]
+    if ":" not in metric_name:
+        raise UsageError("F203", f'there is no metric called "{metric_name}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
+    scores, lower, digest = own_scores(metric_name)
+    return Metric(metric_name, ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
 
 
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
@@ -93,10 +93,10 @@ def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
         return data.labels
     if metric.against in (REFERENCE, ANY):
         return reference if data.targets is None else data.targets
-    found = data.labels if metric.against == LABELS else data.targets
-    if found is None:
+    truth = data.labels if metric.against == LABELS else data.targets
+    if truth is None:
         raise InputError("C100", f"metric {metric.name} needs {metric.against}, which the data does not have", place=data.place)
-    return found
+    return truth
 
 
 def paired(metric: Metric, first: Scores, second: Scores) -> Paired:
@@ -128,11 +128,11 @@ def _interval(metric: Metric, first: Scores, second: Scores, better: int, worse:
 def _bootstrap(metric: Metric, first: Scores, second: Scores) -> Interval:
     random = np.random.default_rng(SEED)
     n = len(first.values)
-    found = np.empty(RESAMPLES)
+    differences = np.empty(RESAMPLES)
     for k in range(RESAMPLES):
         drawn = random.integers(0, n, n)
-        found[k] = _difference(*(metric.value(s.take(drawn)) for s in (first, second)))
-    low, high = np.quantile(found, [0.025, 0.975], method="inverted_cdf")
+        differences[k] = _difference(*(metric.value(s.take(drawn)) for s in (first, second)))
+    low, high = np.quantile(differences, [0.025, 0.975], method="inverted_cdf")
     return float(low), float(high)
 
 
@@ -151,17 +151,17 @@ def _ranks(outputs: Data, labels: Data) -> Data:
     classes = logits.shape[1]
     if labels.max() >= classes:
         raise InputError("C100", f"labels must be below the {classes} classes of the model, not {labels.max()}")
-    own = logits[np.arange(len(labels)), labels][:, None]
+    true_logits = logits[np.arange(len(labels)), labels][:, None]
     earlier = np.arange(classes) < labels[:, None]
-    ranks = ((logits > own) | ((logits == own) & earlier)).sum(axis=1)
+    ranks = ((logits > true_logits) | ((logits == true_logits) & earlier)).sum(axis=1)
     return np.where(np.isnan(logits.astype(np.float64)).any(axis=1), classes, ranks)
 
 
 def _check_one_class(labels: Data) -> None:
     if labels.ndim > 1:
-        shown = ", ".join(map(str, labels.shape[1:]))
+        shape_text = ", ".join(map(str, labels.shape[1:]))
         raise InputError(
-            "C100", f"labels of this metric must be one class a sample, [samples], not [samples, {shown}]",
+            "C100", f"labels of this metric must be one class a sample, [samples], not [samples, {shape_text}]",
             help="--metric pixel-accuracy and mean-iou score a class for each place, multilabel-f1 and auc several for each sample",
         )  # fmt: skip
 
@@ -199,19 +199,19 @@ def _negative_log_likelihood(outputs: Data, targets: Data) -> Scores:
 
 def _cosine(outputs: Data, truth: Data) -> Scores:
     """Cosine of the angle between the outputs of a sample and the true ones; two that are both zero agree."""
-    found, wanted = flat(outputs, truth)
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    actual, expected = flat(outputs, truth)
+    lengths = np.linalg.norm(actual, axis=1) * np.linalg.norm(expected, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosines = np.where((found == wanted).all(axis=1), 1.0, (found * wanted).sum(axis=1) / lengths)
-    return Scores(np.where(np.isnan(cosines), -1.0, cosines), np.ones(len(found)))
+        cosines = np.where((actual == expected).all(axis=1), 1.0, (actual * expected).sum(axis=1) / lengths)
+    return Scores(np.where(np.isnan(cosines), -1.0, cosines), np.ones(len(actual)))
 
 
 def _classified(outputs: Data, labels: Data) -> Scores:
     """Whether the class is right, and both classes; a sample with a NaN has a class of its own."""
-    right = _ranks(outputs, labels) == 0
+    is_correct = _ranks(outputs, labels) == 0
     logits = outputs.reshape(len(outputs), -1)
     predicted = np.where(np.isnan(logits.astype(np.float64)).any(axis=1), -1, predicted_classes(outputs))
-    return Scores(right.astype(float), np.ones(len(outputs)), details=np.stack([predicted, labels], axis=1).astype(np.float64))
+    return Scores(is_correct.astype(float), np.ones(len(outputs)), details=np.stack([predicted, labels], axis=1).astype(np.float64))
 
 
 def _f1(scores: Scores) -> float:
@@ -226,12 +226,12 @@ def _f1(scores: Scores) -> float:
 
 def _relative_error(outputs: Data, truth: Data) -> Scores:
     """Largest deviation of a sample over the largest true value of the sample."""
-    found, wanted = flat(outputs, truth)
-    largest = np.abs(wanted).max(axis=1)
-    deviation = np.abs(found - wanted).max(axis=1)
+    actual, expected = flat(outputs, truth)
+    largest = np.abs(expected).max(axis=1)
+    deviation = np.abs(actual - expected).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(deviation == 0, 0.0, deviation / largest)
-    return Scores(worst_if_nan(ratio), np.ones(len(found)))
+    return Scores(worst_if_nan(ratio), np.ones(len(actual)))
 
 
 def _perplexity(mean: float, _: float) -> float:

@@ -68,15 +68,15 @@ def _beta(a: int, b: int, x: float) -> float:
         return 1.0 - _beta(b, a, 1 - x)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
-    found = d
+    fraction = d
     for m in range(1, 10 * (100 + math.isqrt(a + b))):
         steps = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)), -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for step in steps:
             d, c = 1 / (1 + step * d), 1 + step / c
-            found *= c * d
+            fraction *= c * d
         if abs(c * d - 1) < 1e-15:
             break
-    return min(1.0, front * found)
+    return min(1.0, front * fraction)
 
 
 def _likeliest(better: int, worse: int, samples: int, d: float) -> float:
@@ -87,9 +87,9 @@ def _likeliest(better: int, worse: int, samples: int, d: float) -> float:
     return float((math.sqrt(max(b * b - 4 * a * c, 0.0)) - b) / (2 * a))
 
 
-def _crossing(before: Callable[[float], bool], low: float, high: float) -> float:
+def _crossing(predicate: Callable[[float], bool], low: float, high: float) -> float:
     """Return where `before` turns from true to false between low and high."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if before(middle) else (low, middle)
+        low, high = (middle, high) if predicate(middle) else (low, middle)
     return (low + high) / 2

@@ -12,8 +12,8 @@ from .scores import Scores
 def flat(outputs: Data, truth: Data) -> tuple[Data, Data]:
     """Return outputs and true values as [samples, values]; InputError when they are not as many."""
     if outputs.shape != truth.shape and outputs.size != truth.size:
-        shown = [f"[samples{''.join(f', {n}' for n in x.shape[1:])}]" for x in (outputs, truth)]
-        raise InputError("C100", f"true values must have the shape of the outputs {shown[0]}, not {shown[1]}")
+        shapes = [f"[samples{''.join(f', {n}' for n in x.shape[1:])}]" for x in (outputs, truth)]
+        raise InputError("C100", f"true values must have the shape of the outputs {shapes[0]}, not {shapes[1]}")
     return outputs.reshape(len(outputs), -1).astype(np.float64), truth.reshape(len(truth), -1).astype(np.float64)
 
 
@@ -24,21 +24,21 @@ def worst_if_nan(errors: Data) -> Data:
 
 def squared_error(outputs: Data, truth: Data) -> Scores:
     """Sum the squares of the errors of each sample; its weight is how many there are."""
-    found, wanted = flat(outputs, truth)
-    ends = float(wanted.min()), float(wanted.max())
-    return Scores(worst_if_nan(((found - wanted) ** 2).sum(axis=1)), np.full(len(found), float(found.shape[1])), ends)
+    actual, expected = flat(outputs, truth)
+    ends = float(expected.min()), float(expected.max())
+    return Scores(worst_if_nan(((actual - expected) ** 2).sum(axis=1)), np.full(len(actual), float(actual.shape[1])), ends)
 
 
 def absolute_error(outputs: Data, truth: Data) -> Scores:
     """Sum the sizes of the errors of each sample; its weight is how many there are."""
-    found, wanted = flat(outputs, truth)
-    return Scores(worst_if_nan(np.abs(found - wanted).sum(axis=1)), np.full(len(found), float(found.shape[1])))
+    actual, expected = flat(outputs, truth)
+    return Scores(worst_if_nan(np.abs(actual - expected).sum(axis=1)), np.full(len(actual), float(actual.shape[1])))
 
 
 def spread_of(outputs: Data, truth: Data) -> Scores:
     """Sum the squares of the errors, and keep sum and sum of squares of the true values."""
-    errors, (_, wanted) = squared_error(outputs, truth), flat(outputs, truth)
-    return Scores(errors.values, errors.weights, errors.ends, np.stack([wanted.sum(axis=1), (wanted**2).sum(axis=1)], axis=1))
+    errors, (_, expected) = squared_error(outputs, truth), flat(outputs, truth)
+    return Scores(errors.values, errors.weights, errors.ends, np.stack([expected.sum(axis=1), (expected**2).sum(axis=1)], axis=1))
 
 
 def explained(scores: Scores) -> float:

@@ -37,7 +37,7 @@ class Scores:
 def joined(parts: Sequence[Scores]) -> Scores:
     """Return the scores of several batches, one after the other."""
     ends = min(s.ends[0] for s in parts), max(s.ends[1] for s in parts)
-    found = [s.details for s in parts if s.details is not None]
-    widest = max((d.shape[1] for d in found), default=0)
-    details = np.concatenate([np.pad(d, ((0, 0), (0, widest - d.shape[1]))) for d in found]) if found else None
+    details_parts = [s.details for s in parts if s.details is not None]
+    widest = max((d.shape[1] for d in details_parts), default=0)
+    details = np.concatenate([np.pad(d, ((0, 0), (0, widest - d.shape[1]))) for d in details_parts]) if details_parts else None
     return Scores(np.concatenate([s.values for s in parts]), np.concatenate([s.weights for s in parts]), ends, details)

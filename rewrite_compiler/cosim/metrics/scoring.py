@@ -13,10 +13,10 @@ from .scores import Scores
 
 def scored_output(p: Program) -> str:
     """Return the output that metrics look at: the first that is not text, as labels of classical models are."""
-    found = next((v for v in p.outputs if p.types[v].dtype != "string"), None)
-    if found is None:
+    output = next((v for v in p.outputs if p.types[v].dtype != "string"), None)
+    if output is None:
         raise InputError("C100", "metrics need an output of numbers, and the model gives text only", place=p.name)
-    return p.names[found]
+    return p.names[output]
 
 
 def scored(metric: Metric, data: Dataset, outputs: Data, reference: Data) -> Scores:
@@ -25,13 +25,13 @@ def scored(metric: Metric, data: Dataset, outputs: Data, reference: Data) -> Sco
     try:
         return metric.score(outputs, truth)
     except FlexmatchError as error:
-        found = error
+        refusal = error
     for n in range(len(outputs)):
         try:
             metric.score(outputs[n : n + 1], truth[n : n + 1])
         except FlexmatchError as error:
             raise _in_sample(error, data, n) from None
-    raise found.at(data.place) from None
+    raise refusal.at(data.place) from None
 
 
 def _in_sample(error: FlexmatchError, data: Dataset, n: int) -> FlexmatchError:

@@ -13,10 +13,10 @@ from .scores import Scores
 def separation(outputs: Data, labels: Data) -> Scores:
     """Keep the score of each class and whether it is true: one column for two classes, else one for each."""
     scores, true = _columns(outputs, labels)
-    odd = np.isnan(scores)
-    scores = np.where(odd, np.where(true > 0, -np.inf, np.inf), scores)
-    own = np.where(true > 0, scores, -scores).mean(axis=1) if np.isfinite(scores).all() else np.zeros(len(scores))
-    return Scores(own, np.ones(len(scores)), details=np.concatenate([scores, true], axis=1).astype(np.float64))
+    is_nan = np.isnan(scores)
+    scores = np.where(is_nan, np.where(true > 0, -np.inf, np.inf), scores)
+    sample_scores = np.where(true > 0, scores, -scores).mean(axis=1) if np.isfinite(scores).all() else np.zeros(len(scores))
+    return Scores(sample_scores, np.ones(len(scores)), details=np.concatenate([scores, true], axis=1).astype(np.float64))
 
 
 def _columns(outputs: Data, labels: Data) -> tuple[Data, Data]:
@@ -34,8 +34,8 @@ def _columns(outputs: Data, labels: Data) -> tuple[Data, Data]:
 def area(scores: Scores) -> float:
     """Return the mean over the classes that some samples have and some have not; one half where there is none."""
     assert scores.details is not None
-    found = [_area(s, t > 0) for s, t in zip(*(x.T for x in np.split(scores.details, 2, axis=1)), strict=True) if 0 < t.sum() < len(t)]
-    return float(np.mean(found)) if found else 0.5
+    areas = [_area(s, t > 0) for s, t in zip(*(x.T for x in np.split(scores.details, 2, axis=1)), strict=True) if 0 < t.sum() < len(t)]
+    return float(np.mean(areas)) if areas else 0.5
 
 
 def _area(scores: Data, true: Data) -> float:

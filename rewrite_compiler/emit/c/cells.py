@@ -61,22 +61,22 @@ class Cell:
 
 def _combined(op: str, a: Any, b: Any) -> Cell | int:
     if not isinstance(b, Cell):
-        form, places = _formed(op, a.form, int(b), ()), a.places
+        form, places = _combined_form(op, a.form, int(b), ()), a.places
     elif not isinstance(a, Cell):
-        form, places = _formed(op, int(a), b.form, ()), b.places
+        form, places = _combined_form(op, int(a), b.form, ()), b.places
     elif a.places == b.places:
-        form, places = _formed(op, a.form, b.form, ()), a.places
+        form, places = _combined_form(op, a.form, b.form, ()), a.places
     else:
         places = a.places + tuple([p for p in b.places if p not in a.places])
-        form = _formed(op, a.form, b.form, tuple([places.index(p) for p in b.places]))
+        form = _combined_form(op, a.form, b.form, tuple([places.index(p) for p in b.places]))
     return Cell(form, places) if form.op != "const" else int(form.data)
 
 
 @lru_cache(FORMS_KEPT)
-def _formed(op: str, a: Expr | int, b: Expr | int, slots: tuple[int, ...]) -> Expr:
+def _combined_form(op: str, a: Expr | int, b: Expr | int, slots: tuple[int, ...]) -> Expr:
     """Return a ∘ b, where slot k of b is slot `slots[k]` of the result (k, when there are none)."""
     if isinstance(b, Expr) and slots:
-        renamed = {slot_name(k): slot_name(to) for k, to in enumerate(slots)}
+        renamed = {slot_name(k): slot_name(target) for k, target in enumerate(slots)}
         b = substitute(b, {s: _slot(renamed[s.data[0]], s.interval) for s in b.free})
     return binary(op, a, b)
 
@@ -95,9 +95,9 @@ def cells_of(leaf: Leaf) -> Data:
     """Return the elements of a leaf, in its shape."""
     shape = tuple(int(str(n)) for n in leaf.shape)
     form = _slot(slot_name(0), leaf.interval)
-    found = np.empty(shape, object)
-    found.reshape(-1)[:] = [Cell(form, ((leaf, n),)) for n in range(found.size)]
-    return found
+    cells = np.empty(shape, object)
+    cells.reshape(-1)[:] = [Cell(form, ((leaf, n),)) for n in range(cells.size)]
+    return cells
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,19 @@ def gathered(x: Data) -> Gather:
     kinds: dict[Expr, int] = {}
     sources: dict[Leaf, int] = {}
     width = max((len(c.places) for c in cells if c is not None), default=1)
-    kind, at, source = np.zeros(len(cells), np.int32), np.zeros((len(cells), width), np.int32), np.zeros((len(cells), width), np.int32)
+    form_numbers, indices, source_numbers = (
+        np.zeros(len(cells), np.int32),
+        np.zeros((len(cells), width), np.int32),
+        np.zeros((len(cells), width), np.int32),
+    )
     for n, (c, number) in enumerate(zip(cells, x.reshape(-1), strict=True)):
         if c is None:
-            at[n, 0] = int(number)
+            indices[n, 0] = int(number)
             continue
-        kind[n] = kinds.setdefault(c.form, len(kinds) + 1)
+        form_numbers[n] = kinds.setdefault(c.form, len(kinds) + 1)
         for k, (leaf, index) in enumerate(c.places):
-            at[n, k], source[n, k] = index, sources.setdefault(leaf, len(sources))
-    return Gather(("", *map(_text, kinds)), tuple(sources), kind, at, source)
+            indices[n, k], source_numbers[n, k] = index, sources.setdefault(leaf, len(sources))
+    return Gather(("", *map(_text, kinds)), tuple(sources), form_numbers, indices, source_numbers)
 
 
 def _text(e: Expr) -> str:

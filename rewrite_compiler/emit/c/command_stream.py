@@ -88,27 +88,27 @@ class Steps:
 
     def store(self, instruction: str, **operands: Data) -> None:
         """Send one instruction for each row."""
-        found = self.ila.instructions[instruction]
+        declaration = self.ila.instructions[instruction]
         rows = {name: np.asarray(x) for name, x in operands.items()}
         moving = [name for name, x in rows.items() if is_moving(x)]
         count = len(next(iter(rows.values())))
         still = {name: np.zeros(x.shape, np.int64) if name in moving else x.astype(np.int64) for name, x in rows.items()}
-        commands = Commands(block_of(self.ila, found, count, still))
+        commands = Commands(block_of(self.ila, declaration, count, still))
         if not moving:
             self.moves.append(Send(commands))
             return
-        if len(moving) > 1 or not found.operands[moving[0]].leaf.shape:
+        if len(moving) > 1 or not declaration.operands[moving[0]].leaf.shape:
             raise InputError("F161", f"{instruction} takes data in fields, which has no C form")
         self.moves.append(Put(commands, gathered(rows[moving[0]]), rows[moving[0]].shape[1]))
 
     def load(self, instruction: str, **operands: Data) -> Data:
         """Send one read for each row; return cells of what they give."""
-        found = self.ila.instructions[instruction]
+        declaration = self.ila.instructions[instruction]
         rows = {name: np.asarray(x) for name, x in operands.items()}
-        assert found.result is not None
+        assert declaration.result is not None
         count = len(next(iter(rows.values())))
-        buffer = self._buffer((count, *(int(str(n)) for n in found.result.shape)), (0, 255))
-        self.moves.append(Get(Commands(block_of(self.ila, found, count, rows)), buffer))
+        buffer = self._buffer((count, *(int(str(n)) for n in declaration.result.shape)), (0, 255))
+        self.moves.append(Get(Commands(block_of(self.ila, declaration, count, rows)), buffer))
         return cells_of(buffer)
 
     def wait(self) -> None:

@@ -37,10 +37,10 @@ def decoder(f: Format, name: str, tables: Tables) -> str:
 
 
 def _converter(function: Callable[[Expr], Expr], x: Leaf, name: str, types: tuple[str, str], tables: Tables) -> str:
-    made = print_c(lower_array(array(lambda: function(x[()]), ())), f"{name}_term", tables, Style(unbounded=True, heap=False))
-    order, (given, got) = ", ".join("&x" if leaf is x else "&y" for leaf in made.memories), types
-    body = f"    fm_scratch s = {{0}};\n    {got} y = 0;\n    {name}_term(&s, {order});\n    return y;\n"
-    return f"{made.text}\nstatic {got} {name}({given} x)\n{{\n{body}}}\n"
+    printed = print_c(lower_array(array(lambda: function(x[()]), ())), f"{name}_term", tables, Style(unbounded=True, heap=False))
+    order, (argument_type, result_type) = ", ".join("&x" if leaf is x else "&y" for leaf in printed.memories), types
+    body = f"    fm_scratch s = {{0}};\n    {result_type} y = 0;\n    {name}_term(&s, {order});\n    return y;\n"
+    return f"{printed.text}\nstatic {result_type} {name}({argument_type} x)\n{{\n{body}}}\n"
 
 
 def refuse_ieee(f: Format) -> None:
@@ -56,22 +56,22 @@ def deciding_bits(f: Format, values: int) -> int | None:
 
 def looked_up_encoder(f: Format, name: str, encode: str, bits: int) -> str:
     """Return the function from a float to its code by its leading bits, and `NAME_prepare`, which fills its table by `encode`."""
-    kind, rest = code_type(f), 32 - bits
+    type_name, low_bits = code_type(f), 32 - bits
     return f"""\
-static {kind} {name}_of[{1 << bits}];
+static {type_name} {name}_of[{1 << bits}];
 static void {name}_prepare(void)
 {{
     for (uint32_t k = 0; k < {1 << bits}; ++k) {{
-        const uint32_t word = k << {rest};
+        const uint32_t word = k << {low_bits};
         float x;
         memcpy(&x, &word, sizeof x);
         {name}_of[k] = x == x ? {encode}((double)x) : 0;
     }}
 }}
-static inline {kind} {name}(float x)
+static inline {type_name} {name}(float x)
 {{
     uint32_t word;
     memcpy(&word, &x, sizeof word);
-    return {name}_of[word >> {rest}];
+    return {name}_of[word >> {low_bits}];
 }}
 """

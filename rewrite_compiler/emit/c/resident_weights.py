@@ -30,10 +30,10 @@ def stays_of(plan: Plan, o: Offload, constants: frozenset[str]) -> list[tuple[St
     Tensors lie where the plan's residency has them, so that constants are found; activations cross the bus all the same,
     because a program gives every tensor of the host.
     """
-    found = plan.residency.get(o.target.name)
-    if found is None or o.id not in found.stays:
+    residency = plan.residency.get(o.target.name)
+    if residency is None or o.id not in residency.stays:
         return []
-    pairs = zip(found.stays[o.id], found.lasting[o.id], strict=True)
+    pairs = zip(residency.stays[o.id], residency.lasting[o.id], strict=True)
     first = [(replace(s, present=s.present & constants, kept=frozenset()), names) for s, names in pairs]
     return [(s, replace(s, present=s.present | (names & constants))) for s, names in first]
 
@@ -41,21 +41,21 @@ def stays_of(plan: Plan, o: Offload, constants: frozenset[str]) -> list[tuple[St
 def parts(first: Steps, later: Steps) -> list[Part]:
     """Return the moves of two runs of a driver as parts in order, those of both joined wherever they are alike."""
     a, b = ([(_key(m), m) for m in steps.moves] for steps in (first, later))
-    found: list[Part] = []
+    result: list[Part] = []
     while a or b:
-        same = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] != y[0]), min(len(a), len(b)))
-        if same:
-            both = _joined([m for _, m in a[:same]])
-            found.append(Part(both, both))
-            a, b = a[same:], b[same:]
+        common = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] != y[0]), min(len(a), len(b)))
+        if common:
+            common_moves = _merged_sends([m for _, m in a[:common]])
+            result.append(Part(common_moves, common_moves))
+            a, b = a[common:], b[common:]
             continue
-        only_a, only_b = _until_alike([k for k, _ in a], [k for k, _ in b])
-        found.append(Part(_joined([m for _, m in a[:only_a]]), _joined([m for _, m in b[:only_b]])))
+        only_a, only_b = _next_common([k for k, _ in a], [k for k, _ in b])
+        result.append(Part(_merged_sends([m for _, m in a[:only_a]]), _merged_sends([m for _, m in b[:only_b]])))
         a, b = a[only_a:], b[only_b:]
-    return found
+    return result
 
 
-def _until_alike(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
+def _next_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
     """Return how many moves of both come before the next that are alike, fewest of the second first: it leaves moves out."""
     places: dict[Hashable, int] = {}
     for n, key in enumerate(a):
@@ -63,21 +63,21 @@ def _until_alike(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int
     return next(((places[key], n) for n, key in enumerate(b) if key in places), (len(a), len(b)))
 
 
-def _joined(moves: Sequence[Move]) -> tuple[Move, ...]:
+def _merged_sends(moves: Sequence[Move]) -> tuple[Move, ...]:
     """Return moves with neighbouring blocks of known commands as one block."""
-    found: list[Move] = []
+    merged: list[Move] = []
     pending: list[Commands] = []
     for m in moves:
         if isinstance(m, Send):
             pending.append(m.commands)
             continue
-        found += _sent(pending)
+        merged += _merged_send(pending)
         pending = []
-        found.append(m)
-    return (*found, *_sent(pending))
+        merged.append(m)
+    return (*merged, *_merged_send(pending))
 
 
-def _sent(blocks: Sequence[Commands]) -> list[Move]:
+def _merged_send(blocks: Sequence[Commands]) -> list[Move]:
     if not blocks:
         return []
     return [Send(Commands({name: np.concatenate([c.columns[name] for c in blocks]) for name in blocks[0].columns}))]

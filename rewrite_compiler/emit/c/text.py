@@ -192,5 +192,5 @@ int mmio_@memory@_read(uint64_t address, uint8_t *bytes, size_t count)
 
 def filled(text: str, fields: Mapping[str, str]) -> str:
     """Return a text with its fields filled in."""
-    known = {**fields, "upper": fields["name"].upper()} if "name" in fields else dict(fields)
-    return re.sub(r"@(\w+)@", lambda m: known[m[1]], text)
+    values = {**fields, "upper": fields["name"].upper()} if "name" in fields else dict(fields)
+    return re.sub(r"@(\w+)@", lambda m: values[m[1]], text)

@@ -51,26 +51,26 @@ class Recorder:
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Send one instruction."""
-        found = self.ila.instructions[instruction]
-        command = assemble(found, **{name: int(x) for name, x in operands.items()})
-        self.log.add(CONFIGURATION if is_control(self.ila, found) else RUN, Commands(columns_of(self.ila, [command])))
+        declaration = self.ila.instructions[instruction]
+        command = assemble(declaration, **{name: int(x) for name, x in operands.items()})
+        self.log.add(CONFIGURATION if is_control(self.ila, declaration) else RUN, Commands(columns_of(self.ila, [command])))
         self.device.issue(instruction, **operands)
 
     def store(self, instruction: str, **operands: Data) -> None:
         """Send one instruction for each row."""
-        found = self.ila.instructions[instruction]
-        sampled = {name for name, x in operands.items() if np.ndim(x) == found.operands[name].leaf.rank + 2}
+        declaration = self.ila.instructions[instruction]
+        sampled = {name for name, x in operands.items() if np.ndim(x) == declaration.operands[name].leaf.rank + 2}
         rows = {name: np.asarray(x)[0] if name in sampled else np.asarray(x) for name, x in operands.items()}
-        self.log.add(INPUTS if sampled else CONSTANTS, Commands(_block(self.ila, found, rows)))
+        self.log.add(INPUTS if sampled else CONSTANTS, Commands(_block(self.ila, declaration, rows)))
         self.device.store(instruction, **operands)
 
     def load(self, instruction: str, **operands: Data) -> Data:
         """Send one read for each row; what it gives is part of the trace."""
-        found = self.ila.instructions[instruction]
+        declaration = self.ila.instructions[instruction]
         result = self.device.load(instruction, **operands)
         rows = {name: np.asarray(x) for name, x in operands.items()}
         gives = np.ascontiguousarray(result[0] if result.ndim > 2 else result, np.uint8)
-        self.log.add(RESULTS, Commands(_block(self.ila, found, rows), gives))
+        self.log.add(RESULTS, Commands(_block(self.ila, declaration, rows), gives))
         return result
 
     def wait(self) -> None:
@@ -94,16 +94,16 @@ class StreamRecorder:
 
     def place(self, memory: str, address: int, words: Data) -> None:
         """Write words to an external memory."""
-        kind = storage_dtype(self.ila.externals[memory].leaf.interval)
+        dtype = storage_dtype(self.ila.externals[memory].leaf.interval)
         row = np.asarray(words)[0] if words.ndim == 2 else np.asarray(words)
-        self.log.add(INPUTS if words.ndim == 2 else CONSTANTS, Place(memory, int(address), row.astype(kind)))
+        self.log.add(INPUTS if words.ndim == 2 else CONSTANTS, Place(memory, int(address), row.astype(dtype)))
         self.device.place(memory, address, words)
 
     def fetch(self, memory: str, address: int, count: int) -> Data:
         """Return words of an external memory; they are part of the trace."""
-        found = self.device.fetch(memory, address, count)
-        self.log.add(RESULTS, Fetch(memory, int(address), int(count), found[0] if found.ndim == 2 else found))
-        return found
+        result = self.device.fetch(memory, address, count)
+        self.log.add(RESULTS, Fetch(memory, int(address), int(count), result[0] if result.ndim == 2 else result))
+        return result
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Append one instruction to the stream."""
@@ -126,8 +126,8 @@ def recorder(ila: Ila) -> Recorder | StreamRecorder:
 def is_control(ila: Ila, instruction: Instruction) -> bool:
     """Tell whether an instruction reads and writes control state only: it configures."""
     updates = list(updates_of(instruction.update))
-    touched = {u.memory for u in updates}.union(*(e.reads for u in updates for e in (u.value, *u.address)))
-    return all(s.binding == CONTROL for s in ila.states.values() if s.leaf in touched)
+    accessed_memories = {u.memory for u in updates}.union(*(e.reads for u in updates for e in (u.value, *u.address)))
+    return all(s.binding == CONTROL for s in ila.states.values() if s.leaf in accessed_memories)
 
 
 def _block(ila: Ila, instruction: Instruction, rows: dict[str, Data]) -> dict[str, Data]:

@@ -45,52 +45,54 @@ def traces_of(plan: Plan, inputs: Mapping[str, Data] | None = None, *, about: st
     def device_for(o: Offload) -> tuple[Recorder | StreamRecorder, Callable[[], None]]:
         if o.target.name not in devices:
             devices[o.target.name] = recorder(o.target.ila())
-        found = devices[o.target.name]
-        found.log.begin(o.id, 0)
-        return found, lambda: found.log.begin(o.id, found.log.call + 1)
+        device = devices[o.target.name]
+        device.log.begin(o.id, 0)
+        return device, lambda: device.log.begin(o.id, device.log.call + 1)
 
     inference.run(inputs or zero_inputs(plan.program), device_for, host or Onnxruntime())
-    said = {"model": Path(plan.model["path"]).name, "model_sha256": plan.model["sha256"], "inputs": about or "zeros"}
+    header_fields = {"model": Path(plan.model["path"]).name, "model_sha256": plan.model["sha256"], "inputs": about or "zeros"}
     targets = {t.name: t for t in plan.targets}
     return {
-        name: Emitted(d.ila, Trace(Header(name, targets[name].values, targets[name].sha256, said), tuple(_joined(d.log.items))))
+        name: Emitted(
+            d.ila, Trace(Header(name, targets[name].values, targets[name].sha256, header_fields), tuple(_merge_blocks(d.log.items)))
+        )
         for name, d in devices.items()
     }
 
 
 def part_of(trace: Trace, *, constant: bool) -> Trace:
     """Return the sections whose commands do not depend on the inputs, or the others."""
-    kept: list[Item] = []
-    inside = False
+    items: list[Item] = []
+    is_selected = False
     for item in trace.items:
         if isinstance(item, Section):
-            inside = item.constant is constant
-        if inside:
-            kept.append(item)
-    said = {**trace.header.about, "part": "constant" if constant else "inference"}
-    return replace(trace, header=replace(trace.header, about=said), items=tuple(kept))
+            is_selected = item.constant is constant
+        if is_selected:
+            items.append(item)
+    about = {**trace.header.about, "part": "constant" if constant else "inference"}
+    return replace(trace, header=replace(trace.header, about=about), items=tuple(items))
 
 
 def joined(traces: Iterable[Trace]) -> Trace:
     """Return one trace of parts of it, their sections in order."""
-    first, *others = traces
-    sections = sorted((s for t in (first, *others) for s in _sections(t)), key=lambda s: s[0].part if isinstance(s[0], Section) else -1)
-    about = {key: x for key, x in first.header.about.items() if key != "part"} if others else first.header.about
+    first, *remaining = traces
+    sections = sorted((s for t in (first, *remaining) for s in _sections(t)), key=lambda s: s[0].part if isinstance(s[0], Section) else -1)
+    about = {key: x for key, x in first.header.about.items() if key != "part"} if remaining else first.header.about
     return Trace(replace(first.header, about=about), tuple(item for s in sections for item in s))
 
 
 def costs(trace: Trace) -> list[Cost]:
     """Return commands and bytes by offload and phase, in the order of the trace."""
-    found: dict[tuple[str, str], Cost] = {}
+    totals: dict[tuple[str, str], Cost] = {}
     for section in _sections(trace):
         head, *items = section
         if not isinstance(head, Section):
             continue
-        old = found.get((head.offload, head.phase), Cost(head.offload, head.phase, head.constant, 0, 0))
+        old = totals.get((head.offload, head.phase), Cost(head.offload, head.phase, head.constant, 0, 0))
         commands, size = (sum(x) for x in zip((0, 0), *map(_size, items), strict=True))
-        found[head.offload, head.phase] = replace(old, commands=old.commands + commands, bytes=old.bytes + size)
-    order = {o: n for n, o in enumerate(dict.fromkeys(o for o, _ in found))}
-    return sorted(found.values(), key=lambda c: (order[c.offload], PHASES.index(c.phase)))
+        totals[head.offload, head.phase] = replace(old, commands=old.commands + commands, bytes=old.bytes + size)
+    order = {o: n for n, o in enumerate(dict.fromkeys(o for o, _ in totals))}
+    return sorted(totals.values(), key=lambda c: (order[c.offload], PHASES.index(c.phase)))
 
 
 def cycles_of(found: Sequence[Cost], plan: Plan) -> list[int | None]:
@@ -99,9 +101,9 @@ def cycles_of(found: Sequence[Cost], plan: Plan) -> list[int | None]:
     None where the target gives no costs.
     """
     prices = {o.id: o.price for o in plan.offloads}
-    moved = Counter[str]()
+    bytes_moved = Counter[str]()
     for c in found:
-        moved[c.offload] += c.bytes if c.phase != RUN else 0
+        bytes_moved[c.offload] += c.bytes if c.phase != RUN else 0
     cycles: list[int | None] = []
     for c in found:
         price = prices[c.offload]
@@ -110,7 +112,7 @@ def cycles_of(found: Sequence[Cost], plan: Plan) -> list[int | None]:
         elif c.phase == RUN:
             cycles.append(price.cost.compute_cycles)
         else:
-            cycles.append(price.cost.transfer_cycles * c.bytes // max(1, moved[c.offload]))
+            cycles.append(price.cost.transfer_cycles * c.bytes // max(1, bytes_moved[c.offload]))
     return cycles
 
 
@@ -127,28 +129,28 @@ def _size(item: Item) -> tuple[int, int]:
 
 
 def _sections(trace: Trace) -> list[list[Item]]:
-    found: list[list[Item]] = []
+    sections: list[list[Item]] = []
     for item in trace.items:
-        if isinstance(item, Section) or not found:
-            found.append([])
-        found[-1].append(item)
-    return found
+        if isinstance(item, Section) or not sections:
+            sections.append([])
+        sections[-1].append(item)
+    return sections
 
 
-def _joined(items: Iterable[Item]) -> Iterator[Item]:
+def _merge_blocks(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items with neighbouring blocks of commands without results as one block."""
     pending: list[Commands] = []
     for item in items:
         if isinstance(item, Commands) and item.gives is None:
             pending.append(item)
             continue
-        yield from _one(pending)
+        yield from _merged_block(pending)
         pending = []
         yield item
-    yield from _one(pending)
+    yield from _merged_block(pending)
 
 
-def _one(blocks: list[Commands]) -> Iterator[Commands]:
+def _merged_block(blocks: list[Commands]) -> Iterator[Commands]:
 
     if blocks:
         yield Commands({name: np.concatenate([b.columns[name] for b in blocks]) for name in blocks[0].columns})

@@ -34,14 +34,14 @@ class Tokens:
             return step
         changes = [(i.operands[o].leaf[()], self.counts[token], -1) for o, token in queue.takes.items()]
         changes += [(i.operands[o].leaf[()], self.counts[token], 1) for o, token in queue.gives.items()]
-        moved = [assign(t, wrap(t[()] + by * o, TOKEN_BITS, False)) for o, t, by in changes]
-        return when(_ready(changes), seq(*moved, step), assign(self.waiting, 1))
+        token_updates = [assign(t, wrap(t[()] + change * o, TOKEN_BITS, False)) for o, t, change in changes]
+        return when(_ready(changes), seq(*token_updates, step), assign(self.waiting, 1))
 
 
 def _ready(changes: list[tuple[Expr, Leaf, int]]) -> Expr:
-    most = (1 << TOKEN_BITS) - 1
-    tests = [~o | (t[()] > 0 if by < 0 else t[()] < most) for o, t, by in changes]
-    found = tests[0]
+    maximum = (1 << TOKEN_BITS) - 1
+    tests = [~o | (t[()] > 0 if change < 0 else t[()] < maximum) for o, t, change in changes]
+    condition = tests[0]
     for test in tests[1:]:
-        found = found & test
-    return found
+        condition = condition & test
+    return condition
