@@ -1,4 +1,4 @@
-"""cosimulate: a plan over a data set against the float32 reference, as one document."""
+"""The entry point of co-simulation: a plan over a data set, compared with the float32 reference, as one report."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ Expected = Generator[Future[dict[str, Data]], None, None]  # the reference's out
 
 @dataclass(frozen=True)
 class Settings:
-    """What steers a co-simulation.
+    """The settings of a co-simulation.
 
-    With a `log` every finished sample is on disk before it is reported, an interrupted run goes on from there, and the
-    report keeps no outputs.
+    With a `log`, every finished sample is on disk before it is reported, an interrupted run resumes from there, and the report
+    holds no outputs.
     """
 
     metric: str = ""
@@ -69,13 +69,13 @@ class Settings:
     engine: str = AUTO  # what operations are specified to return (numerics) where they say so, or one of ENGINES
 
     def __repr__(self) -> str:
-        """Name what is not as usual."""
+        """Name the settings that differ from their defaults."""
         return brief(self)
 
 
 @dataclass(frozen=True)
 class Report:
-    """A co-simulation: the document, the outputs of both runs by name, samples first, where kept, and every sample's scores."""
+    """The result of a co-simulation: the document, the outputs [samples, …] of both runs by name unless logged, and the scores."""
 
     document: Mapping[str, Any]
     reference: Mapping[str, Data]
@@ -84,7 +84,7 @@ class Report:
     plan: Plan | None = None  # with the formats that were used
 
     def __repr__(self) -> str:
-        """Name the model, its targets, and the metric on the host and with them."""
+        """Name the model, its targets, and the metric on the host and accelerated."""
         d = self.document
         values = f"{d['metric']} {d['reference']['value']:.6g} on the host, {d['accelerated']['value']:.6g} accelerated"
         return f"Report({d['model']['path']} on {', '.join(d['targets'])}: {values}, {d['samples']} samples)"
@@ -100,6 +100,11 @@ def cosimulate(
     `data` is a file or folder, a dict of arrays by input name (first axis: samples; with `labels`), one array or table, a pair
     (inputs, labels), or an iterable of batches; a Dataset as `load_data` returns it.
     Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric.
+
+    Raises:
+        UsageError: F203, a setting has no such value, or C100, the plan cannot be calibrated.
+        InputError: the data does not fit the model or the metric, or C106, the log belongs to another run.
+        AnswerNo: C104, a simulator does not give what the numerics of an operation specify.
     """
     overrides = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
     s = replace(settings or Settings(), **{name: value for name, value in overrides.items() if value})  # type: ignore[arg-type]
@@ -114,7 +119,7 @@ def cosimulate(
 
 
 def _valid_settings(s: Settings) -> Settings:
-    """Return settings that mean something."""
+    """Return the settings once checked; the oracle takes one sample at a time."""
     if s.tier not in TIERS:
         raise UsageError("F203", f'tier must be one of {", ".join(TIERS)}, not "{s.tier}"')
     if s.host not in HOSTS:
@@ -128,7 +133,7 @@ def _valid_settings(s: Settings) -> Settings:
 
 
 def with_formats(plan: Plan, data: Dataset, calibrate: Samples | None, method: str = "", limits: Limits = DEFAULT) -> tuple[Plan, Dataset]:
-    """Return the plan with formats, and the samples that are left for the metric."""
+    """Return the plan with calibrated formats, and the samples that remain for the metric."""
     if calibrate is not None:
         return calibrated_from(plan, calibrate, method=method, limits=limits), data
     if plan.calibrated:
@@ -139,7 +144,7 @@ def with_formats(plan: Plan, data: Dataset, calibrate: Samples | None, method: s
 
 
 def dataset_for(plan: Plan, data: Samples) -> Dataset:
-    """Return data for a plan's model, read when a path is given."""
+    """Return the data set for a plan's model, read from a file when `data` is a path."""
     return samples_for(plan.source, data)
 
 
@@ -187,7 +192,7 @@ class _Run:
         return Report(document, outputs[0], outputs[1], scores, self.plan)
 
     def _key(self) -> dict[str, Any]:
-        """Return what tells this run from others that could not go on with its samples."""
+        """Return what identifies this run: a log with another key cannot be resumed."""
         return {
             "flexmatch": version("flexmatch"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
@@ -195,9 +200,10 @@ class _Run:
         }  # fmt: skip
 
     def _run_batches(self, first_sample: int) -> Iterator[Finished]:
-        """Yield what is left from a sample on.
+        """Yield the batches from a sample on.
 
-        The reference runs beside it where there are threads to do so; else some of its batches run first, so that times do not mix.
+        The reference runs concurrently where there are threads for it; otherwise it runs some batches ahead, so that the two times
+        stay separate.
         """
         if first_sample >= self.data.count:
             return
@@ -224,12 +230,12 @@ class _Run:
         self.reference_cpu = reference.seconds * share
 
     def _reference_first(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
-        """Run the reference now, and yield its outputs."""
+        """Run the reference on these batches now, and yield their outputs."""
         results = [self._reference(reference, part) for part in parts]
         return (_completed(outputs) for outputs in results)
 
     def _reference_concurrently(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
-        """Yield what will have the reference's outputs, run by a thread whose processor time is not that of the others."""
+        """Yield futures of the reference's outputs, computed by one thread whose processor time is measured apart."""
 
         def run(part: slice) -> dict[str, Data]:
             begun = time.thread_time()
@@ -242,7 +248,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, Engine | None, int]]:
-        """Yield what runs batches, here or on a cluster, what runs them on another host to compare with, and how many at once."""
+        """Yield the engine, local or on a cluster, an engine on another host to compare with, and the number of parallel batches."""
         s = self.s
         local_engine = Engine(
             self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
@@ -276,7 +282,7 @@ class _Run:
         return self.data.rows(part).inputs
 
     def _reference(self, reference: KeptReference, part: slice) -> dict[str, Data]:
-        """Run the reference on a batch; where that fails, name the sample."""
+        """Run the reference on a batch; an error names the sample."""
         try:
             return reference.run(part)
         except FlexmatchError as error:
@@ -325,7 +331,7 @@ class _Run:
         }  # fmt: skip
 
     def _fallbacks(self) -> list[dict[str, Any]]:
-        """Return the offloads that no machine code of numerics computed though it was wanted: why, and what they took."""
+        """Return the offloads whose numerics ran without machine code although it was selected: why, and their processor seconds."""
         statistics = merged([b.statistics for b in self.batches], Statistics)
         return [{"offload": key, "why": list(s.slow), "cpu_seconds": round(s.seconds, 6)} for key, s in statistics.items() if s.slow]
 
@@ -376,7 +382,7 @@ class _Run:
 
 
 def _computed_by(o: Offload, s: Settings) -> dict[str, Any]:
-    """Return what computed an offload, and whether its driver and numerics are proved to agree at its target's parameters."""
+    """Return the engine of an offload, and whether its driver and numerics are certified equal at its target's parameters."""
     engine = SIMULATOR if s.engine == NUMERICS and o.mapping.codes is None else s.engine
     return {"engine": engine, "certified": is_certified(o.target, o.mapping.variant)}
 

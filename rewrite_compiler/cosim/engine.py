@@ -1,4 +1,4 @@
-"""Co-simulation: a plan over data, host parts in onnxruntime and offloads on the generated simulators."""
+"""The co-simulation engine: the host segments of a plan in onnxruntime, its offloads by their numerics or on simulators."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Seen = TypeVar("Seen", Statistics, OffloadNumerics)  # what can be added up
 
 @dataclass
 class Outcome:
-    """The outputs for some samples, and what each offload saw."""
+    """The outputs [samples, …] of a batch by name, and the statistics of each offload by its id."""
 
     outputs: dict[str, Data]
     statistics: dict[str, Statistics]
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass
 class Engine:
-    """A plan ready to co-simulate."""
+    """A plan prepared for co-simulation: its host programs, offloads and device models."""
 
     plan: Plan
     reading: str = "arrays"
@@ -87,7 +87,7 @@ class Engine:
             self.prepared[o.id] = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
-        """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
+        """Co-simulate all samples of `inputs` [samples, …], `batch` at a time on each thread; the oracle takes one at a time."""
         samples = min(len(x) for x in inputs.values())
         batch = 1 if self.reading == "oracle" else batch
         parts = [slice(start, min(start + batch, samples)) for start in range(0, samples, batch)]
@@ -99,7 +99,7 @@ class Engine:
         return together(results)
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
-        """Yield what each part of the samples gives, in order; the very first one alone, as it chooses how host parts are batched."""
+        """Yield the outcome of each part of the samples in order; the very first runs alone, as it chooses how host segments batch."""
         if not parts:
             return
         largest = max(part.stop - part.start for part in parts)
@@ -116,7 +116,7 @@ class Engine:
 
     @contextmanager
     def _background_thread(self) -> Iterator[None]:
-        """Have what the next step of a batch does not need computed by another thread, if there is one; all of it, at the end."""
+        """Provide a thread, where several are allowed, for work that the next step of a batch does not need; wait for it at the end."""
         if self.threads == 1:
             yield
             return
@@ -131,12 +131,12 @@ class Engine:
 
     @property
     def host_batching(self) -> tuple[str, ...]:
-        """Why host parts run one sample at a time."""
+        """Sentences on why host segments run one sample at a time."""
         reasons = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
         return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(reasons) if w)
 
     def batch(self, take: Take, part: slice) -> Outcome:
-        """Co-simulate one part of the samples."""
+        """Co-simulate one batch: the samples of `part`, whose inputs `take` returns."""
         inputs = take(part)
         p, samples = self.plan.program, part.stop - part.start
         devices: dict[str, SimulatedDevice | SimulatedStream] = {}
@@ -170,7 +170,7 @@ class Engine:
     def _compare_with_float(
         self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics, comparison: _FloatComparison
     ) -> None:
-        """Compare what an offload gives with float values, for the samples of which that is wanted."""
+        """Compare an offload's results with float values, for the batch's samples that are to be compared."""
         if not comparison.count:
             return
         operands = {n: looked_at(x)[: comparison.count] for n, x in moving.items()}
@@ -182,7 +182,7 @@ class Engine:
 
 
 class _FloatComparison:
-    """Compares offloads with float values for the samples of a batch that are among the first ones of the run."""
+    """Compares offloads with their float meaning, for a batch's samples that are among the first `compared` of the run."""
 
     def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int) -> None:
         self.engine, self.start = engine, start
@@ -230,12 +230,12 @@ class _FloatComparison:
 
 
 def without_numerics(o: Offload) -> str:
-    """Return why an offload runs on a simulator though numerics are wanted."""
+    """Return the sentence that an offload without numerics runs on a simulator instead."""
     return f"{o.mapping.name} ({o.mapping.rule.place}) has no numerics: the commands of its driver run on the simulator for every sample"
 
 
 def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator[str]:
-    """Yield which instructions ran without machine code although it was asked for, and why; those of one reason together."""
+    """Yield a sentence for each reason why instructions ran without machine code although it was selected."""
     for cause in dict.fromkeys(not_native.values()):
         names = [name for name, reason in not_native.items() if reason == cause]
         names_text = ", ".join(names) if len(names) < SHOWN_INSTRUCTIONS else f"{len(names)} instructions"
@@ -243,7 +243,7 @@ def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator
 
 
 def together(results: Sequence[Outcome]) -> Outcome:
-    """Return what several batches gave, as one outcome."""
+    """Concatenate the outcomes of several batches."""
     outputs = {name: np.concatenate([outcome.outputs[name] for outcome in results]) for name in results[0].outputs}
     statistics = merged([r.statistics for r in results], Statistics)
     numerics = merged([r.numerics for r in results], OffloadNumerics)
@@ -252,7 +252,7 @@ def together(results: Sequence[Outcome]) -> Outcome:
 
 
 def merged(parts: Sequence[Mapping[str, Seen]], new: Callable[[], Seen]) -> dict[str, Seen]:
-    """Return what several batches saw of each offload, added in order to a `new` one."""
+    """Return the statistics of each offload over several batches, accumulated in order into a `new` one."""
     totals: dict[str, Seen] = {}
     for part in parts:
         for key, figures in part.items():

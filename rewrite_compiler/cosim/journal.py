@@ -1,9 +1,8 @@
-"""Log: the samples that a run has finished, on disk before they are reported; an interrupted run goes on from there.
+"""The journal of a run: its finished samples, on disk before they are reported, so that an interrupted run can resume.
 
-Append only. Every line is sealed with the user's own key, together with all lines before it, so that nobody else can change
-what a run said; a whole line with another seal is refused. The lines of a batch are written at once, so that a kill loses
-none, and forced to disk once a second, for the power. What a kill or a full disk leaves torn at the end is cut off, and
-those samples are run again.
+Append only. Every line is authenticated, with all lines before it, by a MAC under the user's own key; a complete line with another
+MAC is refused. The lines of a batch are written at once, so that a kill loses none, and synced to disk once a second against
+power loss. An incomplete end, as a kill or a full disk leaves it, is truncated, and those samples run again.
 """
 
 from __future__ import annotations
@@ -34,12 +33,14 @@ SECONDS = 1.0  # between two times that the log is forced to disk, which takes a
 
 
 class Log:
-    """An open log, locked against other runs; `batches` are those it already has."""
+    """An open journal, locked against other runs; `batches` are those that it holds."""
 
     def __init__(self, path: Path, key: Mapping[str, Any], offloads: Collection[str] | None = None) -> None:
-        """Open or begin the log of a run that `key` tells from other runs; InputError C106 when it belongs to another.
+        """Open or create the journal of the run that `key` identifies; with `offloads`, every batch must have statistics of exactly these.
 
-        With `offloads`, every batch must have the figures of these.
+        Raises:
+            UsageError: F100, the file cannot be written, is no regular file, or another run holds it.
+            InputError: C106, the file is no journal, or belongs to another run or user.
         """
         self.path, self.offloads = path, offloads
         self.batches: list[Finished] = []
@@ -95,7 +96,7 @@ class Log:
         os.ftruncate(self.file, end)
 
     def _batch(self, lines: Sequence[Line], key: Mapping[str, Any]) -> Finished:
-        """Return the batch of lines that a run wrote: written again they are the same, and the samples are the next ones."""
+        """Return the batch of these lines: writing it again must give the same lines, and its samples must be the next ones."""
         first_sample = self._finished_samples()
         with contextlib.suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             batch = finished(lines)
@@ -113,7 +114,11 @@ class Log:
         return InputError("C106", sentence, place=str(self.path), help="delete it, or name another file")
 
     def append(self, batch: Finished) -> None:
-        """Write a batch, and force it to disk when the last time is a while ago."""
+        """Write a batch, and sync to disk when the last sync is a while ago.
+
+        Raises:
+            UsageError: F100, the file cannot be written.
+        """
         with self._as_usage_errors():
             self._write(batch.lines())
         self.batches.append(batch)
@@ -140,7 +145,7 @@ class Log:
         return hmac.digest(self.secret, previous_seal + text, "sha256").hex()[:SEAL].encode()
 
     def _valid_lines(self) -> Iterator[tuple[int, Line, bytes]]:
-        """Yield the lines up to the first that is torn or too long, each with the place where it ends, and its seal."""
+        """Yield the lines up to the first that is torn or too long, each with the offset of its end and its seal."""
         offset, seal = 0, b""
         with os.fdopen(self.file, "rb", closefd=False) as lines:
             lines.seek(0)
@@ -160,13 +165,17 @@ class Log:
                 yield offset, line, seal
 
     def settle(self) -> None:
-        """Force all of the log to disk."""
+        """Sync the journal to disk.
+
+        Raises:
+            UsageError: F100, the file cannot be written.
+        """
         with self._as_usage_errors():
             os.fsync(self.file)
         self.is_settled = True
 
     def close(self) -> None:
-        """Release the log, forced to disk as far as that goes where it is not; remove it when it holds no sample."""
+        """Release the journal, synced as far as possible; delete it when it holds no sample."""
         with contextlib.suppress(OSError):
             if not self.batches:
                 os.unlink(self.path)
@@ -180,7 +189,7 @@ def _text(line: Mapping[str, Any]) -> bytes:
 
 
 def _is_torn_header(raw: bytes) -> bool:
-    """Tell whether this is the torn first line of a log."""
+    """Tell whether these bytes are the incomplete first line of a journal."""
     expected = b'{"schema":"flexmatch log of samples '[: max(len(raw) - SEAL - 1, 0)]
     is_sealed = re.fullmatch(rb"[0-9a-f]*", raw[:SEAL]) is not None and raw[SEAL : SEAL + 1] in (b"", b" ")
     return b"\n" not in raw and is_sealed and raw[SEAL + 1 :].startswith(expected)

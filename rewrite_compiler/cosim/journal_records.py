@@ -1,4 +1,4 @@
-"""Record: what a batch of finished samples gave, as lines that can be written down and read back bit for bit."""
+"""Records of finished batches: JSON lines that are written and read back bit for bit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Finished:
-    """A batch of finished samples, the first of which is number `first` of the run; `same` tells equal predictions.
+    """A batch of finished samples from number `first` of the run on: scores, statistics, and which predictions are equal, [samples].
 
-    `beside` is what another host gave, when the report compares two.
+    Where the report compares two hosts, also the comparison of the outputs with those of the other host.
     """
 
     first: int
@@ -36,11 +36,11 @@ class Finished:
 
     @property
     def samples(self) -> int:
-        """How many samples."""
+        """The number of samples."""
         return len(self.reference.values)
 
     def lines(self) -> list[Line]:
-        """Return one line a sample, then one that closes the batch."""
+        """Return one line for each sample, then one that closes the batch."""
         equal_predictions = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
         score_rows = zip(_rows(self.reference), _rows(self.accelerated), equal_predictions, strict=True)
         closing = {
@@ -57,13 +57,13 @@ class Finished:
 
 
 def _rows(scores: Scores) -> list[list[float]]:
-    """Return score and weight of every sample, and what more the metric keeps of it."""
+    """Return the score, the weight and the further numbers of every sample."""
     details = [[]] * len(scores.values) if scores.details is None else scores.details.tolist()
     return [[float(v), float(w), *d] for v, w, d in zip(scores.values, scores.weights, details, strict=True)]
 
 
 def finished(lines: Sequence[Line]) -> Finished:
-    """Return the batch that lines record, the last of which closes it."""
+    """Return the batch that these lines record, the last of which closes it."""
     *samples, closing = lines
     ends = closing["ends"]
     equal_predictions = [line["same"] for line in samples]

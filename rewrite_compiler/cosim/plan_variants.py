@@ -1,6 +1,6 @@
-"""Variants: outputs of many plans for the same samples, host parts and offloads made ready once for all of them.
+"""Plan variants: the outputs of many plans for the same samples, host programs and offloads prepared once for all of them.
 
-Samples run in batches of one size, the last one filled up with its last sample: what a sample gives does not depend on others.
+Samples run in batches of one size, the last one padded with its last sample: the outputs of a sample do not depend on others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Hosts = tuple[HostProgram | None, ...]
 
 @dataclass
 class Variants:
-    """What plans share: offloads made ready, and the host parts of those that have one program, the last used ones of both."""
+    """The caches that plans share: prepared offloads, host programs of plans with one program, and device models."""
 
     reading: str
     batch: int
@@ -45,7 +45,7 @@ class Variants:
     turn: Lock = field(default_factory=Lock)
 
     def outputs(self, plan: Plan, inputs: Mapping[str, Data], *, threads: int = 1, is_last: bool = False) -> dict[str, Data]:
-        """Return the outputs of a plan for samples, some batches side by side; host parts are not kept where its program `is_last` seen."""
+        """Return the outputs [samples, …] of a plan; host programs are not cached where no later plan has its program (`is_last`)."""
         steps, is_new = self._steps(plan, is_last=is_last)
         samples = min(len(x) for x in inputs.values())
         parts = [np.minimum(np.arange(start, start + self.batch), samples - 1) for start in range(0, samples, self.batch)]
@@ -71,7 +71,7 @@ class Variants:
         return flow(plan.program, steps, inputs, self.batch, run)
 
     def _prepared(self, o: Offload, constants: Mapping[str, Data]) -> Prepared:
-        """Return an offload made ready; constants are the same where they are one array, which is kept with what is made of it."""
+        """Return a prepared offload; constants are equal where they are one array, which is cached with what is derived from it."""
         places = ((n, id(x)) for n, x in constants.items())
         key = (_design(o), o.mapping.variant, o.mapping.codes, o.node.attributes, *o.tiling.tile.items(), *o.formats.items(), *places)
         with self.turn:
@@ -96,7 +96,7 @@ class Variants:
             return self.ilas[_design(o)]
 
     def _steps(self, plan: Plan, *, is_last: bool) -> tuple[Steps, bool]:
-        """Return the steps of a plan, and whether their host parts are new."""
+        """Return the steps of a plan, and whether their host programs are new."""
         plan_segments, key = segments(plan), (id(plan.program), *(o.id for o in plan.offloads))
         with self.turn:
             is_new = key not in self.hosts

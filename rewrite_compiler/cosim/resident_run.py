@@ -1,7 +1,7 @@
-"""A run in which tensors stay on their devices: what is there is not stored again, what nobody else reads is not loaded.
+"""Runs with resident tensors: what a device holds already is not stored again, and what only the device reads is not loaded.
 
-The devices stay from one inference to the next, so that constants that last are stored by the first one only. Results are
-those of co-simulation, bit for bit; commands and bytes are fewer.
+Devices persist from one inference to the next, so that only the first one stores lasting constants. The outputs are those of
+co-simulation, bit for bit; commands and bytes are fewer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .tier import SIMULATOR
 
 @dataclass(frozen=True)
 class Inference:
-    """The outputs of one inference, and how many commands its devices took."""
+    """The outputs of one inference [1, …] by name, and the number of commands that its devices executed."""
 
     outputs: Mapping[str, Data]
     commands: int
 
 
 def inferences(plan: Plan, inputs: Mapping[str, Data], *, reading: str = "arrays", stays: bool = True) -> Iterator[Inference]:
-    """Yield the samples of `inputs` (samples first) one after the other on devices that stay on; without `stays` all moves."""
+    """Yield the inferences of `inputs` [samples, …], one after the other on persistent devices; without `stays`, all tensors move."""
     engine = Engine(plan, reading=reading, compared=0, engine=SIMULATOR)
     devices = {t.name: simulated_device(engine.ilas[t.name], reading=reading, samples=1) for t in plan.targets}
     for n in range(min(len(x) for x in inputs.values())):
@@ -54,7 +54,7 @@ def _inference(engine: Engine, devices: Devices, inputs: Mapping[str, Data], *, 
 
 
 def stays_of(plan: Plan, o: Offload, *, is_first: bool, device: Device | StreamedDevice) -> tuple[Stay, ...]:
-    """Return what stays at each call of an offload; constants that last are there after the first inference."""
+    """Return the resident tensors of each call of an offload; lasting constants are present after the first inference."""
     residency = plan.residency.get(o.target.name)
     if residency is None:
         return ()
@@ -64,7 +64,7 @@ def stays_of(plan: Plan, o: Offload, *, is_first: bool, device: Device | Streame
 
 
 def _uncounted_read(device: Device | StreamedDevice) -> Callable[[Callable[[], Array]], Array]:
-    """Return how a result that stays is looked at: as if read, but no command of the stream."""
+    """Return how a resident result is observed: as if it were read, without a command of the stream."""
 
     def look(load: Callable[[], Array]) -> Array:
         if not isinstance(device, SimulatedDevice):

@@ -1,4 +1,4 @@
-"""Flow: the values of a plan's program for some samples, host parts and offloads in turn."""
+"""The execution order of a plan: host segments and offloads in turn, over some samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[[Offload, Mapping[str, Operand]], Sequence[Operand]]
 
 
 def flow(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run: Run) -> dict[str, Data]:
-    """Return the outputs [samples, …] for inputs by name; `run` gives the results of an offload for its moving operands."""
+    """Return the outputs [samples, …] for inputs by name; `run` returns the results of an offload for its moving operands."""
     values: dict[Value, Operand] = {v: inputs[p.names[v]] for v in p.inputs}
     for segment, host in steps:
         if host is not None:
@@ -35,7 +35,7 @@ def flow(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run
 
 
 def loose(plan: Plan, steps: Steps) -> frozenset[str]:
-    """Return the offloads whose results nobody reads who wants the order of the model's axes."""
+    """Return the offloads whose results only consumers read that accept any order of axes."""
     ordered = set(plan.program.outputs)
     for _, host in steps:
         if host is not None and not isinstance(host, PlainProgram):
@@ -44,5 +44,5 @@ def loose(plan: Plan, steps: Steps) -> frozenset[str]:
 
 
 def constants_of(p: Program, o: Offload) -> dict[str, Data]:
-    """Return the operands of an offload that do not move, by name."""
+    """Return the constant operands of an offload by name."""
     return {n: p.constants[v] for n, v in tensors_of(o).items() if v in p.constants}

@@ -34,7 +34,7 @@ def one_of(model: str, name: str, value: str, known: Iterable[str]) -> str:
 
 
 def designed(model: str, base: T, given: Mapping[str, Any], *, others: Iterable[str] = ()) -> T:
-    """Return the design `base` with some parameters replaced; `others` are known parameters that are not part of the design.
+    """Return the design `base` with some parameters replaced; the last argument names known parameters that are not part of it.
 
     Raises:
         UsageError: F203, the model has no parameter of a name.

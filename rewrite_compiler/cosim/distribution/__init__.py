@@ -1,1 +1,1 @@
-"""Batches on workers of a cluster."""
+"""Distribution of batches over the workers of a cluster."""

@@ -1,4 +1,4 @@
-"""Scale-out: pieces of work on the workers of a dask.distributed cluster (extra `scale`), in order, a bounded number ahead."""
+"""A dask.distributed cluster (extra `scale`): tasks on its workers, results in order, a bounded number ahead."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Result = TypeVar("Result")
 
 
 class Cluster:
-    """A connection to a scheduler; what is sent to workers is trusted there as code, so the scheduler must be one's own."""
+    """A connection to a scheduler, which must be trusted: workers execute as code what is sent to them."""
 
     def __init__(self, client: Any, address: str) -> None:
         self.client, self.address = client, address
 
     @property
     def threads(self) -> int:
-        """How many pieces of work run at once now."""
+        """The number of tasks that run in parallel now."""
         counts: Mapping[str, int] = self.client.nthreads()
         return max(sum(counts.values()), 1)
 
     def share(self, thing: Any) -> Any:
-        """Send something once to each worker that asks; the result stands for it among the arguments of `map`.
+        """Send a value once to each worker that needs it; the result stands for it among the arguments of `map`.
 
         It is the result of a task, not scattered: a task that is lost with a worker is run again elsewhere.
         """
@@ -38,7 +38,11 @@ class Cluster:
             return self.client.submit(_identity, thing, pure=False)
 
     def map(self, work: Callable[..., Result], items: Iterable[Item], *shared: Any) -> Iterator[Result]:
-        """Yield work(item, *shared) of every item in order; what is still running is cancelled when the caller stops early."""
+        """Yield work(item, *shared) of every item in order; tasks that still run are cancelled when the caller stops early.
+
+        Raises:
+            InputError: C109, a worker failed; errors of the work itself pass through.
+        """
         running: deque[Any] = deque()
         try:
             for item in items:
@@ -58,7 +62,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def _worker_errors(self) -> Iterator[None]:
-        """Turn what the cluster raises into a refusal; those of the work itself stay as they are."""
+        """Turn errors of the cluster into an InputError; those of the work itself pass through."""
         try:
             yield
         except FlexmatchError:
@@ -74,7 +78,11 @@ def _identity(value: Item) -> Item:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """Connect to a scheduler (`tcp://HOST:PORT`); UsageError C109 when none answers."""
+    """Connect to a scheduler (`tcp://HOST:PORT`), and close the connection afterwards.
+
+    Raises:
+        UsageError: C109, dask.distributed is not installed, no scheduler answers, or it has no workers.
+    """
     try:
         from distributed import Client
     except ImportError:

@@ -1,4 +1,4 @@
-"""Scores of maps of classes, one class for each place of an output, and of several labels for each sample."""
+"""Scores of segmentation maps, one class for each place of an output, and of multi-label classification."""
 
 from __future__ import annotations
 
@@ -13,14 +13,24 @@ HALF = 0.5  # share from which on a label is given
 
 
 def right_places(outputs: Data, labels: Data) -> Scores:
-    """Count the places of each sample whose class is right; its weight is how many count."""
+    """Score each sample by its number of places with the right class; its weight is the number of places that count.
+
+    `outputs` are logits [samples, classes, places…], with the axis of classes anywhere, or classes; `labels` are [samples, places…].
+
+    Raises:
+        InputError: C100, the labels have another shape, or a class that the model does not have.
+    """
     predicted, true, classes = _maps(outputs, labels)
     counts = true < classes
     return Scores(((predicted == true) & counts).sum(axis=1).astype(float), counts.sum(axis=1).astype(float))
 
 
 def intersections(outputs: Data, labels: Data) -> Scores:
-    """Count hits, guesses and members of each class in each sample."""
+    """Keep the numbers of hits, guesses and members of each class in each sample as details [samples, classes · 3].
+
+    Raises:
+        InputError: C100, the labels have another shape, or a class that the model does not have.
+    """
     predicted, true, classes = _maps(outputs, labels)
     details = np.zeros((len(true), classes, 3))
     for n, (p, t) in enumerate(zip(predicted, true, strict=True)):
@@ -32,7 +42,7 @@ def intersections(outputs: Data, labels: Data) -> Scores:
 
 
 def mean_over_classes(scores: Scores) -> float:
-    """Return the mean over the classes that occur, or are said to, of hits / (guesses + members − hits)."""
+    """Return the mean intersection over union, hits / (guesses + members − hits), over classes that occur or are predicted."""
     assert scores.details is not None
     hits, guesses, members = scores.details.sum(axis=0).reshape(-1, 3).T
     union = guesses + members - hits
@@ -56,7 +66,7 @@ def _maps(outputs: Data, labels: Data) -> tuple[Data, Data, int]:
 
 
 def _class_axis(outputs: Data, labels: Data) -> int | None:
-    """Return the axis of the outputs that counts classes; None when they are whole numbers, one for each place."""
+    """Return the axis of the outputs that counts classes; None when outputs are classes themselves."""
     label_shape = _without_unit_axes(labels.shape[1:])
     if outputs.dtype.kind in "iu" and _without_unit_axes(outputs.shape[1:]) == label_shape:
         return None
@@ -78,7 +88,11 @@ def _without_unit_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def indicators(outputs: Data, labels: Data) -> tuple[Data, Data]:
-    """Return outputs [samples, classes] and for each of them whether the sample has the label."""
+    """Return the outputs as scores [samples, classes] and the labels as indicators of the same shape.
+
+    Raises:
+        InputError: C100, the labels are not 0 or 1 for each output.
+    """
     scores = outputs.reshape(len(outputs), -1).astype(np.float64)
     truth = labels.reshape(len(labels), -1)
     if truth.shape != scores.shape or truth.max() > 1:
@@ -90,7 +104,11 @@ def indicators(outputs: Data, labels: Data) -> tuple[Data, Data]:
 
 
 def shares_of_labels(outputs: Data, labels: Data) -> Scores:
-    """Say for each label whether it is given and whether it is true; the score is the share of labels that agree."""
+    """Score each sample by the share of labels on which prediction and truth agree; the details are both, [samples, 2 · labels].
+
+    Raises:
+        InputError: C100, the labels are not 0 or 1 for each output.
+    """
     scores, true = indicators(outputs, labels)
     predicted = scores > HALF
     details = np.concatenate([predicted, true.astype(bool)], axis=1).astype(float)
@@ -98,7 +116,7 @@ def shares_of_labels(outputs: Data, labels: Data) -> Scores:
 
 
 def mean_over_labels(scores: Scores) -> float:
-    """Return the mean over the labels that occur of 2·TP / (2·TP + FP + FN)."""
+    """Return the macro F1 score, the mean of 2·TP / (2·TP + FP + FN) over the labels that occur."""
     assert scores.details is not None
     predicted, true = np.split(scores.details, 2, axis=1)
     hits, total = (predicted * true).sum(axis=0), (predicted + true).sum(axis=0)

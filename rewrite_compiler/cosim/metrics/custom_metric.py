@@ -1,4 +1,4 @@
-"""A metric of the user's own: MODULE:FUNCTION, Python code that is trusted like a script; what it raises is told in one sentence."""
+"""A user's own metric, MODULE:FUNCTION: Python code that is trusted like a script; its errors are reported in one sentence."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ Score = Callable[[Data, Data], Data]
 
 
 def own_scores(name: str) -> tuple[Score, bool, str]:
-    """Return a function (outputs, truth) → one score a sample, whether lower is better, and the hash of its file.
+    """Return a function (outputs, truth) → scores [samples], whether lower is better, and the SHA-256 of its file.
 
     MODULE is a Python file or the name of a module. Higher is better unless the function has an attribute `lower_is_better`.
+
+    Raises:
+        UsageError: F203, there is no such module or function.
+        InputError: R100, the module cannot be imported; from the returned function C108, the metric fails or returns no scores.
     """
     module, _, function = name.rpartition(":")
     path, names = _module(module)
@@ -53,7 +57,7 @@ def own_scores(name: str) -> tuple[Score, bool, str]:
 
 
 def _module(module: str) -> tuple[Path, Mapping[str, Any]]:
-    """Return the file of a module and what it defines: a path, or what Python finds under a dotted name, first of all in this folder."""
+    """Return the file and the names of a module: of a path, or of a dotted name, looked up in this folder first."""
     file = Path(module) if module.endswith(".py") or "/" in module else Path(*module.split(".")).with_suffix(".py")
     if file.is_file() or file == Path(module):
         return file, vars(module_at(file, "metric", "F203"))

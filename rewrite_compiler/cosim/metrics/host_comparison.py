@@ -1,4 +1,4 @@
-"""Hosts: what the other host gives for the same samples, beside what the one that was asked for gives."""
+"""The comparison of two hosts on the same samples, for the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = {"exact": "onnxruntime"}  # host → the one that a report compares it w
 
 @dataclass(frozen=True)
 class Beside:
-    """A batch on the other host: its scores, and how the values of all outputs differ from the first one's."""
+    """A batch on the other host: its scores, and how many values of all outputs differ, at most by `largest`."""
 
     scores: Scores
     values: int
@@ -27,7 +27,7 @@ class Beside:
 
 
 def beside(outputs: Mapping[str, Data], other: Mapping[str, Data], scores: Scores) -> Beside:
-    """Compare the outputs of a batch on two hosts, samples first; two that are not numbers are equal."""
+    """Compare the outputs [samples, …] of a batch on two hosts; NaN equals NaN."""
     first, second = (np.concatenate([x.reshape(len(x), -1) for x in host_outputs.values()], axis=1) for host_outputs in (outputs, other))
     equal = (first == second) | ((first != first) & (second != second))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -37,7 +37,7 @@ def beside(outputs: Mapping[str, Data], other: Mapping[str, Data], scores: Score
 
 
 def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[str, Any] | None:
-    """Return how two hosts differ over a run; None when only one was asked for."""
+    """Return how two hosts differ over a run as JSON; None when only one ran."""
     if not parts:
         return None
     return {
@@ -51,7 +51,7 @@ def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[s
 
 
 def hosts_text(host: str, metric: str, value: float | None, found: Mapping[str, Any]) -> str:
-    """Say how two hosts differ, in a sentence."""
+    """Return how two hosts differ as one sentence."""
     values_text = f"{metric} is {_value_text(value)} and {_value_text(found['value'])}"
     if not found["differing_values"]:
         return f"hosts {host} and {found['other']}: all {found['values']:,} output values are equal; {values_text}"

@@ -1,7 +1,7 @@
-"""Segments: the order in which host parts and offloads of a plan take turns.
+"""Segmentation of a plan: the host segments and offloads in the order of their dependencies.
 
-A node's level is the number of offloads that must have finished before it; all host nodes of a level form one segment,
-and the offloads that need only that level follow it.
+A node's level is the number of offloads on the longest path to it; all host nodes of a level form one segment, and the
+offloads that need only that level follow it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...ir.program import Node, Program, Value
 
 @dataclass(frozen=True)
 class Segment:
-    """Host nodes of one level as a program (None when there are none), then offloads; afterwards `dead` values are not needed."""
+    """The host nodes of one level as a program (None without any), the offloads after it, and the values `dead` behind them."""
 
     host: Program | None
     offloads: tuple[Offload, ...]
@@ -22,7 +22,7 @@ class Segment:
 
 
 def segments(plan: Plan) -> tuple[Segment, ...]:
-    """Return the segments of a plan in order."""
+    """Return the segments of a plan in execution order."""
     p = plan.program
     offload_of = {id(o.node): o for o in plan.offloads}
     level: dict[Value, int] = dict.fromkeys((*p.inputs, *p.constants), 0)
@@ -43,7 +43,7 @@ def segments(plan: Plan) -> tuple[Segment, ...]:
 
 
 def _reads(p: Program, level: dict[Value, int], devices: object) -> dict[Value, list[tuple[int, bool]]]:
-    """Return for each value the levels that read it, and whether a device reads it there; outputs are read after the end."""
+    """Return for each value the levels that read it, and whether an offload reads it there; outputs are live to the end."""
     reads: dict[Value, list[tuple[int, bool]]] = {v: [(1 << 30, True)] for v in p.outputs}
     for node in p.nodes:
         node_level = max((level[v] for v in node.inputs), default=0)
@@ -64,7 +64,7 @@ def _program(p: Program, nodes: list[Node], n: int, read_at: dict[Value, list[tu
 
 
 def _dead(p: Program, level: dict[Value, int], read_at: dict[Value, list[tuple[int, bool]]], n: int) -> tuple[Value, ...]:
-    """Return the values that nothing reads after segment n."""
+    """Return the values whose last use is in segment n."""
     return tuple(
         v for v, reads in read_at.items() if v not in p.constants and max(reader_level for reader_level, _ in reads) == n and level[v] <= n
     )

@@ -1,7 +1,7 @@
-"""Audit: what offloads return, computed again for some samples by commands on the simulator, the oracle and plain numerics.
+"""The audit: offloads of some samples computed again by commands on the simulator, by the oracle and by plain numerics.
 
-Control is the same for all samples, so one sample takes every command, address and bound of a batch. The first sample of a run
-is taken, and a random one of every few batches; of each of their offloads a random unit of a random tile by the oracle, too.
+Control is the same for all samples, so one sample exercises every command, address and bound of a batch. The first sample of a
+run is audited, and a random one of every few batches; of each of their offloads also a random unit of a random tile by the oracle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Slices = Mapping[str, slice]
 
 
 def chosen(part: slice, size: int, every: int) -> tuple[int, ...]:
-    """Return which samples of a batch are computed again; `size` is that of all batches but the last, `every` 0 for none."""
+    """Return the audited samples of a batch, none when `every` is 0; `size` is that of all batches but the last."""
     if not every:
         return ()
     first = (0,) if not part.start else ()
@@ -51,11 +51,15 @@ class Audit:
 
     @property
     def instructions(self) -> int:
-        """How many instructions were executed."""
+        """The number of executed commands."""
         return sum(d.sim.executed for d in self.devices.values())
 
     def check(self, prepared: Prepared, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics) -> None:
-        """Compute an offload again for the chosen samples; AnswerNo C104 where a result is another one."""
+        """Compute an offload of the audited samples again and compare its results.
+
+        Raises:
+            AnswerNo: C104, an element of a result differs.
+        """
         o = prepared.offload
         driven = prepared.driven if isinstance(prepared, Specified) else prepared
         for n in self.samples:
@@ -73,7 +77,7 @@ class Audit:
     def _compare(
         self, o: Offload, name: str, actual: Data, expected: Data, sources: tuple[str, str], n: int, offset: Sequence[int] = ()
     ) -> None:
-        """Raise AnswerNo C104 for the first element that is another one; `at` is where in the result they begin."""
+        """Raise AnswerNo C104 for the first element that differs; `offset` is the index of the compared part in the result."""
         differing = np.argwhere(actual != expected)
         if not len(differing):
             return
@@ -105,7 +109,7 @@ class _SampledUnit:
         self.sample: tuple[Mapping[str, Data], Slices, Slices, Mapping[str, Data]] | None = None
 
     def take(self, codes: Mapping[str, Data], slices: Slices, results: Mapping[str, Data], statistics: Statistics) -> None:
-        """Remember a unit of the tile that was drawn."""
+        """Store a unit of the tile that was drawn."""
         del statistics
         self.tiles_before -= 1
         if self.tiles_before == -1:
@@ -116,7 +120,7 @@ class _SampledUnit:
             self.sample = sample_codes, slices, part, {name: y[0] if y.ndim > len(m.axes.of[name]) else y for name, y in results.items()}
 
     def check(self, statistics: Statistics) -> None:
-        """Compare the unit with what the oracle and the numerics say, each code by code."""
+        """Compare the unit, code by code, with the oracle and with the numerics."""
         if self.sample is None:
             return
         codes, slices, part, results = self.sample
@@ -131,17 +135,17 @@ class _SampledUnit:
             for name, y in expected.items():
                 window = tuple(slice(part[d].start - slices[d].start, part[d].stop - slices[d].start) for d in axes.of[name])
                 offset = [part[d].start for d in axes.of[name]]
-                compare(o, name, results[name][window], np.asarray(y), ("the simulator", f"codes of {source}"), at=offset)
+                compare(o, name, results[name][window], np.asarray(y), ("the simulator", f"codes of {source}"), offset=offset)
                 statistics.audited += y.size
 
 
 def _work(o: Offload, part: Slices) -> float:
-    """Return about how many multiplications a part of an offload takes."""
+    """Return the approximate number of multiply-accumulates of a part of an offload."""
     share = np.prod([(part[d].stop - part[d].start) / max(o.tiling.sizes[d], 1) for d in part], dtype=float)
     return float(max(o.macs, np.prod(list(o.tiling.sizes.values()), dtype=float) if not o.macs else 0) * share)
 
 
 def _unit(s: slice, unit: int, random: np.random.Generator) -> slice:
-    """Return a random unit of a dimension's part."""
+    """Return a random unit of a dimension's slice."""
     start = s.start + unit * int(random.integers(-(-(s.stop - s.start) // unit)))
     return slice(start, min(start + unit, s.stop))

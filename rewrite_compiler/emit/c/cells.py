@@ -1,4 +1,4 @@
-"""Cells: elements of a driver's data whose values are known only at run time; what a driver does to them is kept as a form."""
+"""Cells: symbolic elements of a driver's data, whose values are known only at run time; arithmetic on them builds terms."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Place = tuple[Leaf, int]  # an element: its leaf, and its row-major index
 
 
 class Cell:
-    """One element as a form, an integer term over slots, and the place that each slot reads; division is exact where drivers divide.
+    """A symbolic element: an integer term over slots (its form), and the element that each slot reads; division is exact.
 
-    Elements that a driver treats alike share their form, so it is made once.
+    Elements that a driver treats alike share one form.
     """
 
     __slots__ = ("form", "places")
@@ -87,12 +87,12 @@ def _slot(name: str, interval: Interval) -> Expr:
 
 
 def slot_name(k: int) -> str:
-    """Return what C calls the k-th place of a form."""
+    """Return the C expression for the k-th slot of a form."""
     return f"v[{k}]"
 
 
 def cells_of(leaf: Leaf) -> Data:
-    """Return the elements of a leaf, in its shape."""
+    """Return the elements of a leaf as an array of cells in its shape."""
     shape = tuple(int(str(n)) for n in leaf.shape)
     form = _slot(slot_name(0), leaf.interval)
     cells = np.empty(shape, object)
@@ -102,9 +102,9 @@ def cells_of(leaf: Leaf) -> Data:
 
 @dataclass(frozen=True)
 class Gather:
-    """An array of cells as C: forms of text over `v[0]`, `v[1]` …, and where each element of each cell lies.
+    """A row-major array of cells as C: forms over `v[0]`, `v[1]` …, and the elements that each cell gathers.
 
-    Form 0 is a constant; its place holds the value.
+    Form 0 is a constant, whose value stands in place of an index.
     """
 
     forms: tuple[str, ...]
@@ -115,12 +115,16 @@ class Gather:
 
     @property
     def width(self) -> int:
-        """The most elements that one cell reads."""
+        """The largest number of elements that one cell reads."""
         return int(self.at.shape[1])
 
 
 def gathered(x: Data) -> Gather:
-    """Return what an array of cells and numbers is, in row-major order."""
+    """Return an array of cells and integers as a gather.
+
+    Raises:
+        InputError: F161, a cell has an operator without a C form.
+    """
     cells = [c if isinstance(c, Cell) else None for c in x.reshape(-1)]
     kinds: dict[Expr, int] = {}
     sources: dict[Leaf, int] = {}
@@ -151,5 +155,5 @@ def _text(e: Expr) -> str:
 
 
 def is_moving(x: Data) -> bool:
-    """Tell whether an array has cells."""
+    """Tell whether an array contains cells."""
     return x.dtype == object and any(isinstance(c, Cell) for c in x.reshape(-1))

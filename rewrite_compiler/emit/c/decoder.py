@@ -1,4 +1,4 @@
-"""Which instruction a command is: decodes that fix where an input lies are found by halving, the others are asked one by one."""
+"""The decoder as a decision tree: decodes that bound an input are found by binary search, the others are tested in sequence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Decode:
 
 
 def decoding(decodes: Sequence[Expr], inputs: Sequence[Leaf], found: Leaf) -> Step:
-    """Return the step that sets `found`, which is 0 before, to the number of the last decode that holds, counted from 1."""
+    """Return the step that sets a leaf, initially 0, to the number, from 1, of the last decode that holds."""
     bounds = {x: [_bounds(d, x) for d in decodes] for x in inputs if not x.shape and None not in x.interval}
     bounded_counts = Counter({x: sum(b != x.interval for b in bounds[x]) for x in bounds})
     key_input = next((x for x, _ in bounded_counts.most_common(1)), None)
@@ -50,7 +50,7 @@ def _binary_search(decodes: Sequence[_Decode], key_input: Leaf, number: Leaf) ->
 
 
 def _split(decodes: Sequence[_Decode]) -> int | None:
-    """Return the place nearest to the middle from where on every decode lies above those before; they are in order of their lows."""
+    """Return the split nearest to the middle of decodes ordered by `low`, such that no interval spans it."""
     highest, places = decodes[0].high, list[int]()
     for n, d in enumerate(decodes):
         places += [n] if d.low > highest else []
@@ -59,7 +59,7 @@ def _split(decodes: Sequence[_Decode]) -> int | None:
 
 
 def _bounds(e: Expr, x: Leaf) -> Interval:
-    """Return where an input lies whenever a condition holds."""
+    """Return an interval that an input lies in whenever a condition holds."""
     if e.op == "bitand" and e.interval == iv.TRUTH:
         return _intersection(*(_bounds(a, x) for a in e.args))
     if e.op not in ("eq", "le", "lt"):
@@ -71,7 +71,7 @@ def _bounds(e: Expr, x: Leaf) -> Interval:
 
 
 def _inverse(e: Expr, low: int | None, high: int | None, x: Leaf) -> Interval:
-    """Return where an input lies when what is made of it lies in an interval."""
+    """Return the interval of an input for which a quotient of it lies in an interval."""
     if e.op == "load" and e.data is x:
         return low, high
     divisor = _divisor(e)
@@ -81,7 +81,7 @@ def _inverse(e: Expr, low: int | None, high: int | None, x: Leaf) -> Interval:
 
 
 def _divisor(e: Expr) -> int | None:
-    """Return what a value is divided by, rounded down; None where it is made in another way."""
+    """Return the divisor of a floor division or right shift by a constant; None for other terms."""
     if e.op not in ("div", "shr") or e.args[1].op != "const" or e.args[1].data < 0:
         return None
     return int(e.args[1].data) if e.op == "div" else 1 << int(e.args[1].data)

@@ -1,4 +1,4 @@
-"""A C model of an accelerator, generated from its ILA: decode, updates, reads and the interrupt, with a small C interface."""
+"""The C model of an accelerator, generated from its ILA: decode, updates, reads and the interrupt, behind a small C interface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRAPS = {
 
 @dataclass
 class _Model:
-    """An ILA being printed."""
+    """The state of printing an ILA."""
 
     ila: Ila
     name: str
@@ -58,9 +58,12 @@ class _Model:
 
 
 def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str, bytes]:
-    """Return the C source and header of a device by file name; InputError names an instruction without a C form.
+    """Return the C source and header of a device by file name.
 
     With `strict`, commands that break a Require of the model are refused; without, they do what the hardware does.
+
+    Raises:
+        InputError: F161, an instruction has no C form.
     """
     mirrors = mirrors_of(ready(lower_step(i.update, strict=strict)) for i in ila.instructions.values())
     model = _Model(ila, re.sub(r"\W", "_", name or ila.name, flags=re.ASCII), strict, mirrors)
@@ -85,7 +88,7 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
 
 
 def _instruction(model: _Model, number: int, i: Instruction) -> str:
-    """Print an instruction and return its case of the switch: operands out of the inputs, the update, what a read gives."""
+    """Print an instruction and return its case of the switch: decoded operands, the update, the result of a read."""
     step = seq(*(_operand(o.leaf, o.term) for o in i.operands.values()), i.update if i.update is not NOTHING else NOTHING)
     out = None
     if i.result is not None:
@@ -111,7 +114,7 @@ def _lanes(result: Array) -> tuple[int, ...]:
 
 
 def _arguments(model: _Model, function: Printed, place: Mapping[Leaf, str]) -> str:
-    """Return what a function is called with: scratch, then its memories in order."""
+    """Return the arguments of a call: scratch, then the function's memories in order."""
     ila = model.ila
     inputs = {leaf: f"&in->{_input(n)}" if not leaf.shape else f"in->{_input(n)}" for n, leaf in ila.inputs.items()}
     states = {s.leaf: f"d->m_{n}" for n, s in ila.states.items()} | {m.leaf: f"d->{_mirror_name(m)}" for m in model.mirrors}
@@ -133,7 +136,7 @@ def _decoder(model: _Model) -> str:
 
 
 def _waits(model: _Model) -> str:
-    """Print which engine cannot finish, and return the call; nothing when the model has no interrupt."""
+    """Print which engine cannot finish, and return the call."""
     ila = model.ila
     if ila.interrupt is None:
         return "    return d->s.trap = d->answer = FM_NO_INTERRUPT;"
@@ -191,7 +194,7 @@ def _messages(model: _Model) -> Iterator[str]:
 
 
 def _message_statement(sentence: str, names: Sequence[str]) -> str:
-    """Return the statement that says a diagnostic with its values."""
+    """Return the C statement that formats a diagnostic with its values."""
     order = re.findall(r"\{(\w+)\}", sentence)
     if not order:
         return f'return "{_quoted(sentence)}";'
@@ -201,7 +204,7 @@ def _message_statement(sentence: str, names: Sequence[str]) -> str:
 
 
 def _bus(ila: Ila, name: str, *, header: bool) -> str:
-    """Return the functions of a bus: reads and writes of 16 bytes, with a variant for every further flag; or of a stream."""
+    """Return the bus functions: reads and writes of 16 bytes, with a variant for every further flag; and those of external memories."""
     functions = []
     if set(MMIO) <= ila.inputs.keys():
         flags = [n for n, leaf in ila.inputs.items() if n not in MMIO and leaf.interval == iv.TRUTH]

@@ -1,4 +1,4 @@
-"""Host operators as C: the operators' own meaning in single precision, one operation after the other."""
+"""Host operators as C functions: the operators' own meaning in single precision."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from ...readings.c.printer import Printed, Style, Tables, print_c
 
 @dataclass(frozen=True)
 class Operation:
-    """One result of a node: its function, and the values that its memories are (the result last known as `out`)."""
+    """The C function of one result of a node, and the values that its memories hold, in order; the result's is named `out`."""
 
     function: Printed
     values: tuple[Value, ...]
 
 
 def operations_of(p: Program, node: Node, tables: Tables, prefix: str) -> list[Operation]:
-    """Return the functions of a node's results; InputError F161 names a node that has no C form."""
+    """Return the C functions of a node's results.
+
+    Raises:
+        InputError: F161, the node has no C form.
+    """
     place = f'node "{p.names[node.outputs[0]]}"'
     label = p.opaque_of(node).label if node.op == "opaque" else node.op
     sentence = f"{label} has no C form"

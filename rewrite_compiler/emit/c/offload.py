@@ -1,4 +1,4 @@
-"""One offload as a C function: codes of its operands, the moves of its driver, values of its result codes."""
+"""An offload as a C function: its operands' codes, the moves of its driver, and the values of its result codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .resident_weights import parts
 
 @dataclass
 class Unit:
-    """A C file under construction: functions of number formats, tables, scratch names."""
+    """A C file under construction: its tables, data, functions and format converters."""
 
     tables: Tables = field(default_factory=Tables)
     data: list[str] = field(default_factory=list)
@@ -36,12 +36,16 @@ class Unit:
     count: int = 0
 
     def fresh(self, prefix: str) -> str:
-        """Return a new name."""
+        """Return a new name with this prefix."""
         self.count += 1
         return f"{prefix}{self.count}"
 
     def encoder(self, f: Format, values: int) -> str:
-        """Return the function that encodes a float, for so many values at a time."""
+        """Return the name of the function that encodes a float, for arrays of `values` values.
+
+        Raises:
+            InputError: F161, the format is an IEEE format.
+        """
         refuse_ieee(f)
         bits = deciding_bits(f, values)
         way = "encode" if bits is None else "look_up"
@@ -53,7 +57,11 @@ class Unit:
         return self.formats[f, way]
 
     def decoder(self, f: Format) -> str:
-        """Return the function that decodes a code."""
+        """Return the name of the function that decodes a code.
+
+        Raises:
+            InputError: F161, the format is an IEEE format.
+        """
         refuse_ieee(f)
         if (f, "decode") not in self.formats:
             name = self.formats[f, "decode"] = f"decode{len(self.formats)}"
@@ -63,7 +71,7 @@ class Unit:
 
 @dataclass
 class _Writer:
-    """The function of one offload."""
+    """The C function of one offload under construction."""
 
     unit: Unit
     bus: str  # prefix of the integrator's functions
@@ -79,16 +87,19 @@ class _Writer:
 
 
 def moves_suffix(bus: str) -> str:
-    """Return the suffix of the functions that move commands: none for the only accelerator of a program."""
+    """Return the suffix of the functions that move commands: empty for the only accelerator of a program."""
     return bus.removeprefix("mmio")
 
 
 def offload_function(
     unit: Unit, prepared: Prepared, ila: Ila, bus: str, stays: Sequence[tuple[Stay, Stay]] = ()
 ) -> tuple[str, tuple[str, ...]]:  # fmt: skip
-    """Print an offload; return its name and its operands that move, its parameters before the results.
+    """Print an offload; return its name and its moving operands, its parameters before the results.
 
-    `stays` are what every call finds on its device in the first inference and in the later ones.
+    `stays` are the resident tensors of every call in the first inference and in the later ones.
+
+    Raises:
+        InputError: F161, a format, or what the driver does to data, has no C form.
     """
     o = prepared.offload
     flags = [n for n in ila.inputs if n not in MMIO]
@@ -131,7 +142,7 @@ def _emit_encoding(w: _Writer, name: str, operand: str, leaf: Leaf, f: Format) -
 
 
 def _emit_decoding(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping[str, slice]) -> None:
-    """Add the values of a tile's result codes where they belong, in the order of the tiles."""
+    """Add the values of a tile's result codes to the result, in the order of the tiles."""
     f, dims = o.formats[result], o.mapping.axes.of[result]
     shape = tuple(o.tiling.sizes[d] for d in dims)
     places = np.arange(math.prod(shape)).reshape(shape)[tuple(slices[d] for d in dims)].reshape(-1)
@@ -145,7 +156,7 @@ def _emit_decoding(w: _Writer, result: str, cells: Gather, o: Offload, slices: M
 
 
 def _moves(w: _Writer, first: Steps, later: Steps) -> None:
-    """Print what a call does in the first inference and, where it leaves out constants, in the later ones."""
+    """Print the moves of a call in the first inference and, where these omit constants, in the later ones."""
     for buffer in first.buffers:
         w.names[buffer] = w.unit.fresh("buffer")
         size = math.prod(int(str(n)) for n in buffer.shape)
@@ -227,7 +238,7 @@ def _bytes(word: bytes) -> str:
 
 
 def _cells(w: _Writer, g: Gather) -> str:
-    """Print what cells are, as a function of their number; return its name."""
+    """Print cells as a function of their row-major index; return its name."""
     name, width = w.unit.fresh("cell"), g.width
     if _is_copy(g):
         return _emit_copy(w, g, name)
@@ -246,7 +257,7 @@ def _cells(w: _Writer, g: Gather) -> str:
 
 
 def _is_copy(g: Gather) -> bool:
-    """Tell whether cells are elements of one array as they are."""
+    """Tell whether cells are the unchanged elements of one array."""
     return g.forms == ("", slot_name(0)) and len(g.sources) == 1 and bool(g.kinds.all())
 
 

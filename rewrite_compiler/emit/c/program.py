@@ -1,4 +1,4 @@
-"""A plan as a host program in C11: one function for each offload, host operators, and `infer`; the integrator gives the bus."""
+"""A plan as a host program in C11: one function for each offload, host operators, and `infer`; the integrator supplies the bus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ KEYWORDS = frozenset(WORDS.split())
 
 
 def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
-    """Return the C source and header of a plan by file name; InputError F161 names what has no C form."""
+    """Return the C source and header of a plan by file name.
+
+    Raises:
+        InputError: F161, a part of the plan has no C form.
+        UsageError: C100, the plan is not calibrated.
+    """
     inference = Inference(plan)
     p = plan.program
     for v in (*p.inputs, *p.outputs):
@@ -110,7 +115,7 @@ def _members(p: Program, names: Mapping[Value, str], values: tuple[Value, ...], 
 
 
 def _identifiers(p: Program) -> dict[Value, str]:
-    """Return C names of inputs and outputs, like the model's where they can be."""
+    """Return C identifiers of inputs and outputs, as close to the model's names as possible."""
     identifiers: dict[Value, str] = {}
     for v in (*p.inputs, *p.outputs):
         name = re.sub(r"\W", "_", p.names[v], flags=re.ASCII) or "x"

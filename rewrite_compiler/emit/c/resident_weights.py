@@ -1,4 +1,4 @@
-"""Constants that lie on a device already: what of a call's moves is for the first inference only, what for the later ones."""
+"""Resident weights: which moves of a call only the first inference makes, because the constants then stay on the device."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .command_stream import Fill, Get, Move, Pause, Put, Send, Steps
 
 @dataclass(frozen=True)
 class Part:
-    """Moves of the first inference, and of the later ones; moves of both where they are the same object."""
+    """The moves of the first inference and of the later ones; common moves where both are the same object."""
 
     first: tuple[Move, ...]
     later: tuple[Move, ...]
 
 
 def stays_of(plan: Plan, o: Offload, constants: frozenset[str]) -> list[tuple[Stay, Stay]]:
-    """Return what every call finds on its device in the first inference and in the later ones: constants, no results.
+    """Return the resident constants of every call in the first inference and in the later ones; results are not resident.
 
-    Tensors lie where the plan's residency has them, so that constants are found; activations cross the bus all the same,
-    because a program gives every tensor of the host.
+    Tensors lie where the plan's residency places them, so that constants are found; activations cross the bus all the same,
+    because a program returns every tensor to the host.
     """
     residency = plan.residency.get(o.target.name)
     if residency is None or o.id not in residency.stays:
@@ -39,7 +39,7 @@ def stays_of(plan: Plan, o: Offload, constants: frozenset[str]) -> list[tuple[St
 
 
 def parts(first: Steps, later: Steps) -> list[Part]:
-    """Return the moves of two runs of a driver as parts in order, those of both joined wherever they are alike."""
+    """Align the moves of two runs of a driver: parts in order, with common moves merged."""
     a, b = ([(_key(m), m) for m in steps.moves] for steps in (first, later))
     result: list[Part] = []
     while a or b:
@@ -56,7 +56,7 @@ def parts(first: Steps, later: Steps) -> list[Part]:
 
 
 def _next_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
-    """Return how many moves of both come before the next that are alike, fewest of the second first: it leaves moves out."""
+    """Return the numbers of moves of both before the next common one, fewest of the second first, as it only omits moves."""
     places: dict[Hashable, int] = {}
     for n, key in enumerate(a):
         places.setdefault(key, n)
@@ -64,7 +64,7 @@ def _next_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int
 
 
 def _merged_sends(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """Return moves with neighbouring blocks of known commands as one block."""
+    """Return moves with neighbouring blocks of constant commands merged."""
     merged: list[Move] = []
     pending: list[Commands] = []
     for m in moves:
@@ -84,7 +84,7 @@ def _merged_send(blocks: Sequence[Commands]) -> list[Move]:
 
 
 def _key(m: Move) -> Hashable:
-    """Return what two moves have in common when they are alike; buffers are named by their order."""
+    """Return the key by which two moves are equal; buffers are named by their order."""
     if isinstance(m, Send):
         return "send", _bits(m.commands)
     if isinstance(m, Put):

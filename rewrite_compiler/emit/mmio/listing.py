@@ -1,4 +1,4 @@
-"""An offload as a reader sees it: the fragment of the program, the ILA program, the MMIO commands, row by row."""
+"""The listing of an offload: its program fragment, its ILA instructions and its bus commands, side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADINGS = ("program", "ILA instructions", "MMIO commands")
 
 @dataclass(frozen=True)
 class Row:
-    """One command: its section's phase, its assembly, what goes over the bus; `times` commands like it were left out."""
+    """One command: its section's phase, its assembly and its bus access; `times` counts the omitted commands a row stands for."""
 
     phase: str
     assembly: str
@@ -31,7 +31,11 @@ class Row:
 
 
 def offload_of(plan: Plan, key: str) -> Offload:
-    """Return an offload of a plan by its id."""
+    """Return an offload of a plan by its id.
+
+    Raises:
+        UsageError: F203, the plan has no such offload.
+    """
     offload = next((o for o in plan.offloads if o.id == key), None)
     if offload is None:
         ids = [o.id for o in plan.offloads]
@@ -41,7 +45,7 @@ def offload_of(plan: Plan, key: str) -> Offload:
 
 
 def fragment(plan: Plan, o: Offload) -> list[str]:
-    """Return what the offload means: its tensors with their formats, then its operators."""
+    """Return the meaning of an offload as text: its tensors with their formats, then its operators."""
     p = plan.program
     lines = []
     for name, v in tensors_of(o).items():
@@ -62,7 +66,11 @@ def _operators(body: Program, results: Mapping[int, str]) -> Iterator[str]:
 
 
 def rows(trace: Trace, ila: Ila, offload: str, *, call: int = 0, whole: bool = False) -> list[Row]:
-    """Return the commands of one call of an offload; the middle of a run of one instruction is counted unless `whole`."""
+    """Return the commands of one call of an offload; long runs of one instruction are shortened unless all rows are wanted.
+
+    Raises:
+        SpecError: I101, a command is of no instruction of the model.
+    """
     listing: list[Row] = []
     is_selected, phase = False, ""
     for item in trace.items:
@@ -82,7 +90,7 @@ def _commands(block: Commands, ila: Ila, phase: str) -> Iterator[tuple[str, Row]
 
 
 def _assembly(disassembled: Named) -> str:
-    """Return an instruction with its fields; all lanes of the bus stand in the command beside it, and fields that are 0 nowhere."""
+    """Return an instruction with its operands that are not 0; all lanes of the bus appear in the command beside it."""
     fields = [
         f"{name}=…" if disassembled.instruction.operands[name].leaf.shape else f"{name}={x}"
         for name, x in disassembled.operands.items()
@@ -127,7 +135,7 @@ def _shortened_runs(commands: list[tuple[str, Row]], complete: bool) -> list[Row
 
 
 def side_by_side(program: list[str], commands: list[Row]) -> list[str]:
-    """Return three columns: the fragment, the instructions under their phases, and what goes over the bus."""
+    """Return lines of three columns: the fragment, the instructions under their phases, and the bus commands."""
     command_cells: list[tuple[str, str]] = []
     phase = ""
     for row in commands:

@@ -1,4 +1,4 @@
-"""Replay: a trace on the simulator of its model, every recorded read compared."""
+"""Replay of a trace on the simulator of its model, with every recorded read compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...readings.arrays.labelled_array import Data, storage_dtype
 
 @dataclass(frozen=True)
 class Difference:
-    """A read that gives something else: the number of the command, what it is, both values, and its section."""
+    """A read with another result than the recorded one: the command's number and text, both values, and its section."""
 
     number: int
     command: str
@@ -31,7 +31,7 @@ class Difference:
 
 @dataclass
 class Replay:
-    """What a replay did: commands, reads compared, reads that differ (the first ones)."""
+    """The result of a replay: numbers of commands, of compared and of differing reads, and the first differences."""
 
     commands: int = 0
     compared: int = 0
@@ -51,7 +51,12 @@ MOST_SHOWN = 10
 
 
 def replay(trace: Trace, ila: Ila, *, reading: str = "arrays") -> Replay:
-    """Run a trace from the reset state; a command that nothing decodes or that is illegal is refused with its place."""
+    """Run a trace on a strict simulator from the reset state.
+
+    Raises:
+        SpecError: a command that no instruction decodes, or that the model refuses, with its place in the trace.
+        AnswerNo: I104, the device waits for an interrupt that cannot come.
+    """
     player = _Player(ila, reading)
     for item in trace.items:
         try:

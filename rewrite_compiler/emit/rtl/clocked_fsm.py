@@ -1,8 +1,8 @@
-"""An instruction over several clocks: its Step as Steps of one clock each, with counters for its loops.
+"""Instructions over several clocks as a finite state machine: one Step for each clock, with counters for loops.
 
-The clocks are numbered; the register `at` holds the number of the next one, 0 between commands. A memory outside of the
-device is behind a port: a clock requests a word or gives one, and the next waits until the memory is ready. What an update
-does at once for all its elements is done one element after the other, which is the same where no value reads another element.
+The clocks are numbered; the state register `at` holds the number of the next one, 0 between commands. External memory is behind
+a port: a clock requests a word or writes one, and the next waits until the memory is ready. A parallel update is done element
+by element, which is equivalent where no value reads another element.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _word(name: str, bits: int) -> Leaf:
 
 @dataclass(frozen=True, eq=False)
 class Port:
-    """What a memory outside of the device is reached by: registers that ask and give, inputs that answer."""
+    """The port of an external memory: registers that request and write, inputs that answer."""
 
     external: External
     read: Leaf = field(default_factory=lambda: _word("dram_read", 1))
@@ -41,17 +41,17 @@ class Port:
     found: Leaf = field(default_factory=lambda: _word("dram_found", 8))
 
     def at(self, load: Expr) -> Step:
-        """Return the step that puts the address of an element on the port."""
+        """Return the step that puts the address of a loaded element on the port."""
         return self.addressed(load.args[0])
 
     def addressed(self, index: Expr) -> Step:
-        """Return the step that puts the address of the element of this index on the port."""
+        """Return the step that puts the address of the element at this index on the port."""
         return assign(self.address, wrap(index + self.external.base[()], ADDRESS_BITS, False))
 
 
 @dataclass(eq=False)
 class Clocks:
-    """The clocks of a device by number, and the registers that they need."""
+    """The clocks of a device by number, their state register and their counters."""
 
     ila: Ila
     port: Port | None
@@ -62,7 +62,11 @@ class Clocks:
     count: int = 0
 
     def sequence(self, name: str, step: Step) -> int:
-        """Add the clocks of an instruction and return the first of them; NoVerilog when it has no such form."""
+        """Add the clocks of an instruction and return the number of the first.
+
+        Raises:
+            NoVerilog: the instruction has no form over several clocks.
+        """
         count_before = self.count
         try:
             return _Sequence(self).build(step, 0, self._attached())
@@ -71,20 +75,20 @@ class Clocks:
             raise
 
     def drop(self, after: int) -> None:
-        """Forget the clocks after this one."""
+        """Remove the clocks after this one."""
         for n in range(after + 1, self.count + 1):
             self.steps.pop(n, None)
         self.count = after
 
     def _attached(self) -> Known:
-        """Return what is known of the memories outside: the first is there, the others are not."""
+        """Return the constants of external memories: the first is attached, the others are not."""
         attached = {e.is_attached: lift(0) for e in self.ila.externals.values()}
         return attached | ({self.port.external.is_attached: lift(1)} if self.port is not None else {})
 
 
 @dataclass(frozen=True)
 class _Nest:
-    """Counters of loops, outermost first, with their ends."""
+    """The counters of a loop nest, outermost first, with their ends."""
 
     counters: tuple[tuple[Leaf, Expr], ...]
 
@@ -101,7 +105,7 @@ class _Nest:
         return condition
 
     def advance(self, go: Callable[[Expr], Step], body: int, successor: int) -> Step:
-        """Return the step that counts on and goes `again` or, from the last element, to `after`."""
+        """Return the step that counts on and continues at `body` or, from the last element, at `successor`."""
         carry, steps = lift(1), list[Step]()
         for n, end in reversed(self.counters):
             last = n[()] + 1 == end
@@ -118,26 +122,26 @@ class _Sequence:
     # -- clocks
 
     def reserve(self) -> int:
-        """Return the number of a clock that is described later."""
+        """Return the number of a clock that is defined later."""
         self.c.count += 1
         if self.c.count >> AT_BITS:
             raise NoVerilog(f"the device takes more than {(1 << AT_BITS) - 1} clocks of different kinds")
         return self.c.count
 
     def add(self, step: Step, number: int = 0) -> int:
-        """Describe a clock and return its number."""
+        """Define a clock and return its number."""
         n = number or self.reserve()
         self.c.steps[n] = step
         return n
 
     def go(self, target: Expr | int) -> Step:
-        """Return the step to another clock."""
+        """Return the step that continues at another clock."""
         return assign(self.c.at, target)
 
     # -- terms
 
     def term(self, e: Expr, bindings: Known) -> Expr:
-        """Return a term over registers; NoVerilog where it reads memory outside."""
+        """Return a term over registers; NoVerilog where it reads external memory."""
         result = substitute(e, bindings)
         external = next((x for x in result.reads if x.name in self.c.ila.externals), None)
         if external is not None:
@@ -147,20 +151,20 @@ class _Sequence:
     # -- steps
 
     def build(self, step: Step, successor: int, bindings: Known) -> int:
-        """Add the clocks of a step that goes on to `after`, and return the first."""
+        """Add the clocks of a step that continues at `successor`, and return the first."""
         form = FORMS.get(type(step))
         if form is None:
             raise NoVerilog("an array computed on the way has no form over several clocks")
         return form(self, step, successor, bindings)
 
     def seq(self, step: Seq, successor: int, bindings: Known) -> int:
-        """Add steps one after the other."""
+        """Add steps in sequence."""
         for part in reversed(step.steps):
             successor = self.build(part, successor, bindings)
         return successor
 
     def when(self, step: When, successor: int, bindings: Known) -> int:
-        """Add a choice."""
+        """Add a conditional."""
         condition = self.term(step.condition, bindings)
         if condition.value is not None:
             return self.build(step.then if condition.value else step.otherwise, successor, bindings)
@@ -175,7 +179,7 @@ class _Sequence:
         return self.add(seq(self.go(select(holds, successor, 0)), assign(self.c.fault, 1 - holds)))
 
     def loop(self, step: Loop, successor: int, bindings: Known) -> int:
-        """Add a loop in order."""
+        """Add a sequential loop."""
         nest, inner = self.nest((step.variable,), (step.extent,), bindings)
         _refuse_changing_ends(nest, step.body)
         if not nest.counters:
@@ -190,7 +194,7 @@ class _Sequence:
         return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor))))
 
     def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Known) -> tuple[_Nest, Known]:
-        """Return counters for variables that have more than one value, and what stands for the variables."""
+        """Return counters for variables that have more than one value, and the bindings of all variables."""
         counters, values = list[tuple[Leaf, Expr]](), dict(bindings)
         for v, extent in zip(variables, extents, strict=True):
             end = self.term(extent, bindings)
@@ -212,7 +216,7 @@ class _Sequence:
     # -- updates, one element a clock
 
     def update(self, step: Update | Together, successor: int, bindings: Known) -> int:
-        """Add an update: all its elements, one after the other."""
+        """Add an update, element by element."""
         updates = step.updates if isinstance(step, Together) else (step,)
         first = updates[0]
         if any((u.variables, u.extents) != (first.variables, first.extents) for u in updates[1:]):
@@ -236,11 +240,11 @@ class _Sequence:
         return isinstance(load.data, Leaf) and load.data.name in self.c.ila.externals
 
     def entry(self, nest: _Nest, body: int, successor: int) -> int:
-        """Return the clock that starts the counters, where there are any."""
+        """Return the clock that resets the counters, where there are any."""
         return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor)))) if nest.counters else body
 
     def port(self, leaves: Sequence[Leaf]) -> Port:
-        """Return the port, when it is that of all these memories."""
+        """Return the port if it is that of all these memories."""
         p = self.c.port
         other_memory = next((x for x in leaves if p is None or x is not p.external.leaf), None)
         if p is None or other_memory is not None:
@@ -248,7 +252,7 @@ class _Sequence:
         return p
 
     def fetch_words(self, parts: Sequence[tuple[Leaf, tuple[Expr, ...], Expr]], loads: Sequence[Expr], nest: _Nest, successor: int) -> int:
-        """Add clocks that fetch what an element needs word by word; it is stored with the last one."""
+        """Add clocks that load the words of an element one by one; the element is stored with the last one."""
         p = self.port([x.data for x in loads])
         if any(x.free or p.external.leaf in x.args[0].reads for x in loads):
             raise NoVerilog("words from outside under a loop have no form over several clocks")
@@ -265,7 +269,7 @@ class _Sequence:
         return self.entry(nest, request, successor)
 
     def write_words(self, updates: Sequence[Update], nest: _Nest, successor: int, bindings: Known) -> int:
-        """Add clocks that put one word after the other on the port."""
+        """Add clocks that write one word after the other through the port."""
         p, (u, *more_updates) = self.port([u.memory for u in updates]), updates
         if more_updates:
             raise NoVerilog("two words to outside at once have no Verilog form")
@@ -277,7 +281,7 @@ class _Sequence:
 
 
 def _refuse_changing_ends(nest: _Nest, body: Step) -> None:
-    """Refuse a loop whose end its body changes: the end is computed in every clock that counts."""
+    """Refuse a loop whose body changes its end, which every counting clock computes again."""
     written_memories = {u.memory for u in updates_of(body)}
     if any(not end.reads.isdisjoint(written_memories) for _, end in nest.counters):
         raise NoVerilog("a loop whose body changes where it ends has no form over several clocks")
@@ -288,7 +292,7 @@ def _loads(updates: Sequence[Update]) -> Iterator[Expr]:
 
 
 def _is_apart(u: Update, load: Expr) -> bool:
-    """Tell whether a read of what an update writes can only meet the write of its own element: they share what tells elements apart."""
+    """Tell whether a read of a written memory can only meet the write of its own element (no loop-carried dependence)."""
     shared = {a for a, b in zip(u.address, load.args, strict=True) if a is b}
     varying = {v for v, n in zip(u.variables, u.extents, strict=True) if n.value != 1}
     return varying <= shared

@@ -1,4 +1,4 @@
-"""A Verilog module of an accelerator, generated from its ILA: state, decode, and every instruction with a register-level form."""
+"""The Verilog module of an accelerator, generated from its ILA: state, decode, and every instruction that has a Verilog form."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SHOWN = 1 << 16  # words of the largest memory that starts at a value and that t
 
 @dataclass(frozen=True)
 class VerilogDevice:
-    """The files of an accelerator in Verilog, the instructions that they have, and why they do not have the others.
+    """The Verilog files of an accelerator, the instructions that they contain, and why they omit the others.
 
-    `several`: how many clocks are described for each instruction that takes more than one.
+    For instructions that take more than one clock, also their number of clocks.
     """
 
     files: Mapping[str, bytes]
@@ -33,7 +33,7 @@ class VerilogDevice:
 
 
 def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
-    """Return the module of a model and a test bench that runs commands on it."""
+    """Return the module of a model, and a test bench that runs commands on it."""
     module_name = re.sub(r"\W", "_", name or ila.name, flags=re.ASCII)
     d = design(ila)
     number = found_leaf(ila)

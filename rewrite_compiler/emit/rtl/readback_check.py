@@ -1,4 +1,4 @@
-"""Is a Verilog text what its accelerator's ILA says? The text is read back and every part compared by the solver."""
+"""The equivalence check of a Verilog text with its accelerator's ILA: the text is read back and compared part by part by z3."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUTPUTS = ("executed", "outside", "result")
 
 @dataclass(frozen=True)
 class Judged:
-    """One part of a text (an instruction, `clock N` of one, `words`, `decode`, `others`, `nowhere`) and the verdict on it.
+    """One part of a text (an instruction, `clock N` of one, `words`, `decode`, `others`, `nowhere`) and its verdict.
 
     `bounded`: proved for states in which its loops end within `ROUNDS` rounds.
     """
@@ -53,7 +53,8 @@ def check_verilog(
 ) -> Iterator[Judged]:
     """Yield a verdict on every part of a text, or on `words` and the parts of these names.
 
-    InputError F103 names a line that is not of the emitted form.
+    Raises:
+        InputError: F103, a line is not of the emitted form.
     """
     module, d = read_verilog(text, place), design(ila)
     mismatches = [*_words(module, d)]  # of another accelerator, say
@@ -71,7 +72,7 @@ def _summary(mismatches: Sequence[str]) -> str:
 
 
 def _checks(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) -> Iterator[tuple[str, Callable[[], Judged]]]:
-    """Yield the name of each part and what judges it."""
+    """Yield the name of each part and the function that judges it."""
     c = _comparison(m, d, ("found", "word"), rounds, seconds)
     # `found` is what the case reads, so in the decode it is no scratch word
     strict = _comparison(m, d, ("word",), rounds, seconds)
@@ -89,7 +90,7 @@ def _checks(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) ->
 
 
 def _comparison(m: Module, d: Design, scratch: tuple[str, ...], rounds: int, seconds: float) -> Comparison:
-    """Return what stands for what: leaves that are inputs, and those that are registers and memories."""
+    """Return the correspondence of leaves to the words of the text: inputs, and registers and memories."""
     input_names = {f"i_{n}" for n in d.ila.inputs} | {n for n, w in d.words.items() if w.port == "input"}
     registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in input_names and p.name in m.words}
     inputs = {leaf: p.name for leaf, p in d.places.items() if p.name in input_names & m.words.keys()}
@@ -143,7 +144,7 @@ def _otherwise(s: Statement, place: str, expected: str) -> Statement:
 
 
 def _busy(s: Statement, place: str) -> tuple[Statement, ...]:
-    """Return what the module does inside of an instruction of several clocks: one case."""
+    """Return the case statement of a module that runs an instruction of several clocks."""
     cases = tuple(parts_of(s.bodies[0][0])) if s.kind == "if" and s.terms[0] == BUSY else ()
     if len(cases) != 1:
         raise _form_error(s, place, "if (at != 0) with one case")
@@ -168,7 +169,7 @@ def _form_error(s: Statement, place: str, expected: str) -> InputError:
 
 
 def _words(m: Module, d: Design) -> Iterator[str]:
-    """Yield what is declared otherwise than the model's state and inputs."""
+    """Yield the words that are declared otherwise than in the model."""
     ila = d.ila
     top = found_leaf(ila).interval[1] or 0
     expected = {"clock": Word(1, False, 0, "input"), "reset": Word(1, False, 0, "input"), "valid": Word(1, False, 0, "input")}
@@ -187,7 +188,7 @@ def _words(m: Module, d: Design) -> Iterator[str]:
 
 
 def _arms(parts: _Parts, d: Design) -> Iterator[str]:
-    """Yield the instructions and clocks whose update is missing, doubled, or not one of this model."""
+    """Yield the instructions and clocks whose update is missing, duplicated, or not of this model."""
     names = [*d.ila.instructions]
     yield from (f"{n} has two updates" for n in parts.doubled)
     for n in sorted(d.arms.keys() ^ (parts.arms.keys() - {0})):
@@ -199,7 +200,7 @@ def _arms(parts: _Parts, d: Design) -> Iterator[str]:
 
 
 def _starts(parts: _Parts, d: Design) -> Iterator[str]:
-    """Yield what does not start at its first value: registers and small memories at a reset, large memories once."""
+    """Yield the words without their initial value: registers and small memories at a reset, large memories once."""
     states = {n: d.ila.states[n] for n in inside(d.ila)}
     states = {n: s for n, s in states.items() if size(static_shape(s.leaf)) <= SHOWN}
     large = {n for n, s in states.items() if size(static_shape(s.leaf)) > FULL_RESET}

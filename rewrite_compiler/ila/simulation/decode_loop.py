@@ -56,7 +56,7 @@ class Locals:
 
 
 def loop_of(ila: Ila, chosen: Sequence[Plain], columns: Columns) -> tuple[Step, frozenset[Leaf]]:
-    """Return the step that executes plain commands and leaves their number in `columns.done`, and its local variables."""
+    """Return the step that executes plain commands and counts them, and its local variables."""
     groups = families(chosen)
     upper_bounds = {"row": columns.most, "first": columns.most, "number": LANES, "going": 1, "family": len(groups)}
     row, first, number, active, family = (Leaf((), (0, n), False, name) for name, n in upper_bounds.items())

@@ -47,6 +47,6 @@ class CommandDevice(Protocol):
 
 
 class WordDevice(CommandDevice, Protocol):
-    """A simulator of instruction streams; `reached` is the index of the word at which machine code stopped."""
+    """A simulator of instruction streams, which knows the index of the word at which machine code stopped."""
 
     reached: int

@@ -46,7 +46,7 @@ class Written:
         return Written(self.ila, marks, {memory: list(entries) for memory, entries in self.why.items()})
 
     def needs(self, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int = 0) -> Needs | None:
-        """Return the reads and writes of an instruction in the current control state, for `take`; None where `take` finds them itself.
+        """Return the reads and writes of an instruction in the current control state; None where its operands name a single vector.
 
         With `count`, operands have a leading axis of commands.
         """

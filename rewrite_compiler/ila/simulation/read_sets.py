@@ -61,7 +61,7 @@ def needed(
 
 
 def touched(machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], watched: frozenset[Leaf]) -> Footprint:
-    """Return the elements of `watched` memories that an instruction, its operands bound, accesses in the current control state."""
+    """Return the elements of these memories that an instruction, its operands bound, accesses in the current control state."""
     if not _is_footprint_static(ila, instruction, watched):
         return footprint(machine, instruction.update, watched)
     configuration = _configuration(ila, machine.memories, instruction, operands, "touched")

@@ -93,7 +93,8 @@ def advance(sim: WordDevice, words: Data, at: int, tokens: Counter[str]) -> int:
 def words_of(ila: Ila, kind: str = MOVING) -> Words | None:
     """Return a compiled loop of a model; None without machine code for it, or without an instruction of the kind.
 
-    `ALL` has all instructions that need nothing but their word and the state; `KEPT` is the same loop where it is cached on disk.
+    The kind `ALL` has all instructions that need nothing but their word and the state; a third kind is the same loop, where it is
+    cached on disk.
     """
     try:
         from ...readings.native.code_cache import found_step, kept_step

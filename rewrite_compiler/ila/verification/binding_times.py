@@ -40,7 +40,7 @@ class _Place:
     def in_branch(self, condition: Expr, branch: Step) -> _Place:
         """Return the context of a branch, without the path conditions on what the branch writes itself."""
         written_memories = frozenset(u.memory for u in updates_of(branch))
-        return replace(self, given=tuple(c for c in (*self.conditions, condition) if c.reads.isdisjoint(written_memories)))
+        return replace(self, conditions=tuple(c for c in (*self.conditions, condition) if c.reads.isdisjoint(written_memories)))
 
     def problem(self, code: str, sentence: str, help: str = "") -> Problem:
         return Problem(code, f"{self.instruction.name}: {sentence}", self.instruction.place, help)

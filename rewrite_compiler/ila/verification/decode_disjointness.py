@@ -48,7 +48,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Hole:
-    """Commands that no instruction decodes, as a range for each tested term; all of them if `whole`, else only some."""
+    """Commands that no instruction decodes, as a range for each tested term: all commands in these ranges, or only some."""
 
     ranges: tuple[tuple[str, Interval], ...]
     whole: bool
@@ -283,7 +283,7 @@ def _has_hole(ila: Ila, ranges: Mapping[Expr, Interval], seconds: float) -> bool
 
 
 def find_command(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
-    """Search a command that satisfies all of `wanted` and none of `unwanted`; a witness is replayed in the oracle.
+    """Search a command that satisfies all conditions of the first list and none of the second; a witness is replayed in the oracle.
 
     Raises:
         SpecError: I102, a condition reads a memory, or I100, the witness does not hold in the oracle.

@@ -64,8 +64,8 @@ class Schedule:
 def schedule(queues: Sequence[Queue], stream: Sequence[Issue], held: Sequence[str] = ()) -> Schedule:
     """Return the legal order that always runs the earliest instruction of the stream that can run.
 
-    A stream in dependency order runs as written. Instructions of no declared queue run in a queue of their own. `held` are the tokens
-    available at the start.
+    A stream in dependency order runs as written. Instructions of no declared queue run in a queue of their own. The third
+    argument gives the tokens that are available at the start.
     """
     return _Scheduler(queues, stream, held).run()
 
