@@ -238,11 +238,11 @@ class _Run:
         """Yield futures of the reference's outputs, computed by one thread whose processor time is measured apart."""
 
         def run(part: slice) -> dict[str, Data]:
-            begun = time.thread_time()
+            started = time.thread_time()
             try:
                 return self._reference(reference, part)
             finally:
-                self.concurrent_seconds.append(time.thread_time() - begun)
+                self.concurrent_seconds.append(time.thread_time() - started)
 
         return in_order(run, parts, 1, most_ahead(self.plan.source, self.s.batch, 1))
 
@@ -270,9 +270,9 @@ class _Run:
         for part, truth, other_outputs, outcome in zip(
             parts, expected, comparison_outputs, engine.batches(self._inputs, parts), strict=True
         ):
-            reference, begun = truth.result(), time.thread_time()
+            reference, started = truth.result(), time.thread_time()
             batch = self._finished(part, reference, outcome, other_outputs)
-            scoring += time.thread_time() - begun
+            scoring += time.thread_time() - started
             self.wall, wall = self.wall + time.perf_counter() - wall, time.perf_counter()
             yield batch
         self.cpu += time.process_time() - cpu - scoring

@@ -146,7 +146,7 @@ class Engine:
         audit = Audit(part, chosen(part, self.size, self.audit), self.ilas, reading)
 
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
-            prepared, begun = self.prepared[o.id], time.thread_time()
+            prepared, started = self.prepared[o.id], time.thread_time()
             results: Sequence[Operand]
             if isinstance(prepared, Specified):
                 results, statistics[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
@@ -156,7 +156,7 @@ class Engine:
                     devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
                 results, statistics[o.id] = prepared.run(devices[o.target.name], moving)
                 statistics[o.id].slow = (without_numerics(o),) if self.engine == NUMERICS else ()
-            statistics[o.id].seconds = time.thread_time() - begun if statistics[o.id].slow else 0.0
+            statistics[o.id].seconds = time.thread_time() - started if statistics[o.id].slow else 0.0
             audit.check(prepared, moving, results, statistics[o.id])
             self._compare_with_float(o, moving, results, statistics[o.id], comparison)
             return results

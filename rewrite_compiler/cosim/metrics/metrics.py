@@ -98,8 +98,8 @@ def metric_of(name: str, task: str = "") -> Metric:
         UsageError: F203, there is no such metric.
         InputError: R100, the module of a user's metric cannot be imported.
     """
-    usual = {CLASSIFICATION: "top1", MAPS: "pixel-accuracy", LANGUAGE_MODEL: "perplexity"}
-    metric_name = name or usual.get(task, "max-relative-error")
+    defaults = {CLASSIFICATION: "top1", MAPS: "pixel-accuracy", LANGUAGE_MODEL: "perplexity"}
+    metric_name = name or defaults.get(task, "max-relative-error")
     if metric_name in METRICS:
         return METRICS[metric_name]
     if ":" not in metric_name:
@@ -155,8 +155,8 @@ def _bootstrap(metric: Metric, first: Scores, second: Scores) -> Interval:
     n = len(first.values)
     differences = np.empty(RESAMPLES)
     for k in range(RESAMPLES):
-        drawn = random.integers(0, n, n)
-        differences[k] = _difference(*(metric.value(s.take(drawn)) for s in (first, second)))
+        indices = random.integers(0, n, n)
+        differences[k] = _difference(*(metric.value(s.take(indices)) for s in (first, second)))
     low, high = np.quantile(differences, [0.025, 0.975], method="inverted_cdf")
     return float(low), float(high)
 

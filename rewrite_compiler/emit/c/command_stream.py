@@ -96,8 +96,8 @@ class Steps:
         rows = {name: np.asarray(x) for name, x in operands.items()}
         moving = [name for name, x in rows.items() if is_moving(x)]
         count = len(next(iter(rows.values())))
-        still = {name: np.zeros(x.shape, np.int64) if name in moving else x.astype(np.int64) for name, x in rows.items()}
-        commands = Commands(block_of(self.ila, declaration, count, still))
+        fixed_operands = {name: np.zeros(x.shape, np.int64) if name in moving else x.astype(np.int64) for name, x in rows.items()}
+        commands = Commands(block_of(self.ila, declaration, count, fixed_operands))
         if not moving:
             self.moves.append(Send(commands))
             return

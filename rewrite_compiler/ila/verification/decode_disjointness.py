@@ -277,9 +277,9 @@ def _has_hole(ila: Ila, ranges: Mapping[Expr, Interval], seconds: float) -> bool
     """Tell whether some command in the ranges is not decoded; queries that the solver does not decide count as yes."""
     limits = {k: r for k, r in ranges.items() if r != k.interval}
     conditions = [(k >= lift(r[0] or 0)) & (k <= lift(r[1] or 0)) for k, r in limits.items()]
-    touching = [b.instruction.decode for i in ila.instructions.values() if not _are_apart((b := box_of(i)).limits, limits)]
-    touching += [c for c in ila.idle if not _are_apart(_box(None, c).limits, limits)]
-    return find_command(ila, conditions, touching, seconds)[0].outcome != "proved"
+    candidates = [b.instruction.decode for i in ila.instructions.values() if not _are_apart((b := box_of(i)).limits, limits)]
+    candidates += [c for c in ila.idle if not _are_apart(_box(None, c).limits, limits)]
+    return find_command(ila, conditions, candidates, seconds)[0].outcome != "proved"
 
 
 def find_command(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
