@@ -203,7 +203,7 @@ def transport(runs: int) -> list[Row]:
     works: dict[str, tuple[Callable[[], object], int]] = {
         "made as columns (numpy)": (lambda: block_of(model, instruction, COMMANDS, given), COMMANDS),
         "applied (numpy, operands given)": (lambda: arrays.block("gb_core_store_large", COMMANDS, given), COMMANDS),
-        "decoded and applied (machine code)": (lambda: playing._plain(native, columns, gives, 0), COMMANDS),
+        "decoded and applied (machine code)": (lambda: playing._run_plain(native, columns, gives, 0), COMMANDS),
         "decoded and applied (numpy)": (lambda: arrays.play(columns), COMMANDS),
         "decoded and applied one by one (Python)": (lambda: oracle.play(few), len(gives) // 64),
         "the payload copied (memcpy)": (lambda: np.copyto(place, payload), COMMANDS),

@@ -195,7 +195,7 @@ def bus_commands(runs: int) -> list[Row]:
         columns = block_of(model, instruction, COMMANDS, given)
         gives = sim.play(columns)
         work = {
-            "decoded and applied": partial(playing._plain, sim, columns, gives, 0),
+            "decoded and applied": partial(playing._run_plain, sim, columns, gives, 0),
             "with its preparation": partial(sim.play, columns),
         }
         for what, run in work.items():
@@ -330,10 +330,10 @@ def streams(runs: int) -> list[Row]:
         times_over = -(-STREAM // len(gives))  # as many commands as an inference of a whole network has
         columns = {name: np.concatenate([x] * times_over) for name, x in columns.items()}
         gives, count = sim.play(columns), times_over * len(gives)
-        if playing._plain(sim, columns, gives, 0) != count:
+        if playing._run_plain(sim, columns, gives, 0) != count:
             raise SystemExit(f"{target}: the compiled loops leave commands")
         for what, run in (
-            ("", partial(playing._plain, sim, columns, gives, 0)),
+            ("", partial(playing._run_plain, sim, columns, gives, 0)),
             (", with its preparation", partial(sim.play, columns)),
         ):
             cpu = spread(times(run, 10 * runs))

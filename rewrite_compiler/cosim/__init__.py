@@ -1,4 +1,4 @@
-"""Co-simulation: whole applications with their offloads on the simulators."""
+"""Co-simulation: whole applications with their offloads on the generated simulators, against the float32 reference."""
 
 from ..data import Dataset, load_data
 from .cosimulate import Report, Settings, cosimulate

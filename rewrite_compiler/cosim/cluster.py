@@ -1,4 +1,4 @@
-"""Scale-out: pieces of work on the workers of a dask.distributed cluster (extra `scale`), in order, a bounded number ahead."""
+"""A dask.distributed cluster (extra `scale`): tasks on its workers, results in order, a bounded number ahead."""
 
 from __future__ import annotations
 
@@ -18,31 +18,35 @@ Result = TypeVar("Result")
 
 
 class Cluster:
-    """A connection to a scheduler; what is sent to workers is trusted there as code, so the scheduler must be one's own."""
+    """A connection to a scheduler, which must be trusted: workers execute as code what is sent to them."""
 
     def __init__(self, client: Any, address: str) -> None:
         self.client, self.address = client, address
 
     @property
     def threads(self) -> int:
-        """How many pieces of work run at once now."""
+        """The number of tasks that run in parallel now."""
         counts: Mapping[str, int] = self.client.nthreads()
         return max(sum(counts.values()), 1)
 
     def share(self, thing: Any) -> Any:
-        """Send something once to each worker that asks; the result stands for it among the arguments of `map`.
+        """Send a value once to each worker that needs it; the result stands for it among the arguments of `map`.
 
         It is the result of a task, not scattered: a task that is lost with a worker is run again elsewhere.
         """
-        with self._told():
-            return self.client.submit(_itself, thing, pure=False)
+        with self._worker_errors():
+            return self.client.submit(_identity, thing, pure=False)
 
     def map(self, work: Callable[..., Result], items: Iterable[Item], *shared: Any) -> Iterator[Result]:
-        """Yield work(item, *shared) of every item in order; what is still running is cancelled when the caller stops early."""
+        """Yield work(item, *shared) of every item in order; tasks that still run are cancelled when the caller stops early.
+
+        Raises:
+            InputError: C109, a worker failed; errors of the work itself pass through.
+        """
         running: deque[Any] = deque()
         try:
             for item in items:
-                with self._told():
+                with self._worker_errors():
                     running.append(self.client.submit(work, item, *shared, pure=False))
                 if len(running) > AHEAD * self.threads:
                     yield self._result(running.popleft())
@@ -53,33 +57,37 @@ class Cluster:
                 self.client.cancel(list(running))
 
     def _result(self, future: Any) -> Any:
-        with self._told():
+        with self._worker_errors():
             return future.result()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn what the cluster raises into a refusal; those of the work itself stay as they are."""
+    def _worker_errors(self) -> Iterator[None]:
+        """Turn errors of the cluster into an InputError; those of the work itself pass through."""
         try:
             yield
         except FlexmatchError:
             raise
         except Exception as error:
-            said = f"a worker failed: {type(error).__name__}: {error}"
-            raise InputError("C109", said, place=self.address, help="look at the workers' logs; finished samples are kept") from None
+            sentence = f"a worker failed: {type(error).__name__}: {error}"
+            raise InputError("C109", sentence, place=self.address, help="look at the workers' logs; finished samples are kept") from None
 
 
-def _itself(thing: Item) -> Item:
-    return thing
+def _identity(value: Item) -> Item:
+    return value
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """Connect to a scheduler (`tcp://HOST:PORT`); UsageError C109 when none answers."""
+    """Connect to a scheduler (`tcp://HOST:PORT`), and close the connection afterwards.
+
+    Raises:
+        UsageError: C109, dask.distributed is not installed, no scheduler answers, or it has no workers.
+    """
     try:
         from distributed import Client
     except ImportError:
-        said = "a cluster needs the package distributed, which is not installed"
-        raise UsageError("C109", said, help="install flexmatch[scale]") from None
+        sentence = "a cluster needs the package distributed, which is not installed"
+        raise UsageError("C109", sentence, help="install flexmatch[scale]") from None
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, RuntimeError) as error:

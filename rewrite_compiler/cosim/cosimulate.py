@@ -1,4 +1,4 @@
-"""cosimulate: a plan over a data set against the float32 reference, as one document."""
+"""The entry point of co-simulation: a plan over a data set, compared with the float32 reference, as one report."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ Expected = Generator[Future[dict[str, Data]], None, None]  # the reference's out
 
 @dataclass(frozen=True)
 class Settings:
-    """What steers a co-simulation.
+    """The settings of a co-simulation.
 
-    With a `log` every finished sample is on disk before it is reported, an interrupted run goes on from there, and the
-    report keeps no outputs.
+    With a `log`, every finished sample is on disk before it is reported, an interrupted run resumes from there, and the report
+    holds no outputs.
     """
 
     metric: str = ""
@@ -69,13 +69,13 @@ class Settings:
     engine: str = AUTO  # what operations are specified to return (numerics) where they say so, or one of ENGINES
 
     def __repr__(self) -> str:
-        """Name what is not as usual."""
+        """Name the settings that differ from their defaults."""
         return brief(self)
 
 
 @dataclass(frozen=True)
 class Report:
-    """A co-simulation: the document, the outputs of both runs by name, samples first, where kept, and every sample's scores."""
+    """The result of a co-simulation: the document, the outputs [samples, …] of both runs by name unless logged, and the scores."""
 
     document: Mapping[str, Any]
     reference: Mapping[str, Data]
@@ -84,7 +84,7 @@ class Report:
     plan: Plan | None = None  # with the formats that were used
 
     def __repr__(self) -> str:
-        """Name the model, its targets, and the metric on the host and with them."""
+        """Name the model, its targets, and the metric on the host and accelerated."""
         d = self.document
         values = f"{d['metric']} {d['reference']['value']:.6g} on the host, {d['accelerated']['value']:.6g} accelerated"
         return f"Report({d['model']['path']} on {', '.join(d['targets'])}: {values}, {d['samples']} samples)"
@@ -100,21 +100,26 @@ def cosimulate(
     `data` is a file or folder, a dict of arrays by input name (first axis: samples; with `labels`), one array or table, a pair
     (inputs, labels), or an iterable of batches; a Dataset as `load_data` returns it.
     Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric.
+
+    Raises:
+        UsageError: F203, a setting has no such value, or C100, the plan cannot be calibrated.
+        InputError: the data does not fit the model or the metric, or C106, the log belongs to another run.
+        AnswerNo: C104, a simulator does not give what the numerics of an operation specify.
     """
-    given = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
-    s = replace(settings or Settings(), **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
-    s = _checked(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit < 0 else audit))
+    overrides = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
+    s = replace(settings or Settings(), **{name: value for name, value in overrides.items() if value})  # type: ignore[arg-type]
+    s = _valid_settings(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit < 0 else audit))
     dataset = dataset_for(plan, data)
-    chosen = metric_of(s.metric, dataset.task)
+    selected_metric = metric_of(s.metric, dataset.task)
     plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method, replace(DEFAULT, host_seconds=s.host_seconds))
     if s.samples:
         dataset = dataset.evenly(s.samples)
     s = replace(s, tier=chosen_tier(s.tier, dataset.count, s.batch), engine=chosen_engine(s.engine, s.tier))
-    return _Run(plan, dataset, chosen, s).report(progress)
+    return _Run(plan, dataset, selected_metric, s).report(progress)
 
 
-def _checked(s: Settings) -> Settings:
-    """Return settings that mean something."""
+def _valid_settings(s: Settings) -> Settings:
+    """Return the settings once checked; the oracle takes one sample at a time."""
     if s.tier not in TIERS:
         raise UsageError("F203", f'tier must be one of {", ".join(TIERS)}, not "{s.tier}"')
     if s.host not in HOSTS:
@@ -128,24 +133,24 @@ def _checked(s: Settings) -> Settings:
 
 
 def with_formats(plan: Plan, data: Dataset, calibrate: Samples | None, method: str = "", limits: Limits = DEFAULT) -> tuple[Plan, Dataset]:
-    """Return the plan with formats, and the samples that are left for the metric."""
+    """Return the plan with calibrated formats, and the samples that remain for the metric."""
     if calibrate is not None:
         return calibrated_from(plan, calibrate, method=method, limits=limits), data
     if plan.calibrated:
         return plan, data
-    first, rest = data.split(CALIBRATION_SAMPLES)
+    first, evaluation = data.split(CALIBRATION_SAMPLES)
     source = f"the first {CALIBRATION_SAMPLES} samples of {Path(data.place).name}"
-    return calibrated(plan, first.inputs, source, data.sha256, method=method, limits=limits), rest
+    return calibrated(plan, first.inputs, source, data.sha256, method=method, limits=limits), evaluation
 
 
 def dataset_for(plan: Plan, data: Samples) -> Dataset:
-    """Return data for a plan's model, read when a path is given."""
+    """Return the data set for a plan's model, read from a file when `data` is a path."""
     return samples_for(plan.source, data)
 
 
-def _done(found: dict[str, Data]) -> Future[dict[str, Data]]:
+def _completed(outputs: dict[str, Data]) -> Future[dict[str, Data]]:
     future: Future[dict[str, Data]] = Future()
-    future.set_result(found)
+    future.set_result(outputs)
     return future
 
 
@@ -155,24 +160,24 @@ class _Run:
     def __init__(self, plan: Plan, data: Dataset, metric: Metric, s: Settings) -> None:
         self.plan, self.data, self.metric, self.s = plan, data, metric, s
         self.output = scored_output(plan.source)
-        self.done: list[Finished] = []
-        self.kept: list[tuple[Mapping[str, Data], Mapping[str, Data]]] = []
+        self.batches: list[Finished] = []
+        self.kept_outputs: list[tuple[Mapping[str, Data], Mapping[str, Data]]] = []
         self.wall = self.cpu = self.reference_cpu = 0.0
-        self.beside: list[float] = []  # processor seconds of the reference's thread, which are in `cpu`, too
+        self.concurrent_seconds: list[float] = []  # processor seconds of the reference's thread, which are in `cpu`, too
         self.is_kept = False
 
     def report(self, progress: Progress | None) -> Report:
         log = None if self.s.log is None else Log(self.s.log, self._key(), [o.id for o in self.plan.offloads])
-        self.done = [] if log is None else list(log.batches)
-        resumed = sum(b.samples for b in self.done)
+        self.batches = [] if log is None else list(log.batches)
+        resumed = sum(b.samples for b in self.batches)
         try:
-            for batch in self._remaining(resumed):
+            for batch in self._run_batches(resumed):
                 if log is not None:
                     log.append(batch)
-                self.done.append(batch)
+                self.batches.append(batch)
                 if progress is not None:
                     progress(batch.first + batch.samples, self.data.count)
-            scores = joined([b.reference for b in self.done]), joined([b.accelerated for b in self.done])
+            scores = joined([b.reference for b in self.batches]), joined([b.accelerated for b in self.batches])
             document = {**self._document(scores), "run": self._figures(resumed)}
             if log is not None:
                 log.settle()
@@ -180,81 +185,94 @@ class _Run:
             if log is not None:
                 log.close()
         outputs = (
-            [{n: np.concatenate([k[side][n] for k in self.kept]) for n in self.kept[0][side]} for side in (0, 1)] if self.kept else [{}, {}]
+            [{n: np.concatenate([k[side][n] for k in self.kept_outputs]) for n in self.kept_outputs[0][side]} for side in (0, 1)]
+            if self.kept_outputs
+            else [{}, {}]
         )
         return Report(document, outputs[0], outputs[1], scores, self.plan)
 
     def _key(self) -> dict[str, Any]:
-        """Return what tells this run from others that could not go on with its samples."""
+        """Return what identifies this run: a log with another key cannot be resumed."""
         return {
             "flexmatch": version("flexmatch"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
             "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256, "engine": self.s.engine,
         }  # fmt: skip
 
-    def _remaining(self, at: int) -> Iterator[Finished]:
-        """Yield what is left from a sample on.
+    def _run_batches(self, first_sample: int) -> Iterator[Finished]:
+        """Yield the batches from a sample on.
 
-        The reference runs beside it where there are threads to do so; else some of its batches run first, so that times do not mix.
+        The reference runs concurrently where there are threads for it; otherwise it runs some batches ahead, so that the two times
+        stay separate.
         """
-        if at >= self.data.count:
+        if first_sample >= self.data.count:
             return
         reference = KeptReference(self.plan, self.data, self.s.batch, self.s.host_seconds)
         self.is_kept = reference.is_kept
         batch = self.s.batch
-        parts = [slice(k, min(k + batch, self.data.count)) for k in range(at, self.data.count, batch)]
-        with self._engine() as (engine, other, threads):
-            is_beside = threads > 1 and other is None and not reference.is_kept
-            is_whole = other is None and (is_beside or reference.is_kept)
+        parts = [slice(k, min(k + batch, self.data.count)) for k in range(first_sample, self.data.count, batch)]
+        with self._engine() as (engine, comparison_engine, threads):
+            is_concurrent = threads > 1 and comparison_engine is None and not reference.is_kept
+            is_whole = comparison_engine is None and (is_concurrent or reference.is_kept)
             ahead = len(parts) if is_whole else threads * BATCHES_AHEAD
             for k in range(0, len(parts), ahead):
                 chunk = parts[k : k + ahead]
-                second = [None] * len(chunk) if other is None else [found.outputs for found in other.batches(self._inputs, chunk)]
-                with contextlib.closing((self._beside if is_beside else self._before)(reference, chunk)) as expected:
-                    yield from self._chunk(engine, chunk, expected, second)
-        share = (self.data.count - at) / self.data.count if reference.is_kept else 1.0
+                other_outputs = (
+                    [None] * len(chunk)
+                    if comparison_engine is None
+                    else [outcome.outputs for outcome in comparison_engine.batches(self._inputs, chunk)]
+                )
+                with contextlib.closing(
+                    (self._reference_concurrently if is_concurrent else self._reference_first)(reference, chunk)
+                ) as expected:
+                    yield from self._chunk(engine, chunk, expected, other_outputs)
+        share = (self.data.count - first_sample) / self.data.count if reference.is_kept else 1.0
         self.reference_cpu = reference.seconds * share
 
-    def _before(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
-        """Run the reference now, and yield its outputs."""
-        found = [self._reference(reference, part) for part in parts]
-        return (_done(outputs) for outputs in found)
+    def _reference_first(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
+        """Run the reference on these batches now, and yield their outputs."""
+        results = [self._reference(reference, part) for part in parts]
+        return (_completed(outputs) for outputs in results)
 
-    def _beside(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
-        """Yield what will have the reference's outputs, run by a thread whose processor time is not that of the others."""
+    def _reference_concurrently(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
+        """Yield futures of the reference's outputs, computed by one thread whose processor time is measured apart."""
 
         def run(part: slice) -> dict[str, Data]:
-            begun = time.thread_time()
+            started = time.thread_time()
             try:
                 return self._reference(reference, part)
             finally:
-                self.beside.append(time.thread_time() - begun)
+                self.concurrent_seconds.append(time.thread_time() - started)
 
         return in_order(run, parts, 1, most_ahead(self.plan.source, self.s.batch, 1))
 
     @contextlib.contextmanager
     def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, Engine | None, int]]:
-        """Yield what runs batches, here or on a cluster, what runs them on another host to compare with, and how many at once."""
+        """Yield the engine, local or on a cluster, an engine on another host to compare with, and the number of parallel batches."""
         s = self.s
-        here = Engine(
+        local_engine = Engine(
             self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
         )  # fmt: skip
-        other = replace(here, host=OTHER[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in OTHER else None
+        comparison_engine = (
+            replace(local_engine, host=OTHER[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in OTHER else None
+        )
         if not s.scheduler:
-            yield here, other, s.threads
+            yield local_engine, comparison_engine, s.threads
             return
         with connected(s.scheduler) as cluster:
-            yield RemoteEngine(here, cluster), other, cluster.threads
+            yield RemoteEngine(local_engine, cluster), comparison_engine, cluster.threads
 
     def _chunk(
         self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: Expected,
-        second: Sequence[dict[str, Data] | None],
+        comparison_outputs: Sequence[dict[str, Data] | None],
     ) -> Iterator[Finished]:  # fmt: skip
         wall, cpu, scoring = time.perf_counter(), time.process_time(), 0.0
-        for part, truth, other, found in zip(parts, expected, second, engine.batches(self._inputs, parts), strict=True):
-            reference, begun = truth.result(), time.thread_time()
-            batch = self._finished(part, reference, found, other)
-            scoring += time.thread_time() - begun
+        for part, truth, other_outputs, outcome in zip(
+            parts, expected, comparison_outputs, engine.batches(self._inputs, parts), strict=True
+        ):
+            reference, started = truth.result(), time.thread_time()
+            batch = self._finished(part, reference, outcome, other_outputs)
+            scoring += time.thread_time() - started
             self.wall, wall = self.wall + time.perf_counter() - wall, time.perf_counter()
             yield batch
         self.cpu += time.process_time() - cpu - scoring
@@ -264,7 +282,7 @@ class _Run:
         return self.data.rows(part).inputs
 
     def _reference(self, reference: KeptReference, part: slice) -> dict[str, Data]:
-        """Run the reference on a batch; where that fails, name the sample."""
+        """Run the reference on a batch; an error names the sample."""
         try:
             return reference.run(part)
         except FlexmatchError as error:
@@ -275,45 +293,59 @@ class _Run:
                     raise single.at(f"{self.data.place}: sample {self.data.number(n)}") from None
             raise error.at(self.data.place) from None
 
-    def _finished(self, part: slice, reference: Mapping[str, Data], found: Outcome, other: Mapping[str, Data] | None) -> Finished:
-        expected, got = reference[self.output], found.outputs[self.output]
-        some = self.data.rows(part)
-        scores = scored(self.metric, some, expected, expected), scored(self.metric, some, got, expected)
-        second = None if other is None else beside(found.outputs, other, scored(self.metric, some, other[self.output], expected))
+    def _finished(self, part: slice, reference: Mapping[str, Data], outcome: Outcome, other_outputs: Mapping[str, Data] | None) -> Finished:
+        expected, accelerated = reference[self.output], outcome.outputs[self.output]
+        samples = self.data.rows(part)
+        scores = scored(self.metric, samples, expected, expected), scored(self.metric, samples, accelerated, expected)
+        comparison = (
+            None
+            if other_outputs is None
+            else beside(outcome.outputs, other_outputs, scored(self.metric, samples, other_outputs[self.output], expected))
+        )
         if self.s.keep_outputs and self.s.log is None:
-            self.kept.append((reference, found.outputs))
-        same = None
+            self.kept_outputs.append((reference, outcome.outputs))
+        equal_predictions = None
         if self.metric.name in ("top1", "top5", "f1"):
-            same = np.equal(*map(predicted_classes, (expected, got)))
-        return Finished(part.start, *scores, found.statistics, found.numerics, found.instructions, found.host_batching, same, second)
+            equal_predictions = np.equal(*map(predicted_classes, (expected, accelerated)))
+        return Finished(
+            part.start,
+            *scores,
+            outcome.statistics,
+            outcome.numerics,
+            outcome.instructions,
+            outcome.host_batching,
+            equal_predictions,
+            comparison,
+        )
 
     def _figures(self, resumed: int) -> dict[str, Any]:
-        ran = self.data.count - resumed
-        own = self.cpu - sum(self.beside)
+        new_samples = self.data.count - resumed
+        engine_seconds = self.cpu - sum(self.concurrent_seconds)
         return {
             "wall_seconds": round(self.wall, 3),
-            "cpu_seconds_per_sample": round(own / ran, 6) if ran and not self.s.scheduler else None,  # those of workers are not seen
-            "reference_cpu_seconds_per_sample": round(self.reference_cpu / ran, 6) if ran else None, "batch": self.s.batch,
+            # those of workers are not measured
+            "cpu_seconds_per_sample": round(engine_seconds / new_samples, 6) if new_samples and not self.s.scheduler else None,
+            "reference_cpu_seconds_per_sample": round(self.reference_cpu / new_samples, 6) if new_samples else None, "batch": self.s.batch,
             "threads": self.s.threads, "resumed_samples": resumed, "scheduler": self.s.scheduler or None,
             "reference_kept": self.is_kept, "fallbacks": self._fallbacks(),
         }  # fmt: skip
 
     def _fallbacks(self) -> list[dict[str, Any]]:
-        """Return the offloads that no machine code of numerics computed though it was wanted: why, and what they took."""
-        seen = merged([b.statistics for b in self.done], Statistics)
-        return [{"offload": key, "why": list(s.slow), "cpu_seconds": round(s.seconds, 6)} for key, s in seen.items() if s.slow]
+        """Return the offloads whose numerics ran without machine code although it was selected: why, and their processor seconds."""
+        statistics = merged([b.statistics for b in self.batches], Statistics)
+        return [{"offload": key, "why": list(s.slow), "cpu_seconds": round(s.seconds, 6)} for key, s in statistics.items() if s.slow]
 
     def _document(self, scores: tuple[Scores, Scores]) -> dict[str, Any]:
         plan, data, metric = self.plan, self.data, self.metric
         statistics, numerics = (
-            merged([b.statistics for b in self.done], Statistics),
-            merged([b.numerics for b in self.done], OffloadNumerics),
+            merged([b.statistics for b in self.batches], Statistics),
+            merged([b.numerics for b in self.batches], OffloadNumerics),
         )
-        found = paired(metric, *scores)
-        same = [b.same for b in self.done if b.same is not None]
-        why = dict.fromkeys(w for b in self.done for w in b.host_batching)
+        comparison = paired(metric, *scores)
+        equal_predictions = [b.same for b in self.batches if b.same is not None]
+        batching_notes = dict.fromkeys(w for b in self.batches for w in b.host_batching)
         value = metric.value(scores[1])
-        hosts = hosts_document(self.s.host, metric, [b.beside for b in self.done if b.beside is not None])
+        hosts = hosts_document(self.s.host, metric, [b.beside for b in self.batches if b.beside is not None])
         compared = [] if hosts is None else [hosts_text(self.s.host, metric.name, value, hosts)]
         drift = [(o.id, numerics[o.id].cumulative if o.id in numerics else None) for o in plan.offloads]
         return {
@@ -329,10 +361,10 @@ class _Run:
             "accelerated": {"value": value},
             "hosts": hosts,
             "paired": {
-                **vars(found), "mcnemar": None if found.mcnemar is None else vars(found.mcnemar),
-                "same_predictions": float(np.mean(np.concatenate(same))) if same else None,
+                **vars(comparison), "mcnemar": None if comparison.mcnemar is None else vars(comparison.mcnemar),
+                "same_predictions": float(np.mean(np.concatenate(equal_predictions))) if equal_predictions else None,
             },
-            "offloads": [{**_offload(plan, n, statistics, numerics), **_argument(o, self.s)} for n, o in enumerate(plan.offloads)],
+            "offloads": [{**_offload(plan, n, statistics, numerics), **_computed_by(o, self.s)} for n, o in enumerate(plan.offloads)],
             "first_diverging": first_diverging(drift, DIVERGED),
             "attribution": None,
             "simulator": {
@@ -341,16 +373,16 @@ class _Run:
                 "validated": sum(x.validated for x in statistics.values()),
                 "host": self.s.host,
                 "audited": sum(x.audited for x in statistics.values()),
-                "instructions": sum(b.instructions for b in self.done),
+                "instructions": sum(b.instructions for b in self.batches),
             },
             "compared_samples": min(COMPARED_SAMPLES, data.count),
             "warnings": [f"{w.code}: {w.sentence}" for w in (*data.warnings, *scale_warnings(self.plan))],
-            "notes": [*plan.notes, *why, *compared, *_unvalidated(self.s)],
+            "notes": [*plan.notes, *batching_notes, *compared, *_unvalidated(self.s)],
         }  # fmt: skip
 
 
-def _argument(o: Offload, s: Settings) -> dict[str, Any]:
-    """Return what computed an offload, and whether its driver and numerics are proved to agree at its target's parameters."""
+def _computed_by(o: Offload, s: Settings) -> dict[str, Any]:
+    """Return the engine of an offload, and whether its driver and numerics are certified equal at its target's parameters."""
     engine = SIMULATOR if s.engine == NUMERICS and o.mapping.codes is None else s.engine
     return {"engine": engine, "certified": is_certified(o.target, o.mapping.variant)}
 
@@ -361,13 +393,13 @@ def _unvalidated(s: Settings) -> list[str]:
 
 def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics: Mapping[str, OffloadNumerics]) -> dict[str, Any]:
     o = plan.offloads[n]
-    s, seen = statistics[o.id], numerics.get(o.id, OffloadNumerics())
+    s, offload_numerics = statistics[o.id], numerics.get(o.id, OffloadNumerics())
     relative = (s.squared_error / s.squared_reference) ** 0.5 if s.squared_reference else None
     return {
-        "id": o.id, "relative_error": relative, "cumulative_error": seen.cumulative,
+        "id": o.id, "relative_error": relative, "cumulative_error": offload_numerics.cumulative,
         "max_abs_error": s.max_abs_error if s.compared else None,
         "compared_codes": s.codes or None, "differing_codes": s.differing_codes if s.codes else None,
         "validated_samples": s.validated,
         "saturated": s.saturated / s.values if s.values else 0.0, "range_in": list(s.range_in), "range_out": list(s.range_out),
-        "tensors": [tensor_document(name, o.formats[name], t) for name, t in seen.tensors.items()],
+        "tensors": [tensor_document(name, o.formats[name], t) for name, t in offload_numerics.tensors.items()],
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Co-simulation: a plan over data, host parts in onnxruntime and offloads on the generated simulators."""
+"""The co-simulation engine: the host segments of a plan in onnxruntime, its offloads by their numerics or on simulators."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Seen = TypeVar("Seen", Statistics, OffloadNumerics)  # what can be added up
 
 @dataclass
 class Outcome:
-    """The outputs for some samples, and what each offload saw."""
+    """The outputs [samples, …] of a batch by name, and the statistics of each offload by its id."""
 
     outputs: dict[str, Data]
     statistics: dict[str, Statistics]
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass
 class Engine:
-    """A plan ready to co-simulate."""
+    """A plan prepared for co-simulation: its host programs, offloads and device models."""
 
     plan: Plan
     reading: str = "arrays"
@@ -87,114 +87,116 @@ class Engine:
             self.prepared[o.id] = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
-        """Co-simulate all samples of `inputs` (samples first), `batch` at a time on each thread; the oracle takes one at a time."""
+        """Co-simulate all samples of `inputs` [samples, …], `batch` at a time on each thread; the oracle takes one at a time."""
         samples = min(len(x) for x in inputs.values())
         batch = 1 if self.reading == "oracle" else batch
-        parts = [slice(at, min(at + batch, samples)) for at in range(0, samples, batch)]
+        parts = [slice(start, min(start + batch, samples)) for start in range(0, samples, batch)]
         results = []
-        for n, found in enumerate(self.batches(lambda part: {name: x[part] for name, x in inputs.items()}, parts)):
-            results.append(found)
+        for n, outcome in enumerate(self.batches(lambda part: {name: x[part] for name, x in inputs.items()}, parts)):
+            results.append(outcome)
             if progress is not None and n:
                 progress(parts[n].stop, samples)
         return together(results)
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
-        """Yield what each part of the samples gives, in order; the very first one alone, as it chooses how host parts are batched."""
+        """Yield the outcome of each part of the samples in order; the very first runs alone, as it chooses how host segments batch."""
         if not parts:
             return
-        most = max(part.stop - part.start for part in parts)
-        self.size = max(self.size, most)
+        largest = max(part.stop - part.start for part in parts)
+        self.size = max(self.size, largest)
         if not self.has_begun:
             self.has_begun = True
-            with self._aside():
-                found = self.batch(take, parts[0])
-            yield found
+            with self._background_thread():
+                outcome = self.batch(take, parts[0])
+            yield outcome
             parts = parts[1:]
-        ahead = most_ahead(self.plan.program, most, self.threads)
-        with closing(in_order(lambda part: self.batch(take, part), parts, self.threads, ahead)) as begun:
-            yield from (one.result() for one in begun)
+        ahead = most_ahead(self.plan.program, largest, self.threads)
+        with closing(in_order(lambda part: self.batch(take, part), parts, self.threads, ahead)) as futures:
+            yield from (future.result() for future in futures)
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """Have what the next step of a batch does not need computed by another thread, if there is one; all of it, at the end."""
+    def _background_thread(self) -> Iterator[None]:
+        """Provide a thread, where several are allowed, for work that the next step of a batch does not need; wait for it at the end."""
         if self.threads == 1:
             yield
             return
         try:
             with ThreadPoolExecutor(1) as self.aside:
                 yield
-            for one in self.computed_aside:
-                one.result()
+            for future in self.computed_aside:
+                future.result()
         finally:
             self.aside = None
             self.computed_aside.clear()
 
     @property
     def host_batching(self) -> tuple[str, ...]:
-        """Why host parts run one sample at a time."""
-        why = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
-        return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(why) if w)
+        """Sentences on why host segments run one sample at a time."""
+        reasons = [h.batching.why for _, h in self.steps if h is not None and h.batching is not None and h.batching.places is None]
+        return tuple(f"host part ran one sample at a time: {w}" for w in dict.fromkeys(reasons) if w)
 
     def batch(self, take: Take, part: slice) -> Outcome:
-        """Co-simulate one part of the samples."""
+        """Co-simulate one batch: the samples of `part`, whose inputs `take` returns."""
         inputs = take(part)
         p, samples = self.plan.program, part.stop - part.start
         devices: dict[str, SimulatedDevice | SimulatedStream] = {}
-        seen: dict[str, Statistics] = {}
-        look = _Look(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start)
+        statistics: dict[str, Statistics] = {}
+        comparison = _FloatComparison(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start)
         reading = "arrays" if self.reading == "oracle" else self.reading
         audit = Audit(part, chosen(part, self.size, self.audit), self.ilas, reading)
 
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
-            prepared, begun = self.prepared[o.id], time.thread_time()
+            prepared, started = self.prepared[o.id], time.thread_time()
             results: Sequence[Operand]
             if isinstance(prepared, Specified):
-                results, seen[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
-                seen[o.id].slow = prepared.slow
+                results, statistics[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
+                statistics[o.id].slow = prepared.slow
             else:
                 if o.target.name not in devices:
                     devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
-                results, seen[o.id] = prepared.run(devices[o.target.name], moving)
-                seen[o.id].slow = (without_numerics(o),) if self.engine == NUMERICS else ()
-            seen[o.id].seconds = time.thread_time() - begun if seen[o.id].slow else 0.0
-            audit.check(prepared, moving, results, seen[o.id])
-            self._looked_at(o, moving, results, seen[o.id], look)
+                results, statistics[o.id] = prepared.run(devices[o.target.name], moving)
+                statistics[o.id].slow = (without_numerics(o),) if self.engine == NUMERICS else ()
+            statistics[o.id].seconds = time.thread_time() - started if statistics[o.id].slow else 0.0
+            audit.check(prepared, moving, results, statistics[o.id])
+            self._compare_with_float(o, moving, results, statistics[o.id], comparison)
             return results
 
         outputs = flow(p, self.steps, inputs, samples, run)
         notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
-        slow = dict.fromkeys(note for x in seen.values() for note in x.slow)
+        slow = dict.fromkeys(note for x in statistics.values() for note in x.slow)
         executed = sum(d.sim.executed for d in devices.values()) + audit.instructions
-        return Outcome(outputs, seen, executed, (*notes, *slow), look.numerics)
+        return Outcome(outputs, statistics, executed, (*notes, *slow), comparison.numerics)
 
-    def _looked_at(self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics, look: _Look) -> None:
-        """Compare what an offload gives with float values, for the samples of which that is wanted."""
-        if not look.count:
+    def _compare_with_float(
+        self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics, comparison: _FloatComparison
+    ) -> None:
+        """Compare an offload's results with float values, for the batch's samples that are to be compared."""
+        if not comparison.count:
             return
-        some = {n: looked_at(x)[: look.count] for n, x in moving.items()}
-        work = partial(look.at, o, some, [looked_at(x)[: look.count] for x in results], seen)
+        operands = {n: looked_at(x)[: comparison.count] for n, x in moving.items()}
+        work = partial(comparison.compare, o, operands, [looked_at(x)[: comparison.count] for x in results], statistics)
         if self.aside is None:
             work()
         else:
             self.computed_aside.append(self.aside.submit(work))
 
 
-class _Look:
-    """Compares offloads with float values for the samples of a batch that are among the first ones of the run."""
+class _FloatComparison:
+    """Compares offloads with their float meaning, for a batch's samples that are among the first `compared` of the run."""
 
     def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int) -> None:
         self.engine, self.start = engine, start
         self.count = max(min(engine.compared - start, samples), 0)
         self.numerics: dict[str, OffloadNumerics] = {}
-        self.true: Mapping[Value, Data] = {}
+        self.float_values: Mapping[Value, Data] = {}
         offloads = engine.plan.offloads
         if self.count and offloads:
             p = engine.plan.program
-            wanted = tuple(dict.fromkeys(o.node.outputs[0] for o in offloads))
-            host = HostProgram(replace(float_program(engine.plan), outputs=wanted), p.inputs, seconds=engine.host_seconds)
-            self.true = host.one_by_one({v: x[: self.count] for v, x in inputs.items()}, self.count)
+            results = tuple(dict.fromkeys(o.node.outputs[0] for o in offloads))
+            host = HostProgram(replace(float_program(engine.plan), outputs=results), p.inputs, seconds=engine.host_seconds)
+            self.float_values = host.one_by_one({v: x[: self.count] for v, x in inputs.items()}, self.count)
 
-    def at(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], seen: Statistics) -> None:
+    def compare(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], statistics: Statistics) -> None:
         """Compare an offload's first result with its meaning in float64 on the same operands, and with the float32 run."""
         if not self.count:
             return
@@ -211,48 +213,48 @@ class _Look:
                 v: (moving[name][n] if name in moving else constants[name])
                 for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
             }
-            meant = evaluate(body, operands)[body.outputs[0]]
-            true = meant.astype(np.float64)
-            error = results[0][n].astype(np.float64) - true
-            if meant.dtype.kind in "iu":
-                seen.codes += error.size
-                seen.differing_codes += int(np.count_nonzero(error))
-            seen.squared_error += float(np.vdot(error, error))
-            seen.squared_reference += float(np.vdot(true, true))
-            seen.max_abs_error = max(seen.max_abs_error, float(np.max(np.abs(error), initial=0)))
-            seen.compared += 1
+            expected = evaluate(body, operands)[body.outputs[0]]
+            expected_float = expected.astype(np.float64)
+            error = results[0][n].astype(np.float64) - expected_float
+            if expected.dtype.kind in "iu":
+                statistics.codes += error.size
+                statistics.differing_codes += int(np.count_nonzero(error))
+            statistics.squared_error += float(np.vdot(error, error))
+            statistics.squared_reference += float(np.vdot(expected_float, expected_float))
+            statistics.max_abs_error = max(statistics.max_abs_error, float(np.max(np.abs(error), initial=0)))
+            statistics.compared += 1
             for name, x in moving.items():
                 numerics.see(name, x[n], o.formats[name])
-            numerics.see_result(result, true, results[0][n], o.formats[result])
-            numerics.drift(results[0][n], self.true[o.node.outputs[0]][n])
+            numerics.see_result(result, expected_float, results[0][n], o.formats[result])
+            numerics.drift(results[0][n], self.float_values[o.node.outputs[0]][n])
 
 
 def without_numerics(o: Offload) -> str:
-    """Return why an offload runs on a simulator though numerics are wanted."""
+    """Return the sentence that an offload without numerics runs on a simulator instead."""
     return f"{o.mapping.name} ({o.mapping.rule.place}) has no numerics: the commands of its driver run on the simulator for every sample"
 
 
 def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator[str]:
-    """Yield which instructions ran without machine code although it was asked for, and why; those of one reason together."""
-    for why in dict.fromkeys(not_native.values()):
-        names = [name for name, reason in not_native.items() if reason == why]
-        shown = ", ".join(names) if len(names) < SHOWN_INSTRUCTIONS else f"{len(names)} instructions"
-        yield f"{shown} of {target} ran without machine code: {why}"
+    """Yield a sentence for each reason why instructions ran without machine code although it was selected."""
+    for cause in dict.fromkeys(not_native.values()):
+        names = [name for name, reason in not_native.items() if reason == cause]
+        names_text = ", ".join(names) if len(names) < SHOWN_INSTRUCTIONS else f"{len(names)} instructions"
+        yield f"{names_text} of {target} ran without machine code: {cause}"
 
 
 def together(results: Sequence[Outcome]) -> Outcome:
-    """Return what several batches gave, as one outcome."""
-    outputs = {name: np.concatenate([found.outputs[name] for found in results]) for name in results[0].outputs}
+    """Concatenate the outcomes of several batches."""
+    outputs = {name: np.concatenate([outcome.outputs[name] for outcome in results]) for name in results[0].outputs}
     statistics = merged([r.statistics for r in results], Statistics)
     numerics = merged([r.numerics for r in results], OffloadNumerics)
-    why = tuple(dict.fromkeys(w for r in results for w in r.host_batching))
-    return Outcome(outputs, statistics, sum(r.instructions for r in results), why, numerics)
+    notes = tuple(dict.fromkeys(w for r in results for w in r.host_batching))
+    return Outcome(outputs, statistics, sum(r.instructions for r in results), notes, numerics)
 
 
 def merged(parts: Sequence[Mapping[str, Seen]], new: Callable[[], Seen]) -> dict[str, Seen]:
-    """Return what several batches saw of each offload, added in order to a `new` one."""
-    found: dict[str, Seen] = {}
+    """Return the statistics of each offload over several batches, accumulated in order into a `new` one."""
+    totals: dict[str, Seen] = {}
     for part in parts:
-        for key, seen in part.items():
-            found.setdefault(key, new()).merge(seen)
-    return found
+        for key, figures in part.items():
+            totals.setdefault(key, new()).merge(figures)
+    return totals

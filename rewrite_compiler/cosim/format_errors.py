@@ -1,7 +1,7 @@
-"""Numerics: what formats do to the values of an offload: ranges, magnitudes, saturation, underflow, and errors, on some samples.
+"""The errors of number formats in an offload: ranges, magnitudes, saturation, underflow and relative errors, on some samples.
 
-The error of an offload is told twice: *isolated*, against its meaning on the operands that it got, and *cumulative*,
-against the value that the float32 run of the application has at this place.
+The error of an offload is given twice: *isolated*, against its float meaning on its own operands, and *cumulative*, against
+the value that the float32 run of the application has at this place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _no_counts() -> list[int]:
 
 @dataclass
 class TensorNumerics:
-    """One tensor in its format; `counts` are values by their binade, from 2^LEAST_EXPONENT on."""
+    """Statistics of one tensor in its format; `counts` is a histogram of magnitudes by binade, from 2^LEAST_EXPONENT on."""
 
     values: int = 0
     zeros: int = 0
@@ -38,7 +38,7 @@ class TensorNumerics:
     counts: list[int] = field(default_factory=_no_counts)
 
     def see(self, x: Data, held: Data, largest: float) -> None:
-        """Count values and what their format holds of them."""
+        """Count values and what their format, whose largest value is `largest`, represents them by (an array of the same shape)."""
         if not x.size:
             return
         size = np.abs(x)
@@ -54,7 +54,7 @@ class TensorNumerics:
         self.counts = [int(n) for n in np.bincount(exponents, minlength=len(self.counts)) + np.array(self.counts)]
 
     def merge(self, other: TensorNumerics) -> None:
-        """Add what was seen elsewhere."""
+        """Add the statistics of other samples."""
         for name in ("values", "zeros", "saturated", "underflowed", "squared_error", "squared"):
             vars(self)[name] += vars(other)[name]
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
@@ -63,22 +63,22 @@ class TensorNumerics:
 
 @dataclass
 class OffloadNumerics:
-    """The tensors of an offload by name, and the cumulative error of its first result."""
+    """The statistics of an offload's tensors by name, and the cumulative error of its first result."""
 
     tensors: dict[str, TensorNumerics] = field(default_factory=dict)
     squared_error: float = 0.0
     squared: float = 0.0
 
     def see(self, name: str, x: Data, f: Format) -> None:
-        """Count an operand as its format holds it."""
+        """Count an operand as its format rounds it."""
         self.tensors.setdefault(name, TensorNumerics()).see(x, values_of(f, codes_of(f, x)), float(f.largest))
 
     def see_result(self, name: str, meant: Data, found: Data, f: Format) -> None:
-        """Count what a result should be and what the device gives."""
+        """Count a result: its float meaning, and what the device returns."""
         self.tensors.setdefault(name, TensorNumerics()).see(meant, found, float(f.largest))
 
     def drift(self, found: Data, reference: Data) -> None:
-        """Compare a result with the float32 run of the application."""
+        """Add the difference between a result and its value in the float32 run of the application."""
         error = found.astype(np.float64) - reference
         self.squared_error += float(np.vdot(error, error))
         self.squared += float(np.vdot(reference.astype(np.float64), reference.astype(np.float64)))
@@ -89,37 +89,37 @@ class OffloadNumerics:
         return (self.squared_error / self.squared) ** 0.5 if self.squared else None
 
     def merge(self, other: OffloadNumerics) -> None:
-        """Add what was seen elsewhere."""
+        """Add the statistics of other samples."""
         self.squared_error += other.squared_error
         self.squared += other.squared
         for name, t in other.tensors.items():
             self.tensors.setdefault(name, TensorNumerics()).merge(t)
 
     def record(self) -> dict[str, Any]:
-        """Return what can be written as JSON."""
+        """Return the statistics as a JSON object."""
         return asdict(self)
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> OffloadNumerics:
-        """Return what was recorded."""
+        """Return the statistics of a JSON object."""
         tensors = {name: TensorNumerics(**t) for name, t in record["tensors"].items()}
         return cls(tensors, record["squared_error"], record["squared"])
 
 
 def tensor_document(name: str, f: Format, t: TensorNumerics) -> dict[str, Any]:
-    """Return the part of a report about one tensor of an offload; the histogram without empty binades at its ends."""
-    used = [k for k, n in enumerate(t.counts) if n]
-    first, last = (used[0], used[-1]) if used else (0, -1)
+    """Return the report of one tensor of an offload; its histogram without empty binades at the ends."""
+    nonempty_bins = [k for k, n in enumerate(t.counts) if n]
+    first, last = (nonempty_bins[0], nonempty_bins[-1]) if nonempty_bins else (0, -1)
     return {
         "tensor": name, "format": f.name, "values": t.values, "zeros": t.zeros, "saturated": t.saturated, "underflowed": t.underflowed,
         "range": [t.low, t.high], "largest": float(f.largest),
         "relative_error": (t.squared_error / t.squared) ** 0.5 if t.squared else None,
-        "histogram": {"first_exponent": first + LEAST_EXPONENT if used else None, "counts": t.counts[first : last + 1]},
+        "histogram": {"first_exponent": first + LEAST_EXPONENT if nonempty_bins else None, "counts": t.counts[first : last + 1]},
     }  # fmt: skip
 
 
 def first_diverging(errors: Iterable[tuple[str, float | None]], threshold: float) -> dict[str, Any] | None:
-    """Return the first offload whose cumulative error exceeds a threshold."""
+    """Return the first offload whose cumulative error exceeds a threshold, or None."""
     return next(
         ({"offload": key, "relative_error": e, "threshold": threshold} for key, e in errors if e is not None and e > threshold), None
     )

@@ -1,9 +1,8 @@
-"""Log: the samples that a run has finished, on disk before they are reported; an interrupted run goes on from there.
+"""The journal of a run: its finished samples, on disk before they are reported, so that an interrupted run can resume.
 
-Append only. Every line is sealed with the user's own key, together with all lines before it, so that nobody else can change
-what a run said; a whole line with another seal is refused. The lines of a batch are written at once, so that a kill loses
-none, and forced to disk once a second, for the power. What a kill or a full disk leaves torn at the end is cut off, and
-those samples are run again.
+Append only. Every line is authenticated, with all lines before it, by a MAC under the user's own key; a complete line with another
+MAC is refused. The lines of a batch are written at once, so that a kill loses none, and synced to disk once a second against
+power loss. An incomplete end, as a kill or a full disk leaves it, is truncated, and those samples run again.
 """
 
 from __future__ import annotations
@@ -34,22 +33,24 @@ SECONDS = 1.0  # between two times that the log is forced to disk, which takes a
 
 
 class Log:
-    """An open log, locked against other runs; `batches` are those it already has."""
+    """An open journal, locked against other runs; `batches` are those that it holds."""
 
     def __init__(self, path: Path, key: Mapping[str, Any], offloads: Collection[str] | None = None) -> None:
-        """Open or begin the log of a run that `key` tells from other runs; InputError C106 when it belongs to another.
+        """Open or create the journal of the run that `key` identifies; with `offloads`, every batch must have statistics of exactly these.
 
-        With `offloads`, every batch must have the figures of these.
+        Raises:
+            UsageError: F100, the file cannot be written, is no regular file, or another run holds it.
+            InputError: C106, the file is no journal, or belongs to another run or user.
         """
         self.path, self.offloads = path, offloads
         self.batches: list[Finished] = []
         self.forced, self.is_settled = -math.inf, False
         self.secret, self.seal = user_key() or b"", b""  # of the last line
-        with self._told():
+        with self._as_usage_errors():
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
             self._lock()
-            with self._told():
+            with self._as_usage_errors():
                 self._read({"schema": SCHEMA, **key})
         except BaseException:
             os.close(self.file)
@@ -61,69 +62,73 @@ class Log:
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            said = "another run writes this log"
-            raise UsageError("F100", said, place=str(self.path), help="wait for it, or name another file") from None
+            sentence = "another run writes this log"
+            raise UsageError("F100", sentence, place=str(self.path), help="wait for it, or name another file") from None
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_usage_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            said = f"the log cannot be written: {(error.strerror or str(error)).lower()}"
+            sentence = f"the log cannot be written: {(error.strerror or str(error)).lower()}"
             remedy = "what was finished before is kept; free space or name another file"
-            raise UsageError("F100", said, place=str(self.path), help=remedy) from None
+            raise UsageError("F100", sentence, place=str(self.path), help=remedy) from None
 
     def _read(self, key: Mapping[str, Any]) -> None:
-        begun = os.pread(self.file, LINE_BYTES, 0)
-        lines = self._sound()
+        head = os.pread(self.file, LINE_BYTES, 0)
+        lines = self._valid_lines()
         header = next(lines, None)
         if header is None:
-            if begun and not _is_begun(begun):
+            if head and not _is_torn_header(head):
                 raise InputError("C106", "the file is not a log of samples", place=str(self.path), help="name another file")
             os.ftruncate(self.file, 0)
             self._write([dict(key)])
             return
-        _refuse_other(header[1], key, str(self.path))
+        _refuse_another_run(header[1], key, str(self.path))
         (end, _, self.seal), open_lines = header, list[Line]()
-        for at, line, seal in lines:
+        for offset, line, seal in lines:
             open_lines.append(line)
             if len(open_lines) > key.get("samples", math.inf) + 1:
-                raise self._of_no_run()
+                raise self._foreign_lines()
             if "batch" in line:
                 self.batches.append(self._batch(open_lines, key))
-                end, self.seal, open_lines = at, seal, []
+                end, self.seal, open_lines = offset, seal, []
         os.ftruncate(self.file, end)
 
     def _batch(self, lines: Sequence[Line], key: Mapping[str, Any]) -> Finished:
-        """Return the batch of lines that a run wrote: written again they are the same, and the samples are the next ones."""
-        at = self._finished()
+        """Return the batch of these lines: writing it again must give the same lines, and its samples must be the next ones."""
+        first_sample = self._finished_samples()
         with contextlib.suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            found = finished(lines)
-            is_same = list(map(_text, found.lines())) == list(map(_text, lines))
-            is_next = found.first == at < at + found.samples <= key.get("samples", math.inf)
-            if is_same and is_next and (self.offloads is None or {*found.statistics} == {*self.offloads}):
-                return found
-        raise self._of_no_run()
+            batch = finished(lines)
+            is_same = list(map(_text, batch.lines())) == list(map(_text, lines))
+            is_next = batch.first == first_sample < first_sample + batch.samples <= key.get("samples", math.inf)
+            if is_same and is_next and (self.offloads is None or {*batch.statistics} == {*self.offloads}):
+                return batch
+        raise self._foreign_lines()
 
-    def _finished(self) -> int:
+    def _finished_samples(self) -> int:
         return sum(b.samples for b in self.batches)
 
-    def _of_no_run(self) -> InputError:
-        said = f"the log has lines that no run wrote, behind {self._finished()} samples"
-        return InputError("C106", said, place=str(self.path), help="delete it, or name another file")
+    def _foreign_lines(self) -> InputError:
+        sentence = f"the log has lines that no run wrote, behind {self._finished_samples()} samples"
+        return InputError("C106", sentence, place=str(self.path), help="delete it, or name another file")
 
     def append(self, batch: Finished) -> None:
-        """Write a batch, and force it to disk when the last time is a while ago."""
-        with self._told():
+        """Write a batch, and sync to disk when the last sync is a while ago.
+
+        Raises:
+            UsageError: F100, the file cannot be written.
+        """
+        with self._as_usage_errors():
             self._write(batch.lines())
         self.batches.append(batch)
 
     def _write(self, lines: list[Line]) -> None:
         data, seal = b"", self.seal
         for text in map(_text, lines):
-            seal = self._sealed(text, seal)
+            seal = self._seal_of(text, seal)
             data += seal + b" " + text + b"\n"
-        at = os.fstat(self.file).st_size
+        start = os.fstat(self.file).st_size
         try:
             while data:
                 data = data[os.write(self.file, data) :]
@@ -133,20 +138,20 @@ class Log:
             self.seal = seal
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(self.file, at)
+                os.ftruncate(self.file, start)
             raise
 
-    def _sealed(self, text: bytes, before: bytes) -> bytes:
-        return hmac.digest(self.secret, before + text, "sha256").hex()[:SEAL].encode()
+    def _seal_of(self, text: bytes, previous_seal: bytes) -> bytes:
+        return hmac.digest(self.secret, previous_seal + text, "sha256").hex()[:SEAL].encode()
 
-    def _sound(self) -> Iterator[tuple[int, Line, bytes]]:
-        """Yield the lines up to the first that is torn or too long, each with the place where it ends, and its seal."""
-        at, seal = 0, b""
+    def _valid_lines(self) -> Iterator[tuple[int, Line, bytes]]:
+        """Yield the lines up to the first that is torn or too long, each with the offset of its end and its seal."""
+        offset, seal = 0, b""
         with os.fdopen(self.file, "rb", closefd=False) as lines:
             lines.seek(0)
             while (raw := lines.readline(LINE_BYTES)).endswith(b"\n"):
                 text = raw[SEAL + 1 : -1]
-                seal = self._sealed(text, seal)
+                seal = self._seal_of(text, seal)
                 if not LINE.fullmatch(raw):
                     return
                 try:
@@ -154,19 +159,23 @@ class Log:
                 except Unreadable:
                     return
                 if not hmac.compare_digest(raw[:SEAL], seal):
-                    said = f"the log has a line that this user's runs did not write, behind {self._finished()} samples"
-                    raise InputError("C106", said, place=str(self.path), help="delete it, or name another file")
-                at += len(raw)
-                yield at, line, seal
+                    sentence = f"the log has a line that this user's runs did not write, behind {self._finished_samples()} samples"
+                    raise InputError("C106", sentence, place=str(self.path), help="delete it, or name another file")
+                offset += len(raw)
+                yield offset, line, seal
 
     def settle(self) -> None:
-        """Force all of the log to disk."""
-        with self._told():
+        """Sync the journal to disk.
+
+        Raises:
+            UsageError: F100, the file cannot be written.
+        """
+        with self._as_usage_errors():
             os.fsync(self.file)
         self.is_settled = True
 
     def close(self) -> None:
-        """Release the log, forced to disk as far as that goes where it is not; remove it when it holds no sample."""
+        """Release the journal, synced as far as possible; delete it when it holds no sample."""
         with contextlib.suppress(OSError):
             if not self.batches:
                 os.unlink(self.path)
@@ -179,20 +188,20 @@ def _text(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode()
 
 
-def _is_begun(raw: bytes) -> bool:
-    """Tell whether this is the torn first line of a log."""
-    begun = b'{"schema":"flexmatch log of samples '[: max(len(raw) - SEAL - 1, 0)]
+def _is_torn_header(raw: bytes) -> bool:
+    """Tell whether these bytes are the incomplete first line of a journal."""
+    expected = b'{"schema":"flexmatch log of samples '[: max(len(raw) - SEAL - 1, 0)]
     is_sealed = re.fullmatch(rb"[0-9a-f]*", raw[:SEAL]) is not None and raw[SEAL : SEAL + 1] in (b"", b" ")
-    return b"\n" not in raw and is_sealed and raw[SEAL + 1 :].startswith(begun)
+    return b"\n" not in raw and is_sealed and raw[SEAL + 1 :].startswith(expected)
 
 
-def _refuse_other(found: Mapping[str, Any], key: Mapping[str, Any], place: str) -> None:
+def _refuse_another_run(header: Mapping[str, Any], key: Mapping[str, Any], place: str) -> None:
     for name, value in key.items():
-        if found.get(name) != value:
-            said = f"the log belongs to another run: its {name} is {_shown(found.get(name))}, not {_shown(value)}"
-            raise InputError("C106", said, place=place, help="delete it, or give the plan, data and options it was made with")
+        if header.get(name) != value:
+            sentence = f"the log belongs to another run: its {name} is {_value_text(header.get(name))}, not {_value_text(value)}"
+            raise InputError("C106", sentence, place=place, help="delete it, or give the plan, data and options it was made with")
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     text = str(value)
     return f"{text[:12]}…" if len(text) == 64 else text

@@ -1,4 +1,4 @@
-"""Record: what a batch of finished samples gave, as lines that can be written down and read back bit for bit."""
+"""Records of finished batches: JSON lines that are written and read back bit for bit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Finished:
-    """A batch of finished samples, the first of which is number `first` of the run; `same` tells equal predictions.
+    """A batch of finished samples from number `first` of the run on: scores, statistics, and which predictions are equal, [samples].
 
-    `beside` is what another host gave, when the report compares two.
+    Where the report compares two hosts, also the comparison of the outputs with those of the other host.
     """
 
     first: int
@@ -36,34 +36,37 @@ class Finished:
 
     @property
     def samples(self) -> int:
-        """How many samples."""
+        """The number of samples."""
         return len(self.reference.values)
 
     def lines(self) -> list[Line]:
-        """Return one line a sample, then one that closes the batch."""
-        same = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
-        both = zip(_rows(self.reference), _rows(self.accelerated), same, strict=True)
+        """Return one line for each sample, then one that closes the batch."""
+        equal_predictions = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
+        score_rows = zip(_rows(self.reference), _rows(self.accelerated), equal_predictions, strict=True)
         closing = {
             "batch": self.first, "samples": self.samples, "instructions": self.instructions, "host_batching": list(self.host_batching),
             "ends": [self.reference.ends, self.accelerated.ends],
             "statistics": {key: asdict(s) for key, s in self.statistics.items()},
             "numerics": {key: n.record() for key, n in self.numerics.items()},
-            "beside": None if self.beside is None else _beside_record(self.beside),
+            "beside": None if self.beside is None else _comparison_record(self.beside),
         }  # fmt: skip
-        return [*({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(both)), closing]
+        return [
+            *({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(score_rows)),
+            closing,
+        ]
 
 
 def _rows(scores: Scores) -> list[list[float]]:
-    """Return score and weight of every sample, and what more the metric keeps of it."""
+    """Return the score, the weight and the further numbers of every sample."""
     details = [[]] * len(scores.values) if scores.details is None else scores.details.tolist()
     return [[float(v), float(w), *d] for v, w, d in zip(scores.values, scores.weights, details, strict=True)]
 
 
 def finished(lines: Sequence[Line]) -> Finished:
-    """Return the batch that lines record, the last of which closes it."""
+    """Return the batch that these lines record, the last of which closes it."""
     *samples, closing = lines
     ends = closing["ends"]
-    same = [line["same"] for line in samples]
+    equal_predictions = [line["same"] for line in samples]
     return Finished(
         closing["batch"],
         _scores([line["reference"] for line in samples], ends[0]),
@@ -72,16 +75,16 @@ def finished(lines: Sequence[Line]) -> Finished:
         {key: OffloadNumerics.of(n) for key, n in closing["numerics"].items()},
         closing["instructions"],
         tuple(closing["host_batching"]),
-        None if None in same else np.array(same, bool),
-        None if closing.get("beside") is None else _beside(closing["beside"]),
+        None if None in equal_predictions else np.array(equal_predictions, bool),
+        None if closing.get("beside") is None else _comparison(closing["beside"]),
     )
 
 
-def _beside_record(b: Beside) -> Line:
+def _comparison_record(b: Beside) -> Line:
     return {**vars(b), "scores": _rows(b.scores), "ends": b.scores.ends}
 
 
-def _beside(record: Mapping[str, Any]) -> Beside:
+def _comparison(record: Mapping[str, Any]) -> Beside:
     counts = (record[key] for key in ("values", "differing", "differing_samples", "largest"))
     return Beside(_scores(record["scores"], record["ends"]), *counts)
 
@@ -93,7 +96,10 @@ def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:
 
 
 def _statistics(record: Mapping[str, Any]) -> Statistics:
-    found = Statistics(**record)
-    found.range_in, found.range_out = (record["range_in"][0], record["range_in"][1]), (record["range_out"][0], record["range_out"][1])
-    found.slow = tuple(record["slow"])
-    return found
+    statistics = Statistics(**record)
+    statistics.range_in, statistics.range_out = (
+        (record["range_in"][0], record["range_in"][1]),
+        (record["range_out"][0], record["range_out"][1]),
+    )
+    statistics.slow = tuple(record["slow"])
+    return statistics

@@ -1,6 +1,6 @@
-"""Variants: outputs of many plans for the same samples, host parts and offloads made ready once for all of them.
+"""Plan variants: the outputs of many plans for the same samples, host programs and offloads prepared once for all of them.
 
-Samples run in batches of one size, the last one filled up with its last sample: what a sample gives does not depend on others.
+Samples run in batches of one size, the last one padded with its last sample: the outputs of a sample do not depend on others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Hosts = tuple[HostProgram | None, ...]
 
 @dataclass
 class Variants:
-    """What plans share: offloads made ready, and the host parts of those that have one program, the last used ones of both."""
+    """The caches that plans share: prepared offloads, host programs of plans with one program, and device models."""
 
     reading: str
     batch: int
@@ -45,41 +45,41 @@ class Variants:
     turn: Lock = field(default_factory=Lock)
 
     def outputs(self, plan: Plan, inputs: Mapping[str, Data], *, threads: int = 1, is_last: bool = False) -> dict[str, Data]:
-        """Return the outputs of a plan for samples, some batches side by side; host parts are not kept where its program `is_last` seen."""
+        """Return the outputs [samples, …] of a plan; host programs are not cached where no later plan has its program (`is_last`)."""
         steps, is_new = self._steps(plan, is_last=is_last)
         samples = min(len(x) for x in inputs.values())
-        parts = [np.minimum(np.arange(at, at + self.batch), samples - 1) for at in range(0, samples, self.batch)]
-        loosely = loose(plan, steps)
+        parts = [np.minimum(np.arange(start, start + self.batch), samples - 1) for start in range(0, samples, self.batch)]
+        layout_free = loose(plan, steps)
 
         def run(part: Data) -> dict[str, Data]:
-            return self._batch(plan, steps, {n: x[part] for n, x in inputs.items()}, loosely)
+            return self._batch(plan, steps, {n: x[part] for n, x in inputs.items()}, layout_free)
 
-        alone = 1 if is_new else 0  # of batches: the first one chooses how host parts are batched
-        alone = len(parts) if threads == 1 else alone
-        found = [run(part) for part in parts[:alone]]
-        with closing(in_order(run, parts[alone:], threads, most_ahead(plan.program, self.batch, threads))) as begun:
-            found += [one.result() for one in begun]
-        return {name: np.concatenate([one[name] for one in found])[:samples] for name in found[0]}
+        sequential = 1 if is_new else 0  # of batches: the first one chooses how host parts are batched
+        sequential = len(parts) if threads == 1 else sequential
+        results = [run(part) for part in parts[:sequential]]
+        with closing(in_order(run, parts[sequential:], threads, most_ahead(plan.program, self.batch, threads))) as futures:
+            results += [future.result() for future in futures]
+        return {name: np.concatenate([result[name] for result in results])[:samples] for name in results[0]}
 
-    def _batch(self, plan: Plan, steps: Steps, inputs: Mapping[str, Data], loosely: frozenset[str]) -> dict[str, Data]:
+    def _batch(self, plan: Plan, steps: Steps, inputs: Mapping[str, Data], layout_free: frozenset[str]) -> dict[str, Data]:
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
-            ready = self._ready(o, constants_of(plan.program, o))
-            if not isinstance(ready, Specified):
-                return ready.run(simulated_device(self._ila(o), reading=self.reading, samples=self.batch), moving)[0]
-            return (ready.loosely(moving) if o.id in loosely else ready.run(cast(Device, None), moving))[0]
+            prepared = self._prepared(o, constants_of(plan.program, o))
+            if not isinstance(prepared, Specified):
+                return prepared.run(simulated_device(self._ila(o), reading=self.reading, samples=self.batch), moving)[0]
+            return (prepared.loosely(moving) if o.id in layout_free else prepared.run(cast(Device, None), moving))[0]
 
         return flow(plan.program, steps, inputs, self.batch, run)
 
-    def _ready(self, o: Offload, constants: Mapping[str, Data]) -> Prepared:
-        """Return an offload made ready; constants are the same where they are one array, which is kept with what is made of it."""
+    def _prepared(self, o: Offload, constants: Mapping[str, Data]) -> Prepared:
+        """Return a prepared offload; constants are equal where they are one array, which is cached with what is derived from it."""
         places = ((n, id(x)) for n, x in constants.items())
         key = (_design(o), o.mapping.variant, o.mapping.codes, o.node.attributes, *o.tiling.tile.items(), *o.formats.items(), *places)
         with self.turn:
-            found = self.prepared.pop(key, None)
-            if found is None:
+            prepared = self.prepared.pop(key, None)
+            if prepared is None:
                 is_specified = o.mapping.codes is not None and self.reading != "oracle"
-                found = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
-            self.prepared[key] = found
+                prepared = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
+            self.prepared[key] = prepared
             sizes = {k: sum(x.nbytes for x in p.codes.values()) for k, p in self.prepared.items()}
             size = sum(sizes.values())
             for old in list(self.prepared)[:-1]:
@@ -87,7 +87,7 @@ class Variants:
                     break
                 size -= sizes[old]
                 self.prepared.pop(old)
-            return found
+            return prepared
 
     def _ila(self, o: Offload) -> Ila:
         with self.turn:
@@ -96,16 +96,16 @@ class Variants:
             return self.ilas[_design(o)]
 
     def _steps(self, plan: Plan, *, is_last: bool) -> tuple[Steps, bool]:
-        """Return the steps of a plan, and whether their host parts are new."""
-        made, key = segments(plan), (id(plan.program), *(o.id for o in plan.offloads))
+        """Return the steps of a plan, and whether their host programs are new."""
+        plan_segments, key = segments(plan), (id(plan.program), *(o.id for o in plan.offloads))
         with self.turn:
             is_new = key not in self.hosts
-            hosts = self.hosts.pop(key, None) or (plan.program, tuple(map(_host, made)))
+            hosts = self.hosts.pop(key, None) or (plan.program, tuple(map(_host, plan_segments)))
             if not is_last:
                 self.hosts[key] = hosts
             for old in list(self.hosts)[:-KEPT_PROGRAMS]:
                 self.hosts.pop(old)
-        return list(zip(made, hosts[1], strict=True)), is_new
+        return list(zip(plan_segments, hosts[1], strict=True)), is_new
 
 
 def _design(o: Offload) -> Hashable:

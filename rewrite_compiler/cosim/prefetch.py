@@ -1,4 +1,4 @@
-"""Ahead: work on parts by threads, some parts ahead of the one that is wanted next."""
+"""Bounded prefetch: work on parts by threads, a bounded number of parts ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Found = TypeVar("Found")
 def in_order(
     work: Callable[[Part], Found], parts: Sequence[Part], threads: int, most: int
 ) -> Generator[Future[Found], None, None]:  # fmt: skip
-    """Yield what will have the result of `work` for each part, in order, `most` of them begun."""
+    """Yield the future of `work` for each part, in order, with a bounded number of them started."""
     pool = ThreadPoolExecutor(threads)
-    begun: dict[int, Future[Found]] = {}
+    futures: dict[int, Future[Found]] = {}
     end = 0
     try:
         for n in range(len(parts)):
             while end < min(n + most, len(parts)):
-                begun[end] = pool.submit(work, parts[end])
+                futures[end] = pool.submit(work, parts[end])
                 end += 1
-            yield begun.pop(n)
+            yield futures.pop(n)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def most_ahead(p: Program, samples: int, threads: int) -> int:
-    """Return for how many batches of so many samples there is room for the outputs."""
+    """Return how many batches of so many samples may be started, by the size of their outputs."""
     size = samples * sum(p.types[v].nbytes for v in p.outputs)
     return max(threads + 1, MOST_BYTES // max(size, 1))

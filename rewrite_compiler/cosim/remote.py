@@ -1,7 +1,7 @@
-"""Batches of a co-simulation on other machines: what a worker needs to build the engine again, and the check that it is the same.
+"""Batches of a co-simulation on other machines: what a worker needs to rebuild the engine, and the check that it is the same.
 
-Samples travel with the work. The files of the model, and of targets and rules of one's own, must be there under the same
-paths; a worker compiles the model once, and refuses when its plan is not the one that was sent.
+Samples travel with the work. The files of the model, and of the user's targets and rules, must exist under the same paths;
+a worker compiles the model once, and refuses when its plan differs from the one that was sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALONE = threading.Lock()  # a worker process runs one batch at a time
 
 @dataclass(frozen=True)
 class Job:
-    """A plan to co-simulate, without code; `batchings` are how the host parts run several samples at once."""
+    """A plan to co-simulate, without code; `batchings` are how its host programs batch samples."""
 
     plan: str
     digest: str
@@ -48,13 +48,13 @@ class Job:
 
 
 def spelled(target: Target) -> str:
-    """Return the text that finds a target again: its name, or the file that defines it, with its parameters."""
+    """Return the text that names a target on the command line: its name, or the file that defines it, with its parameters."""
     name = target.name if target.name in target_names() else str(Path(inspect.getfile(target.build)).resolve())
     return ":".join(filter(None, (name, ",".join(f"{k}={v}" for k, v in target.values.items()))))
 
 
 class RemoteEngine:
-    """An engine whose batches run on a cluster, all but the very first, which chooses how host parts are batched."""
+    """An engine whose batches run on a cluster, except the very first, which chooses how host programs batch samples."""
 
     def __init__(self, engine: Engine, cluster: Cluster) -> None:
         plan = engine.plan
@@ -66,20 +66,20 @@ class RemoteEngine:
         )  # fmt: skip
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
-        """Yield what each part of the samples gives, in order."""
-        rest = parts
+        """Yield the outcome of each part of the samples, in order."""
+        remaining = parts
         if self.shared is None and parts:
             yield self.engine.batch(take, parts[0])
             batchings = tuple(h.batching if isinstance(h, HostProgram) else None for _, h in self.engine.steps)
             size = max(part.stop - part.start for part in parts)
             self.shared = self.cluster.share(replace(self.job, batchings=batchings, size=size))
-            rest = parts[1:]
-        work: Iterable[tuple[slice, Mapping[str, Data]]] = ((part, take(part)) for part in rest)
+            remaining = parts[1:]
+        work: Iterable[tuple[slice, Mapping[str, Data]]] = ((part, take(part)) for part in remaining)
         yield from self.cluster.map(batch_of, work, self.shared)
 
 
 def batch_of(work: tuple[slice, Mapping[str, Data]], job: Job) -> Outcome:
-    """Run one batch; this is what a worker calls."""
+    """Run one batch: the function that workers execute."""
     part, inputs = work
     with ALONE:
         engine = engine_of(job)
@@ -88,10 +88,14 @@ def batch_of(work: tuple[slice, Mapping[str, Data]], job: Job) -> Outcome:
 
 @lru_cache(maxsize=2)
 def engine_of(job: Job) -> Engine:
-    """Return the engine of a job; InputError C109 when versions or files are not those of the machine that sent it."""
-    here = version("flexmatch")
-    if here != job.flexmatch:
-        raise InputError("C109", f"a worker must have flexmatch {job.flexmatch}, not {here}", help="install the same version")
+    """Return the engine of a job, rebuilt from the worker's files.
+
+    Raises:
+        InputError: C109, the worker's version of flexmatch, or the plan that it compiles, is another.
+    """
+    local_version = version("flexmatch")
+    if local_version != job.flexmatch:
+        raise InputError("C109", f"a worker must have flexmatch {job.flexmatch}, not {local_version}", help="install the same version")
     document = json.loads(job.plan)
     plan: Plan = plan_of_document(document, Path(job.model), job.model, job.targets, rules=[Path(p) for p in job.rules])
     if plan_digest(plan) != job.digest:

@@ -1,7 +1,7 @@
-"""A run in which tensors stay on their devices: what is there is not stored again, what nobody else reads is not loaded.
+"""Runs with resident tensors: what a device holds already is not stored again, and what only the device reads is not loaded.
 
-The devices stay from one inference to the next, so that constants that last are stored by the first one only. Results are
-those of co-simulation, bit for bit; commands and bytes are fewer.
+Devices persist from one inference to the next, so that only the first one stores lasting constants. The outputs are those of
+co-simulation, bit for bit; commands and bytes are fewer.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from .tier import SIMULATOR
 
 @dataclass(frozen=True)
 class Inference:
-    """The outputs of one inference, and how many commands its devices took."""
+    """The outputs of one inference [1, …] by name, and the number of commands that its devices executed."""
 
     outputs: Mapping[str, Data]
     commands: int
 
 
 def inferences(plan: Plan, inputs: Mapping[str, Data], *, reading: str = "arrays", stays: bool = True) -> Iterator[Inference]:
-    """Yield the samples of `inputs` (samples first) one after the other on devices that stay on; without `stays` all moves."""
+    """Yield the inferences of `inputs` [samples, …], one after the other on persistent devices; without `stays`, all tensors move."""
     engine = Engine(plan, reading=reading, compared=0, engine=SIMULATOR)
     devices = {t.name: simulated_device(engine.ilas[t.name], reading=reading, samples=1) for t in plan.targets}
     for n in range(min(len(x) for x in inputs.values())):
-        before = sum(d.sim.executed for d in devices.values())
+        executed_before = sum(d.sim.executed for d in devices.values())
         outputs = _inference(engine, devices, {name: x[n : n + 1] for name, x in inputs.items()}, is_first=not n, stays=stays)
-        yield Inference(outputs, sum(d.sim.executed for d in devices.values()) - before)
+        yield Inference(outputs, sum(d.sim.executed for d in devices.values()) - executed_before)
 
 
 Devices = Mapping[str, SimulatedDevice | SimulatedStream]
@@ -47,31 +47,31 @@ def _inference(engine: Engine, devices: Devices, inputs: Mapping[str, Data], *, 
         for o in segment.offloads:
             device = devices[o.target.name]
             moving = {n: values[v] for n, v in tensors_of(o).items() if v in values and n not in o.mapping.axes.results}
-            given = stays_of(engine.plan, o, is_first=is_first, device=device) if stays else ()
-            results, _ = engine.prepared[o.id].run(device, moving, None, given)
+            residents = stays_of(engine.plan, o, is_first=is_first, device=device) if stays else ()
+            results, _ = engine.prepared[o.id].run(device, moving, None, residents)
             values.update(zip(o.node.outputs, results, strict=True))
     return {p.names[v]: values[v] if v in values else p.constants[v][None] for v in p.outputs}
 
 
 def stays_of(plan: Plan, o: Offload, *, is_first: bool, device: Device | StreamedDevice) -> tuple[Stay, ...]:
-    """Return what stays at each call of an offload; constants that last are there after the first inference."""
-    found = plan.residency.get(o.target.name)
-    if found is None:
+    """Return the resident tensors of each call of an offload; lasting constants are present after the first inference."""
+    residency = plan.residency.get(o.target.name)
+    if residency is None:
         return ()
-    lasting = [frozenset[str]() if is_first else names for names in found.lasting[o.id]]
-    pairs = zip(found.stays[o.id], lasting, strict=True)
-    return tuple(replace(s, present=s.present | names, look=_look(device)) for s, names in pairs)
+    lasting = [frozenset[str]() if is_first else names for names in residency.lasting[o.id]]
+    pairs = zip(residency.stays[o.id], lasting, strict=True)
+    return tuple(replace(s, present=s.present | names, look=_uncounted_read(device)) for s, names in pairs)
 
 
-def _look(device: Device | StreamedDevice) -> Callable[[Callable[[], Array]], Array]:
-    """Return how a result that stays is looked at: as if read, but no command of the stream."""
+def _uncounted_read(device: Device | StreamedDevice) -> Callable[[Callable[[], Array]], Array]:
+    """Return how a resident result is observed: as if it were read, without a command of the stream."""
 
     def look(load: Callable[[], Array]) -> Array:
         if not isinstance(device, SimulatedDevice):
             return load()
-        before = device.sim.executed
-        found = load()
-        device.sim.executed = before
-        return found
+        executed_before = device.sim.executed
+        result = load()
+        device.sim.executed = executed_before
+        return result
 
     return look

@@ -1,4 +1,4 @@
-"""Flow: the values of a plan's program for some samples, host parts and offloads in turn."""
+"""The execution order of a plan: host segments and offloads in turn, over some samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[[Offload, Mapping[str, Operand]], Sequence[Operand]]
 
 
 def flow(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run: Run) -> dict[str, Data]:
-    """Return the outputs [samples, …] for inputs by name; `run` gives the results of an offload for its moving operands."""
+    """Return the outputs [samples, …] for inputs by name; `run` returns the results of an offload for its moving operands."""
     values: dict[Value, Operand] = {v: inputs[p.names[v]] for v in p.inputs}
     for segment, host in steps:
         if host is not None:
@@ -28,21 +28,21 @@ def flow(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run
             values.update(zip(o.node.outputs, run(o, moving), strict=True))
         for v in segment.dead:
             values.pop(v, None)
-    found = {
+    outputs = {
         v: looked_at(values[v]) if v in values else np.broadcast_to(p.constants[v], (samples, *p.constants[v].shape)) for v in p.outputs
     }
-    return {p.names[v]: x for v, x in found.items()}
+    return {p.names[v]: x for v, x in outputs.items()}
 
 
 def loose(plan: Plan, steps: Steps) -> frozenset[str]:
-    """Return the offloads whose results nobody reads who wants the order of the model's axes."""
-    strict = set(plan.program.outputs)
+    """Return the offloads whose results only consumers read that accept any order of axes."""
+    ordered = set(plan.program.outputs)
     for _, host in steps:
         if host is not None and not isinstance(host, PlainProgram):
-            strict.update(host.program.inputs)
-    return frozenset(o.id for o in plan.offloads if strict.isdisjoint(o.node.outputs))
+            ordered.update(host.program.inputs)
+    return frozenset(o.id for o in plan.offloads if ordered.isdisjoint(o.node.outputs))
 
 
 def constants_of(p: Program, o: Offload) -> dict[str, Data]:
-    """Return the operands of an offload that do not move, by name."""
+    """Return the constant operands of an offload by name."""
     return {n: p.constants[v] for n, v in tensors_of(o).items() if v in p.constants}

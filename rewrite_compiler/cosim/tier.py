@@ -1,4 +1,4 @@
-"""Engines and tiers of co-simulation: what computes offloads, and how. All give the same bits; what differs is the time."""
+"""The engines and tiers of co-simulation: what computes offloads, and how. All give the same bits in different time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LEAST_BATCHES = 3  # from which on compiled code pays
 
 
 def chosen_tier(tier: str, samples: int, batch: int) -> str:
-    """Return the tier that runs: for `auto` machine code where it can be made and there are enough batches, else numpy."""
+    """Return the tier that `auto` stands for: machine code where it can be made and there are enough batches, else numpy."""
     if tier != AUTO:
         return tier
     return "arrays" if samples < LEAST_BATCHES * batch or without_machine_code() else "native"
 
 
 def chosen_engine(engine: str, tier: str) -> str:
-    """Return the engine that runs: for `auto` numerics, but simulators where the oracle was asked for, which is one."""
+    """Return the engine that `auto` stands for: numerics, but simulators for the tier oracle."""
     if engine != AUTO:
         return engine
     return SIMULATOR if tier == "oracle" else NUMERICS

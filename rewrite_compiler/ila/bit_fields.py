@@ -1,4 +1,4 @@
-"""Bits: fields of a word, as specifications print them and as layouts, and words that are joined from bytes."""
+"""Bit fields of instruction words: as specifications print them, laid out by width, and packed into words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIELD = re.compile(r"(?:(\d+):)?(\d+) (signed )?(\w+)", re.ASCII)
 
 @dataclass(frozen=True)
 class Bits:
-    """Bits low … high (both included, as specifications print them) of an input word, plus `base` when assembled."""
+    """A bit field low … high of an input word, both ends included; `base` is added when a command is assembled."""
 
     low: int
     high: int
@@ -27,7 +27,7 @@ class Bits:
 
 
 class Fields(dict[str, Expr]):
-    """The numbers that an instruction word has in its fields, by name: `f.count` or `f["count"]`."""
+    """The values of an instruction word's fields, by name: `f.count` or `f["count"]`."""
 
     def __getattr__(self, name: str) -> Expr:
         try:
@@ -37,31 +37,39 @@ class Fields(dict[str, Expr]):
 
 
 def bit_fields(text: str) -> dict[str, Bits]:
-    """Return the fields of a word as a specification prints them: "31:20 rows, 19 relu, 15:0 signed bias", or low bits first."""
-    found: dict[str, Bits] = {}
+    """Parse the fields of a word as a specification prints them: "31:20 rows, 19 relu, 15:0 signed bias", or low bits first.
+
+    Raises:
+        SpecError: I102, a part is not a field, or a name occurs twice.
+    """
+    fields: dict[str, Bits] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         field = FIELD.fullmatch(part)
         if field is None:
             raise SpecError("I102", f'a field must be written as in "19 relu" or "15:0 signed bias", not "{part}"')
         first, last, signed, name = field.groups()
-        if name in found:
+        if name in fields:
             raise SpecError("I102", f"field {name} is given twice")
         low, high = sorted((int(first or last), int(last)))
-        found[name] = Bits(low, high, signed=signed is not None)
-    return found
+        fields[name] = Bits(low, high, signed=signed is not None)
+    return fields
 
 
 def layout(first: int, /, **widths: int) -> dict[str, Bits]:
-    """Return fields of these widths, one after the other from bit `first`; the width of a signed field is negative."""
-    found = {}
+    """Return fields of these widths in bits, one after the other from bit `first`; a negative width declares a signed field."""
+    fields = {}
     for name, width in widths.items():
-        found[name] = Bits(first, first + abs(width) - 1, signed=width < 0)
+        fields[name] = Bits(first, first + abs(width) - 1, signed=width < 0)
         first += abs(width)
-    return found
+    return fields
 
 
 def pack(name: str, layout: Mapping[str, Bits], values: Mapping[str, int]) -> int:
-    """Return the word whose fields have these values, the others 0; SpecError when one does not fit. `name` is the word's."""
+    """Return the word called `name` whose fields have these values; fields without a value are 0.
+
+    Raises:
+        SpecError: I102, a value does not fit its field.
+    """
     word = 0
     for key, value in values.items():
         bits = layout[key]
@@ -73,7 +81,7 @@ def pack(name: str, layout: Mapping[str, Bits], values: Mapping[str, int]) -> in
 
 
 def joined(byte: Callable[[int], Expr], size: int, bits: int = 8) -> Expr:
-    """Return the unsigned word of `size` bytes (or parts of so many `bits`), the lowest first."""
+    """Return the unsigned little-endian word of `size` parts of `bits` bits each."""
     word = lift(0)
     for n in range(size):
         word = word + (byte(n) << bits * n)

@@ -1,4 +1,4 @@
-"""Region: an array of little-endian words that lies in a byte memory, where a configuration says."""
+"""Regions: multidimensional arrays of little-endian words in a byte memory, at an address that the configuration gives."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .bit_fields import joined
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Words of `size` bytes in a memory, from the byte address `base` on, the last index fastest.
+    """A row-major array [extents] of words of `size` bytes in a byte memory, from the byte address `base` on.
 
-    What would leave the memory continues at its start.
+    Addresses wrap around at the end of the memory.
     """
 
     memory: Leaf
@@ -28,20 +28,20 @@ class Region:
     size: int
 
     def address(self, *index: Operand) -> Expr:
-        """Return the byte address of a word."""
+        """Return the byte address of the word at an index."""
         return self.base + row_major(index, self.extents) * self.size
 
     def byte(self, address: Operand) -> Expr:
-        """Return the byte at an address."""
+        """Return the byte at an address, modulo the size of the memory."""
         return self.memory[lift(address) % self.room]
 
     def word(self, *index: Operand) -> Expr:
-        """Return a word as a signed number."""
-        at = self.address(*index)
-        return signed(joined(lambda n: self.byte(at + n), self.size), 8 * self.size)
+        """Return the word at an index as a signed number."""
+        address = self.address(*index)
+        return signed(joined(lambda n: self.byte(address + n), self.size), 8 * self.size)
 
     def store(self, over: Sequence[Extent], word: Callable[..., tuple[tuple[Operand, ...], Expr]]) -> Step:
-        """Return the parallel update of words, where word(i, …) = (index, number)."""
+        """Return the parallel update of words over the index space `over`, where word(i, …) = (index, number)."""
 
         def byte(n: Expr, *i: Expr) -> tuple[Expr, Expr]:
             index, number = word(*i)
@@ -51,24 +51,24 @@ class Region:
 
     @property
     def room(self) -> Operand:
-        """How many bytes the memory has."""
+        """The size of the memory in bytes."""
         return self.memory.shape[0]
 
     @property
     def bytes(self) -> Expr:
-        """How many bytes it has."""
-        known = math.prod(n for n in self.extents if isinstance(n, int)) * self.size
-        return reduce(mul, (n for n in self.extents if isinstance(n, Expr)), lift(1)) * known
+        """The size of the region in bytes."""
+        static_bytes = math.prod(n for n in self.extents if isinstance(n, int)) * self.size
+        return reduce(mul, (n for n in self.extents if isinstance(n, Expr)), lift(1)) * static_bytes
 
     @property
     def is_inside(self) -> Expr:
-        """1 when it ends inside its memory."""
+        """1 when the region lies inside its memory."""
         return (lift(self.base) >= 0) & (self.base + self.bytes <= self.room)
 
     def require(self, sentence: str) -> Step:
-        """Return the diagnostic that strict simulation raises where it does not end inside its memory."""
+        """Return the diagnostic that strict simulation raises where the region does not lie inside its memory."""
         return require(self.is_inside, "I103", sentence)
 
     def is_apart(self, other: Region) -> Expr:
-        """Return 1 when it shares no byte with another one of the same memory."""
+        """Return 1 when the region shares no byte with another region of the same memory."""
         return (self.base + self.bytes <= other.base) | (other.base + other.bytes <= self.base)

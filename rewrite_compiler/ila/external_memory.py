@@ -1,4 +1,4 @@
-"""External: a memory outside of the device, given when a simulator starts, and the words that lie in it."""
+"""External memory: a memory outside of the device, attached when a simulator starts, and the wider words that lie in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .bit_fields import joined
 
 @dataclass(frozen=True, eq=False)
 class External:
-    """A memory outside of the device, given when a simulator starts: element 0 has the address `base`, there are `size`."""
+    """A memory outside of the device: `size` elements, the first at the address `base`; size 0 when none is attached."""
 
     leaf: Leaf
     base: Leaf
@@ -31,21 +31,21 @@ class External:
         return self.size[()] > 0
 
     def index(self, address: Expr | int) -> Expr:
-        """Return the index of the element at `address`."""
+        """Return the element index of an address."""
         return lift(address) - self.base[()]
 
     def holds(self, first: Expr | int, last: Expr | int) -> Expr:
-        """Return 1 when all elements from address `first` to `last` exist."""
+        """Return 1 when all elements of the address range first … last exist."""
         return (self.index(first) >= 0) & (self.index(last) < self.size[()])
 
     def words(self, bits: int, *, signed: bool = False) -> ExternalWords:
-        """Return the words of `bits` bits that lie in it."""
+        """Return a view of the memory as words of `bits` bits."""
         return ExternalWords(self, bits, signed)
 
 
 @dataclass(frozen=True, eq=False)
 class ExternalWords:
-    """The words of an external memory by number: word n has `bits` bits, little-endian, from the address n · elements on."""
+    """An external memory viewed as little-endian words of `bits` bits: word n begins at the address n · elements."""
 
     external: External
     bits: int
@@ -58,19 +58,19 @@ class ExternalWords:
 
     @property
     def elements(self) -> int:
-        """How many elements of the memory a word has."""
+        """The number of memory elements in a word."""
         return self.bits // self._element[0]
 
     def word(self, number: Expr) -> Expr:
-        """Return a word."""
-        at = self.external.index(number * self.elements)
+        """Return the word of a number."""
+        first = self.external.index(number * self.elements)
         if self.elements == 1:
-            return wrap(self.external.leaf[at], self.bits, self.signed)
+            return wrap(self.external.leaf[first], self.bits, self.signed)
         width, _ = self._element
-        return wrap(joined(lambda n: wrap(self.external.leaf[at + n], width, False), self.elements, width), self.bits, self.signed)
+        return wrap(joined(lambda n: wrap(self.external.leaf[first + n], width, False), self.elements, width), self.bits, self.signed)
 
     def store(self, over: Sequence[Extent] | Extent, word: Callable[..., tuple[Expr, Expr]]) -> Step:
-        """Return the parallel update of words, where word(i, …) = (number, value)."""
+        """Return the parallel update of words over the index space `over`, where word(i, …) = (number, value)."""
         extents, (width, signed) = as_shape(over), self._element
 
         def part(*index: Expr) -> tuple[Expr, Expr]:
@@ -81,9 +81,12 @@ class ExternalWords:
         return update(self.external.leaf, (*extents, self.elements) if self.elements > 1 else extents, part)
 
     def require(self, first: Expr, last: Expr, sentence: str) -> Step:
-        """Return the check that the words `first` … `last` exist, as elements {first} … {last} of {start} … {end}, {size} in all."""
+        """Return the check that the words `first` … `last` exist.
+
+        The sentence may name the element addresses {first} … {last} of the access and {start} … {end}, {size} of the memory.
+        """
         low, high = first * self.elements, last * self.elements + (self.elements - 1)
         start, size = self.external.base[()], self.external.size[()]
-        known = {"first": low, "last": high, "start": start, "end": start + size - 1, "size": size}
-        said = {name: value for name, value in known.items() if f"{{{name}}}" in sentence}
-        return require(self.external.holds(low, high), "I103", sentence, always=True, **said)
+        placeholders = {"first": low, "last": high, "start": start, "end": start + size - 1, "size": size}
+        values = {name: value for name, value in placeholders.items() if f"{{{name}}}" in sentence}
+        return require(self.external.holds(low, high), "I103", sentence, always=True, **values)

@@ -1,4 +1,4 @@
-"""MMIO: the bus commands of a memory-mapped accelerator; instructions assembled to commands and read back from them."""
+"""Memory-mapped input and output: the bus commands of a device, and instructions assembled to commands and read back."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Command = Mapping[str, int]  # input name → value; the input "data" is one lit
 
 @dataclass(frozen=True, eq=False)
 class Bus:
-    """The inputs wr, rd, addr and data (lanes of bytes) of a memory-mapped model.
+    """The bus inputs `wr`, `rd`, `addr` and `data` (lanes of bytes) of a memory-mapped model.
 
-    Where a device decodes the low `address_bits` of an address alone, or without the `unused_bits` lowest, answers under the
-    condition `enabled` or takes more inputs (`fixed` are those of its commands), `dataclasses.replace` returns the bus that it sees.
+    The device decodes the low `address_bits` of an address without its `unused_bits` lowest, under the condition `enabled`;
+    assembled commands have the further inputs `fixed`. `dataclasses.replace` returns such a variant of a bus.
     """
 
     ila: Ila
@@ -34,8 +34,8 @@ class Bus:
     @property
     def address(self) -> Expr:
         """The bits of the address that the device decodes."""
-        whole = self.ila.inputs["addr"][()]
-        return whole if whole.interval[1] == (1 << self.address_bits) - 1 else whole[0 : self.address_bits]
+        word = self.ila.inputs["addr"][()]
+        return word if word.interval[1] == (1 << self.address_bits) - 1 else word[0 : self.address_bits]
 
     def write(self, address: int, extra: Expr | None = None) -> Match:
         """Match writes of exactly `address`."""
@@ -53,18 +53,18 @@ class Bus:
         return (self.address >> self.unused_bits) == address >> self.unused_bits
 
     def write_range(self, first: int, count: int, stride: int = 16, index: str = "index") -> Match:
-        """Match writes of `count` vectors from `first`; the operand `index` is the vector's number."""
+        """Match writes to `count` vectors of `stride` bytes from the address `first`; the operand `index` is the vector's number."""
         return self._range(True, first, count, stride, index)
 
     def read_range(self, first: int, count: int, stride: int = 16, index: str = "index") -> Match:
-        """Match reads of `count` vectors from `first`; the operand `index` is the vector's number."""
+        """Match reads of `count` vectors of `stride` bytes from the address `first`; the operand `index` is the vector's number."""
         return self._range(False, first, count, stride, index)
 
     def match(self, is_write: bool | None, condition: Expr, address: int, extra: Expr | None = None) -> Match:
-        """Match writes (or reads; None: both) under a condition; assembled commands have this address."""
+        """Match writes (False: reads; None: both) under a condition; assembled commands have this address."""
         wr, rd = self.ila.inputs["wr"][()], self.ila.inputs["rd"][()]
-        written, fetched = wr & ~rd, rd & ~wr
-        decode = written | fetched if is_write is None else written if is_write else fetched
+        writes, reads = wr & ~rd, rd & ~wr
+        decode = writes | reads if is_write is None else writes if is_write else reads
         for part in (self.enabled, condition, extra):
             decode = decode if part is None else decode & part
         return Match(decode, {"wr": int(is_write is not False), "rd": int(is_write is False), "addr": address, **self.fixed})
@@ -73,14 +73,14 @@ class Bus:
         shift = stride.bit_length() - 1
         number = self.address >> shift
         base = first >> shift
-        inside = (number >= base) & (number < base + count)
+        in_range = (number >= base) & (number < base + count)
         index = Leaf((), (0, count - 1), False, name)
         operand = Operand(index, clamp(number - base, 0, count - 1), "addr", Bits(shift, self.address_bits - 1), base)
-        return replace(self.match(is_write, inside, 0), operands={name: operand})
+        return replace(self.match(is_write, in_range, 0), operands={name: operand})
 
 
 def mmio(ila: Ila, *, address_bits: int = 32, data_bytes: int = 16) -> Bus:
-    """Declare the inputs of a memory-mapped bus on `ila` and return the bus."""
+    """Declare the bus inputs of a memory-mapped device on `ila`, `data` as `data_bytes` lanes, and return the bus."""
     wr, rd = ila.input("wr", 1)[()], ila.input("rd", 1)[()]
     ila.idle += [~wr & ~rd, wr & rd]
     ila.input("addr", address_bits)
@@ -89,7 +89,11 @@ def mmio(ila: Ila, *, address_bits: int = 32, data_bytes: int = 16) -> Bus:
 
 
 def assemble(instruction: Instruction, **operands: int) -> dict[str, int]:
-    """Return the command that `instruction` with these operands is; SpecError names a missing, unknown or unfit one."""
+    """Return the bus command, input by input, of an instruction with these operands; operands without a value are 0.
+
+    Raises:
+        SpecError: I102, the instruction has no such operand, or a value is outside of its range.
+    """
     check_names(instruction, operands)
     command = dict(instruction.fixed)
     for name, operand in instruction.operands.items():
@@ -101,22 +105,34 @@ def assemble(instruction: Instruction, **operands: int) -> dict[str, int]:
 
 
 def check_names(instruction: Instruction, operands: Mapping[str, Any]) -> None:
-    """Raise SpecError I102 for an operand that an instruction does not have."""
-    unknown = sorted(operands.keys() - instruction.operands.keys())
-    if unknown:
-        known = ", ".join(instruction.operands) or "none"
-        raise SpecError("I102", f'{instruction.name} has no operand "{unknown[0]}"', help=f"operands: {known}")
+    """Check that an instruction has all of these operands.
+
+    Raises:
+        SpecError: I102, it has no operand of a name.
+    """
+    unknown_names = sorted(operands.keys() - instruction.operands.keys())
+    if unknown_names:
+        available = ", ".join(instruction.operands) or "none"
+        raise SpecError("I102", f'{instruction.name} has no operand "{unknown_names[0]}"', help=f"operands: {available}")
 
 
 def check_operand(instruction: Instruction, name: str, value: int) -> None:
-    """Raise SpecError I102 for a value that an operand of one number cannot hold."""
+    """Check that a scalar operand can hold a value; operands of several lanes are not checked.
+
+    Raises:
+        SpecError: I102, the value is outside of the operand's range.
+    """
     leaf = instruction.operands[name].leaf
     if not leaf.shape and not iv.inside((value, value), leaf.interval):
         raise SpecError("I102", f"operand {name} of {instruction.name} must be in {leaf.interval[0]}…{leaf.interval[1]}, not {value}")
 
 
 def split_lanes(ila: Ila, command: Command) -> dict[str, list[int]]:
-    """Return each input of a command as its flat lanes; inputs that are not given are 0."""
+    """Return each input of a command as its flat list of lanes; missing inputs are 0.
+
+    Raises:
+        SpecError: I101, a value has more bits than its input.
+    """
     lanes: dict[str, list[int]] = {}
     for name, leaf in ila.inputs.items():
         value = command.get(name, 0)
@@ -129,9 +145,9 @@ def split_lanes(ila: Ila, command: Command) -> dict[str, list[int]]:
 
 
 def describe(instruction: Instruction, operands: Mapping[str, Any]) -> str:
-    """Return one line of ILA assembly: the instruction's name and its named fields."""
-    return " ".join([instruction.name, *(f"{k}={_shown(v)}" for k, v in operands.items())])
+    """Return one line of ILA assembly: the instruction's name and its named operands."""
+    return " ".join([instruction.name, *(f"{k}={_operand_text(v)}" for k, v in operands.items())])
 
 
-def _shown(value: Any) -> str:
+def _operand_text(value: Any) -> str:
     return "0x" + "".join(f"{int(b):02x}" for b in reversed(value)) if isinstance(value, list | tuple) else str(value)

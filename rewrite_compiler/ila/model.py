@@ -1,7 +1,7 @@
-"""Ila: an accelerator as architectural state and instructions; each instruction has a decode and an update.
+"""The model: an accelerator as architectural state and instructions, each with a decode condition and a state update.
 
-The model is the single source of truth: simulators, proofs, the assembler and the documentation are read from it.
-A state element is *control* (registers, programs: concrete when a plan is made) or *data* (may differ per sample).
+Simulators, proofs, the assembler and the documentation are all derived from the model. A state element is *control*
+(registers and programs, known when a plan is made) or *data* (may differ between samples): its binding time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIMULATORS: dict[str, Callable[..., Any]] = {}  # of commands, and of streams fr
 
 @dataclass(frozen=True, eq=False)
 class Word:
-    """A word that lies somewhere in an input: its value, and where assembled commands have its bit 0."""
+    """A word inside an input: its value, and the bit of the input at which assembled commands place its bit 0."""
 
     term: Expr
     shift: int
@@ -38,7 +38,7 @@ class Word:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """One register or memory: its leaf, word width, binding time, reset value and meaning."""
+    """A register or memory: its leaf, word width in bits, binding time, reset value and documentation."""
 
     leaf: Leaf
     bits: int
@@ -56,7 +56,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A named field of a command: what the update reads (`leaf`), how a command gives it (`term`), where it is placed."""
+    """A named field of a command: the leaf that the update reads, the term that decodes it, and its bits in the input."""
 
     leaf: Leaf
     term: Expr | Array
@@ -67,7 +67,7 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """The commands an instruction answers to: a condition, the inputs the assembler fixes, operands in the address."""
+    """The commands of an instruction: the decode condition, the inputs that the assembler sets, and operands in the address."""
 
     condition: Expr
     fixed: Mapping[str, int]
@@ -76,7 +76,7 @@ class Match:
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One instruction: when it fires, what it changes, what a read returns."""
+    """An instruction: its decode condition, its state update, and the lanes that a read returns."""
 
     name: str
     doc: str
@@ -90,7 +90,7 @@ class Instruction:
 
 @dataclass(frozen=True, eq=False)
 class Wait:
-    """Why an engine may never finish: while `condition` is 0 it waits for what the sentence says."""
+    """A condition without which an engine never finishes: while `condition` is 0 the engine waits for what the sentence says."""
 
     engine: str
     condition: Expr
@@ -99,9 +99,9 @@ class Wait:
 
 @dataclass(frozen=True)
 class Queue:
-    """A command queue: its instructions run in order; an operand that is 1 takes or gives one token of a counter.
+    """A command queue, whose instructions run in order; an operand that is 1 takes or gives one token of a counter.
 
-    `unconnected` operands name tokens that this queue does not have; they must be 0.
+    `takes` and `gives` map operands to tokens. `unconnected` operands name tokens that this queue lacks; they must be 0.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Revisions:
-    """What the values of one parameter differ in: a subject, and what each value does."""
+    """The design revisions that one parameter selects: a row for each subject, with what each value of the parameter does."""
 
     parameter: str
     values: tuple[str, ...]
@@ -121,7 +121,7 @@ class Revisions:
 
 
 class States:
-    """The state elements of a model by name: `s.large`."""
+    """The leaves of a model's state elements by name: `s.large`."""
 
     def __init__(self) -> None:
         self._leaves: dict[str, Leaf] = {}
@@ -143,7 +143,7 @@ class States:
 
 @dataclass(frozen=True, eq=False)
 class Registers:
-    """What the registers of a model hold, by name: `r.count` or `r["count"]` is the number that `s.count[()]` reads."""
+    """The values of a model's scalar registers by name: `r.count` or `r["count"]` is the number that `s.count[()]` reads."""
 
     states: States
 
@@ -155,10 +155,10 @@ class Registers:
 
 
 class Ila:
-    """A model under construction and in use: inputs, states, instructions."""
+    """An instruction-level abstraction: inputs, states and instructions of one device, declared one by one and then used."""
 
     def __init__(self, name: str, doc: str = "", parameters: Mapping[str, Any] | None = None) -> None:
-        """Start an empty model; `parameters` are those of this design revision."""
+        """Start an empty model; `parameters` are the values that select this design revision."""
         self.name = name
         self.doc = doc
         self.parameters = dict(parameters or {})
@@ -176,16 +176,16 @@ class Ila:
         self.revisions: Revisions | None = None
 
     def simulator(self, **options: Any) -> Any:
-        """Return a simulator at the reset state; one of a model with external memory takes it and runs streams."""
+        """Return a simulator at the reset state: of commands or, for a model with external memory, of instruction streams."""
         return SIMULATORS["stream" if self.externals else "commands"](self, **options)
 
     # -- inputs and states
 
     def input(self, name: str, bits: int, lanes: int = 1) -> Leaf:
         """Declare a command input of `lanes` words of `bits` bits (one lane: a scalar)."""
-        made = Leaf((lanes,) if lanes > 1 else (), iv.of_width(bits, False), False, name)
-        self.inputs[name] = made
-        return made
+        leaf = Leaf((lanes,) if lanes > 1 else (), iv.of_width(bits, False), False, name)
+        self.inputs[name] = leaf
+        return leaf
 
     def register(
         self,
@@ -198,7 +198,11 @@ class Ila:
         binding: str = CONTROL,
         doc: str = "",
     ) -> Leaf:
-        """Declare a state element; its address is as many indices as `shape` has axes."""
+        """Declare a state element [shape] of words of `bits` bits, control unless `binding` says otherwise.
+
+        Raises:
+            SpecError: I102, the model has a state of this name.
+        """
         if name in self.states:
             raise SpecError("I102", f'{self.name} declares the state "{name}" twice', place=_caller())
         leaf = Leaf(tuple(shape), iv.of_width(bits, signed), False, name)
@@ -208,13 +212,21 @@ class Ila:
     def memory(
         self, name: str, shape: Sequence[int], bits: int, *, signed: bool = False, binding: str = DATA, reset: int = 0, doc: str = ""
     ) -> Leaf:
-        """Declare a data memory."""
+        """Declare a memory [shape] of words of `bits` bits, data unless `binding` says otherwise.
+
+        Raises:
+            SpecError: I102, the model has a state of this name.
+        """
         leaf = self.register(name, bits, shape=shape, signed=signed, reset=reset, binding=binding, doc=doc)
         self.states[name] = replace(self.states[name], is_memory=reset == 0)
         return leaf
 
     def external(self, name: str, bits: int, *, signed: bool = False, doc: str = "") -> External:
-        """Declare a memory outside of the device, and the control registers `name`_start and `name`_size that describe it."""
+        """Declare an external memory and the control registers `name`_start and `name`_size, its address and number of elements.
+
+        Raises:
+            SpecError: I102, the model has a state of one of these names.
+        """
         leaf = self.register(name, bits, shape=(1 << ADDRESS_BITS,), signed=signed, binding=DATA, doc=doc)
         base = self.register(f"{name}_start", ADDRESS_BITS, doc=f"Address of the first element of {name}.")
         size = self.register(f"{name}_size", ADDRESS_BITS, doc=f"Number of elements of {name}; 0 when it is not attached.")
@@ -222,45 +234,51 @@ class Ila:
         return self.externals[name]
 
     def word(self, name: str, low: int, high: int) -> Expr:
-        """Return bits low … high of an input; lanes are little-endian."""
+        """Return bits low … high of an input, its lanes joined little-endian."""
         leaf = self.inputs[name]
         if not leaf.shape:
             return extract(leaf[()], low, high - low + 1)
         size = (iv.width_of(leaf.interval) or (8, False))[0]
         first, last = low // size, high // size
-        joined = lift(0)
+        value = lift(0)
         for lane in range(last, first - 1, -1):
-            joined = (joined << size) + leaf[lane]
-        return extract(joined, low - first * size, high - low + 1)
+            value = (value << size) + leaf[lane]
+        return extract(value, low - first * size, high - low + 1)
 
     # -- instructions
 
     def instruction(
         self, name: str, match: Match, operands: Mapping[str, Bits] | None = None, *, lanes: str = ""
     ) -> Callable[[Callable[..., Effect]], Instruction]:
-        """Add an instruction. The decorated function gets one array a named operand and returns the update, what a read returns, or both.
+        """Return a decorator that adds an instruction.
 
-        `operands` are bit fields of the input "data"; `lanes` names an operand that is all of its lanes.
+        The decorated function takes one array for each named operand and returns the update, the array that a read returns, or both.
+        `operands` are bit fields of the input `data`; `lanes` names an operand that is all lanes of `data`.
+
+        Raises:
+            SpecError: from the decorator, at the model's line: a field outside of its input, an ill-formed term, a name in use.
         """
         place = _caller()
 
         def decorate(function: Callable[..., Effect]) -> Instruction:
-            found: dict[str, Operand] = dict(match.operands)
+            all_operands: dict[str, Operand] = dict(match.operands)
             try:
-                found.update({key: self.field(key, "data", bits) for key, bits in (operands or {}).items()})
+                all_operands.update({key: self.field(key, "data", bits) for key, bits in (operands or {}).items()})
             except SpecError as refusal:
                 raise SpecError(refusal.problem.code, refusal.problem.sentence, place=f"{place} in {name}") from None
             if lanes:
                 data = self.inputs["data"]
-                found[lanes] = Operand(
+                all_operands[lanes] = Operand(
                     Leaf(data.shape, data.interval, False, lanes), array(lambda j: data[j], data.shape), "data", Bits(0, 127)
                 )
             try:
-                effect = function(**{key: o.leaf for key, o in found.items()})
+                effect = function(**{key: o.leaf for key, o in all_operands.items()})
             except SpecError as refusal:
                 raise with_example(refusal).at(f"{place} in {name}") from None
             update, result = effect if isinstance(effect, tuple) else (NOTHING, effect) if isinstance(effect, Array) else (effect, None)
-            return self.add(Instruction(name, inspect.getdoc(function) or "", place, match.condition, match.fixed, found, update, result))
+            return self.add(
+                Instruction(name, inspect.getdoc(function) or "", place, match.condition, match.fixed, all_operands, update, result)
+            )
 
         return decorate
 
@@ -275,9 +293,12 @@ class Ila:
         extra: Expr | None = None,
         doc: str,
     ) -> Instruction:
-        """Add the instruction whose word "data" has these values in fields of its layout; the other fields are its operands.
+        """Add the instruction whose word `data` has the values `having` in its fields; the other fields are its operands.
 
-        `update` gets their numbers by name. Assembled words have the fields `sets`, too; `extra` is another condition.
+        `update` takes their values by name. Assembled words also have the fields `sets`; `extra` is a further decode condition.
+
+        Raises:
+            SpecError: I102, a value does not fit its field, a field lies outside of the word, or the name is in use.
         """
         fixed = {**having, **(sets or {})}
         conditions = [self.word("data", layout[key].low, layout[key].high) == value for key, value in having.items()]
@@ -291,14 +312,18 @@ class Ila:
         return self.instruction(name, Match(decode, {"data": pack(name, layout, fixed)}), operands)(of_numbers)
 
     def field(self, name: str, source: str, bits: Bits, word: Word | None = None) -> Operand:
-        """Return the operand in a bit field of an input, or of a word in it; SpecError when the input has not all of its bits."""
+        """Return the operand in a bit field of the input `source`, or of a `word` inside it.
+
+        Raises:
+            SpecError: I102, the field has bits outside of the input or the word.
+        """
         leaf, shift = self.inputs[source], word.shift if word is not None else 0
         width = (iv.width_of(leaf.interval) or (0, False))[0] * math.prod(n for n in leaf.shape if isinstance(n, int))
         if word is not None:
             width = min(width - shift, (iv.width_of(word.term.interval) or (0, False))[0])
         if not 0 <= bits.low <= bits.high < width:
-            whole = source if word is None else f"the word in {source}"
-            raise SpecError("I102", f"bits {bits.low}…{bits.high} of field {name} must be in 0…{width - 1} of {whole}", place=_caller())
+            subject = source if word is None else f"the word in {source}"
+            raise SpecError("I102", f"bits {bits.low}…{bits.high} of field {name} must be in 0…{width - 1} of {subject}", place=_caller())
         term = self.word(source, bits.low, bits.high) if word is None else extract(word.term, bits.low, bits.width)
         if bits.signed:
             term = wrap(term, bits.width, True)
@@ -319,34 +344,47 @@ class Ila:
         word: Word | None = None,
         register: str = "",
     ) -> Instruction:
-        """Add an instruction that stores each field in the control register of its name (with `prefix`).
+        """Add an instruction that stores each field in the control register `prefix` + name, declared on first use.
 
-        The registers are declared on first use, with `shape` when several units have one each and `index` is this one's.
-        `read` adds the instruction that reads the word back, unlisted bits 0. The fields are those of the data input, or of a
-        `word` in it. `register` names the word in the documentation of its fields.
+        A register with a `shape` has one element for each unit, and `index` is this unit's. The fields are those of the input `data` or
+        of a `word` inside it; `register` names the word in their documentation. `read` adds an instruction that reads the word back,
+        with 0 in bits of no field.
+
+        Raises:
+            SpecError: I102, a field lies outside of the word, or the instruction's name is in use.
         """
         operands = {key: self.field(key, "data", bits, word) for key, bits in fields.items()}
         updates: list[Update] = []
         for key, operand in operands.items():
             state = f"{prefix}{key}"
             if state not in self.states:
-                bits, said = fields[key], f"{register}, bits {fields[key].high}:{fields[key].low}." if register else ""
-                self.register(state, bits.width, shape=shape, signed=bits.signed, reset=(resets or {}).get(key, 0), doc=said)
+                bits, register_doc = fields[key], f"{register}, bits {fields[key].high}:{fields[key].low}." if register else ""
+                self.register(state, bits.width, shape=shape, signed=bits.signed, reset=(resets or {}).get(key, 0), doc=register_doc)
             leaf = self.states[state].leaf
             updates.append(assign(leaf, operand.leaf[()], *index))
         if read is not None:
             stored = {bits.low: (self.states[f"{prefix}{key}"].leaf[tuple(index)], bits) for key, bits in fields.items()}
             self.readback(f"{name}_read", read, lambda j: switch(j, *(_byte_of(stored, n) for n in range(16))), doc="Read the word back.")
-        return self.add(Instruction(name, doc, _caller(), match.condition, match.fixed, operands | dict(match.operands), _all(updates)))
+        return self.add(
+            Instruction(name, doc, _caller(), match.condition, match.fixed, operands | dict(match.operands), _parallel_update(updates))
+        )
 
     def readback(
         self, name: str, match: Match, lane: Callable[[Expr], Expr], *, lanes: int = 16, doc: str = "Read it back."
     ) -> Instruction:
-        """Add an instruction that changes nothing and returns `lane` of each lane."""
+        """Add an instruction without an update that returns `lane(j)` of each lane j.
+
+        Raises:
+            SpecError: I102, the name is in use.
+        """
         return self.add(Instruction(name, doc, _caller(), match.condition, match.fixed, dict(match.operands), NOTHING, array(lane, lanes)))
 
     def add(self, instruction: Instruction) -> Instruction:
-        """Add a finished instruction; SpecError when its name is taken."""
+        """Add a complete instruction.
+
+        Raises:
+            SpecError: I102, the model has an instruction of this name.
+        """
         if instruction.name in self.instructions:
             first = self.instructions[instruction.name].place
             raise SpecError(
@@ -360,11 +398,11 @@ class Ila:
 
 
 def lanes_of(state: Leaf, *index: Expr | int, lanes: int = 16) -> Comprehension:
-    """Return the last axis of a memory at `index`, as an array of lanes."""
+    """Return the array [lanes] along the last axis of a memory at `index`."""
     return array(lambda j: state[(*index, j)], lanes)
 
 
-def _all(updates: Sequence[Update]) -> Step:
+def _parallel_update(updates: Sequence[Update]) -> Step:
     return together(*updates) if updates else NOTHING
 
 

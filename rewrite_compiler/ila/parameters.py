@@ -1,4 +1,4 @@
-"""Parameters of a design: what each of them may be stands where it is declared, and what is impossible is refused by name."""
+"""Design parameters: dataclass fields with declared values or ranges, and the checks that refuse an impossible design."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ T = TypeVar("T")
 
 
 def choice(*values: Any) -> Any:
-    """Declare a parameter that is one of these values, without another word the first one."""
+    """Declare a parameter that is one of these values; the first is the default."""
     return field(default=values[0], metadata={"values": values})
 
 
 def within(low: int, high: int, default: int | None, *, step: int = 1) -> Any:
-    """Declare a parameter that is a multiple of `step` from `low` to `high`; None, too, where that is the default."""
+    """Declare a parameter that is a multiple of `step` in low … high, or None where None is the default."""
     return field(default=default, metadata={"range": (low, high), "step": step, "may_be_none": default is None})
 
 
 def one_of(model: str, name: str, value: str, known: Iterable[str]) -> str:
-    """Return the value of a parameter; UsageError when it is not one of those known."""
+    """Return the value of a parameter if it is one of the allowed ones.
+
+    Raises:
+        UsageError: F203, it is not.
+    """
     names = tuple(known)
     if value not in names:
         raise UsageError("F203", f'parameter {name} of {model} must be one of {", ".join(names)}, not "{value}"')
@@ -30,29 +34,41 @@ def one_of(model: str, name: str, value: str, known: Iterable[str]) -> str:
 
 
 def designed(model: str, base: T, given: Mapping[str, Any], *, others: Iterable[str] = ()) -> T:
-    """Return a design with single parameters replaced; `others` are parameters that are not part of it."""
+    """Return the design `base` with some parameters replaced; the last argument names known parameters that are not part of it.
+
+    Raises:
+        UsageError: F203, the model has no parameter of a name.
+    """
     design: Any = base
-    known = [f.name for f in fields(design)]
-    unknown = sorted(given.keys() - set(known))
-    if unknown:
-        raise UsageError("F203", f'{model} has no parameter "{unknown[0]}"', help=f"known: {', '.join((*others, *known))}")
-    made: T = replace(design, **given)
-    return made
+    names = [f.name for f in fields(design)]
+    unknown_names = sorted(given.keys() - set(names))
+    if unknown_names:
+        raise UsageError("F203", f'{model} has no parameter "{unknown_names[0]}"', help=f"known: {', '.join((*others, *names))}")
+    revised: T = replace(design, **given)
+    return revised
 
 
 def check_design(model: str, design: Any) -> None:
-    """Refuse a parameter that is not what its declaration says."""
+    """Check every parameter of a design against its declaration.
+
+    Raises:
+        UsageError: F203, a parameter has a value that its declaration excludes.
+    """
     for f in fields(design):
         value, subject = vars(design)[f.name], f"parameter {f.name} of {model}"
         if "values" in f.metadata and value not in f.metadata["values"]:
-            shown = f'"{value}"' if isinstance(value, str) else value
-            raise UsageError("F203", f"{subject} must be one of {', '.join(map(str, f.metadata['values']))}, not {shown}")
+            value_text = f'"{value}"' if isinstance(value, str) else value
+            raise UsageError("F203", f"{subject} must be one of {', '.join(map(str, f.metadata['values']))}, not {value_text}")
         if "range" in f.metadata and not (value is None and f.metadata["may_be_none"]):
             _check_number(subject, value, f.metadata["range"], f.metadata["step"])
 
 
 def demand(condition: bool, sentence: str, *, help: str = "") -> None:
-    """Refuse a design with this sentence where a condition on several of its parameters does not hold."""
+    """Check a condition on several parameters of a design.
+
+    Raises:
+        UsageError: F203 with this sentence, the condition does not hold.
+    """
     if not condition:
         raise UsageError("F203", sentence, help=help)
 

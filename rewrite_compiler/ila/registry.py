@@ -19,13 +19,17 @@ def model_names() -> list[str]:
 
 
 def ila(name: str, **parameters: Any) -> Ila:
-    """Return an accelerator model, e.g. ila("flexasr", sigmoid="3.4"); UsageError F201 lists the names, F203 the parameters."""
+    """Return an accelerator model, e.g. ila("flexasr", sigmoid="3.4").
+
+    Raises:
+        UsageError: F201, there is no such model, or F203, it cannot be built with these parameters.
+    """
     if name not in model_names():
         raise UsageError("F201", f'there is no accelerator model called "{name}"', help=f"known: {', '.join(model_names())}")
     module = importlib.import_module(f"{SHIPPED}.{name}")
     try:
-        made = module.build(**parameters)
+        model = module.build(**parameters)
     except TypeError as error:
         raise UsageError("F203", f"{name} cannot be built with these parameters: {error}") from None
-    assert isinstance(made, Ila)
-    return made
+    assert isinstance(model, Ila)
+    return model

@@ -247,7 +247,7 @@ def test_a_decoder_is_found_by_its_terms(kept: Path, monkeypatch: pytest.MonkeyP
     sim = Simulator(again, reading="native")
     plain = [n for n, c in enumerate(stream) if (i := sim.decoded(c)) is not None and is_plain(again, i)]
     columns, gives = columns_of(again, [stream[n] for n in plain]), np.zeros((len(plain), 16), np.uint8)
-    assert playing._part(sim, made, playing._columns(again, columns)[0], gives, 0) == len(plain)
+    assert playing._run_loop(sim, made, playing._checked_columns(again, columns)[0], gives, 0) == len(plain)
     assert not lowered
     assert (gives == expected[plain]).all()
     other = small()

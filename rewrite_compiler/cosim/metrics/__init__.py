@@ -1,1 +1,1 @@
-"""Scores of a co-simulation beside the host's."""
+"""Metrics of outputs over a data set, the float32 reference, and statistical comparison of two runs."""

@@ -1,4 +1,4 @@
-"""Scores of maps of classes, one class for each place of an output, and of several labels for each sample."""
+"""Scores of segmentation maps, one class for each place of an output, and of multi-label classification."""
 
 from __future__ import annotations
 
@@ -13,26 +13,36 @@ HALF = 0.5  # share from which on a label is given
 
 
 def right_places(outputs: Data, labels: Data) -> Scores:
-    """Count the places of each sample whose class is right; its weight is how many count."""
+    """Score each sample by its number of places with the right class; its weight is the number of places that count.
+
+    `outputs` are logits [samples, classes, places…], with the axis of classes anywhere, or classes; `labels` are [samples, places…].
+
+    Raises:
+        InputError: C100, the labels have another shape, or a class that the model does not have.
+    """
     predicted, true, classes = _maps(outputs, labels)
     counts = true < classes
     return Scores(((predicted == true) & counts).sum(axis=1).astype(float), counts.sum(axis=1).astype(float))
 
 
 def intersections(outputs: Data, labels: Data) -> Scores:
-    """Count hits, guesses and members of each class in each sample."""
+    """Keep the numbers of hits, guesses and members of each class in each sample as details [samples, classes · 3].
+
+    Raises:
+        InputError: C100, the labels have another shape, or a class that the model does not have.
+    """
     predicted, true, classes = _maps(outputs, labels)
     details = np.zeros((len(true), classes, 3))
     for n, (p, t) in enumerate(zip(predicted, true, strict=True)):
         p, t = p[t < classes], t[t < classes]
-        for k, found in enumerate((t[p == t], p[p >= 0], t)):
-            details[n, :, k] = np.bincount(found, minlength=classes)
-    right = right_places(outputs, labels)
-    return Scores(right.values, right.weights, details=details.reshape(len(true), -1))
+        for k, class_numbers in enumerate((t[p == t], p[p >= 0], t)):
+            details[n, :, k] = np.bincount(class_numbers, minlength=classes)
+    accuracy = right_places(outputs, labels)
+    return Scores(accuracy.values, accuracy.weights, details=details.reshape(len(true), -1))
 
 
 def mean_over_classes(scores: Scores) -> float:
-    """Return the mean over the classes that occur, or are said to, of hits / (guesses + members − hits)."""
+    """Return the mean intersection over union, hits / (guesses + members − hits), over classes that occur or are predicted."""
     assert scores.details is not None
     hits, guesses, members = scores.details.sum(axis=0).reshape(-1, 3).T
     union = guesses + members - hits
@@ -45,32 +55,32 @@ def _maps(outputs: Data, labels: Data) -> tuple[Data, Data, int]:
     true = labels.reshape(len(labels), -1)
     if axis is None:
         predicted = outputs.reshape(len(outputs), -1).astype(np.int64)
-        kept = [x[x != VOID] for x in (predicted, true)]
-        return predicted, true, int(max(x.max(initial=0) for x in kept)) + 1
+        valid_classes = [x[x != VOID] for x in (predicted, true)]
+        return predicted, true, int(max(x.max(initial=0) for x in valid_classes)) + 1
     classes = outputs.shape[axis]
-    wrong = true[(true >= classes) & (true != VOID)]
-    if wrong.size:
-        raise InputError("C100", f"labels must be below the {classes} classes of the model, or {VOID} for none, not {wrong[0]}")
+    invalid = true[(true >= classes) & (true != VOID)]
+    if invalid.size:
+        raise InputError("C100", f"labels must be below the {classes} classes of the model, or {VOID} for none, not {invalid[0]}")
     with_nan = np.isnan(outputs.astype(np.float64)).any(axis=axis).reshape(len(outputs), -1)
     return np.where(with_nan, -1, outputs.argmax(axis=axis).reshape(len(outputs), -1)), true, min(classes, VOID)
 
 
 def _class_axis(outputs: Data, labels: Data) -> int | None:
-    """Return the axis of the outputs that counts classes; None when they are whole numbers, one for each place."""
-    wanted = _long(labels.shape[1:])
-    if outputs.dtype.kind in "iu" and _long(outputs.shape[1:]) == wanted:
+    """Return the axis of the outputs that counts classes; None when outputs are classes themselves."""
+    label_shape = _without_unit_axes(labels.shape[1:])
+    if outputs.dtype.kind in "iu" and _without_unit_axes(outputs.shape[1:]) == label_shape:
         return None
-    fitting = [a for a in range(1, outputs.ndim) if _long(outputs.shape[1:a] + outputs.shape[a + 1 :]) == wanted]
-    found = next((a for a in fitting if outputs.shape[a] > 1), next(iter(fitting), None))
-    if found is None or labels.ndim < 2:
-        shown = [", ".join(map(str, ("samples", *x.shape[1:]))) for x in (outputs, labels)]
+    candidates = [a for a in range(1, outputs.ndim) if _without_unit_axes(outputs.shape[1:a] + outputs.shape[a + 1 :]) == label_shape]
+    axis = next((a for a in candidates if outputs.shape[a] > 1), next(iter(candidates), None))
+    if axis is None or labels.ndim < 2:
+        shapes = [", ".join(map(str, ("samples", *x.shape[1:]))) for x in (outputs, labels)]
         raise InputError(
-            "C100", f"labels must be one class for each place of the output [{shown[0]}], without its axis of classes, not [{shown[1]}]"
+            "C100", f"labels must be one class for each place of the output [{shapes[0]}], without its axis of classes, not [{shapes[1]}]"
         )
-    return found
+    return axis
 
 
-def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _without_unit_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(n for n in shape if n != 1)
 
 
@@ -78,29 +88,37 @@ def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def indicators(outputs: Data, labels: Data) -> tuple[Data, Data]:
-    """Return outputs [samples, classes] and for each of them whether the sample has the label."""
+    """Return the outputs as scores [samples, classes] and the labels as indicators of the same shape.
+
+    Raises:
+        InputError: C100, the labels are not 0 or 1 for each output.
+    """
     scores = outputs.reshape(len(outputs), -1).astype(np.float64)
-    given = labels.reshape(len(labels), -1)
-    if given.shape != scores.shape or given.max() > 1:
+    truth = labels.reshape(len(labels), -1)
+    if truth.shape != scores.shape or truth.max() > 1:
         raise InputError(
             "C100", f"labels must be 0 or 1 for each of the {scores.shape[1]} outputs of a sample, [samples, {scores.shape[1]}], "
-            f"not up to {given.max()} in [samples{''.join(f', {n}' for n in labels.shape[1:])}]",
+            f"not up to {truth.max()} in [samples{''.join(f', {n}' for n in labels.shape[1:])}]",
         )  # fmt: skip
-    return scores, given
+    return scores, truth
 
 
 def shares_of_labels(outputs: Data, labels: Data) -> Scores:
-    """Say for each label whether it is given and whether it is true; the score is the share of labels that agree."""
+    """Score each sample by the share of labels on which prediction and truth agree; the details are both, [samples, 2 · labels].
+
+    Raises:
+        InputError: C100, the labels are not 0 or 1 for each output.
+    """
     scores, true = indicators(outputs, labels)
-    given = scores > HALF
-    details = np.concatenate([given, true.astype(bool)], axis=1).astype(float)
-    return Scores((given == true).mean(axis=1), np.ones(len(true)), details=details)
+    predicted = scores > HALF
+    details = np.concatenate([predicted, true.astype(bool)], axis=1).astype(float)
+    return Scores((predicted == true).mean(axis=1), np.ones(len(true)), details=details)
 
 
 def mean_over_labels(scores: Scores) -> float:
-    """Return the mean over the labels that occur of 2·TP / (2·TP + FP + FN)."""
+    """Return the macro F1 score, the mean of 2·TP / (2·TP + FP + FN) over the labels that occur."""
     assert scores.details is not None
-    given, true = np.split(scores.details, 2, axis=1)
-    hits, total = (given * true).sum(axis=0), (given + true).sum(axis=0)
+    predicted, true = np.split(scores.details, 2, axis=1)
+    hits, total = (predicted * true).sum(axis=0), (predicted + true).sum(axis=0)
     present = true.any(axis=0)
     return float(np.mean(2 * hits[present] / total[present])) if present.any() else 0.0

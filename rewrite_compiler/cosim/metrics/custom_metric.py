@@ -1,4 +1,4 @@
-"""A metric of the user's own: MODULE:FUNCTION, Python code that is trusted like a script; what it raises is told in one sentence."""
+"""A user's own metric, MODULE:FUNCTION: Python code that is trusted like a script; its errors are reported in one sentence."""
 
 from __future__ import annotations
 
@@ -20,43 +20,47 @@ Score = Callable[[Data, Data], Data]
 
 
 def own_scores(name: str) -> tuple[Score, bool, str]:
-    """Return a function (outputs, truth) → one score a sample, whether lower is better, and the hash of its file.
+    """Return a function (outputs, truth) → scores [samples], whether lower is better, and the SHA-256 of its file.
 
     MODULE is a Python file or the name of a module. Higher is better unless the function has an attribute `lower_is_better`.
+
+    Raises:
+        UsageError: F203, there is no such module or function.
+        InputError: R100, the module cannot be imported; from the returned function C108, the metric fails or returns no scores.
     """
     module, _, function = name.rpartition(":")
     path, names = _module(module)
-    found = names.get(function)
-    if not callable(found):
+    metric = names.get(function)
+    if not callable(metric):
         raise UsageError("F203", f'{path} has no function "{function}"', help="give the metric as MODULE:FUNCTION")
 
     def score(outputs: Data, truth: Data) -> Data:
         try:
-            scores = np.array(found(outputs.copy(), truth.copy()), np.float64)  # the function may write into what it gets
+            scores = np.array(metric(outputs.copy(), truth.copy()), np.float64)  # the function may write into what it gets
         except FlexmatchError:
             raise
         except (Exception, SystemExit) as error:
             line = next(
                 (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if Path(f.filename) == path.absolute()), None
             )
-            said = f"metric {function} failed: {type(error).__name__}: {error}"
-            raise InputError("C108", said, place=str(path) if line is None else f"{path}:{line}") from None
+            sentence = f"metric {function} failed: {type(error).__name__}: {error}"
+            raise InputError("C108", sentence, place=str(path) if line is None else f"{path}:{line}") from None
         if scores.shape != (len(outputs),):
             shape = ", ".join(map(str, scores.shape))
-            said = f"metric {function} must return one number a sample, shape [{len(outputs)}], not [{shape}]"
-            raise InputError("C108", said, place=str(path))
+            sentence = f"metric {function} must return one number a sample, shape [{len(outputs)}], not [{shape}]"
+            raise InputError("C108", sentence, place=str(path))
         if np.isnan(scores).any():
             raise InputError("C108", f"metric {function} must return numbers, not NaN", place=str(path))
         return scores
 
-    return score, bool(getattr(found, "lower_is_better", False)), hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+    return score, bool(getattr(metric, "lower_is_better", False)), hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
 
 
 def _module(module: str) -> tuple[Path, Mapping[str, Any]]:
-    """Return the file of a module and what it defines: a path, or what Python finds under a dotted name, first of all in this folder."""
-    here = Path(module) if module.endswith(".py") or "/" in module else Path(*module.split(".")).with_suffix(".py")
-    if here.is_file() or here == Path(module):
-        return here, vars(module_at(here, "metric", "F203"))
+    """Return the file and the names of a module: of a path, or of a dotted name, looked up in this folder first."""
+    file = Path(module) if module.endswith(".py") or "/" in module else Path(*module.split(".")).with_suffix(".py")
+    if file.is_file() or file == Path(module):
+        return file, vars(module_at(file, "metric", "F203"))
     try:
         spec = find_spec(module)
         if spec is not None and spec.origin is not None:

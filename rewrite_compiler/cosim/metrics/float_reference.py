@@ -1,4 +1,4 @@
-"""Reference: the source program in float32 on the host, run once for a model, its data and this machine, then kept."""
+"""The float32 reference: the source program on the host, run once for a model, its data and this machine, then cached."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS = "seconds"
 
 
 class Reference:
-    """The source program in float32 on the host; `seconds` are the CPU seconds that its runs took."""
+    """The source program in float32 on the host; `seconds` is the processor time of its runs."""
 
     def __init__(self, p: Program, first: Mapping[str, Data], limit: int = DEFAULT.host_seconds) -> None:
         self.program, self.seconds = p, 0.0
@@ -34,18 +34,18 @@ class Reference:
         self.host.run({v: first[p.names[v]] for v in p.inputs})  # chooses how samples are batched
 
     def run(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
-        """Return the outputs for samples, at once."""
+        """Return the outputs [samples, …] for these inputs, as one batch."""
         p = self.program
         started = time.thread_time()
-        found = self.host.run({v: inputs[p.names[v]] for v in p.inputs})
+        outputs = self.host.run({v: inputs[p.names[v]] for v in p.inputs})
         self.seconds += time.thread_time() - started
-        return {p.names[v]: x for v, x in found.items()}
+        return {p.names[v]: x for v, x in outputs.items()}
 
 
 class KeptReference:
-    """The reference over a data set, a batch at a time: from the last run of the same where that is kept, else run and kept.
+    """The reference over a data set, batch by batch: from the cache of an earlier run where there is one, else computed and cached.
 
-    `seconds` are the CPU seconds of the runs, `is_kept` tells that they were an earlier one's.
+    `seconds` is the processor time of the runs, of the earlier ones where they are cached.
     """
 
     def __init__(self, plan: Plan, data: Dataset, batch: int, limit: int = DEFAULT.host_seconds) -> None:
@@ -58,28 +58,28 @@ class KeptReference:
         self.live: Reference | None = None
 
     def run(self, part: slice) -> dict[str, Data]:
-        """Return the outputs for one part of the samples."""
+        """Return the outputs [samples, …] of one part of the samples."""
         if self.outputs is not None:
             return {name: x[part] for name, x in self.outputs.items()}
-        found = self.alone(self.data.rows(part).inputs)
-        self._see(part, found)
-        return found
+        outputs = self.alone(self.data.rows(part).inputs)
+        self._collect(part, outputs)
+        return outputs
 
     def alone(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
-        """Run some samples now."""
+        """Compute the outputs of some samples without the cache."""
         if self.live is None:
             self.live = Reference(self.program, self.data.rows(slice(0, self.batch)).inputs, self.limit)
-        found = self.live.run(inputs)
+        outputs = self.live.run(inputs)
         self.seconds = self.live.seconds
-        return found
+        return outputs
 
-    def _see(self, part: slice, found: dict[str, Data]) -> None:
-        """Remember outputs; with the last of all samples, keep them."""
-        self.size += sum(x.nbytes for x in found.values())
+    def _collect(self, part: slice, outputs: dict[str, Data]) -> None:
+        """Collect outputs; once they are those of all samples, write them to the cache."""
+        self.size += sum(x.nbytes for x in outputs.values())
         if self.size > MOST_BYTES or part.start != sum(len(x[self.names[0]]) for x in self.seen):
             self.seen, self.size = [], MOST_BYTES + 1
             return
-        self.seen.append(found)
+        self.seen.append(outputs)
         if part.stop < self.data.count:
             return
         file = io.BytesIO()
@@ -91,20 +91,20 @@ class KeptReference:
         stored = self.kept.get(self.key)
         if stored is None:
             return None
-        with np.load(io.BytesIO(stored), allow_pickle=False) as found:
-            self.seconds = float(found[SECONDS])
-            return {name: found[str(n)] for n, name in enumerate(self.names)}
+        with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
+            self.seconds = float(archive[SECONDS])
+            return {name: archive[str(n)] for n, name in enumerate(self.names)}
 
 
 def _plain(x: Data) -> Data:
-    """Return text as an array that is read back without running code."""
+    """Return strings as an array that loads without unpickling."""
     return x.astype(str) if x.dtype.kind == "O" else x
 
 
 def _key(plan: Plan, data: Dataset, batch: int) -> str:
-    """Return the hash of everything that the outputs depend on: bits of float32 differ between machines and host engines.
+    """Return the hash of everything that determines the outputs: bits of float32 differ between machines and host engines.
 
-    The model is what the host engine is given, so that another importer or emitter is another run.
+    The model is hashed as the host engine gets it, so that another importer or emitter is another key.
     """
     model = hashlib.sha256(to_onnx(plan.source)).hexdigest()
     parts = {

@@ -1,4 +1,4 @@
-"""Hosts: what the other host gives for the same samples, beside what the one that was asked for gives."""
+"""The comparison of two hosts on the same samples, for the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = {"exact": "onnxruntime"}  # host → the one that a report compares it w
 
 @dataclass(frozen=True)
 class Beside:
-    """A batch on the other host: its scores, and how the values of all outputs differ from the first one's."""
+    """A batch on the other host: its scores, and how many values of all outputs differ, at most by `largest`."""
 
     scores: Scores
     values: int
@@ -27,17 +27,17 @@ class Beside:
 
 
 def beside(outputs: Mapping[str, Data], other: Mapping[str, Data], scores: Scores) -> Beside:
-    """Compare the outputs of a batch on two hosts, samples first; two that are not numbers are equal."""
-    first, second = (np.concatenate([x.reshape(len(x), -1) for x in found.values()], axis=1) for found in (outputs, other))
+    """Compare the outputs [samples, …] of a batch on two hosts; NaN equals NaN."""
+    first, second = (np.concatenate([x.reshape(len(x), -1) for x in host_outputs.values()], axis=1) for host_outputs in (outputs, other))
     equal = (first == second) | ((first != first) & (second != second))
     with np.errstate(invalid="ignore", over="ignore"):
-        away = np.where(equal, 0.0, np.abs(first.astype(np.float64) - second.astype(np.float64)))
-    largest = float(np.nanmax(away, initial=0.0))
+        deviations = np.where(equal, 0.0, np.abs(first.astype(np.float64) - second.astype(np.float64)))
+    largest = float(np.nanmax(deviations, initial=0.0))
     return Beside(scores, equal.size, int(np.count_nonzero(~equal)), int(np.count_nonzero(~equal.all(axis=1))), largest)
 
 
 def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[str, Any] | None:
-    """Return how two hosts differ over a run; None when only one was asked for."""
+    """Return how two hosts differ over a run as JSON; None when only one ran."""
     if not parts:
         return None
     return {
@@ -51,13 +51,13 @@ def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[s
 
 
 def hosts_text(host: str, metric: str, value: float | None, found: Mapping[str, Any]) -> str:
-    """Say how two hosts differ, in a sentence."""
-    both = f"{metric} is {_shown(value)} and {_shown(found['value'])}"
+    """Return how two hosts differ as one sentence."""
+    values_text = f"{metric} is {_value_text(value)} and {_value_text(found['value'])}"
     if not found["differing_values"]:
-        return f"hosts {host} and {found['other']}: all {found['values']:,} output values are equal; {both}"
+        return f"hosts {host} and {found['other']}: all {found['values']:,} output values are equal; {values_text}"
     differ = f"{found['differing_values']:,} of {found['values']:,} output values differ, by at most {found['largest_difference']:.3g}"
-    return f"hosts {host} and {found['other']}: {differ}; {both}"
+    return f"hosts {host} and {found['other']}: {differ}; {values_text}"
 
 
-def _shown(value: float | None) -> str:
+def _value_text(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.6g}"

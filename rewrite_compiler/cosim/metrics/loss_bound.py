@@ -1,4 +1,4 @@
-"""Band: by how much a metric may get worse, as users write it: `1pt` (percentage points), `5%` (of the reference), `0.02`."""
+"""The bound on a metric's loss, as users write it: `1pt` (percentage points), `5%` (of the reference), `0.02`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ FORM = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(pt|%|)")
 
 @dataclass(frozen=True)
 class Band:
-    """An allowed loss: absolute, or a share of the reference's value."""
+    """An allowed loss: an absolute amount, or a share of the reference's value."""
 
     text: str
     amount: float
     is_relative: bool = False
 
     def allowed(self, reference: float) -> float:
-        """Return the loss that is allowed when the reference has this value."""
+        """Return the allowed loss for this value of the reference."""
         return self.amount * abs(reference) if self.is_relative else self.amount
 
     def holds(self, loss: float, reference: float) -> bool:
-        """Tell whether a loss is inside, up to the rounding of the difference itself."""
+        """Tell whether a loss is within the bound, up to the rounding of the difference itself."""
         return loss <= self.allowed(reference) or math.isclose(loss, self.allowed(reference), rel_tol=1e-12)
 
 
 def band_of(text: str) -> Band:
-    """Read a band; UsageError F203 when it is none."""
-    found = FORM.fullmatch(text.strip())
-    if found is None:
+    """Parse a bound.
+
+    Raises:
+        UsageError: F203, the text is no bound.
+    """
+    match = FORM.fullmatch(text.strip())
+    if match is None:
         raise UsageError("F203", f'--within must be a loss such as 1pt, 5% or 0.02, not "{text}"')
-    amount, unit = float(found[1]), found[2]
+    amount, unit = float(match[1]), match[2]
     return Band(text, amount / 100 if unit else amount, unit == "%")

@@ -1,7 +1,7 @@
-"""Metrics: how good the outputs for a data set are, sample by sample, and whether two runs differ.
+"""Metrics: scores of the outputs for a data set, sample by sample, and the paired comparison of two runs.
 
-A metric gives each sample a score and a weight; its value is made from their weighted mean, or from all samples at once.
-Two runs on the same samples are compared pairwise, so that what both do to a sample alike drops out.
+A metric gives each sample a score and a weight; its value derives from their weighted mean, or from all samples at once.
+Two runs on the same samples are compared pairwise, so that what both do to a sample alike cancels.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -22,17 +23,32 @@ from .regression import absolute_error, explained, flat, spread_of, squared_erro
 from .scores import Scores
 from .separation import area, separation
 
-LABELS, TARGETS, REFERENCE, ANY = "labels", "targets", "the reference's outputs", "what the data has"
 RESAMPLES, SEED = 2000, 0
 NORMAL_95 = 1.959963984540054
 
 
+class Truth(StrEnum):
+    """What a metric compares outputs with, as refusals name it."""
+
+    LABELS = "labels"
+    """The labels of the data."""
+    TARGETS = "targets"
+    """The true values of the data."""
+    REFERENCE = "the reference's outputs"
+    """The true values of the data where it has them, else the outputs of the float32 reference."""
+    ANY = "what the data has"
+    """Labels, true values or the reference's outputs, the first that exist."""
+
+
 @dataclass(frozen=True)
 class Metric:
-    """A metric: what it compares outputs with, how it scores samples, how their mean becomes its value; `whole` takes all at once."""
+    """A metric: what outputs are compared with, how samples are scored, and how the value derives from their mean.
+
+    Some metrics compute the value from the scores of all samples instead; `is_maximum` takes the largest score.
+    """
 
     name: str
-    against: str
+    against: Truth
     score: Callable[[Data, Data], Scores]
     finish: Callable[[float, float], float] = lambda mean, peak: mean
     lower_is_better: bool = True
@@ -42,7 +58,7 @@ class Metric:
     sha256: str = ""  # of the file of one of the user's own
 
     def value(self, scores: Scores) -> float:
-        """Return the value over all samples."""
+        """Return the value of the metric over all samples."""
         if self.is_maximum:
             return float(scores.values.max())
         if self.whole is not None:
@@ -56,7 +72,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Exact:
-    """McNemar's exact test of the samples that changed, and the exact interval of the difference given their number."""
+    """McNemar's exact test on the discordant samples, and the exact interval of the difference conditional on their number."""
 
     p_value: float
     interval: Interval
@@ -64,7 +80,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Paired:
-    """A second run against a first on the same samples: difference of the metric's value, and single samples."""
+    """The paired comparison of a second run with a first: the difference of the metric's values, and counts of samples."""
 
     difference: float
     interval: tuple[float, float] | None
@@ -76,27 +92,36 @@ class Paired:
 
 
 def metric_of(name: str, task: str = "") -> Metric:
-    """Return a metric by name, the usual one of a task when the name is empty, or one of the user's own, MODULE:FUNCTION."""
-    usual = {CLASSIFICATION: "top1", MAPS: "pixel-accuracy", LANGUAGE_MODEL: "perplexity"}
-    chosen = name or usual.get(task, "max-relative-error")
-    if chosen in METRICS:
-        return METRICS[chosen]
-    if ":" not in chosen:
-        raise UsageError("F203", f'there is no metric called "{chosen}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
-    scores, lower, digest = own_scores(chosen)
-    return Metric(chosen, ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
+    """Return a metric by its name, the default one of a task when the name is empty, or a user's own, MODULE:FUNCTION.
+
+    Raises:
+        UsageError: F203, there is no such metric.
+        InputError: R100, the module of a user's metric cannot be imported.
+    """
+    defaults = {CLASSIFICATION: "top1", MAPS: "pixel-accuracy", LANGUAGE_MODEL: "perplexity"}
+    metric_name = name or defaults.get(task, "max-relative-error")
+    if metric_name in METRICS:
+        return METRICS[metric_name]
+    if ":" not in metric_name:
+        raise UsageError("F203", f'there is no metric called "{metric_name}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
+    scores, lower, digest = own_scores(metric_name)
+    return Metric(metric_name, Truth.ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
 
 
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
-    """Return what the metric compares outputs with; targets, where the data has them, come before the reference's outputs."""
-    if metric.against == ANY and data.labels is not None:
+    """Return what the metric compares outputs with; targets, where the data has them, take precedence over the reference's outputs.
+
+    Raises:
+        InputError: C100, the metric needs labels or targets that the data does not have.
+    """
+    if metric.against == Truth.ANY and data.labels is not None:
         return data.labels
-    if metric.against in (REFERENCE, ANY):
+    if metric.against in (Truth.REFERENCE, Truth.ANY):
         return reference if data.targets is None else data.targets
-    found = data.labels if metric.against == LABELS else data.targets
-    if found is None:
+    truth = data.labels if metric.against == Truth.LABELS else data.targets
+    if truth is None:
         raise InputError("C100", f"metric {metric.name} needs {metric.against}, which the data does not have", place=data.place)
-    return found
+    return truth
 
 
 def paired(metric: Metric, first: Scores, second: Scores) -> Paired:
@@ -128,11 +153,11 @@ def _interval(metric: Metric, first: Scores, second: Scores, better: int, worse:
 def _bootstrap(metric: Metric, first: Scores, second: Scores) -> Interval:
     random = np.random.default_rng(SEED)
     n = len(first.values)
-    found = np.empty(RESAMPLES)
+    differences = np.empty(RESAMPLES)
     for k in range(RESAMPLES):
-        drawn = random.integers(0, n, n)
-        found[k] = _difference(*(metric.value(s.take(drawn)) for s in (first, second)))
-    low, high = np.quantile(found, [0.025, 0.975], method="inverted_cdf")
+        indices = random.integers(0, n, n)
+        differences[k] = _difference(*(metric.value(s.take(indices)) for s in (first, second)))
+    low, high = np.quantile(differences, [0.025, 0.975], method="inverted_cdf")
     return float(low), float(high)
 
 
@@ -140,9 +165,9 @@ def _bootstrap(metric: Metric, first: Scores, second: Scores) -> Interval:
 
 
 def _ranks(outputs: Data, labels: Data) -> Data:
-    """Return the place of the true class among the classes of each sample, 0 the best; none for a sample with a NaN.
+    """Return the rank of the true class among the logits of each sample, 0 the best; the number of classes for a sample with a NaN.
 
-    An output of one whole number a sample is the class itself.
+    An output of one integer for each sample is the class itself.
     """
     _check_one_class(labels)
     if is_class(outputs):
@@ -151,28 +176,28 @@ def _ranks(outputs: Data, labels: Data) -> Data:
     classes = logits.shape[1]
     if labels.max() >= classes:
         raise InputError("C100", f"labels must be below the {classes} classes of the model, not {labels.max()}")
-    own = logits[np.arange(len(labels)), labels][:, None]
+    true_logits = logits[np.arange(len(labels)), labels][:, None]
     earlier = np.arange(classes) < labels[:, None]
-    ranks = ((logits > own) | ((logits == own) & earlier)).sum(axis=1)
+    ranks = ((logits > true_logits) | ((logits == true_logits) & earlier)).sum(axis=1)
     return np.where(np.isnan(logits.astype(np.float64)).any(axis=1), classes, ranks)
 
 
 def _check_one_class(labels: Data) -> None:
     if labels.ndim > 1:
-        shown = ", ".join(map(str, labels.shape[1:]))
+        shape_text = ", ".join(map(str, labels.shape[1:]))
         raise InputError(
-            "C100", f"labels of this metric must be one class a sample, [samples], not [samples, {shown}]",
+            "C100", f"labels of this metric must be one class a sample, [samples], not [samples, {shape_text}]",
             help="--metric pixel-accuracy and mean-iou score a class for each place, multilabel-f1 and auc several for each sample",
         )  # fmt: skip
 
 
 def is_class(outputs: Data) -> bool:
-    """Tell whether outputs are one whole number a sample: a class, not numbers for all of them."""
+    """Tell whether outputs are one integer for each sample: a class, not logits."""
     return outputs.dtype.kind in "iu" and outputs.size == len(outputs)
 
 
 def predicted_classes(outputs: Data) -> Data:
-    """Return the class that each sample's output says."""
+    """Return the predicted class of each sample, [samples]."""
     return outputs.reshape(-1) if is_class(outputs) else outputs.reshape(len(outputs), -1).argmax(axis=1)
 
 
@@ -198,20 +223,20 @@ def _negative_log_likelihood(outputs: Data, targets: Data) -> Scores:
 
 
 def _cosine(outputs: Data, truth: Data) -> Scores:
-    """Cosine of the angle between the outputs of a sample and the true ones; two that are both zero agree."""
-    found, wanted = flat(outputs, truth)
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+    """Cosine of the angle between a sample's outputs and the true values; two zero vectors agree."""
+    actual, expected = flat(outputs, truth)
+    lengths = np.linalg.norm(actual, axis=1) * np.linalg.norm(expected, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosines = np.where((found == wanted).all(axis=1), 1.0, (found * wanted).sum(axis=1) / lengths)
-    return Scores(np.where(np.isnan(cosines), -1.0, cosines), np.ones(len(found)))
+        cosines = np.where((actual == expected).all(axis=1), 1.0, (actual * expected).sum(axis=1) / lengths)
+    return Scores(np.where(np.isnan(cosines), -1.0, cosines), np.ones(len(actual)))
 
 
 def _classified(outputs: Data, labels: Data) -> Scores:
-    """Whether the class is right, and both classes; a sample with a NaN has a class of its own."""
-    right = _ranks(outputs, labels) == 0
+    """Whether the class is right, with both classes as details; a sample with a NaN has the class −1."""
+    is_correct = _ranks(outputs, labels) == 0
     logits = outputs.reshape(len(outputs), -1)
     predicted = np.where(np.isnan(logits.astype(np.float64)).any(axis=1), -1, predicted_classes(outputs))
-    return Scores(right.astype(float), np.ones(len(outputs)), details=np.stack([predicted, labels], axis=1).astype(np.float64))
+    return Scores(is_correct.astype(float), np.ones(len(outputs)), details=np.stack([predicted, labels], axis=1).astype(np.float64))
 
 
 def _f1(scores: Scores) -> float:
@@ -226,12 +251,12 @@ def _f1(scores: Scores) -> float:
 
 def _relative_error(outputs: Data, truth: Data) -> Scores:
     """Largest deviation of a sample over the largest true value of the sample."""
-    found, wanted = flat(outputs, truth)
-    largest = np.abs(wanted).max(axis=1)
-    deviation = np.abs(found - wanted).max(axis=1)
+    actual, expected = flat(outputs, truth)
+    largest = np.abs(expected).max(axis=1)
+    deviation = np.abs(actual - expected).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(deviation == 0, 0.0, deviation / largest)
-    return Scores(worst_if_nan(ratio), np.ones(len(found)))
+    return Scores(worst_if_nan(ratio), np.ones(len(actual)))
 
 
 def _perplexity(mean: float, _: float) -> float:
@@ -247,20 +272,20 @@ def _psnr(mean: float, peak: float) -> float:
 METRICS = {
     m.name: m
     for m in (
-        Metric("top1", LABELS, _top(1), lower_is_better=False, is_proportion=True),
-        Metric("top5", LABELS, _top(5), lower_is_better=False, is_proportion=True),
-        Metric("f1", LABELS, _classified, lower_is_better=False, whole=_f1),
-        Metric("perplexity", TARGETS, _negative_log_likelihood, _perplexity),
-        Metric("pixel-accuracy", LABELS, right_places, lower_is_better=False),
-        Metric("mean-iou", LABELS, intersections, lower_is_better=False, whole=mean_over_classes),
-        Metric("multilabel-f1", LABELS, shares_of_labels, lower_is_better=False, whole=mean_over_labels),
-        Metric("auc", LABELS, separation, lower_is_better=False, whole=area),
-        Metric("mse", REFERENCE, squared_error),
-        Metric("rmse", REFERENCE, squared_error, lambda mean, peak: math.sqrt(mean)),
-        Metric("mae", REFERENCE, absolute_error),
-        Metric("r2", REFERENCE, spread_of, lower_is_better=False, whole=explained),
-        Metric("psnr", REFERENCE, squared_error, _psnr),
-        Metric("cosine", REFERENCE, _cosine, lower_is_better=False),
-        Metric("max-relative-error", REFERENCE, _relative_error, is_maximum=True),
+        Metric("top1", Truth.LABELS, _top(1), lower_is_better=False, is_proportion=True),
+        Metric("top5", Truth.LABELS, _top(5), lower_is_better=False, is_proportion=True),
+        Metric("f1", Truth.LABELS, _classified, lower_is_better=False, whole=_f1),
+        Metric("perplexity", Truth.TARGETS, _negative_log_likelihood, _perplexity),
+        Metric("pixel-accuracy", Truth.LABELS, right_places, lower_is_better=False),
+        Metric("mean-iou", Truth.LABELS, intersections, lower_is_better=False, whole=mean_over_classes),
+        Metric("multilabel-f1", Truth.LABELS, shares_of_labels, lower_is_better=False, whole=mean_over_labels),
+        Metric("auc", Truth.LABELS, separation, lower_is_better=False, whole=area),
+        Metric("mse", Truth.REFERENCE, squared_error),
+        Metric("rmse", Truth.REFERENCE, squared_error, lambda mean, peak: math.sqrt(mean)),
+        Metric("mae", Truth.REFERENCE, absolute_error),
+        Metric("r2", Truth.REFERENCE, spread_of, lower_is_better=False, whole=explained),
+        Metric("psnr", Truth.REFERENCE, squared_error, _psnr),
+        Metric("cosine", Truth.REFERENCE, _cosine, lower_is_better=False),
+        Metric("max-relative-error", Truth.REFERENCE, _relative_error, is_maximum=True),
     )
 }

@@ -1,4 +1,4 @@
-"""Two proportions seen on the same samples: the 95 % interval of their difference, and exact tests of the samples that changed."""
+"""Paired proportions: the 95 % interval of their difference, and exact tests on the discordant samples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def difference_of_proportions(better: int, worse: int, samples: int, z: float) -
 
 
 def mcnemar(better: int, worse: int) -> float:
-    """Return the two-sided p-value of McNemar's exact test: how likely so uneven a split of the changed samples is by chance."""
+    """Return the two-sided p-value of McNemar's exact test: the probability of so uneven a split of the discordant samples."""
     n, least = better + worse, min(better, worse)
     if better == worse:
         return 1.0
@@ -39,7 +39,7 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def exact_difference(better: int, worse: int, samples: int, tail: float = 0.025) -> Interval:
-    """Return the exact interval (Clopper and Pearson's) of p₂ − p₁ given how many samples changed; [0, 0] when none did."""
+    """Return the exact interval (Clopper and Pearson, 1934) of p₂ − p₁ given the number of discordant samples; [0, 0] without any."""
     changed = better + worse
     if not changed:
         return 0.0, 0.0
@@ -49,7 +49,7 @@ def exact_difference(better: int, worse: int, samples: int, tail: float = 0.025)
 
 
 def _at_least(k: int, n: int, p: float) -> float:
-    """Return the chance of k or more successes in n trials."""
+    """Return the probability of k or more successes in n Bernoulli trials."""
     if k <= 0 or k > n:
         return float(k <= 0)
     if p in (0.0, 1.0):
@@ -63,20 +63,20 @@ def _at_least(k: int, n: int, p: float) -> float:
 
 
 def _beta(a: int, b: int, x: float) -> float:
-    """Return the regularised incomplete beta function I(x; a, b) for a > 0, b > 0 by Lentz's way through its continued fraction."""
+    """Return the regularised incomplete beta function I(x; a, b) for a > 0, b > 0 by Lentz's algorithm for its continued fraction."""
     if x > (a + 1) / (a + b + 2):
         return 1.0 - _beta(b, a, 1 - x)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
-    found = d
+    fraction = d
     for m in range(1, 10 * (100 + math.isqrt(a + b))):
         steps = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)), -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         for step in steps:
             d, c = 1 / (1 + step * d), 1 + step / c
-            found *= c * d
+            fraction *= c * d
         if abs(c * d - 1) < 1e-15:
             break
-    return min(1.0, front * found)
+    return min(1.0, front * fraction)
 
 
 def _likeliest(better: int, worse: int, samples: int, d: float) -> float:
@@ -87,9 +87,9 @@ def _likeliest(better: int, worse: int, samples: int, d: float) -> float:
     return float((math.sqrt(max(b * b - 4 * a * c, 0.0)) - b) / (2 * a))
 
 
-def _crossing(before: Callable[[float], bool], low: float, high: float) -> float:
-    """Return where `before` turns from true to false between low and high."""
+def _crossing(predicate: Callable[[float], bool], low: float, high: float) -> float:
+    """Return by bisection where `predicate` turns from true to false between low and high."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if before(middle) else (low, middle)
+        low, high = (middle, high) if predicate(middle) else (low, middle)
     return (low + high) / 2

@@ -1,4 +1,4 @@
-"""Scores of numbers: squared and absolute errors, and the share of the spread that outputs explain."""
+"""Scores of regression: squared and absolute errors, and the coefficient of determination."""
 
 from __future__ import annotations
 
@@ -10,39 +10,55 @@ from .scores import Scores
 
 
 def flat(outputs: Data, truth: Data) -> tuple[Data, Data]:
-    """Return outputs and true values as [samples, values]; InputError when they are not as many."""
+    """Return outputs and true values as [samples, values].
+
+    Raises:
+        InputError: C100, they have different numbers of values.
+    """
     if outputs.shape != truth.shape and outputs.size != truth.size:
-        shown = [f"[samples{''.join(f', {n}' for n in x.shape[1:])}]" for x in (outputs, truth)]
-        raise InputError("C100", f"true values must have the shape of the outputs {shown[0]}, not {shown[1]}")
+        shapes = [f"[samples{''.join(f', {n}' for n in x.shape[1:])}]" for x in (outputs, truth)]
+        raise InputError("C100", f"true values must have the shape of the outputs {shapes[0]}, not {shapes[1]}")
     return outputs.reshape(len(outputs), -1).astype(np.float64), truth.reshape(len(truth), -1).astype(np.float64)
 
 
 def worst_if_nan(errors: Data) -> Data:
-    """Return errors with NaN as the largest."""
+    """Return errors with NaN replaced by infinity."""
     return np.where(np.isnan(errors), np.inf, errors)
 
 
 def squared_error(outputs: Data, truth: Data) -> Scores:
-    """Sum the squares of the errors of each sample; its weight is how many there are."""
-    found, wanted = flat(outputs, truth)
-    ends = float(wanted.min()), float(wanted.max())
-    return Scores(worst_if_nan(((found - wanted) ** 2).sum(axis=1)), np.full(len(found), float(found.shape[1])), ends)
+    """Score each sample by the sum of its squared errors; its weight is the number of values.
+
+    Raises:
+        InputError: C100, outputs and truth have different numbers of values.
+    """
+    actual, expected = flat(outputs, truth)
+    ends = float(expected.min()), float(expected.max())
+    return Scores(worst_if_nan(((actual - expected) ** 2).sum(axis=1)), np.full(len(actual), float(actual.shape[1])), ends)
 
 
 def absolute_error(outputs: Data, truth: Data) -> Scores:
-    """Sum the sizes of the errors of each sample; its weight is how many there are."""
-    found, wanted = flat(outputs, truth)
-    return Scores(worst_if_nan(np.abs(found - wanted).sum(axis=1)), np.full(len(found), float(found.shape[1])))
+    """Score each sample by the sum of its absolute errors; its weight is the number of values.
+
+    Raises:
+        InputError: C100, outputs and truth have different numbers of values.
+    """
+    actual, expected = flat(outputs, truth)
+    return Scores(worst_if_nan(np.abs(actual - expected).sum(axis=1)), np.full(len(actual), float(actual.shape[1])))
 
 
 def spread_of(outputs: Data, truth: Data) -> Scores:
-    """Sum the squares of the errors, and keep sum and sum of squares of the true values."""
-    errors, (_, wanted) = squared_error(outputs, truth), flat(outputs, truth)
-    return Scores(errors.values, errors.weights, errors.ends, np.stack([wanted.sum(axis=1), (wanted**2).sum(axis=1)], axis=1))
+    """Score each sample by the sum of its squared errors, with the sum and sum of squares of its true values as details.
+
+    Raises:
+        InputError: C100, outputs and truth have different numbers of values.
+    """
+    errors, (_, expected) = squared_error(outputs, truth), flat(outputs, truth)
+    return Scores(errors.values, errors.weights, errors.ends, np.stack([expected.sum(axis=1), (expected**2).sum(axis=1)], axis=1))
 
 
 def explained(scores: Scores) -> float:
-    """Return R²: 1 − squared errors / squared deviations of the true values from their mean; −∞ where these do not differ."""
+    """Return R²: 1 − squared errors / squared deviations of the true values from their mean; −∞ where these are all equal."""
     assert scores.details is not None
     total, squares = scores.details.sum(axis=0)
     spread, errors = squares - total**2 / scores.weights.sum(), scores.values.sum()

@@ -1,4 +1,4 @@
-"""Scores: what a metric makes of each sample of a run."""
+"""Scores: the score and weight that a metric gives each sample of a run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...ir.program import Data
 
 @dataclass(frozen=True)
 class Scores:
-    """One score and one weight a sample; `ends` are the least and largest true value, for psnr. A NaN counts as the worst score.
+    """One score and one weight for each sample, [samples]; `ends` are the least and largest true value. NaN is the worst score.
 
-    `details` are further numbers of each sample, for metrics that are no mean of scores; where batches have different many, the
-    missing ones are 0.
+    `details` [samples, numbers] are for metrics that are no mean of scores; where batches have different numbers, missing
+    ones are 0.
     """
 
     values: Data
@@ -25,19 +25,19 @@ class Scores:
 
     @property
     def peak(self) -> float:
-        """The range of the true values."""
+        """The range of the true values, for the peak signal-to-noise ratio."""
         return self.ends[1] - self.ends[0]
 
     def take(self, indices: Data) -> Scores:
-        """Return the scores of some samples."""
+        """Return the scores of the samples at these indices."""
         details = None if self.details is None else self.details[indices]
         return Scores(self.values[indices], self.weights[indices], self.ends, details)
 
 
 def joined(parts: Sequence[Scores]) -> Scores:
-    """Return the scores of several batches, one after the other."""
+    """Concatenate the scores of several batches."""
     ends = min(s.ends[0] for s in parts), max(s.ends[1] for s in parts)
-    found = [s.details for s in parts if s.details is not None]
-    widest = max((d.shape[1] for d in found), default=0)
-    details = np.concatenate([np.pad(d, ((0, 0), (0, widest - d.shape[1]))) for d in found]) if found else None
+    details_parts = [s.details for s in parts if s.details is not None]
+    widest = max((d.shape[1] for d in details_parts), default=0)
+    details = np.concatenate([np.pad(d, ((0, 0), (0, widest - d.shape[1]))) for d in details_parts]) if details_parts else None
     return Scores(np.concatenate([s.values for s in parts]), np.concatenate([s.weights for s in parts]), ends, details)

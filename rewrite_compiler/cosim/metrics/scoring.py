@@ -1,4 +1,4 @@
-"""Scoring: the outputs for samples by a metric; what fails names its sample."""
+"""Scoring of outputs by a metric; an error names its sample."""
 
 from __future__ import annotations
 
@@ -12,30 +12,38 @@ from .scores import Scores
 
 
 def scored_output(p: Program) -> str:
-    """Return the output that metrics look at: the first that is not text, as labels of classical models are."""
-    found = next((v for v in p.outputs if p.types[v].dtype != "string"), None)
-    if found is None:
+    """Return the name of the output that metrics score: the first that is not text, as labels of classical models are.
+
+    Raises:
+        InputError: C100, all outputs are text.
+    """
+    output = next((v for v in p.outputs if p.types[v].dtype != "string"), None)
+    if output is None:
         raise InputError("C100", "metrics need an output of numbers, and the model gives text only", place=p.name)
-    return p.names[found]
+    return p.names[output]
 
 
 def scored(metric: Metric, data: Dataset, outputs: Data, reference: Data) -> Scores:
-    """Return the scores of outputs for data; a refusal names the first sample that is refused alone, too."""
+    """Return the scores of outputs for data.
+
+    Raises:
+        FlexmatchError: the metric refuses the outputs or labels; at the first sample that it refuses alone, too.
+    """
     truth = truth_for(metric, data, reference)
     try:
         return metric.score(outputs, truth)
     except FlexmatchError as error:
-        found = error
+        refusal = error
     for n in range(len(outputs)):
         try:
             metric.score(outputs[n : n + 1], truth[n : n + 1])
         except FlexmatchError as error:
             raise _in_sample(error, data, n) from None
-    raise found.at(data.place) from None
+    raise refusal.at(data.place) from None
 
 
 def _in_sample(error: FlexmatchError, data: Dataset, n: int) -> FlexmatchError:
-    """Return a refusal that names the sample: as its place, or, where it has the place of a metric's file, in its sentence."""
+    """Return an error that names the sample: in its place or, where that is a metric's file, in its sentence."""
     p, number = error.problem, data.number(n)
     if not p.place:
         return error.at(f"{data.place}: sample {number}")

@@ -1,4 +1,4 @@
-"""Separation: how often a sample that has a label scores above one that has not, the area under the ROC curve."""
+"""The area under the ROC curve: how often a sample with a label scores above one without it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from .scores import Scores
 
 
 def separation(outputs: Data, labels: Data) -> Scores:
-    """Keep the score of each class and whether it is true: one column for two classes, else one for each."""
+    """Keep each class's scores and truth as details: one column of each for two classes, else one for every class.
+
+    Raises:
+        InputError: C100, the labels do not fit the outputs.
+    """
     scores, true = _columns(outputs, labels)
-    odd = np.isnan(scores)
-    scores = np.where(odd, np.where(true > 0, -np.inf, np.inf), scores)
-    own = np.where(true > 0, scores, -scores).mean(axis=1) if np.isfinite(scores).all() else np.zeros(len(scores))
-    return Scores(own, np.ones(len(scores)), details=np.concatenate([scores, true], axis=1).astype(np.float64))
+    is_nan = np.isnan(scores)
+    scores = np.where(is_nan, np.where(true > 0, -np.inf, np.inf), scores)
+    sample_scores = np.where(true > 0, scores, -scores).mean(axis=1) if np.isfinite(scores).all() else np.zeros(len(scores))
+    return Scores(sample_scores, np.ones(len(scores)), details=np.concatenate([scores, true], axis=1).astype(np.float64))
 
 
 def _columns(outputs: Data, labels: Data) -> tuple[Data, Data]:
@@ -32,14 +36,14 @@ def _columns(outputs: Data, labels: Data) -> tuple[Data, Data]:
 
 
 def area(scores: Scores) -> float:
-    """Return the mean over the classes that some samples have and some have not; one half where there is none."""
+    """Return the area under the ROC curve, averaged over classes with both kinds of samples; one half without such a class."""
     assert scores.details is not None
-    found = [_area(s, t > 0) for s, t in zip(*(x.T for x in np.split(scores.details, 2, axis=1)), strict=True) if 0 < t.sum() < len(t)]
-    return float(np.mean(found)) if found else 0.5
+    areas = [_area(s, t > 0) for s, t in zip(*(x.T for x in np.split(scores.details, 2, axis=1)), strict=True) if 0 < t.sum() < len(t)]
+    return float(np.mean(areas)) if areas else 0.5
 
 
 def _area(scores: Data, true: Data) -> float:
-    """Return the share of pairs in order, equal ones counted half, from the ranks of the true ones."""
+    """Return the share of pairs in the right order, ties counted half, by the rank sum of the positive samples (Mann–Whitney)."""
     _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     positive = int(true.sum())

@@ -1,1 +1,1 @@
-"""Offloads computed a second time by other means, and compared."""
+"""Validation of what offloads return against the simulator."""

@@ -1,7 +1,7 @@
-"""Audit: what offloads return, computed again for some samples by commands on the simulator, the oracle and plain numerics.
+"""The audit: offloads of some samples computed again by commands on the simulator, by the oracle and by plain numerics.
 
-Control is the same for all samples, so one sample takes every command, address and bound of a batch. The first sample of a run
-is taken, and a random one of every few batches; of each of their offloads a random unit of a random tile by the oracle, too.
+Control is the same for all samples, so one sample exercises every command, address and bound of a batch. The first sample of a
+run is audited, and a random one of every few batches; of each of their offloads also a random unit of a random tile by the oracle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Slices = Mapping[str, slice]
 
 
 def chosen(part: slice, size: int, every: int) -> tuple[int, ...]:
-    """Return which samples of a batch are computed again; `size` is that of all batches but the last, `every` 0 for none."""
+    """Return the audited samples of a batch, none when `every` is 0; `size` is that of all batches but the last."""
     if not every:
         return ()
     first = (0,) if not part.start else ()
@@ -51,36 +51,42 @@ class Audit:
 
     @property
     def instructions(self) -> int:
-        """How many instructions were executed."""
+        """The number of executed commands."""
         return sum(d.sim.executed for d in self.devices.values())
 
     def check(self, prepared: Prepared, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics) -> None:
-        """Compute an offload again for the chosen samples; AnswerNo C104 where a result is another one."""
+        """Compute an offload of the audited samples again and compare its results.
+
+        Raises:
+            AnswerNo: C104, an element of a result differs.
+        """
         o = prepared.offload
         driven = prepared.driven if isinstance(prepared, Specified) else prepared
         for n in self.samples:
             device = self._device(o.target.name, n)
-            before = device.sim.executed
+            executed_before = device.sim.executed
             operands = {name: looked_at(x)[n : n + 1] for name, x in moving.items()}
-            unit = _Unit(self, driven, n)
+            unit = _SampledUnit(self, driven, n)
             expected, _ = driven.run(device, operands, unit.take)
-            commands = f"the {device.sim.executed - before:,} commands of its driver"
+            commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
             for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
                 self._compare(o, name, looked_at(y)[n], z[0], ("it", commands), n)
             unit.check(seen)
             seen.validated += 1
 
-    def _compare(self, o: Offload, name: str, some: Data, others: Data, who: tuple[str, str], n: int, at: Sequence[int] = ()) -> None:
-        """Raise AnswerNo C104 for the first element that is another one; `at` is where in the result they begin."""
-        wrong = np.argwhere(some != others)
-        if not len(wrong):
+    def _compare(
+        self, o: Offload, name: str, actual: Data, expected: Data, sources: tuple[str, str], n: int, offset: Sequence[int] = ()
+    ) -> None:
+        """Raise AnswerNo C104 for the first element that differs; `offset` is the index of the compared part in the result."""
+        differing = np.argwhere(actual != expected)
+        if not len(differing):
             return
-        place = tuple(wrong[0].tolist())
-        where = [a + b for a, b in zip(place, at or (0,) * len(place), strict=True)]
+        place = tuple(differing[0].tolist())
+        index = [a + b for a, b in zip(place, offset or (0,) * len(place), strict=True)]
         sizes = ", ".join(f"{d} = {size}" for d, size in o.tiling.sizes.items())
         sentence = (
-            f"{name}{where} of {o.id} ({o.mapping.name} at {sizes}) must be {float(others[place]):g}, as {who[1]} give, not "
-            f"{float(some[place]):g}, as {who[0]} returned, for sample {self.part.start + n}"
+            f"{name}{index} of {o.id} ({o.mapping.name} at {sizes}) must be {float(expected[place]):g}, as {sources[1]} give, not "
+            f"{float(actual[place]):g}, as {sources[0]} returned, for sample {self.part.start + n}"
         )
         remedy = "correct the driver or the numerics, which flexmatch prove compares, or run with --engine simulator"
         raise AnswerNo("C104", sentence, place=o.mapping.rule.place, help=remedy)
@@ -92,54 +98,54 @@ class Audit:
         return self.devices[key]
 
 
-class _Unit:
+class _SampledUnit:
     """A random unit of a random tile of an offload, as commands on the simulator gave it."""
 
     def __init__(self, audit: Audit, driven: Prepared, n: int) -> None:
         self.audit, self.driven, self.n = audit, driven, n
         o = driven.offload
         self.random = np.random.default_rng([SEED, zlib.crc32(o.id.encode()), audit.part.start + n])
-        self.left = int(self.random.integers(sum(1 for _ in o.tiling.slices())))
-        self.taken: tuple[Mapping[str, Data], Slices, Slices, Mapping[str, Data]] | None = None
+        self.tiles_before = int(self.random.integers(sum(1 for _ in o.tiling.slices())))
+        self.sample: tuple[Mapping[str, Data], Slices, Slices, Mapping[str, Data]] | None = None
 
-    def take(self, codes: Mapping[str, Data], slices: Slices, results: Mapping[str, Data], seen: Statistics) -> None:
-        """Remember a unit of the tile that was drawn."""
-        del seen
-        self.left -= 1
-        if self.left == -1:
+    def take(self, codes: Mapping[str, Data], slices: Slices, results: Mapping[str, Data], statistics: Statistics) -> None:
+        """Store a unit of the tile that was drawn."""
+        del statistics
+        self.tiles_before -= 1
+        if self.tiles_before == -1:
             m = self.driven.offload.mapping
             fixed = (*m.whole, *m.axes.summed)
             part = {d: s if d in fixed else _unit(s, m.units.get(d, 1), self.random) for d, s in slices.items()}
-            one = {name: c[0] if c.ndim > len(m.axes.of[name]) else c for name, c in codes.items()}
-            self.taken = one, slices, part, {name: y[0] if y.ndim > len(m.axes.of[name]) else y for name, y in results.items()}
+            sample_codes = {name: c[0] if c.ndim > len(m.axes.of[name]) else c for name, c in codes.items()}
+            self.sample = sample_codes, slices, part, {name: y[0] if y.ndim > len(m.axes.of[name]) else y for name, y in results.items()}
 
-    def check(self, seen: Statistics) -> None:
-        """Compare the unit with what the oracle and the numerics say, each code by code."""
-        if self.taken is None:
+    def check(self, statistics: Statistics) -> None:
+        """Compare the unit, code by code, with the oracle and with the numerics."""
+        if self.sample is None:
             return
-        codes, slices, part, results = self.taken
+        codes, slices, part, results = self.sample
         o, compare = self.driven.offload, partial(self.audit._compare, n=self.n)
-        axes, others = o.mapping.axes, {}
+        axes, references = o.mapping.axes, {}
         if o.mapping.codes is not None:
-            others["its numerics"] = plain_results(self.driven, codes, part)
+            references["its numerics"] = plain_results(self.driven, codes, part)
         if _work(o, part) <= MOST_MACS:
             device = simulated_device(self.audit.ilas[o.target.name], reading="oracle")
-            others["generated Python"] = self.driven.call(device, codes, part)
-        for who, given in others.items():
-            for name, y in given.items():
-                inside = tuple(slice(part[d].start - slices[d].start, part[d].stop - slices[d].start) for d in axes.of[name])
-                at = [part[d].start for d in axes.of[name]]
-                compare(o, name, results[name][inside], np.asarray(y), ("the simulator", f"codes of {who}"), at=at)
-                seen.audited += y.size
+            references["generated Python"] = self.driven.call(device, codes, part)
+        for source, expected in references.items():
+            for name, y in expected.items():
+                window = tuple(slice(part[d].start - slices[d].start, part[d].stop - slices[d].start) for d in axes.of[name])
+                offset = [part[d].start for d in axes.of[name]]
+                compare(o, name, results[name][window], np.asarray(y), ("the simulator", f"codes of {source}"), offset=offset)
+                statistics.audited += y.size
 
 
 def _work(o: Offload, part: Slices) -> float:
-    """Return about how many multiplications a part of an offload takes."""
+    """Return the approximate number of multiply-accumulates of a part of an offload."""
     share = np.prod([(part[d].stop - part[d].start) / max(o.tiling.sizes[d], 1) for d in part], dtype=float)
     return float(max(o.macs, np.prod(list(o.tiling.sizes.values()), dtype=float) if not o.macs else 0) * share)
 
 
 def _unit(s: slice, unit: int, random: np.random.Generator) -> slice:
-    """Return a random unit of a dimension's part."""
+    """Return a random unit of a dimension's slice."""
     start = s.start + unit * int(random.integers(-(-(s.stop - s.start) // unit)))
     return slice(start, min(start + unit, s.stop))

@@ -1,1 +1,1 @@
-"""Plans and devices as C."""
+"""C sources: device models, and plans as host programs."""

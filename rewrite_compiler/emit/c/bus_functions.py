@@ -1,4 +1,4 @@
-"""The bus of a host program: what the integrator supplies, and that for a device of the model."""
+"""The bus functions of a host program: declared for the integrator to supply, and implemented on a device model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MMIO = ("wr", "rd", "addr", "data")
 
 
 def bus_declarations(target: str, ila: Ila, bus: str) -> str:
-    """Return the declarations of what the integrator supplies for one accelerator; none when it has no bus."""
+    """Return the C declarations of what the integrator supplies for one accelerator."""
     lines = [f"/* {target} */", f"int {bus}_wait(void);  /* for the interrupt */"]
     if ila.externals:
         lines.append(f"int {bus}_run(const uint8_t (*instructions)[16], size_t count);")
@@ -22,7 +22,7 @@ def bus_declarations(target: str, ila: Ila, bus: str) -> str:
 
 
 def board_text(ila: Ila, name: str) -> str:
-    """Return the bus functions on one device of the model; nothing when it has neither a bus nor a stream."""
+    """Return the C source of the bus functions on one device model; empty for a model without a bus or a stream."""
     if ila.externals:
         bodies = filled(BOARD_STREAM, {"name": name, "memory": image_of(ila)})
     elif set(MMIO) <= ila.inputs.keys():
@@ -35,10 +35,10 @@ def board_text(ila: Ila, name: str) -> str:
 
 
 def flags_of(ila: Ila) -> list[str]:
-    """Return the suffixes of write functions: none, and one for each further input of the bus."""
+    """Return the suffixes of write functions: the empty one, and one for each further input of the bus."""
     return ["", *(f"_{n}" for n in ila.inputs if n not in MMIO)]
 
 
 def image_of(ila: Ila) -> str:
-    """Return the external memory that programs use: the first."""
+    """Return the name of the external memory that programs use: the first."""
     return next(iter(ila.externals))

@@ -1,4 +1,4 @@
-"""Cells: elements of a driver's data whose values are known only at run time; what a driver does to them is kept as a form."""
+"""Cells: symbolic elements of a driver's data, whose values are known only at run time; arithmetic on them builds terms."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Place = tuple[Leaf, int]  # an element: its leaf, and its row-major index
 
 
 class Cell:
-    """One element as a form, an integer term over slots, and the place that each slot reads; division is exact where drivers divide.
+    """A symbolic element: an integer term over slots (its form), and the element that each slot reads; division is exact.
 
-    Elements that a driver treats alike share their form, so it is made once.
+    Elements that a driver treats alike share one form.
     """
 
     __slots__ = ("form", "places")
@@ -61,22 +61,22 @@ class Cell:
 
 def _combined(op: str, a: Any, b: Any) -> Cell | int:
     if not isinstance(b, Cell):
-        form, places = _formed(op, a.form, int(b), ()), a.places
+        form, places = _combined_form(op, a.form, int(b), ()), a.places
     elif not isinstance(a, Cell):
-        form, places = _formed(op, int(a), b.form, ()), b.places
+        form, places = _combined_form(op, int(a), b.form, ()), b.places
     elif a.places == b.places:
-        form, places = _formed(op, a.form, b.form, ()), a.places
+        form, places = _combined_form(op, a.form, b.form, ()), a.places
     else:
         places = a.places + tuple([p for p in b.places if p not in a.places])
-        form = _formed(op, a.form, b.form, tuple([places.index(p) for p in b.places]))
+        form = _combined_form(op, a.form, b.form, tuple([places.index(p) for p in b.places]))
     return Cell(form, places) if form.op != "const" else int(form.data)
 
 
 @lru_cache(FORMS_KEPT)
-def _formed(op: str, a: Expr | int, b: Expr | int, slots: tuple[int, ...]) -> Expr:
+def _combined_form(op: str, a: Expr | int, b: Expr | int, slots: tuple[int, ...]) -> Expr:
     """Return a ∘ b, where slot k of b is slot `slots[k]` of the result (k, when there are none)."""
     if isinstance(b, Expr) and slots:
-        renamed = {slot_name(k): slot_name(to) for k, to in enumerate(slots)}
+        renamed = {slot_name(k): slot_name(target) for k, target in enumerate(slots)}
         b = substitute(b, {s: _slot(renamed[s.data[0]], s.interval) for s in b.free})
     return binary(op, a, b)
 
@@ -87,24 +87,24 @@ def _slot(name: str, interval: Interval) -> Expr:
 
 
 def slot_name(k: int) -> str:
-    """Return what C calls the k-th place of a form."""
+    """Return the C expression for the k-th slot of a form."""
     return f"v[{k}]"
 
 
 def cells_of(leaf: Leaf) -> Data:
-    """Return the elements of a leaf, in its shape."""
+    """Return the elements of a leaf as an array of cells in its shape."""
     shape = tuple(int(str(n)) for n in leaf.shape)
     form = _slot(slot_name(0), leaf.interval)
-    found = np.empty(shape, object)
-    found.reshape(-1)[:] = [Cell(form, ((leaf, n),)) for n in range(found.size)]
-    return found
+    cells = np.empty(shape, object)
+    cells.reshape(-1)[:] = [Cell(form, ((leaf, n),)) for n in range(cells.size)]
+    return cells
 
 
 @dataclass(frozen=True)
 class Gather:
-    """An array of cells as C: forms of text over `v[0]`, `v[1]` …, and where each element of each cell lies.
+    """A row-major array of cells as C: forms over `v[0]`, `v[1]` …, and the elements that each cell gathers.
 
-    Form 0 is a constant; its place holds the value.
+    Form 0 is a constant, whose value stands in place of an index.
     """
 
     forms: tuple[str, ...]
@@ -115,25 +115,33 @@ class Gather:
 
     @property
     def width(self) -> int:
-        """The most elements that one cell reads."""
+        """The largest number of elements that one cell reads."""
         return int(self.at.shape[1])
 
 
 def gathered(x: Data) -> Gather:
-    """Return what an array of cells and numbers is, in row-major order."""
+    """Return an array of cells and integers as a gather.
+
+    Raises:
+        InputError: F161, a cell has an operator without a C form.
+    """
     cells = [c if isinstance(c, Cell) else None for c in x.reshape(-1)]
     kinds: dict[Expr, int] = {}
     sources: dict[Leaf, int] = {}
     width = max((len(c.places) for c in cells if c is not None), default=1)
-    kind, at, source = np.zeros(len(cells), np.int32), np.zeros((len(cells), width), np.int32), np.zeros((len(cells), width), np.int32)
+    form_numbers, indices, source_numbers = (
+        np.zeros(len(cells), np.int32),
+        np.zeros((len(cells), width), np.int32),
+        np.zeros((len(cells), width), np.int32),
+    )
     for n, (c, number) in enumerate(zip(cells, x.reshape(-1), strict=True)):
         if c is None:
-            at[n, 0] = int(number)
+            indices[n, 0] = int(number)
             continue
-        kind[n] = kinds.setdefault(c.form, len(kinds) + 1)
+        form_numbers[n] = kinds.setdefault(c.form, len(kinds) + 1)
         for k, (leaf, index) in enumerate(c.places):
-            at[n, k], source[n, k] = index, sources.setdefault(leaf, len(sources))
-    return Gather(("", *map(_text, kinds)), tuple(sources), kind, at, source)
+            indices[n, k], source_numbers[n, k] = index, sources.setdefault(leaf, len(sources))
+    return Gather(("", *map(_text, kinds)), tuple(sources), form_numbers, indices, source_numbers)
 
 
 def _text(e: Expr) -> str:
@@ -147,5 +155,5 @@ def _text(e: Expr) -> str:
 
 
 def is_moving(x: Data) -> bool:
-    """Tell whether an array has cells."""
+    """Tell whether an array contains cells."""
     return x.dtype == object and any(isinstance(c, Cell) for c in x.reshape(-1))

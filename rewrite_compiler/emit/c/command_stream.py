@@ -1,4 +1,4 @@
-"""What a driver does as steps of a C program: constant commands, data from cells, reads into buffers, waits."""
+"""A driver's commands as moves of a C program: constant commands, data from cells, reads into buffers, waits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .cells import Gather, cells_of, gathered, is_moving
 
 @dataclass(frozen=True)
 class Send:
-    """Commands whose bits are known."""
+    """A move: constant commands."""
 
     commands: Commands
 
 
 @dataclass(frozen=True)
 class Put:
-    """Writes whose data are cells, a row a command; the other inputs are known."""
+    """A move: writes whose data are cells, one row for each command; the other inputs are constant."""
 
     commands: Commands
     cells: Gather
@@ -34,7 +34,7 @@ class Put:
 
 @dataclass(frozen=True)
 class Get:
-    """Reads into a buffer of bytes, a row a command."""
+    """A move: reads into a buffer of bytes, one row for each command."""
 
     commands: Commands
     buffer: Leaf
@@ -42,14 +42,14 @@ class Get:
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait for the interrupt, or run a stream of instructions up to it."""
+    """A move: wait for the interrupt, after a stream of instruction words on streamed devices."""
 
     words: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Fill:
-    """Words of an external memory: cells from `address` on; `words` of zeros first when the memory is new."""
+    """A move: cells into an external memory from `address` on, or, without cells, a new memory of `words` zeros."""
 
     memory: str
     address: int
@@ -59,7 +59,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Words of an external memory into a buffer."""
+    """A move: words of an external memory into a buffer."""
 
     memory: str
     address: int
@@ -71,7 +71,7 @@ Move = Send | Put | Get | Pause | Fill | Fetched
 
 @dataclass
 class Steps:
-    """A device, memory-mapped or streamed, that keeps what a driver of cells does; it runs nothing."""
+    """A device, memory-mapped or streamed, that records a driver's commands as moves without executing them."""
 
     ila: Ila
     moves: list[Move] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Steps:
     words: list[int] = field(default_factory=list)
 
     def issue(self, instruction: str, **operands: int) -> None:
-        """Send one instruction."""
+        """Record one instruction."""
         command = assemble(self.ila.instructions[instruction], **{name: int(x) for name, x in operands.items()})
         if self.ila.externals:
             self.words.append(command[WORD])
@@ -87,45 +87,53 @@ class Steps:
             self.moves.append(Send(Commands(columns_of(self.ila, [command]))))
 
     def store(self, instruction: str, **operands: Data) -> None:
-        """Send one instruction for each row."""
-        found = self.ila.instructions[instruction]
+        """Record one instruction for each row of the operands.
+
+        Raises:
+            InputError: F161, cells are operands other than all lanes of the bus.
+        """
+        declaration = self.ila.instructions[instruction]
         rows = {name: np.asarray(x) for name, x in operands.items()}
         moving = [name for name, x in rows.items() if is_moving(x)]
         count = len(next(iter(rows.values())))
-        still = {name: np.zeros(x.shape, np.int64) if name in moving else x.astype(np.int64) for name, x in rows.items()}
-        commands = Commands(block_of(self.ila, found, count, still))
+        fixed_operands = {name: np.zeros(x.shape, np.int64) if name in moving else x.astype(np.int64) for name, x in rows.items()}
+        commands = Commands(block_of(self.ila, declaration, count, fixed_operands))
         if not moving:
             self.moves.append(Send(commands))
             return
-        if len(moving) > 1 or not found.operands[moving[0]].leaf.shape:
+        if len(moving) > 1 or not declaration.operands[moving[0]].leaf.shape:
             raise InputError("F161", f"{instruction} takes data in fields, which has no C form")
         self.moves.append(Put(commands, gathered(rows[moving[0]]), rows[moving[0]].shape[1]))
 
     def load(self, instruction: str, **operands: Data) -> Data:
-        """Send one read for each row; return cells of what they give."""
-        found = self.ila.instructions[instruction]
+        """Record one read for each row of the operands; return cells of the results, [rows, lanes]."""
+        declaration = self.ila.instructions[instruction]
         rows = {name: np.asarray(x) for name, x in operands.items()}
-        assert found.result is not None
+        assert declaration.result is not None
         count = len(next(iter(rows.values())))
-        buffer = self._buffer((count, *(int(str(n)) for n in found.result.shape)), (0, 255))
-        self.moves.append(Get(Commands(block_of(self.ila, found, count, rows)), buffer))
+        buffer = self._buffer((count, *(int(str(n)) for n in declaration.result.shape)), (0, 255))
+        self.moves.append(Get(Commands(block_of(self.ila, declaration, count, rows)), buffer))
         return cells_of(buffer)
 
     def wait(self) -> None:
-        """Wait for the interrupt; a streamed device runs what was issued."""
+        """Record a wait for the interrupt; a streamed device runs the instructions issued since the last one."""
         self.moves.append(Pause(tuple(self.words)))
         self.words = []
 
     def attach(self, memory: str, words: int) -> None:
-        """Give it a new external memory."""
+        """Record a new external memory of `words` zeros."""
         self.moves.append(Fill(memory, 0, None, int(words)))
 
     def place(self, memory: str, address: int, words: Data) -> None:
-        """Write words to an external memory."""
+        """Record a write of words to an external memory.
+
+        Raises:
+            InputError: F161, a cell has an operator without a C form.
+        """
         self.moves.append(Fill(memory, int(address), gathered(np.asarray(words).reshape(1, -1))))
 
     def fetch(self, memory: str, address: int, count: int) -> Data:
-        """Return cells of words of an external memory."""
+        """Record a read of an external memory; return cells of its words, [count]."""
         buffer = self._buffer((int(count),), self.ila.externals[memory].leaf.interval)
         self.moves.append(Fetched(memory, int(address), buffer))
         return cells_of(buffer)
@@ -136,5 +144,9 @@ class Steps:
 
 
 def results_of(x: Data) -> Gather:
-    """Return result codes of a driver as cells."""
+    """Return the result codes of a driver as a gather.
+
+    Raises:
+        InputError: F161, a cell has an operator without a C form.
+    """
     return gathered(np.asarray(x))

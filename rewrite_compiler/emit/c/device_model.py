@@ -1,4 +1,4 @@
-"""A C model of an accelerator, generated from its ILA: decode, updates, reads and the interrupt, with a small C interface."""
+"""The C model of an accelerator, generated from its ILA: decode, updates, reads and the interrupt, behind a small C interface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRAPS = {
 
 @dataclass
 class _Model:
-    """An ILA being printed."""
+    """The state of printing an ILA."""
 
     ila: Ila
     name: str
@@ -51,16 +51,19 @@ class _Model:
 
     def function(self, name: str, step: Step) -> Printed:
         """Print a step as a function."""
-        made = print_c(lower_step(step, strict=self.strict), name, self.tables, first_raise=self.raises + 1, mirrors=self.mirrors)
-        self.functions.append(made)
-        self.raises += len(made.raises)
-        return made
+        printed = print_c(lower_step(step, strict=self.strict), name, self.tables, first_raise=self.raises + 1, mirrors=self.mirrors)
+        self.functions.append(printed)
+        self.raises += len(printed.raises)
+        return printed
 
 
 def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str, bytes]:
-    """Return the C source and header of a device by file name; InputError names an instruction without a C form.
+    """Return the C source and header of a device by file name.
 
     With `strict`, commands that break a Require of the model are refused; without, they do what the hardware does.
+
+    Raises:
+        InputError: F161, an instruction has no C form.
     """
     mirrors = mirrors_of(ready(lower_step(i.update, strict=strict)) for i in ila.instructions.values())
     model = _Model(ila, re.sub(r"\W", "_", name or ila.name, flags=re.ASCII), strict, mirrors)
@@ -85,21 +88,21 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
 
 
 def _instruction(model: _Model, number: int, i: Instruction) -> str:
-    """Print an instruction and return its case of the switch: operands out of the inputs, the update, what a read gives."""
+    """Print an instruction and return its case of the switch: decoded operands, the update, the result of a read."""
     step = seq(*(_operand(o.leaf, o.term) for o in i.operands.values()), i.update if i.update is not NOTHING else NOTHING)
     out = None
     if i.result is not None:
         out = Leaf(_lanes(i.result), (0, 255), False, "out")
         step = seq(step, update(out, out.shape, lambda *j: (j, i.result[j])))  # type: ignore[index]
     try:
-        made = model.function(f"do_{i.name}", step)
+        function = model.function(f"do_{i.name}", step)
     except NoC as refusal:
         raise InputError("F161", f"{i.name} of {model.ila.name} has no C form: {refusal.problem.sentence}", place=i.place) from None
-    known = {o.leaf: f"p{n}" for n, o in enumerate(i.operands.values())}
-    used = [leaf for leaf in known if leaf in made.memories]
-    local = "".join(f" {c_type(leaf.interval, False)} {known[leaf]}[{math.prod(static_shape(leaf))}];" for leaf in used)
-    place = {**known, **({out: "result"} if out is not None else {})}
-    return f"    case {number + 1}: {{{local} return do_{i.name}({_arguments(model, made, place)}); }}"
+    parameters = {o.leaf: f"p{n}" for n, o in enumerate(i.operands.values())}
+    parameter_leaves = [leaf for leaf in parameters if leaf in function.memories]
+    local = "".join(f" {c_type(leaf.interval, False)} {parameters[leaf]}[{math.prod(static_shape(leaf))}];" for leaf in parameter_leaves)
+    place = {**parameters, **({out: "result"} if out is not None else {})}
+    return f"    case {number + 1}: {{{local} return do_{i.name}({_arguments(model, function, place)}); }}"
 
 
 def _operand(leaf: Leaf, term: Expr | Array) -> Step:
@@ -110,50 +113,50 @@ def _lanes(result: Array) -> tuple[int, ...]:
     return tuple(int(n) for n in result.shape)  # type: ignore[arg-type]
 
 
-def _arguments(model: _Model, made: Printed, place: Mapping[Leaf, str]) -> str:
-    """Return what a function is called with: scratch, then its memories in order."""
+def _arguments(model: _Model, function: Printed, place: Mapping[Leaf, str]) -> str:
+    """Return the arguments of a call: scratch, then the function's memories in order."""
     ila = model.ila
     inputs = {leaf: f"&in->{_input(n)}" if not leaf.shape else f"in->{_input(n)}" for n, leaf in ila.inputs.items()}
     states = {s.leaf: f"d->m_{n}" for n, s in ila.states.items()} | {m.leaf: f"d->{_mirror_name(m)}" for m in model.mirrors}
-    found = ["&d->s"]
-    for leaf in made.memories:
+    arguments = ["&d->s"]
+    for leaf in function.memories:
         text = place.get(leaf) or inputs.get(leaf) or states[leaf]
-        found.append(text)
+        arguments.append(text)
         if static_size(leaf) is None:
-            found.append(f"{text}_words")
-    return ", ".join(found)
+            arguments.append(f"{text}_words")
+    return ", ".join(arguments)
 
 
 def _decoder(model: _Model) -> str:
-    found = Leaf((), (0, len(model.ila.instructions)), False, "found")
-    step = decoding([i.decode for i in model.ila.instructions.values()], list(model.ila.inputs.values()), found)
-    made = model.function("decode", step)
-    kind = c_type(found.interval, False)
-    return f"    {kind} found[1] = {{0}};\n    decode({_arguments(model, made, {found: 'found'})});"
+    number = Leaf((), (0, len(model.ila.instructions)), False, "found")
+    step = decoding([i.decode for i in model.ila.instructions.values()], list(model.ila.inputs.values()), number)
+    function = model.function("decode", step)
+    type_name = c_type(number.interval, False)
+    return f"    {type_name} found[1] = {{0}};\n    decode({_arguments(model, function, {number: 'found'})});"
 
 
 def _waits(model: _Model) -> str:
-    """Print which engine cannot finish, and return the call; nothing when the model has no interrupt."""
+    """Print which engine cannot finish, and return the call."""
     ila = model.ila
     if ila.interrupt is None:
         return "    return d->s.trap = d->answer = FM_NO_INTERRUPT;"
-    taken = f"    if (d->m_{ila.interrupt.name}[0]) {{ d->m_{ila.interrupt.name}[0] = {int(ila.interrupt_stays)}; return 0; }}"
-    waiting = Leaf((), (0, len(ila.waits)), False, "waiting")
-    steps = [when(~w.condition, assign(waiting, n + 1)) for n, w in reversed(list(enumerate(ila.waits)))]
+    take_interrupt = f"    if (d->m_{ila.interrupt.name}[0]) {{ d->m_{ila.interrupt.name}[0] = {int(ila.interrupt_stays)}; return 0; }}"
+    engine_number = Leaf((), (0, len(ila.waits)), False, "waiting")
+    steps = [when(~w.condition, assign(engine_number, n + 1)) for n, w in reversed(list(enumerate(ila.waits)))]
     if not steps:
-        return f"{taken}\n    return d->answer = FM_HANG;"
-    made = model.function("waiting_for", seq(*steps))
-    kind = c_type(waiting.interval, False)
-    call = f"    {kind} waiting[1] = {{0}};\n    waiting_for({_arguments(model, made, {waiting: 'waiting'})});"
-    return f"{taken}\n{call}\n    d->waiting = waiting[0];\n    return d->answer = FM_HANG;"
+        return f"{take_interrupt}\n    return d->answer = FM_HANG;"
+    function = model.function("waiting_for", seq(*steps))
+    type_name = c_type(engine_number.interval, False)
+    call = f"    {type_name} waiting[1] = {{0}};\n    waiting_for({_arguments(model, function, {engine_number: 'waiting'})});"
+    return f"{take_interrupt}\n{call}\n    d->waiting = waiting[0];\n    return d->answer = FM_HANG;"
 
 
 def _member(ila: Ila, name: str) -> str:
     state = ila.states[name]
-    kind = c_type(state.leaf.interval, False)
+    type_name = c_type(state.leaf.interval, False)
     if name in ila.externals:
-        return f"    {kind} *m_{name}; int64_t m_{name}_words;"
-    return f"    {kind} m_{name}[{max(1, math.prod(static_shape(state.leaf)))}]; /* {_comment(state.doc)} */"
+        return f"    {type_name} *m_{name}; int64_t m_{name}_words;"
+    return f"    {type_name} m_{name}[{max(1, math.prod(static_shape(state.leaf)))}]; /* {_comment(state.doc)} */"
 
 
 def _mirror_name(m: Mirror) -> str:
@@ -181,7 +184,7 @@ def _messages(model: _Model) -> Iterator[str]:
     for f in model.functions:
         for r in f.raises:
             number += 1
-            yield f"    case {number}: {_said(r.sentence, [name for name, _ in r.values])}"
+            yield f"    case {number}: {_message_statement(r.sentence, [name for name, _ in r.values])}"
     yield "    case FM_HANG:"
     yield "        switch (d->waiting) {"
     for n, w in enumerate(model.ila.waits):
@@ -190,8 +193,8 @@ def _messages(model: _Model) -> Iterator[str]:
     yield "        }"
 
 
-def _said(sentence: str, names: Sequence[str]) -> str:
-    """Return the statement that says a diagnostic with its values."""
+def _message_statement(sentence: str, names: Sequence[str]) -> str:
+    """Return the C statement that formats a diagnostic with its values."""
     order = re.findall(r"\{(\w+)\}", sentence)
     if not order:
         return f'return "{_quoted(sentence)}";'
@@ -201,16 +204,16 @@ def _said(sentence: str, names: Sequence[str]) -> str:
 
 
 def _bus(ila: Ila, name: str, *, header: bool) -> str:
-    """Return the functions of a bus: reads and writes of 16 bytes, with a variant for every further flag; or of a stream."""
-    found = []
+    """Return the bus functions: reads and writes of 16 bytes, with a variant for every further flag; and those of external memories."""
+    functions = []
     if set(MMIO) <= ila.inputs.keys():
         flags = [n for n, leaf in ila.inputs.items() if n not in MMIO and leaf.interval == iv.TRUTH]
         bytes_ = math.prod(static_shape(ila.inputs["data"]))
         for flag in ("", *flags):
-            found.append(_access(name, flag, bytes_, is_write=True, header=header))
-            found.append(_access(name, flag, bytes_, is_write=False, header=header))
-    found += [_attach(name, n, ila, header=header) for n in ila.externals]
-    return "\n".join(found)
+            functions.append(_access(name, flag, bytes_, is_write=True, header=header))
+            functions.append(_access(name, flag, bytes_, is_write=False, header=header))
+    functions += [_attach(name, n, ila, header=header) for n in ila.externals]
+    return "\n".join(functions)
 
 
 def _access(name: str, flag: str, size: int, *, is_write: bool, header: bool) -> str:
@@ -218,11 +221,11 @@ def _access(name: str, flag: str, size: int, *, is_write: bool, header: bool) ->
     head = f"int {name}_{verb}{'_' + flag if flag else ''}({name}_device *d, uint64_t address, {const}uint8_t data[16])"
     if header:
         return f"{head};"
-    kept = min(size, DATA_BYTES)
+    copied_bytes = min(size, DATA_BYTES)
     set_flag = f"    in.{_input(flag)} = 1;\n" if flag else ""
     direction = f"    in.{_input('wr' if is_write else 'rd')} = 1;\n    in.{_input('addr')} = (uint32_t)address;\n"
     if is_write:
-        body = f"{direction}{set_flag}    memcpy(in.{_input('data')}, data, {kept});\n    return {name}_command(d, &in, NULL);"
+        body = f"{direction}{set_flag}    memcpy(in.{_input('data')}, data, {copied_bytes});\n    return {name}_command(d, &in, NULL);"
     else:
         body = (
             f"{direction}{set_flag}    uint8_t result[{name.upper()}_RESULT_BYTES] = {{0}};\n"
@@ -235,8 +238,8 @@ def _access(name: str, flag: str, size: int, *, is_write: bool, header: bool) ->
 
 
 def _attach(name: str, memory: str, ila: Ila, *, header: bool) -> str:
-    kind = c_type(ila.externals[memory].leaf.interval, False)
-    head = f"void {name}_attach_{memory}({name}_device *d, {kind} *words, int64_t count, uint64_t base)"
+    type_name = c_type(ila.externals[memory].leaf.interval, False)
+    head = f"void {name}_attach_{memory}({name}_device *d, {type_name} *words, int64_t count, uint64_t base)"
     if header:
         return f"{head};"
     registers = f"    d->m_{memory}_start[0] = base;\n    d->m_{memory}_size[0] = (uint64_t)count;\n"

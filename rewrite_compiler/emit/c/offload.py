@@ -1,4 +1,4 @@
-"""One offload as a C function: codes of its operands, the moves of its driver, values of its result codes."""
+"""An offload as a C function: its operands' codes, the moves of its driver, and the values of its result codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .resident_weights import parts
 
 @dataclass
 class Unit:
-    """A C file under construction: functions of number formats, tables, scratch names."""
+    """A C file under construction: its tables, data, functions and format converters."""
 
     tables: Tables = field(default_factory=Tables)
     data: list[str] = field(default_factory=list)
@@ -36,12 +36,16 @@ class Unit:
     count: int = 0
 
     def fresh(self, prefix: str) -> str:
-        """Return a new name."""
+        """Return a new name with this prefix."""
         self.count += 1
         return f"{prefix}{self.count}"
 
     def encoder(self, f: Format, values: int) -> str:
-        """Return the function that encodes a float, for so many values at a time."""
+        """Return the name of the function that encodes a float, for arrays of `values` values.
+
+        Raises:
+            InputError: F161, the format is an IEEE format.
+        """
         refuse_ieee(f)
         bits = deciding_bits(f, values)
         way = "encode" if bits is None else "look_up"
@@ -53,7 +57,11 @@ class Unit:
         return self.formats[f, way]
 
     def decoder(self, f: Format) -> str:
-        """Return the function that decodes a code."""
+        """Return the name of the function that decodes a code.
+
+        Raises:
+            InputError: F161, the format is an IEEE format.
+        """
         refuse_ieee(f)
         if (f, "decode") not in self.formats:
             name = self.formats[f, "decode"] = f"decode{len(self.formats)}"
@@ -63,7 +71,7 @@ class Unit:
 
 @dataclass
 class _Writer:
-    """The function of one offload."""
+    """The C function of one offload under construction."""
 
     unit: Unit
     bus: str  # prefix of the integrator's functions
@@ -73,22 +81,25 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
 
     @property
-    def to(self) -> str:
+    def suffix(self) -> str:
         """The suffix of the functions that move commands of this accelerator."""
         return moves_suffix(self.bus)
 
 
 def moves_suffix(bus: str) -> str:
-    """Return the suffix of the functions that move commands: none for the only accelerator of a program."""
+    """Return the suffix of the functions that move commands: empty for the only accelerator of a program."""
     return bus.removeprefix("mmio")
 
 
 def offload_function(
     unit: Unit, prepared: Prepared, ila: Ila, bus: str, stays: Sequence[tuple[Stay, Stay]] = ()
 ) -> tuple[str, tuple[str, ...]]:  # fmt: skip
-    """Print an offload; return its name and its operands that move, its parameters before the results.
+    """Print an offload; return its name and its moving operands, its parameters before the results.
 
-    `stays` are what every call finds on its device in the first inference and in the later ones.
+    `stays` are the resident tensors of every call in the first inference and in the later ones.
+
+    Raises:
+        InputError: F161, a format, or what the driver does to data, has no C form.
     """
     o = prepared.offload
     flags = [n for n in ila.inputs if n not in MMIO]
@@ -97,44 +108,44 @@ def offload_function(
     moving = tuple(v.name for v in o.mapping.operands if v.name not in prepared.constants)
     leaves = {n: Leaf(tuple(o.tiling.sizes[d] for d in o.mapping.axes.of[n]), o.formats[n].codes, False, n) for n in moving}
     for n, leaf in leaves.items():
-        _encoded(w, name, n, leaf, o.formats[n])
+        _emit_encoding(w, name, n, leaf, o.formats[n])
     for n in o.mapping.axes.results:
         size = math.prod(o.tiling.sizes[d] for d in o.mapping.axes.of[n])
         w.lines.append(f"    for (size_t i = 0; i < {size}; ++i) {n}[i] = 0.0f;")
     codes: dict[str, Data] = {**prepared.codes, **{n: cells_of(leaf) for n, leaf in leaves.items()}}
     for k, slices in enumerate(o.tiling.slices()):
-        usual, lasting = stays[k] if stays else (None, None)
-        steps = again = Steps(ila)
-        results = prepared.call(steps, codes, slices, usual)
-        if lasting != usual:
-            again = Steps(ila)
-            prepared.call(again, codes, slices, lasting)
-        _moves(w, steps, again)
+        first_stay, later_stay = stays[k] if stays else (None, None)
+        steps = later_steps = Steps(ila)
+        results = prepared.call(steps, codes, slices, first_stay)
+        if later_stay != first_stay:
+            later_steps = Steps(ila)
+            prepared.call(later_steps, codes, slices, later_stay)
+        _moves(w, steps, later_steps)
         for n, y in results.items():
-            _decoded(w, n, results_of(y), o, slices)
+            _emit_decoding(w, n, results_of(y), o, slices)
     parameters = [*(f"const float *{n}" for n in moving), *(f"float *{n}" for n in o.mapping.axes.results)]
     body = "\n".join(["    int answer;", *w.lines, "    return 0;"])
     unit.functions.append(f"static int {name}({', '.join(parameters)})\n{{\n{body}\n}}\n")
     return name, moving
 
 
-def _encoded(w: _Writer, name: str, operand: str, leaf: Leaf, f: Format) -> None:
-    held = w.names[leaf] = f"{name}_{operand}_codes"
+def _emit_encoding(w: _Writer, name: str, operand: str, leaf: Leaf, f: Format) -> None:
+    buffer = w.names[leaf] = f"{name}_{operand}_codes"
     size = math.prod(int(str(n)) for n in leaf.shape)
-    w.unit.data.append(f"static {code_type(f)} {held}[{max(1, size)}];")
+    w.unit.data.append(f"static {code_type(f)} {buffer}[{max(1, size)}];")
     w.lines += [
         f"    for (size_t i = 0; i < {size}; ++i) {{",
         f"        if ({operand}[i] != {operand}[i]) return MODEL_NOT_A_NUMBER;",
-        f"        {held}[i] = {w.unit.encoder(f, size)}({operand}[i]);",
+        f"        {buffer}[i] = {w.unit.encoder(f, size)}({operand}[i]);",
         "    }",
     ]
 
 
-def _decoded(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping[str, slice]) -> None:
-    """Add the values of a tile's result codes where they belong, in the order of the tiles."""
+def _emit_decoding(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping[str, slice]) -> None:
+    """Add the values of a tile's result codes to the result, in the order of the tiles."""
     f, dims = o.formats[result], o.mapping.axes.of[result]
-    whole = tuple(o.tiling.sizes[d] for d in dims)
-    places = np.arange(math.prod(whole)).reshape(whole)[tuple(slices[d] for d in dims)].reshape(-1)
+    shape = tuple(o.tiling.sizes[d] for d in dims)
+    places = np.arange(math.prod(shape)).reshape(shape)[tuple(slices[d] for d in dims)].reshape(-1)
     cell, place = _cells(w, cells), w.unit.fresh("place")
     w.unit.data.append(c_array(place, places.astype(np.int32)))
     value = f"{w.unit.decoder(f)}(({code_type(f)}){cell}(i))"
@@ -145,13 +156,13 @@ def _decoded(w: _Writer, result: str, cells: Gather, o: Offload, slices: Mapping
 
 
 def _moves(w: _Writer, first: Steps, later: Steps) -> None:
-    """Print what a call does in the first inference and, where it leaves out constants, in the later ones."""
+    """Print the moves of a call in the first inference and, where these omit constants, in the later ones."""
     for buffer in first.buffers:
         w.names[buffer] = w.unit.fresh("buffer")
         size = math.prod(int(str(n)) for n in buffer.shape)
         w.unit.data.append(f"static {c_type(buffer.interval, False)} {w.names[buffer]}[{max(1, size)}];")
-    for mine, same in zip(first.buffers, later.buffers, strict=True):  # reads do not depend on what lies there
-        w.names[same] = w.names[mine]
+    for first_buffer, later_buffer in zip(first.buffers, later.buffers, strict=True):  # reads do not depend on what lies there
+        w.names[later_buffer] = w.names[first_buffer]
     for part in parts(first, later):
         if part.first is part.later:
             w.lines += [f"    {line}" for m in part.first for line in _move(w, m)]
@@ -170,12 +181,12 @@ def _either(w: _Writer, first: Sequence[Move], later: Sequence[Move]) -> None:
 
 def _move(w: _Writer, move: object) -> Iterator[str]:
     if isinstance(move, Send):
-        yield _checked(f"send{w.to}({_commands(w, move.commands)}, {len(move.commands)})")
+        yield _checked(f"send{w.suffix}({_commands(w, move.commands)}, {len(move.commands)})")
     elif isinstance(move, Put):
-        yield _checked(f"put{w.to}({_commands(w, move.commands)}, {len(move.commands)}, {move.lanes}, {_cells(w, move.cells)})")
+        yield _checked(f"put{w.suffix}({_commands(w, move.commands)}, {len(move.commands)}, {move.lanes}, {_cells(w, move.cells)})")
     elif isinstance(move, Get):
         lanes = int(str(move.buffer.shape[1]))
-        yield _checked(f"get{w.to}({_commands(w, move.commands)}, {len(move.commands)}, {lanes}, {w.names[move.buffer]})")
+        yield _checked(f"get{w.suffix}({_commands(w, move.commands)}, {len(move.commands)}, {lanes}, {w.names[move.buffer]})")
     elif isinstance(move, Fetched):
         yield _checked(f"{w.bus}_{move.memory}_read({move.address}, {w.names[move.buffer]}, sizeof {w.names[move.buffer]})")
     elif isinstance(move, Fill):
@@ -211,8 +222,8 @@ def _commands(w: _Writer, block: Commands) -> str:
     name = w.unit.fresh("commands")
     flags = block.columns[w.flag].tolist() if w.flag else [0] * len(block)
     data = np.zeros((len(block), 16), np.uint8)
-    given = block.columns["data"]
-    data[:, : given.shape[1]] = given
+    lanes = block.columns["data"]
+    data[:, : lanes.shape[1]] = lanes
     rows = [
         f"{{{address:#x}, {flag}, {_bytes(word)}}}"
         for address, flag, word in zip(block.columns["addr"].tolist(), flags, (x.tobytes() for x in data), strict=True)
@@ -222,21 +233,21 @@ def _commands(w: _Writer, block: Commands) -> str:
 
 
 def _bytes(word: bytes) -> str:
-    kept = word.rstrip(b"\0") or b"\0"
-    return "{" + ",".join(map(str, kept)) + "}"
+    significant = word.rstrip(b"\0") or b"\0"
+    return "{" + ",".join(map(str, significant)) + "}"
 
 
 def _cells(w: _Writer, g: Gather) -> str:
-    """Print what cells are, as a function of their number; return its name."""
+    """Print cells as a function of their row-major index; return its name."""
     name, width = w.unit.fresh("cell"), g.width
     if _is_copy(g):
-        return _copied(w, g, name)
+        return _emit_copy(w, g, name)
     flat = [(f"{name}_at", g.at.reshape(-1)), (f"{name}_kind", g.kinds.astype(np.uint8))]
     if len(g.sources) > 1:
         flat.append((f"{name}_from", g.source.astype(np.uint8).reshape(-1)))
     w.unit.data += [c_array(n, x) for n, x in flat]
     cases = "".join(f"    case {k}: return {form};\n" for k, form in enumerate(g.forms) if k)
-    reads = "".join(f"    v[{k}] = {_read(w, g, name, width, k)};\n" for k in range(width))
+    reads = "".join(f"    v[{k}] = {_element_read(w, g, name, width, k)};\n" for k in range(width))
     head = f"    int64_t v[{width}];\n    if ({name}_kind[n] == 0) return {name}_at[n * {width}];\n"
     body = f"{head}{reads}    switch ({name}_kind[n]) {{\n{cases}    default: return 0;\n    }}\n"
     if not g.sources:
@@ -246,25 +257,25 @@ def _cells(w: _Writer, g: Gather) -> str:
 
 
 def _is_copy(g: Gather) -> bool:
-    """Tell whether cells are elements of one array as they are."""
+    """Tell whether cells are the unchanged elements of one array."""
     return g.forms == ("", slot_name(0)) and len(g.sources) == 1 and bool(g.kinds.all())
 
 
-def _copied(w: _Writer, g: Gather, name: str) -> str:
-    at, index = g.at.reshape(-1), f"{name}_at[n]"
-    if (np.diff(at) == 1).all():
-        index = f"n + {at[0]}" if at[0] else "n"
+def _emit_copy(w: _Writer, g: Gather, name: str) -> str:
+    indices, index = g.at.reshape(-1), f"{name}_at[n]"
+    if (np.diff(indices) == 1).all():
+        index = f"n + {indices[0]}" if indices[0] else "n"
     else:
-        w.unit.data.append(c_array(f"{name}_at", at))
+        w.unit.data.append(c_array(f"{name}_at", indices))
     w.unit.functions.append(f"static int64_t {name}(size_t n)\n{{\n    return {w.names[g.sources[0]]}[{index}];\n}}\n")
     return name
 
 
-def _read(w: _Writer, g: Gather, name: str, width: int, k: int) -> str:
-    at = f"{name}_at[n * {width} + {k}]"
+def _element_read(w: _Writer, g: Gather, name: str, width: int, k: int) -> str:
+    index = f"{name}_at[n * {width} + {k}]"
     if len(g.sources) == 1:
-        return f"{w.names[g.sources[0]]}[{at}]"
-    text = f"{w.names[g.sources[-1]]}[{at}]"
+        return f"{w.names[g.sources[0]]}[{index}]"
+    text = f"{w.names[g.sources[-1]]}[{index}]"
     for n, leaf in reversed(list(enumerate(g.sources[:-1]))):
-        text = f"{name}_from[n * {width} + {k}] == {n} ? {w.names[leaf]}[{at}] : {text}"
+        text = f"{name}_from[n * {width} + {k}] == {n} ? {w.names[leaf]}[{index}] : {text}"
     return f"({text})"

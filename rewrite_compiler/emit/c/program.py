@@ -1,4 +1,4 @@
-"""A plan as a host program in C11: one function for each offload, host operators, and `infer`; the integrator gives the bus."""
+"""A plan as a host program in C11: one function for each offload, host operators, and `infer`; the integrator supplies the bus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ KEYWORDS = frozenset(WORDS.split())
 
 
 def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
-    """Return the C source and header of a plan by file name; InputError F161 names what has no C form."""
+    """Return the C source and header of a plan by file name.
+
+    Raises:
+        InputError: F161, a part of the plan has no C form.
+        UsageError: C100, the plan is not calibrated.
+    """
     inference = Inference(plan)
     p = plan.program
     for v in (*p.inputs, *p.outputs):
@@ -41,18 +46,18 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
     unit, ilas = Unit(), {t.name: t.ila() for t in plan.targets}
     place = {v: f"v{v}" for v in range(len(p.types))} | {v: f"in->{names[v]}" for v in p.inputs}
     calls: list[str] = []
-    made: set[Value] = set()
+    computed: set[Value] = set()
     for segment in segments(plan):
         for node in segment.host.nodes if segment.host is not None else ():
             for n, step in enumerate(operations_of(p, node, unit.tables, f"op{node.outputs[0]}")):
                 unit.functions.append(step.function.text)
                 calls.append(_checked(f"{step.function.name}({', '.join(['&s', *(place[v] for v in step.values)])})"))
-                made.add(node.outputs[n])
+                computed.add(node.outputs[n])
         for o in segment.offloads:
             calls.append(_offload(unit, plan, inference, o, ilas, place))
-            made.update(o.node.outputs)
+            computed.update(o.node.outputs)
     constants = {v for n in p.nodes if n.operator is not None for v in n.inputs} & p.constants.keys()
-    values = [f"static {TYPES[p.types[v].dtype]} v{v}[{max(1, math.prod(p.types[v].shape))}];" for v in sorted(made)]
+    values = [f"static {TYPES[p.types[v].dtype]} v{v}[{max(1, math.prod(p.types[v].shape))}];" for v in sorted(computed)]
     values += [c_array(f"v{v}", np.ascontiguousarray(p.constants[v]).reshape(-1)) for v in sorted(constants)]
     copies = [
         f"    memcpy(out->{names[v]}, {place[v]}, sizeof({TYPES[p.types[v].dtype]}) * {math.prod(p.types[v].shape)});" for v in p.outputs
@@ -79,8 +84,8 @@ def _offload(unit: Unit, plan: Plan, inference: Inference, o: Offload, ilas: Map
     prepared = inference.prepared[o.id]
     stays = stays_of(plan, o, frozenset(prepared.constants))
     name, moving = offload_function(unit, prepared, ila, _bus_name(plan, o.target.name), stays)
-    of = tensors_of(o)
-    return _checked(f"{name}({', '.join([*(place[of[n]] for n in moving), *(place[v] for v in o.node.outputs)])})")
+    tensors = tensors_of(o)
+    return _checked(f"{name}({', '.join([*(place[tensors[n]] for n in moving), *(place[v] for v in o.node.outputs)])})")
 
 
 def _checked(call: str) -> str:
@@ -92,9 +97,9 @@ def _bus_name(plan: Plan, target: str) -> str:
     return "mmio_" + re.sub(r"\W", "_", target, flags=re.ASCII) if several else "mmio"
 
 
-def _moves(plan: Plan, ilas: Mapping[str, Ila], used: list[str]) -> str:
+def _moves(plan: Plan, ilas: Mapping[str, Ila], targets: list[str]) -> str:
     """Return the functions that move commands, for each memory-mapped accelerator of the plan."""
-    mapped = [t for t in used if not ilas[t].externals]
+    mapped = [t for t in targets if not ilas[t].externals]
     return "".join([COMMAND for _ in mapped[:1]] + [_moves_of(ilas[t], _bus_name(plan, t)) for t in mapped])
 
 
@@ -105,19 +110,19 @@ def _moves_of(ila: Ila, bus: str) -> str:
     return filled(MOVES, {"to": moves_suffix(bus), "write": write, "read": f"{bus}_read128(c->address, data)"})
 
 
-def _members(p: Program, names: Mapping[Value, str], values: tuple[Value, ...], kind: str) -> str:
-    return "\n".join(f"    {kind}{TYPES[p.types[v].dtype]} *{names[v]};  /* {list(p.types[v].shape)} */" for v in values)
+def _members(p: Program, names: Mapping[Value, str], values: tuple[Value, ...], qualifier: str) -> str:
+    return "\n".join(f"    {qualifier}{TYPES[p.types[v].dtype]} *{names[v]};  /* {list(p.types[v].shape)} */" for v in values)
 
 
 def _identifiers(p: Program) -> dict[Value, str]:
-    """Return C names of inputs and outputs, like the model's where they can be."""
-    found: dict[Value, str] = {}
+    """Return C identifiers of inputs and outputs, as close to the model's names as possible."""
+    identifiers: dict[Value, str] = {}
     for v in (*p.inputs, *p.outputs):
         name = re.sub(r"\W", "_", p.names[v], flags=re.ASCII) or "x"
         name = f"_{name}" if name[0].isdigit() or name in KEYWORDS else name
-        taken = name in found.values()
-        found.setdefault(v, f"{name}_{v}" if taken else name)
-    return found
+        is_taken = name in identifiers.values()
+        identifiers.setdefault(v, f"{name}_{v}" if is_taken else name)
+    return identifiers
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Constants that lie on a device already: what of a call's moves is for the first inference only, what for the later ones."""
+"""Resident weights: which moves of a call only the first inference makes, because the constants then stay on the device."""
 
 from __future__ import annotations
 
@@ -18,73 +18,73 @@ from .command_stream import Fill, Get, Move, Pause, Put, Send, Steps
 
 @dataclass(frozen=True)
 class Part:
-    """Moves of the first inference, and of the later ones; moves of both where they are the same object."""
+    """The moves of the first inference and of the later ones; common moves where both are the same object."""
 
     first: tuple[Move, ...]
     later: tuple[Move, ...]
 
 
 def stays_of(plan: Plan, o: Offload, constants: frozenset[str]) -> list[tuple[Stay, Stay]]:
-    """Return what every call finds on its device in the first inference and in the later ones: constants, no results.
+    """Return the resident constants of every call in the first inference and in the later ones; results are not resident.
 
-    Tensors lie where the plan's residency has them, so that constants are found; activations cross the bus all the same,
-    because a program gives every tensor of the host.
+    Tensors lie where the plan's residency places them, so that constants are found; activations cross the bus all the same,
+    because a program returns every tensor to the host.
     """
-    found = plan.residency.get(o.target.name)
-    if found is None or o.id not in found.stays:
+    residency = plan.residency.get(o.target.name)
+    if residency is None or o.id not in residency.stays:
         return []
-    pairs = zip(found.stays[o.id], found.lasting[o.id], strict=True)
+    pairs = zip(residency.stays[o.id], residency.lasting[o.id], strict=True)
     first = [(replace(s, present=s.present & constants, kept=frozenset()), names) for s, names in pairs]
     return [(s, replace(s, present=s.present | (names & constants))) for s, names in first]
 
 
 def parts(first: Steps, later: Steps) -> list[Part]:
-    """Return the moves of two runs of a driver as parts in order, those of both joined wherever they are alike."""
+    """Align the moves of two runs of a driver: parts in order, with common moves merged."""
     a, b = ([(_key(m), m) for m in steps.moves] for steps in (first, later))
-    found: list[Part] = []
+    result: list[Part] = []
     while a or b:
-        same = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] != y[0]), min(len(a), len(b)))
-        if same:
-            both = _joined([m for _, m in a[:same]])
-            found.append(Part(both, both))
-            a, b = a[same:], b[same:]
+        common = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] != y[0]), min(len(a), len(b)))
+        if common:
+            common_moves = _merged_sends([m for _, m in a[:common]])
+            result.append(Part(common_moves, common_moves))
+            a, b = a[common:], b[common:]
             continue
-        only_a, only_b = _until_alike([k for k, _ in a], [k for k, _ in b])
-        found.append(Part(_joined([m for _, m in a[:only_a]]), _joined([m for _, m in b[:only_b]])))
+        only_a, only_b = _next_common([k for k, _ in a], [k for k, _ in b])
+        result.append(Part(_merged_sends([m for _, m in a[:only_a]]), _merged_sends([m for _, m in b[:only_b]])))
         a, b = a[only_a:], b[only_b:]
-    return found
+    return result
 
 
-def _until_alike(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
-    """Return how many moves of both come before the next that are alike, fewest of the second first: it leaves moves out."""
+def _next_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
+    """Return the numbers of moves of both before the next common one, fewest of the second first, as it only omits moves."""
     places: dict[Hashable, int] = {}
     for n, key in enumerate(a):
         places.setdefault(key, n)
     return next(((places[key], n) for n, key in enumerate(b) if key in places), (len(a), len(b)))
 
 
-def _joined(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """Return moves with neighbouring blocks of known commands as one block."""
-    found: list[Move] = []
+def _merged_sends(moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Return moves with neighbouring blocks of constant commands merged."""
+    merged: list[Move] = []
     pending: list[Commands] = []
     for m in moves:
         if isinstance(m, Send):
             pending.append(m.commands)
             continue
-        found += _sent(pending)
+        merged += _merged_send(pending)
         pending = []
-        found.append(m)
-    return (*found, *_sent(pending))
+        merged.append(m)
+    return (*merged, *_merged_send(pending))
 
 
-def _sent(blocks: Sequence[Commands]) -> list[Move]:
+def _merged_send(blocks: Sequence[Commands]) -> list[Move]:
     if not blocks:
         return []
     return [Send(Commands({name: np.concatenate([c.columns[name] for c in blocks]) for name in blocks[0].columns}))]
 
 
 def _key(m: Move) -> Hashable:
-    """Return what two moves have in common when they are alike; buffers are named by their order."""
+    """Return the key by which two moves are equal; buffers are named by their order."""
     if isinstance(m, Send):
         return "send", _bits(m.commands)
     if isinstance(m, Put):

@@ -1,4 +1,4 @@
-"""The fixed text of generated C; `@name@` stands for what is filled in."""
+"""The C templates of a device model; `@name@` is a placeholder."""
 
 from __future__ import annotations
 
@@ -191,6 +191,6 @@ int mmio_@memory@_read(uint64_t address, uint8_t *bytes, size_t count)
 
 
 def filled(text: str, fields: Mapping[str, str]) -> str:
-    """Return a text with its fields filled in."""
-    known = {**fields, "upper": fields["name"].upper()} if "name" in fields else dict(fields)
-    return re.sub(r"@(\w+)@", lambda m: known[m[1]], text)
+    """Return a template with its placeholders replaced."""
+    values = {**fields, "upper": fields["name"].upper()} if "name" in fields else dict(fields)
+    return re.sub(r"@(\w+)@", lambda m: values[m[1]], text)

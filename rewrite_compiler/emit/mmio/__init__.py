@@ -1,1 +1,1 @@
-"""Commands of a plan, recorded and replayed."""
+"""The commands of a plan: recorded as traces, listed and replayed."""

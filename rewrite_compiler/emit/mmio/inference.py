@@ -1,4 +1,4 @@
-"""One inference of a plan, offload by offload, on devices of the caller's choice."""
+"""One inference of a plan, offload by offload, on devices that the caller supplies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ DeviceFor = Callable[[Offload], tuple[Any, Callable[[], None] | None]]  # the de
 
 @dataclass
 class Inference:
-    """A plan ready to run one sample: constant operands are codes already."""
+    """A plan prepared for one sample, its constant operands encoded.
+
+    Raises:
+        UsageError: C100, the plan is not calibrated.
+    """
 
     plan: Plan
     prepared: dict[str, Prepared] = field(default_factory=dict)
@@ -35,7 +39,7 @@ class Inference:
             self.prepared[o.id] = Prepared(o, constants)
 
     def run(self, inputs: Mapping[str, Data], device_for: DeviceFor, host: Host) -> dict[Value, Data]:
-        """Return every value of the program that was computed, for one sample of each input (no sample axis)."""
+        """Return every computed value of the program for one sample of each input (no sample axis)."""
         p = self.plan.program
         values: dict[Value, Data] = {**p.constants, **{v: inputs[p.names[v]] for v in p.inputs}}
         for segment in segments(self.plan):
@@ -54,13 +58,13 @@ class Inference:
 
 
 class Onnxruntime:
-    """Host parts in onnxruntime, each prepared once."""
+    """The host segments in onnxruntime, each prepared once."""
 
     def __init__(self) -> None:
         self.programs: dict[Value, HostProgram] = {}
 
     def __call__(self, part: Program, values: Mapping[Value, Data]) -> dict[Value, Data]:
-        """Return the outputs of a host part for one sample."""
+        """Return the outputs of a host segment for one sample (no sample axis)."""
         key = part.outputs[0]
         if key not in self.programs:
             self.programs[key] = HostProgram(part, part.inputs)
@@ -68,11 +72,15 @@ class Onnxruntime:
 
 
 def refuse_without_formats(plan: Plan) -> None:
-    """Refuse a plan that is not calibrated: its offloads have no commands yet."""
+    """Check that a plan is calibrated, since its offloads have no commands before.
+
+    Raises:
+        UsageError: C100, it is not.
+    """
     if not plan.calibrated:
         raise UsageError("C100", "the plan is not calibrated: its offloads have no formats", help="compile with --calibrate FILE")
 
 
 def zero_inputs(p: Program) -> dict[str, Data]:
-    """Return a sample of zeros."""
+    """Return one sample of zeros for each input, by name."""
     return {p.names[v]: np.zeros(p.types[v].shape, p.types[v].dtype) for v in p.inputs}

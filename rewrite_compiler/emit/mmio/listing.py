@@ -1,4 +1,4 @@
-"""An offload as a reader sees it: the fragment of the program, the ILA program, the MMIO commands, row by row."""
+"""The listing of an offload: its program fragment, its ILA instructions and its bus commands, side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADINGS = ("program", "ILA instructions", "MMIO commands")
 
 @dataclass(frozen=True)
 class Row:
-    """One command: its section's phase, its assembly, what goes over the bus; `times` commands like it were left out."""
+    """One command: its section's phase, its assembly and its bus access; `times` counts the omitted commands a row stands for."""
 
     phase: str
     assembly: str
@@ -31,17 +31,21 @@ class Row:
 
 
 def offload_of(plan: Plan, key: str) -> Offload:
-    """Return an offload of a plan by its id."""
-    found = next((o for o in plan.offloads if o.id == key), None)
-    if found is None:
+    """Return an offload of a plan by its id.
+
+    Raises:
+        UsageError: F203, the plan has no such offload.
+    """
+    offload = next((o for o in plan.offloads if o.id == key), None)
+    if offload is None:
         ids = [o.id for o in plan.offloads]
         remedy = " ".join(filter(None, (did_you_mean(key, ids), f"offloads: {', '.join(ids) or 'none'}")))
         raise UsageError("F203", f'the plan has no offload "{key}"', help=remedy)
-    return found
+    return offload
 
 
 def fragment(plan: Plan, o: Offload) -> list[str]:
-    """Return what the offload means: its tensors with their formats, then its operators."""
+    """Return the meaning of an offload as text: its tensors with their formats, then its operators."""
     p = plan.program
     lines = []
     for name, v in tensors_of(o).items():
@@ -62,41 +66,45 @@ def _operators(body: Program, results: Mapping[int, str]) -> Iterator[str]:
 
 
 def rows(trace: Trace, ila: Ila, offload: str, *, call: int = 0, whole: bool = False) -> list[Row]:
-    """Return the commands of one call of an offload; the middle of a run of one instruction is counted unless `whole`."""
-    found: list[Row] = []
-    inside, phase = False, ""
+    """Return the commands of one call of an offload; long runs of one instruction are shortened unless all rows are wanted.
+
+    Raises:
+        SpecError: I101, a command is of no instruction of the model.
+    """
+    listing: list[Row] = []
+    is_selected, phase = False, ""
     for item in trace.items:
         if isinstance(item, Section):
-            inside, phase = item.offload == offload and item.call == call, item.phase
-        elif inside and isinstance(item, Commands):
-            found += _shortened(list(_commands(item, ila, phase)), whole)
-        elif inside:
-            found.append(_event(item, phase))
-    return found
+            is_selected, phase = item.offload == offload and item.call == call, item.phase
+        elif is_selected and isinstance(item, Commands):
+            listing += _shortened_runs(list(_commands(item, ila, phase)), whole)
+        elif is_selected:
+            listing.append(_event(item, phase))
+    return listing
 
 
 def _commands(block: Commands, ila: Ila, phase: str) -> Iterator[tuple[str, Row]]:
     for command, gives in block.rows():
-        named = disassemble(ila, command)
-        yield named.instruction.name, Row(phase, _assembly(named), _bus(command, gives))
+        disassembled = disassemble(ila, command)
+        yield disassembled.instruction.name, Row(phase, _assembly(disassembled), _bus(command, gives))
 
 
-def _assembly(named: Named) -> str:
-    """Return an instruction with its fields; all lanes of the bus stand in the command beside it, and fields that are 0 nowhere."""
+def _assembly(disassembled: Named) -> str:
+    """Return an instruction with its operands that are not 0; all lanes of the bus appear in the command beside it."""
     fields = [
-        f"{name}=…" if named.instruction.operands[name].leaf.shape else f"{name}={x}"
-        for name, x in named.operands.items()
-        if x or named.instruction.operands[name].leaf.shape
+        f"{name}=…" if disassembled.instruction.operands[name].leaf.shape else f"{name}={x}"
+        for name, x in disassembled.operands.items()
+        if x or disassembled.instruction.operands[name].leaf.shape
     ]
-    return " ".join([named.instruction.name, *fields, *(["|", *named.raw] if named.raw else [])])
+    return " ".join([disassembled.instruction.name, *fields, *(["|", *disassembled.raw] if disassembled.raw else [])])
 
 
 def _bus(command: Mapping[str, int], gives: int | None) -> str:
     direction = "W" if command.get("wr") else "R" if command.get("rd") else ""
-    others = [f"{name}={x:#x}" for name, x in command.items() if name not in ("wr", "rd", "addr", "data")]
+    extra_inputs = [f"{name}={x:#x}" for name, x in command.items() if name not in ("wr", "rd", "addr", "data")]
     word = [f"{command.get('data', 0):#x}"] if direction != "R" else []
     place = [f"{command['addr']:#010x}"] if "addr" in command else []
-    return " ".join(filter(None, [direction, *place, *word, *others, "" if gives is None else f"→ {gives:#x}"]))
+    return " ".join(filter(None, [direction, *place, *word, *extra_inputs, "" if gives is None else f"→ {gives:#x}"]))
 
 
 def _event(item: Item, phase: str) -> Row:
@@ -109,34 +117,34 @@ def _event(item: Item, phase: str) -> Row:
     return Row(phase, "wait", "wait for the interrupt")
 
 
-def _shortened(found: list[tuple[str, Row]], whole: bool) -> list[Row]:
+def _shortened_runs(commands: list[tuple[str, Row]], complete: bool) -> list[Row]:
     runs: list[list[tuple[str, Row]]] = []
-    for name, row in found:
+    for name, row in commands:
         if not runs or runs[-1][-1][0] != name:
             runs.append([])
         runs[-1].append((name, row))
-    shown: list[Row] = []
+    result: list[Row] = []
     for run in runs:
         lines = [row for _, row in run]
         left_out = len(lines) - 2 * ENDS
-        if whole or left_out <= 1:
-            shown += lines
+        if complete or left_out <= 1:
+            result += lines
         else:
-            shown += [*lines[:ENDS], Row(lines[0].phase, f"… {left_out} more", "…", left_out), *lines[-ENDS:]]
-    return shown
+            result += [*lines[:ENDS], Row(lines[0].phase, f"… {left_out} more", "…", left_out), *lines[-ENDS:]]
+    return result
 
 
 def side_by_side(program: list[str], commands: list[Row]) -> list[str]:
-    """Return three columns: the fragment, the instructions under their phases, and what goes over the bus."""
-    right: list[tuple[str, str]] = []
+    """Return lines of three columns: the fragment, the instructions under their phases, and the bus commands."""
+    command_cells: list[tuple[str, str]] = []
     phase = ""
     for row in commands:
         if row.phase != phase:
             phase = row.phase
-            right.append((f"; {phase}", ""))
-        right += _wrapped(row)
-    left = [part for line in program for part in textwrap.wrap(line, WIDTHS[0], subsequent_indent="  ", break_on_hyphens=False)]
-    table = [HEADINGS, tuple("-" * w for w in WIDTHS), *((a or "", *(b or ("", ""))) for a, b in zip_longest(left, right))]
+            command_cells.append((f"; {phase}", ""))
+        command_cells += _wrapped(row)
+    program_cells = [part for line in program for part in textwrap.wrap(line, WIDTHS[0], subsequent_indent="  ", break_on_hyphens=False)]
+    table = [HEADINGS, tuple("-" * w for w in WIDTHS), *((a or "", *(b or ("", ""))) for a, b in zip_longest(program_cells, command_cells))]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, WIDTHS, strict=True)).rstrip() for line in table]
 
 

@@ -1,4 +1,4 @@
-"""Replay: a trace on the simulator of its model, every recorded read compared."""
+"""Replay of a trace on the simulator of its model, with every recorded read compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...readings.arrays.labelled_array import Data, storage_dtype
 
 @dataclass(frozen=True)
 class Difference:
-    """A read that gives something else: the number of the command, what it is, both values, and its section."""
+    """A read with another result than the recorded one: the command's number and text, both values, and its section."""
 
     number: int
     command: str
@@ -31,7 +31,7 @@ class Difference:
 
 @dataclass
 class Replay:
-    """What a replay did: commands, reads compared, reads that differ (the first ones)."""
+    """The result of a replay: numbers of commands, of compared and of differing reads, and the first differences."""
 
     commands: int = 0
     compared: int = 0
@@ -51,23 +51,28 @@ MOST_SHOWN = 10
 
 
 def replay(trace: Trace, ila: Ila, *, reading: str = "arrays") -> Replay:
-    """Run a trace from the reset state; a command that nothing decodes or that is illegal is refused with its place."""
-    made = _Player(ila, reading)
+    """Run a trace on a strict simulator from the reset state.
+
+    Raises:
+        SpecError: a command that no instruction decodes, or that the model refuses, with its place in the trace.
+        AnswerNo: I104, the device waits for an interrupt that cannot come.
+    """
+    player = _Player(ila, reading)
     for item in trace.items:
         try:
-            made.play(item)
+            player.play(item)
         except SpecError as refusal:
-            raise refusal.at(f"{made.section}command {made.done.commands}") from None
+            raise refusal.at(f"{player.section}command {player.report.commands}") from None
         except DeviceHang as hang:
-            raise AnswerNo("I104", hang.problem.sentence, place=f"{made.section}command {made.done.commands}") from None
-    return made.done
+            raise AnswerNo("I104", hang.problem.sentence, place=f"{player.section}command {player.report.commands}") from None
+    return player.report
 
 
 class _Player:
     def __init__(self, ila: Ila, reading: str) -> None:
         self.ila = ila
         self.sim: Simulator = ila.simulator(strict=True, reading=reading)
-        self.done = Replay()
+        self.report = Replay()
         self.section = ""
         self.words: list[int] = []
 
@@ -89,9 +94,9 @@ class _Player:
         elif isinstance(item, Place):
             self.sim.place(item.memory, item.address, item.words)
         else:
-            found = self.sim.fetch(item.memory, item.address, item.count)[0]
+            words = self.sim.fetch(item.memory, item.address, item.count)[0]
             if item.gives is not None:
-                self.compare(f"fetch {item.memory} {item.address}…{item.address + item.count - 1}", item.gives, found)
+                self.compare(f"fetch {item.memory} {item.address}…{item.address + item.count - 1}", item.gives, words)
 
     def wait(self) -> None:
         if isinstance(self.sim, Stream):
@@ -102,8 +107,8 @@ class _Player:
     def commands(self, block: Commands) -> None:
         rows = [(disassemble(self.ila, command), gives) for command, gives in block.rows()]
         if isinstance(self.sim, Stream):
-            self.words += [named.command.get(WORD, 0) for named, _ in rows]
-            self.done.commands += len(rows)
+            self.words += [disassembled.command.get(WORD, 0) for disassembled, _ in rows]
+            self.report.commands += len(rows)
             return
         for _, group in groupby(rows, key=lambda row: row[0].instruction.name):
             self.group([*group], block.gives)
@@ -113,24 +118,24 @@ class _Player:
         instruction = rows[0][0].instruction
         operands = {name: np.array(list(_values(rows, name))) for name in instruction.operands}
         result = self.sim.block(instruction.name, len(rows), operands)
-        for n, (named, recorded) in enumerate(rows):
+        for n, (disassembled, recorded) in enumerate(rows):
             if result is not None and recorded is not None and gives is not None:
-                wanted = np.frombuffer(recorded.to_bytes(gives.shape[1], "little"), np.uint8)
-                self.compare(str(named), wanted, np.asarray(result[n][0]))
-            self.done.commands += 1
+                expected = np.frombuffer(recorded.to_bytes(gives.shape[1], "little"), np.uint8)
+                self.compare(str(disassembled), expected, np.asarray(result[n][0]))
+            self.report.commands += 1
 
-    def compare(self, what: str, wanted: Data, found: Data) -> None:
-        self.done.compared += 1
-        if np.array_equal(wanted, found):
+    def compare(self, description: str, expected: Data, actual: Data) -> None:
+        self.report.compared += 1
+        if np.array_equal(expected, actual):
             return
-        self.done.different += 1
-        if len(self.done.first) < MOST_SHOWN:
-            recorded, given = (np.ascontiguousarray(x)[::-1].astype(wanted.dtype).tobytes().hex() for x in (wanted, found))
-            self.done.first.append(Difference(self.done.commands, what, recorded, given, self.section.removesuffix(", ")))
+        self.report.different += 1
+        if len(self.report.first) < MOST_SHOWN:
+            recorded, actual_text = (np.ascontiguousarray(x)[::-1].astype(expected.dtype).tobytes().hex() for x in (expected, actual))
+            self.report.first.append(Difference(self.report.commands, description, recorded, actual_text, self.section.removesuffix(", ")))
 
 
 def _values(rows: list[tuple[Named, int | None]], name: str) -> Iterator[Any]:
     shape = rows[0][0].instruction.operands[name].leaf.shape
-    for named, _ in rows:
-        value = named.operands[name]
+    for disassembled, _ in rows:
+        value = disassembled.operands[name]
         yield list(value.to_bytes(int(shape[0]), "little")) if shape else value  # type: ignore[arg-type]

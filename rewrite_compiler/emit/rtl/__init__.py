@@ -1,1 +1,1 @@
-"""Verilog of an accelerator."""
+"""Verilog modules of accelerators: generated, and checked against the model."""

@@ -1,8 +1,8 @@
-"""An instruction over several clocks: its Step as Steps of one clock each, with counters for its loops.
+"""Instructions over several clocks as a finite state machine: one Step for each clock, with counters for loops.
 
-The clocks are numbered; the register `at` holds the number of the next one, 0 between commands. A memory outside of the
-device is behind a port: a clock requests a word or gives one, and the next waits until the memory is ready. What an update
-does at once for all its elements is done one element after the other, which is the same where no value reads another element.
+The clocks are numbered; the state register `at` holds the number of the next one, 0 between commands. External memory is behind
+a port: a clock requests a word or writes one, and the next waits until the memory is ready. A parallel update is done element
+by element, which is equivalent where no value reads another element.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _word(name: str, bits: int) -> Leaf:
 
 @dataclass(frozen=True, eq=False)
 class Port:
-    """What a memory outside of the device is reached by: registers that ask and give, inputs that answer."""
+    """The port of an external memory: registers that request and write, inputs that answer."""
 
     external: External
     read: Leaf = field(default_factory=lambda: _word("dram_read", 1))
@@ -41,17 +41,17 @@ class Port:
     found: Leaf = field(default_factory=lambda: _word("dram_found", 8))
 
     def at(self, load: Expr) -> Step:
-        """Return the step that puts the address of an element on the port."""
+        """Return the step that puts the address of a loaded element on the port."""
         return self.addressed(load.args[0])
 
     def addressed(self, index: Expr) -> Step:
-        """Return the step that puts the address of the element of this index on the port."""
+        """Return the step that puts the address of the element at this index on the port."""
         return assign(self.address, wrap(index + self.external.base[()], ADDRESS_BITS, False))
 
 
 @dataclass(eq=False)
 class Clocks:
-    """The clocks of a device by number, and the registers that they need."""
+    """The clocks of a device by number, their state register and their counters."""
 
     ila: Ila
     port: Port | None
@@ -62,29 +62,33 @@ class Clocks:
     count: int = 0
 
     def sequence(self, name: str, step: Step) -> int:
-        """Add the clocks of an instruction and return the first of them; NoVerilog when it has no such form."""
-        before = self.count
+        """Add the clocks of an instruction and return the number of the first.
+
+        Raises:
+            NoVerilog: the instruction has no form over several clocks.
+        """
+        count_before = self.count
         try:
             return _Sequence(self).build(step, 0, self._attached())
         except NoVerilog:
-            self.drop(before)
+            self.drop(count_before)
             raise
 
     def drop(self, after: int) -> None:
-        """Forget the clocks after this one."""
+        """Remove the clocks after this one."""
         for n in range(after + 1, self.count + 1):
             self.steps.pop(n, None)
         self.count = after
 
     def _attached(self) -> Known:
-        """Return what is known of the memories outside: the first is there, the others are not."""
-        known = {e.is_attached: lift(0) for e in self.ila.externals.values()}
-        return known | ({self.port.external.is_attached: lift(1)} if self.port is not None else {})
+        """Return the constants of external memories: the first is attached, the others are not."""
+        attached = {e.is_attached: lift(0) for e in self.ila.externals.values()}
+        return attached | ({self.port.external.is_attached: lift(1)} if self.port is not None else {})
 
 
 @dataclass(frozen=True)
 class _Nest:
-    """Counters of loops, outermost first, with their ends."""
+    """The counters of a loop nest, outermost first, with their ends."""
 
     counters: tuple[tuple[Leaf, Expr], ...]
 
@@ -94,21 +98,21 @@ class _Nest:
 
     @property
     def has_elements(self) -> Expr:
-        found = lift(1)
+        condition = lift(1)
         for _, end in self.counters:
-            some = end > 0
-            found = found if some.value == 1 else some if found.value == 1 else found & some
-        return found
+            is_nonempty = end > 0
+            condition = condition if is_nonempty.value == 1 else is_nonempty if condition.value == 1 else condition & is_nonempty
+        return condition
 
-    def advance(self, go: Callable[[Expr], Step], again: int, after: int) -> Step:
-        """Return the step that counts on and goes `again` or, from the last element, to `after`."""
+    def advance(self, go: Callable[[Expr], Step], body: int, successor: int) -> Step:
+        """Return the step that counts on and continues at `body` or, from the last element, at `successor`."""
         carry, steps = lift(1), list[Step]()
         for n, end in reversed(self.counters):
             last = n[()] + 1 == end
             bits = (n.interval[1] or 1).bit_length()
             steps.append(assign(n, select(carry, select(last, 0, wrap(n[()] + 1, bits, False)), n[()])))
             carry = last if carry.value == 1 else carry & last
-        return seq(go(select(carry, after, again)), *reversed(steps))  # a counter reads the inner ones as they were
+        return seq(go(select(carry, successor, body)), *reversed(steps))  # a counter reads the inner ones as they were
 
 
 class _Sequence:
@@ -118,91 +122,91 @@ class _Sequence:
     # -- clocks
 
     def reserve(self) -> int:
-        """Return the number of a clock that is described later."""
+        """Return the number of a clock that is defined later."""
         self.c.count += 1
         if self.c.count >> AT_BITS:
             raise NoVerilog(f"the device takes more than {(1 << AT_BITS) - 1} clocks of different kinds")
         return self.c.count
 
     def add(self, step: Step, number: int = 0) -> int:
-        """Describe a clock and return its number."""
+        """Define a clock and return its number."""
         n = number or self.reserve()
         self.c.steps[n] = step
         return n
 
     def go(self, target: Expr | int) -> Step:
-        """Return the step to another clock."""
+        """Return the step that continues at another clock."""
         return assign(self.c.at, target)
 
     # -- terms
 
-    def term(self, e: Expr, known: Known) -> Expr:
-        """Return a term over registers; NoVerilog where it reads memory outside."""
-        found = substitute(e, known)
-        outside = next((x for x in found.reads if x.name in self.c.ila.externals), None)
-        if outside is not None:
-            raise NoVerilog(f"{outside.name} has no Verilog form: it lies outside of the device, and decides where to read or write")
-        return found
+    def term(self, e: Expr, bindings: Known) -> Expr:
+        """Return a term over registers; NoVerilog where it reads external memory."""
+        result = substitute(e, bindings)
+        external = next((x for x in result.reads if x.name in self.c.ila.externals), None)
+        if external is not None:
+            raise NoVerilog(f"{external.name} has no Verilog form: it lies outside of the device, and decides where to read or write")
+        return result
 
     # -- steps
 
-    def build(self, step: Step, after: int, known: Known) -> int:
-        """Add the clocks of a step that goes on to `after`, and return the first."""
+    def build(self, step: Step, successor: int, bindings: Known) -> int:
+        """Add the clocks of a step that continues at `successor`, and return the first."""
         form = FORMS.get(type(step))
         if form is None:
             raise NoVerilog("an array computed on the way has no form over several clocks")
-        return form(self, step, after, known)
+        return form(self, step, successor, bindings)
 
-    def seq(self, step: Seq, after: int, known: Known) -> int:
-        """Add steps one after the other."""
+    def seq(self, step: Seq, successor: int, bindings: Known) -> int:
+        """Add steps in sequence."""
         for part in reversed(step.steps):
-            after = self.build(part, after, known)
-        return after
+            successor = self.build(part, successor, bindings)
+        return successor
 
-    def when(self, step: When, after: int, known: Known) -> int:
-        """Add a choice."""
-        condition = self.term(step.condition, known)
+    def when(self, step: When, successor: int, bindings: Known) -> int:
+        """Add a conditional."""
+        condition = self.term(step.condition, bindings)
         if condition.value is not None:
-            return self.build(step.then if condition.value else step.otherwise, after, known)
-        yes, no = (self.build(x, after, known) for x in (step.then, step.otherwise))
+            return self.build(step.then if condition.value else step.otherwise, successor, bindings)
+        yes, no = (self.build(x, successor, bindings) for x in (step.then, step.otherwise))
         return yes if yes == no else self.add(self.go(select(condition, yes, no)))
 
-    def require(self, step: Require, after: int, known: Known) -> int:
+    def require(self, step: Require, successor: int, bindings: Known) -> int:
         """Add a check that ends the instruction where it fails."""
         if not step.always:
-            return after
-        holds = self.term(step.condition, known)
-        return self.add(seq(self.go(select(holds, after, 0)), assign(self.c.fault, 1 - holds)))
+            return successor
+        holds = self.term(step.condition, bindings)
+        return self.add(seq(self.go(select(holds, successor, 0)), assign(self.c.fault, 1 - holds)))
 
-    def loop(self, step: Loop, after: int, known: Known) -> int:
-        """Add a loop in order."""
-        nest, inner = self.nest((step.variable,), (step.extent,), known)
-        _ends_are_kept(nest, step.body)
+    def loop(self, step: Loop, successor: int, bindings: Known) -> int:
+        """Add a sequential loop."""
+        nest, inner = self.nest((step.variable,), (step.extent,), bindings)
+        _refuse_changing_ends(nest, step.body)
         if not nest.counters:
-            return self.build(step.body, after, inner)
-        more = self.reserve()
+            return self.build(step.body, successor, inner)
+        count_clock = self.reserve()
         self.depth += 1
-        body = self.build(step.body, more, inner)
+        body = self.build(step.body, count_clock, inner)
         self.depth -= 1
-        if body == more:
-            return after
-        self.add(nest.advance(self.go, body, after), more)
-        return self.add(seq(nest.start, self.go(select(nest.has_elements, body, after))))
+        if body == count_clock:
+            return successor
+        self.add(nest.advance(self.go, body, successor), count_clock)
+        return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor))))
 
-    def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], known: Known) -> tuple[_Nest, Known]:
-        """Return counters for variables that have more than one value, and what stands for the variables."""
-        counters, found = list[tuple[Leaf, Expr]](), dict(known)
+    def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Known) -> tuple[_Nest, Known]:
+        """Return counters for variables that have more than one value, and the bindings of all variables."""
+        counters, values = list[tuple[Leaf, Expr]](), dict(bindings)
         for v, extent in zip(variables, extents, strict=True):
-            end = self.term(extent, known)
+            end = self.term(extent, bindings)
             if end.value == 1:
-                found[v] = lift(0)
+                values[v] = lift(0)
                 continue
             if end.interval[1] is None:
                 raise NoVerilog("a loop without a known bound has no Verilog form")
             n = self.counter(self.depth + len(counters), max(1, (end.interval[1] - 1).bit_length()))
             counters.append((n, end))
-            found[v] = n[()]
-        return _Nest(tuple(counters)), found
+            values[v] = n[()]
+        return _Nest(tuple(counters)), values
 
     def counter(self, depth: int, bits: int) -> Leaf:
         """Return the counter of so many bits at this depth."""
@@ -211,84 +215,84 @@ class _Sequence:
 
     # -- updates, one element a clock
 
-    def update(self, step: Update | Together, after: int, known: Known) -> int:
-        """Add an update: all its elements, one after the other."""
+    def update(self, step: Update | Together, successor: int, bindings: Known) -> int:
+        """Add an update, element by element."""
         updates = step.updates if isinstance(step, Together) else (step,)
         first = updates[0]
         if any((u.variables, u.extents) != (first.variables, first.extents) for u in updates[1:]):
             raise NoVerilog("updates over different elements have no form over several clocks")
-        nest, inner = self.nest(first.variables, first.extents, known)
-        _ends_are_kept(nest, step)
-        if nest.counters and not all(_is_apart(u, load) for u in updates for load in _read(updates) if load.data is u.memory):
+        nest, inner = self.nest(first.variables, first.extents, bindings)
+        _refuse_changing_ends(nest, step)
+        if nest.counters and not all(_is_apart(u, load) for u in updates for load in _loads(updates) if load.data is u.memory):
             raise NoVerilog("an update that reads other elements of what it writes has no form over several clocks")
-        outside = [u for u in updates if u.memory.name in self.c.ila.externals]
-        if outside:
-            return self.given(updates, nest, after, inner)
+        external_updates = [u for u in updates if u.memory.name in self.c.ila.externals]
+        if external_updates:
+            return self.write_words(updates, nest, successor, inner)
         parts = [(u.memory, tuple(self.term(a, inner) for a in u.address), substitute(u.value, inner)) for u in updates]
         loads = list(dict.fromkeys(x for *_, value in parts for x in loads_of(value) if self._is_outside(x)))
         if loads:
-            return self.fetched(parts, loads, nest, after)
+            return self.fetch_words(parts, loads, nest, successor)
         body = self.reserve()
-        self.add(seq(_element(parts), nest.advance(self.go, body, after)), body)
-        return self.entered(nest, body, after)
+        self.add(seq(_element(parts), nest.advance(self.go, body, successor)), body)
+        return self.entry(nest, body, successor)
 
     def _is_outside(self, load: Expr) -> bool:
         return isinstance(load.data, Leaf) and load.data.name in self.c.ila.externals
 
-    def entered(self, nest: _Nest, body: int, after: int) -> int:
-        """Return the clock that starts the counters, where there are any."""
-        return self.add(seq(nest.start, self.go(select(nest.has_elements, body, after)))) if nest.counters else body
+    def entry(self, nest: _Nest, body: int, successor: int) -> int:
+        """Return the clock that resets the counters, where there are any."""
+        return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor)))) if nest.counters else body
 
     def port(self, leaves: Sequence[Leaf]) -> Port:
-        """Return the port, when it is that of all these memories."""
+        """Return the port if it is that of all these memories."""
         p = self.c.port
-        other = next((x for x in leaves if p is None or x is not p.external.leaf), None)
-        if p is None or other is not None:
-            raise NoVerilog(f"{other.name if other else 'a memory'} has no Verilog form: it lies outside of the device")
+        other_memory = next((x for x in leaves if p is None or x is not p.external.leaf), None)
+        if p is None or other_memory is not None:
+            raise NoVerilog(f"{other_memory.name if other_memory else 'a memory'} has no Verilog form: it lies outside of the device")
         return p
 
-    def fetched(self, parts: Sequence[tuple[Leaf, tuple[Expr, ...], Expr]], loads: Sequence[Expr], nest: _Nest, after: int) -> int:
-        """Add clocks that fetch what an element needs word by word; it is stored with the last one."""
+    def fetch_words(self, parts: Sequence[tuple[Leaf, tuple[Expr, ...], Expr]], loads: Sequence[Expr], nest: _Nest, successor: int) -> int:
+        """Add clocks that load the words of an element one by one; the element is stored with the last one."""
         p = self.port([x.data for x in loads])
         if any(x.free or p.external.leaf in x.args[0].reads for x in loads):
             raise NoVerilog("words from outside under a loop have no form over several clocks")
-        kept = [self.c.counters.setdefault(f"b{n}", _word(f"b{n}", 8)) for n in range(len(loads) - 1)]
-        words = dict(zip(loads, [*(k[()] for k in kept), p.found[()]], strict=True))
+        buffers = [self.c.counters.setdefault(f"b{n}", _word(f"b{n}", 8)) for n in range(len(loads) - 1)]
+        words = dict(zip(loads, [*(k[()] for k in buffers), p.found[()]], strict=True))
         element = _element([(memory, address, substitute(value, words)) for memory, address, value in parts])
-        last, asked = self.reserve(), self.reserve()
+        last, request = self.reserve(), self.reserve()
         following = last
         for n in range(len(loads) - 1, 0, -1):
-            taken = seq(assign(kept[n - 1], p.found[()]), p.at(loads[n]), self.go(following))
-            following = self.add(when(p.ready[()], taken))
-        self.add(seq(assign(p.read, 1), p.at(loads[0]), self.go(following)), asked)
-        self.add(when(p.ready[()], seq(element, assign(p.read, 0), nest.advance(self.go, asked, after))), last)
-        return self.entered(nest, asked, after)
+            take_word = seq(assign(buffers[n - 1], p.found[()]), p.at(loads[n]), self.go(following))
+            following = self.add(when(p.ready[()], take_word))
+        self.add(seq(assign(p.read, 1), p.at(loads[0]), self.go(following)), request)
+        self.add(when(p.ready[()], seq(element, assign(p.read, 0), nest.advance(self.go, request, successor))), last)
+        return self.entry(nest, request, successor)
 
-    def given(self, updates: Sequence[Update], nest: _Nest, after: int, known: Known) -> int:
-        """Add clocks that put one word after the other on the port."""
-        p, (u, *others) = self.port([u.memory for u in updates]), updates
-        if others:
+    def write_words(self, updates: Sequence[Update], nest: _Nest, successor: int, bindings: Known) -> int:
+        """Add clocks that write one word after the other through the port."""
+        p, (u, *more_updates) = self.port([u.memory for u in updates]), updates
+        if more_updates:
             raise NoVerilog("two words to outside at once have no Verilog form")
         body = self.reserve()
-        done = self.add(when(p.ready[()], seq(assign(p.write, 0), self.go(after))))
-        word = seq(assign(p.write, 1), p.addressed(self.term(u.address[0], known)), assign(p.given, self.term(u.value, known)))
-        self.add(when(p.ready[()] | ~p.write[()], seq(word, nest.advance(self.go, body, done))), body)
-        return self.entered(nest, body, after)
+        final = self.add(when(p.ready[()], seq(assign(p.write, 0), self.go(successor))))
+        word = seq(assign(p.write, 1), p.addressed(self.term(u.address[0], bindings)), assign(p.given, self.term(u.value, bindings)))
+        self.add(when(p.ready[()] | ~p.write[()], seq(word, nest.advance(self.go, body, final))), body)
+        return self.entry(nest, body, successor)
 
 
-def _ends_are_kept(nest: _Nest, body: Step) -> None:
-    """Refuse a loop whose end its body changes: the end is computed in every clock that counts."""
-    written = {u.memory for u in updates_of(body)}
-    if any(not end.reads.isdisjoint(written) for _, end in nest.counters):
+def _refuse_changing_ends(nest: _Nest, body: Step) -> None:
+    """Refuse a loop whose body changes its end, which every counting clock computes again."""
+    written_memories = {u.memory for u in updates_of(body)}
+    if any(not end.reads.isdisjoint(written_memories) for _, end in nest.counters):
         raise NoVerilog("a loop whose body changes where it ends has no form over several clocks")
 
 
-def _read(updates: Sequence[Update]) -> Iterator[Expr]:
+def _loads(updates: Sequence[Update]) -> Iterator[Expr]:
     return (load for u in updates for e in (u.value, *u.address) for load in loads_of(e))
 
 
 def _is_apart(u: Update, load: Expr) -> bool:
-    """Tell whether a read of what an update writes can only meet the write of its own element: they share what tells elements apart."""
+    """Tell whether a read of a written memory can only meet the write of its own element (no loop-carried dependence)."""
     shared = {a for a, b in zip(u.address, load.args, strict=True) if a is b}
     varying = {v for v, n in zip(u.variables, u.extents, strict=True) if n.value != 1}
     return varying <= shared

@@ -1,4 +1,4 @@
-"""Tokens of command queues as registers: a command whose token is missing is not taken."""
+"""The tokens of command queues as counter registers: a command whose token is missing is not accepted."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ TOKEN_BITS = 16
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """The counters of tokens of a model by name, and the flag that a command was not taken."""
+    """The token counters of a model by name, and the flag that a command was not accepted."""
 
     ila: Ila
     counts: dict[str, Leaf] = field(default_factory=dict)
     waiting: Leaf = field(default_factory=lambda: Leaf((), iv.TRUTH, False, "waiting"))
 
     def __post_init__(self) -> None:
-        """Make a counter for each token that the queues name."""
+        """Create a counter for each token of the queues."""
         for q in self.ila.queues:
             for token in (*q.takes.values(), *q.gives.values()):
                 self.counts.setdefault(token, Leaf((), iv.of_width(TOKEN_BITS, False), False, token))
 
     def around(self, i: Instruction, step: Step) -> Step:
-        """Return `step` with the tokens that it takes and gives; without them, or without room for them, nothing but `waiting`."""
+        """Return `step` guarded by its tokens: without them, or at a full counter, it only sets `waiting`."""
         queue = next((q for q in self.ila.queues if i.name in q.instructions), None)
         if queue is None:
             return step
         changes = [(i.operands[o].leaf[()], self.counts[token], -1) for o, token in queue.takes.items()]
         changes += [(i.operands[o].leaf[()], self.counts[token], 1) for o, token in queue.gives.items()]
-        moved = [assign(t, wrap(t[()] + by * o, TOKEN_BITS, False)) for o, t, by in changes]
-        return when(_ready(changes), seq(*moved, step), assign(self.waiting, 1))
+        token_updates = [assign(t, wrap(t[()] + change * o, TOKEN_BITS, False)) for o, t, change in changes]
+        return when(_ready(changes), seq(*token_updates, step), assign(self.waiting, 1))
 
 
 def _ready(changes: list[tuple[Expr, Leaf, int]]) -> Expr:
-    most = (1 << TOKEN_BITS) - 1
-    tests = [~o | (t[()] > 0 if by < 0 else t[()] < most) for o, t, by in changes]
-    found = tests[0]
+    maximum = (1 << TOKEN_BITS) - 1
+    tests = [~o | (t[()] > 0 if change < 0 else t[()] < maximum) for o, t, change in changes]
+    condition = tests[0]
     for test in tests[1:]:
-        found = found & test
-    return found
+        condition = condition & test
+    return condition

@@ -1,4 +1,4 @@
-"""What a Verilog module of an accelerator consists of: its words, and a Step for each of its blocks; printed and proved from this."""
+"""The design of a Verilog module: its words, and a Step for each of its blocks; both the printer and the proof start from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEPTH = 3  # of a block in the text
 
 @dataclass(frozen=True)
 class Part:
-    """One block of the text: its instruction, its Step, the registers of its own, the lanes that it returns, and its lines."""
+    """One block of the text: its instruction, its Step, the registers of its operands, its result lanes, and its lines."""
 
     name: str
     step: Step
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of the module beside inputs and states of the model; `reset`: it begins as 0."""
+    """A word of the module beside the model's inputs and states; `reset`: its initial value is 0."""
 
     bits: int
     signed: bool = False
@@ -45,7 +45,7 @@ class Word:
 
 @dataclass(eq=False)
 class Design:
-    """The blocks of a module by number (of the instruction, of the clock), its further words, and what is left out and why."""
+    """The blocks of a module by number of the instruction or clock, its further words, and the omitted instructions with reasons."""
 
     ila: Ila
     places: dict[Leaf, Place] = field(default_factory=dict)
@@ -56,21 +56,21 @@ class Design:
 
     @property
     def cleared(self) -> tuple[str, ...]:
-        """The words that every command sets to 0 first, beside `result` and `outside`."""
+        """The words that every command first sets to 0, beside `result` and `outside`."""
         return tuple(n for n in ("fault", "waiting") if n in self.words)
 
 
 def design(ila: Ila) -> Design:
-    """Return the design of the module of a model."""
-    made = Design(ila)
-    made.places.update({leaf: Place(f"i_{n}", "lanes" if leaf.shape else "register", _bits(leaf)) for n, leaf in ila.inputs.items()})
+    """Return the design of a model's module."""
+    result = Design(ila)
+    result.places.update({leaf: Place(f"i_{n}", "lanes" if leaf.shape else "register", _bits(leaf)) for n, leaf in ila.inputs.items()})
     for n in inside(ila):
         s = ila.states[n]
-        made.places[s.leaf] = Place(f"m_{n}", "memory" if s.leaf.shape else "register", s.bits)
-    builder = _Builder(made, Tokens(ila), Clocks(ila, _port(ila)))
+        result.places[s.leaf] = Place(f"m_{n}", "memory" if s.leaf.shape else "register", s.bits)
+    builder = _Builder(result, Tokens(ila), Clocks(ila, _port(ila)))
     for number, i in enumerate(ila.instructions.values()):
         builder.instruction(number + 1, i)
-    return made
+    return result
 
 
 def _port(ila: Ila) -> Port | None:
@@ -79,86 +79,86 @@ def _port(ila: Ila) -> Port | None:
 
 @dataclass(frozen=True)
 class _Builder:
-    made: Design
+    design: Design
     tokens: Tokens
     clocks: Clocks
 
     def instruction(self, number: int, i: Instruction) -> None:
-        """Add what the command of an instruction does: all of it, the first of its clocks, or (left out) what it does to tokens."""
-        whole, why = self.tried(i)
-        if whole is not None and not whole.varies:
-            self.made.arms[number] = whole
+        """Add the block of an instruction: all of it, the first of its clocks, or, without a Verilog form, its effect on tokens."""
+        part, reason = self.try_single_clock(i)
+        if part is not None and not part.varies:
+            self.design.arms[number] = part
             return
         try:
-            self.made.arms[number] = self.begun(i, is_even=whole is not None)
+            self.design.arms[number] = self.several_clocks(i, is_even=part is not None)
         except NoVerilog as refusal:
-            self.kept(number, i, whole, why, refusal.problem.sentence)
+            self.without_clocks(number, i, part, reason, refusal.problem.sentence)
 
-    def tried(self, i: Instruction) -> tuple[Part | None, str]:
-        """Return the block of an instruction that takes one clock, or why there is none."""
+    def try_single_clock(self, i: Instruction) -> tuple[Part | None, str]:
+        """Return the block of an instruction in one clock, or why there is none."""
         try:
-            return self.whole(i), ""
+            return self.single_clock(i), ""
         except NoVerilog as refusal:
             return None, refusal.problem.sentence
 
-    def kept(self, number: int, i: Instruction, whole: Part | None, why: str, again: str) -> None:
-        """Add what there is of an instruction that has no form over several clocks."""
-        if whole is not None:
-            self.made.arms[number] = whole
+    def without_clocks(self, number: int, i: Instruction, part: Part | None, reason: str, clocks_reason: str) -> None:
+        """Add what there is of an instruction without a form over several clocks."""
+        if part is not None:
+            self.design.arms[number] = part
             return
-        self.made.without[i.name] = why if again == why else f"{why}; over several clocks: {again}"
+        self.design.without[i.name] = reason if clocks_reason == reason else f"{reason}; over several clocks: {clocks_reason}"
         if self.tokens.counts:
-            self.made.arms[number] = self.left_out(i)
+            self.design.arms[number] = self.tokens_only(i)
 
-    def whole(self, i: Instruction) -> Part:
-        """Return the block of an instruction that takes one clock."""
-        step, out = instruction_step(i, lambda done: self.tokens.around(i, done))
-        return self.printed(f"do_{i.name}", i, step, {}, out)
+    def single_clock(self, i: Instruction) -> Part:
+        """Return the block of an instruction in one clock."""
+        step, out = instruction_step(i, lambda body: self.tokens.around(i, body))
+        return self.print_part(f"do_{i.name}", i, step, {}, out)
 
-    def begun(self, i: Instruction, *, is_even: bool) -> Part:
-        """Return the block that begins an instruction of several clocks, and add those; `is_even`: without loops of varying length."""
+    def several_clocks(self, i: Instruction, *, is_even: bool) -> Part:
+        """Return the block that starts an instruction of several clocks, and add those; `is_even`: no loop may have a varying length."""
         if i.result is not None:
             raise NoVerilog("a command that returns something takes one clock")
-        before = self.clocks.count
+        count_before = self.clocks.count
         first = self.clocks.sequence(i.name, i.update)
-        steps = {n: self.clocks.steps[n] for n in range(before + 1, self.clocks.count + 1)}
-        touched = frozenset[Leaf]().union(*(reads_of(s) | {u.memory for u in updates_of(s)} for s in steps.values()))
+        steps = {n: self.clocks.steps[n] for n in range(count_before + 1, self.clocks.count + 1)}
+        accessed = frozenset[Leaf]().union(*(reads_of(s) | {u.memory for u in updates_of(s)} for s in steps.values()))
         try:
-            held = {o.leaf: _held(n, o) for n, o in i.operands.items() if o.leaf in touched}
-            words = self.control(touched)
-            parts = {n: self.printed(f"clock_{n}", i, s, held, None) for n, s in steps.items()}
+            operand_registers = {o.leaf: _operand_register(n, o) for n, o in i.operands.items() if o.leaf in accessed}
+            words = self.control(accessed)
+            parts = {n: self.print_part(f"clock_{n}", i, s, operand_registers, None) for n, s in steps.items()}
             if is_even and any(p.varies for p in parts.values()):
                 raise NoVerilog("a clock has a loop of varying length")
         except NoVerilog:
-            self.clocks.drop(before)
+            self.clocks.drop(count_before)
             raise
-        self.made.clocks.update(parts)
-        self.made.words.update(words | {p.name: Word(p.bits, (leaf.interval[0] or 0) < 0) for leaf, p in held.items()})
-        taken = seq(*(_operand(leaf, i.operands[leaf.name].term) for leaf in held), assign(self.clocks.at, first))
-        return self.printed(f"do_{i.name}", i, self.with_tokens(i, taken, frozenset(held)), held, None)
+        self.design.clocks.update(parts)
+        self.design.words.update(words | {p.name: Word(p.bits, (leaf.interval[0] or 0) < 0) for leaf, p in operand_registers.items()})
+        begin = seq(*(_operand(leaf, i.operands[leaf.name].term) for leaf in operand_registers), assign(self.clocks.at, first))
+        return self.print_part(f"do_{i.name}", i, self.with_tokens(i, begin, frozenset(operand_registers)), operand_registers, None)
 
-    def left_out(self, i: Instruction) -> Part:
-        """Return the block of an instruction that only moves its tokens."""
-        outside = Leaf((), iv.TRUTH, False, "outside")
-        self.made.places[outside] = Place("outside", "register", 1)
-        return self.printed(f"do_{i.name}", i, self.with_tokens(i, assign(outside, 1), frozenset()), {}, None)
+    def tokens_only(self, i: Instruction) -> Part:
+        """Return the block of an instruction that only updates its tokens."""
+        outside_flag = Leaf((), iv.TRUTH, False, "outside")
+        self.design.places[outside_flag] = Place("outside", "register", 1)
+        return self.print_part(f"do_{i.name}", i, self.with_tokens(i, assign(outside_flag, 1), frozenset()), {}, None)
 
-    def with_tokens(self, i: Instruction, step: Step, known: frozenset[Leaf]) -> Step:
-        """Return a step with what it does to tokens, and the operands that this reads."""
-        whole = self.tokens.around(i, step)
-        read = reads_of(whole) - known
-        return seq(*(_operand(o.leaf, o.term) for o in i.operands.values() if o.leaf in read), whole)
+    def with_tokens(self, i: Instruction, step: Step, bound: frozenset[Leaf]) -> Step:
+        """Return a step guarded by its tokens, with the operands that the guard reads."""
+        guarded = self.tokens.around(i, step)
+        reads = reads_of(guarded) - bound
+        return seq(*(_operand(o.leaf, o.term) for o in i.operands.values() if o.leaf in reads), guarded)
 
     # -- words
 
-    def control(self, touched: frozenset[Leaf]) -> dict[str, Word]:
-        """Return the words of the registers of clocks, and of the port where it is used."""
+    def control(self, accessed: frozenset[Leaf]) -> dict[str, Word]:
+        """Return the words of the clocks' registers, and of the port where it is used."""
         c, p = self.clocks, self.clocks.port
         words = self.declared(c.at, "at", "output", reset=True) | self.declared(c.fault, "fault", "output", reset=True)
         for n, leaf in c.counters.items():
-            if leaf in touched:
+            if leaf in accessed:
                 words |= self.declared(leaf, n)
-        if p is None or not touched & {p.external.base, p.external.size}:
+        if p is None or not accessed & {p.external.base, p.external.size}:
             return words
         for leaf in (p.external.base, p.external.size, p.ready, p.found):
             words |= self.declared(leaf, f"i_{leaf.name}", "input")
@@ -167,25 +167,30 @@ class _Builder:
         return words
 
     def declared(self, leaf: Leaf, name: str, port: str = "", *, reset: bool = False) -> dict[str, Word]:
-        """Say that a word is a leaf, and return the word."""
+        """Declare a word for a leaf, and return it."""
         bits = (iv.width_of(leaf.interval) or (1, False))[0]
-        self.made.places[leaf] = Place(name, "register", bits)
+        self.design.places[leaf] = Place(name, "register", bits)
         return {name: Word(bits, False, port, reset)}
 
-    def printed(self, label: str, i: Instruction, step: Step, held: Mapping[Leaf, Place], out: Leaf | None) -> Part:
-        """Return a block; operands that no register holds are words of its own."""
+    def print_part(self, label: str, i: Instruction, step: Step, operand_registers: Mapping[Leaf, Place], out: Leaf | None) -> Part:
+        """Return a block; operands without a register are words local to it."""
         operands = {o.leaf: Place(f"o_{n}", "memory" if o.leaf.shape else "register", word_bits(o.leaf.interval))
-                    for n, o in i.operands.items() if o.leaf not in held}  # fmt: skip
-        if self.tokens.counts and i.name in {n for q in self.made.ila.queues for n in q.instructions}:
+                    for n, o in i.operands.items() if o.leaf not in operand_registers}  # fmt: skip
+        if self.tokens.counts and i.name in {n for q in self.design.ila.queues for n in q.instructions}:
             for token, leaf in self.tokens.counts.items():
-                self.made.words.update(self.declared(leaf, f"t_{token}", reset=True))
-            self.made.words.update(self.declared(self.tokens.waiting, "waiting", "output", reset=True))
-        known = {**self.made.places, **operands, **held, **({out: Place("result", "lanes", RESULT_LANE)} if out is not None else {})}
+                self.design.words.update(self.declared(leaf, f"t_{token}", reset=True))
+            self.design.words.update(self.declared(self.tokens.waiting, "waiting", "output", reset=True))
+        places = {
+            **self.design.places,
+            **operands,
+            **operand_registers,
+            **({out: Place("result", "lanes", RESULT_LANE)} if out is not None else {}),
+        }
         routine = lower_step(step)
-        lines = print_verilog(routine, label, known, DEPTH)
-        used, indent = set(routine.memories.values()), "    " * (DEPTH + 1)
-        declared = [f"{indent}reg signed [{p.bits - 1}:0] {p.name}{extent(leaf)};" for leaf, p in operands.items() if leaf in used]
-        return Part(i.name, step, held, out, (lines[0], *declared, *lines[1:]), _varies(routine.body))
+        lines = print_verilog(routine, label, places, DEPTH)
+        used_memories, indent = set(routine.memories.values()), "    " * (DEPTH + 1)
+        declared = [f"{indent}reg signed [{p.bits - 1}:0] {p.name}{extent(leaf)};" for leaf, p in operands.items() if leaf in used_memories]
+        return Part(i.name, step, operand_registers, out, (lines[0], *declared, *lines[1:]), _varies(routine.body))
 
 
 def _varies(body: Sequence[Statement]) -> bool:
@@ -194,7 +199,7 @@ def _varies(body: Sequence[Statement]) -> bool:
     return any(s.extent.op != "const" for s in loops) or any(map(_varies, inner))
 
 
-def _held(name: str, o: Operand) -> Place:
+def _operand_register(name: str, o: Operand) -> Place:
     if o.leaf.shape:
         raise NoVerilog("an operand of several lanes is not held over several clocks")
     bits, signed = iv.width_of(o.leaf.interval) or (1, False)
@@ -202,7 +207,7 @@ def _held(name: str, o: Operand) -> Place:
 
 
 def instruction_step(i: Instruction, around: Callable[[Step], Step] = lambda done: done) -> tuple[Step, Leaf | None]:
-    """Return what an instruction does, its operands out of the inputs first, and the lanes that it returns."""
+    """Return the step of an instruction, its operands decoded first, and the leaf of its result."""
     step = seq(*(_operand(o.leaf, o.term) for o in i.operands.values()), around(i.update))
     if i.result is None:
         return step, None
@@ -211,39 +216,39 @@ def instruction_step(i: Instruction, around: Callable[[Step], Step] = lambda don
 
 
 def decode_step(ila: Ila, found: Leaf) -> Step:
-    """Return the step that sets `found` to the number of the instruction that a command is."""
+    """Return the step that sets a leaf to the number, from 1, of the instruction that decodes a command."""
     return seq(*(when(i.decode, assign(found, n + 1)) for n, i in enumerate(ila.instructions.values())))
 
 
 def found_leaf(ila: Ila) -> Leaf:
-    """Return a register that holds the number of an instruction, 0 for none."""
+    """Return a register for the number of an instruction, 0 for none."""
     return Leaf((), (0, len(ila.instructions)), False, "found")
 
 
 def result_bits(ila: Ila) -> int:
-    """Return the bits of the widest result."""
+    """Return the width of the widest result in bits."""
     return RESULT_LANE * max([1, *(size(_lanes(i.result)) for i in ila.instructions.values() if i.result is not None)])
 
 
 def input_bits(leaf: Leaf) -> int:
-    """Return the bits of an input, all of its lanes."""
+    """Return the width of an input in bits, over all lanes."""
     return (iv.width_of(leaf.interval) or (8, False))[0] * size(static_shape(leaf))
 
 
 def size(shape: tuple[int, ...]) -> int:
-    """Return the number of elements."""
+    """Return the number of elements of a shape."""
     return math.prod(shape)
 
 
 def extent(leaf: Leaf) -> str:
-    """Return the declared extent of a memory."""
+    """Return the declared range of a memory; empty for a register."""
     return f" [0:{size(static_shape(leaf)) - 1}]" if leaf.shape else ""
 
 
 def inside(ila: Ila) -> list[str]:
-    """Return the states of the device itself."""
-    outside = {leaf.name for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
-    return [n for n in ila.states if n not in outside]
+    """Return the names of the states that are part of the device, without external memories."""
+    external_names = {leaf.name for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
+    return [n for n in ila.states if n not in external_names]
 
 
 def _bits(leaf: Leaf) -> int:

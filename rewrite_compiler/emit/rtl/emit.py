@@ -1,4 +1,4 @@
-"""A Verilog module of an accelerator, generated from its ILA: state, decode, and every instruction with a register-level form."""
+"""The Verilog module of an accelerator, generated from its ILA: state, decode, and every instruction that has a Verilog form."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SHOWN = 1 << 16  # words of the largest memory that starts at a value and that t
 
 @dataclass(frozen=True)
 class VerilogDevice:
-    """The files of an accelerator in Verilog, the instructions that they have, and why they do not have the others.
+    """The Verilog files of an accelerator, the instructions that they contain, and why they omit the others.
 
-    `several`: how many clocks are described for each instruction that takes more than one.
+    For instructions that take more than one clock, also their number of clocks.
     """
 
     files: Mapping[str, bytes]
@@ -33,17 +33,17 @@ class VerilogDevice:
 
 
 def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
-    """Return the module of a model and a test bench that runs commands on it."""
-    called = re.sub(r"\W", "_", name or ila.name, flags=re.ASCII)
+    """Return the module of a model, and a test bench that runs commands on it."""
+    module_name = re.sub(r"\W", "_", name or ila.name, flags=re.ASCII)
     d = design(ila)
-    found = found_leaf(ila)
-    decode = print_verilog(lower_step(decode_step(ila, found)), "decode", d.places | {found: Place("found", "register", 0)}, DEPTH)
+    number = found_leaf(ila)
+    decode = print_verilog(lower_step(decode_step(ila, number)), "decode", d.places | {number: Place("found", "register", 0)}, DEPTH)
     cases = [line for n, part in d.arms.items() for line in _numbered(n, part.lines)]
     fields = {
-        "name": called, "shown": f"{SHOWN:,}", "doc": _comment(ila.doc), "contents": "\n".join(_contents(d)),
+        "name": module_name, "shown": f"{SHOWN:,}", "doc": _comment(ila.doc), "contents": "\n".join(_contents(d)),
         "inputs": "\n".join(f"    input [{input_bits(leaf) - 1}:0] i_{n}," for n, leaf in ila.inputs.items()),
         "ports": "".join(f"    {_declared(n, w)},\n" for n, w in d.words.items() if w.port),
-        "number_top": str(word_bits(found.interval) - 2), "found_top": str(word_bits(found.interval) - 1),
+        "number_top": str(word_bits(number.interval) - 2), "found_top": str(word_bits(number.interval) - 1),
         "result_top": str(result_bits(ila) - 1), "state": "\n".join(_member(ila, n) for n in inside(ila)),
         "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port),
         "memories": "\n".join(_initial(ila)) or "        word = 0;",
@@ -51,7 +51,10 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
         "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared), "note": _notes(d),
         "decode": "\n".join(decode), "cases": "\n".join(cases),
     }  # fmt: skip
-    files = {f"{called}_device.v": filled(MODULE, fields).encode(), f"{called}_bench.v": filled(BENCH, _bench(d, fields)).encode()}
+    files = {
+        f"{module_name}_device.v": filled(MODULE, fields).encode(),
+        f"{module_name}_bench.v": filled(BENCH, _bench(d, fields)).encode(),
+    }
     several = {name: sum(p.name == name for p in d.clocks.values()) for name in dict.fromkeys(p.name for p in d.clocks.values())}
     return VerilogDevice(files, tuple(n for n in ila.instructions if n not in d.without), d.without, several)
 
@@ -71,8 +74,8 @@ def _busy(d: Design) -> str:
 
 
 def _declared(name: str, w: Word) -> str:
-    kind = {"input": "input", "output": "output reg", "": "reg"}[w.port]
-    return f"{kind} {'signed ' if w.signed else ''}[{w.bits - 1}:0] {name}"
+    direction = {"input": "input", "output": "output reg", "": "reg"}[w.port]
+    return f"{direction} {'signed ' if w.signed else ''}[{w.bits - 1}:0] {name}"
 
 
 def _contents(d: Design) -> Iterator[str]:
@@ -110,13 +113,13 @@ def _bench(d: Design, fields: Mapping[str, str]) -> dict[str, str]:
     ila = d.ila
     names = [f"i_{n}" for n in ila.inputs]
     flags = d.cleared
-    given = [n for n, w in d.words.items() if w.port == "input"]
+    port_inputs = [n for n, w in d.words.items() if w.port == "input"]
     has_port = "dram_read" in d.words
     return {
         **{k: fields[k] for k in ("name", "shown", "number_top", "result_top")},
         "order": ", ".join(ila.inputs), "count": str(len(names)), "names": ", ".join(names),
         "inputs": "\n".join(f"    reg [{input_bits(leaf) - 1}:0] i_{n};" for n, leaf in ila.inputs.items()),
-        "ports": ", ".join(f".{n}({n})" for n in [*names, *given]), "scan": " ".join(["%h"] * len(names)),
+        "ports": ", ".join(f".{n}({n})" for n in [*names, *port_inputs]), "scan": " ".join(["%h"] * len(names)),
         "flags": "".join(f", after {n}" for n in flags), "formats": "".join(" %0d" for n in flags),
         "flagged": "".join(f", dut.{n}" for n in flags), "wait": "                while (dut.at != 0) tick;\n" if d.clocks else "",
         "dump": "\n".join(line for n in inside(ila) for line in _dumped(ila, n)),

@@ -1,4 +1,4 @@
-"""Is a Verilog text what its accelerator's ILA says? The text is read back and every part compared by the solver."""
+"""The equivalence check of a Verilog text with its accelerator's ILA: the text is read back and compared part by part by z3."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUTPUTS = ("executed", "outside", "result")
 
 @dataclass(frozen=True)
 class Judged:
-    """One part of a text (an instruction, `clock N` of one, `words`, `decode`, `others`, `nowhere`) and the verdict on it.
+    """One part of a text (an instruction, `clock N` of one, `words`, `decode`, `others`, `nowhere`) and its verdict.
 
     `bounded`: proved for states in which its loops end within `ROUNDS` rounds.
     """
@@ -42,7 +42,7 @@ class _Parts:
     reset: tuple[Statement, ...]
     decode: tuple[Statement, ...]
     arms: Mapping[int, tuple[Statement, ...]]
-    others: tuple[Statement, ...]
+    default: tuple[Statement, ...]
     clocks: Mapping[int, tuple[Statement, ...]]
     nowhere: tuple[Statement, ...]
     doubled: tuple[int, ...] = field(default=())
@@ -53,32 +53,33 @@ def check_verilog(
 ) -> Iterator[Judged]:
     """Yield a verdict on every part of a text, or on `words` and the parts of these names.
 
-    InputError F103 names a line that is not of the emitted form.
+    Raises:
+        InputError: F103, a line is not of the emitted form.
     """
     module, d = read_verilog(text, place), design(ila)
-    wrong = [*_words(module, d)]  # of another accelerator, say
-    parts = None if wrong else _parts(module, place, bool(d.clocks))
-    wrong += [*_arms(parts, d), *_starts(parts, d)] if parts is not None else []
-    yield Judged("words", Verdict("refuted", reason=_joined(wrong)) if wrong else Verdict("proved"))
-    if parts is not None and not wrong:
-        asked = _asked(module, parts, d, rounds, seconds)
-        yield from (judge() for part, judge in asked if not only or part in only)
+    mismatches = [*_words(module, d)]  # of another accelerator, say
+    parts = None if mismatches else _parts(module, place, bool(d.clocks))
+    mismatches += [*_arms(parts, d), *_starts(parts, d)] if parts is not None else []
+    yield Judged("words", Verdict("refuted", reason=_summary(mismatches)) if mismatches else Verdict("proved"))
+    if parts is not None and not mismatches:
+        checks = _checks(module, parts, d, rounds, seconds)
+        yield from (judge() for part, judge in checks if not only or part in only)
 
 
-def _joined(wrong: Sequence[str]) -> str:
-    more = [f"{len(wrong) - SAID} more"] if len(wrong) > SAID else []
-    return "; ".join([*wrong[:SAID], *more])
+def _summary(mismatches: Sequence[str]) -> str:
+    remainder = [f"{len(mismatches) - SAID} more"] if len(mismatches) > SAID else []
+    return "; ".join([*mismatches[:SAID], *remainder])
 
 
-def _asked(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) -> Iterator[tuple[str, Callable[[], Judged]]]:
-    """Yield the name of each part and what judges it."""
+def _checks(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) -> Iterator[tuple[str, Callable[[], Judged]]]:
+    """Yield the name of each part and the function that judges it."""
     c = _comparison(m, d, ("found", "word"), rounds, seconds)
     # `found` is what the case reads, so in the decode it is no scratch word
     strict = _comparison(m, d, ("word",), rounds, seconds)
     leaf, quiet = found_leaf(d.ila), {"outside": 0, "result": 0, **dict.fromkeys(d.cleared, 0)}
     step = decode_step(d.ila, leaf)
     yield "decode", lambda: Judged("decode", _judged(lambda: strict.decoded(parts.decode, step, leaf, quiet, ("executed", "found"))))
-    yield "others", lambda: Judged("others", _judged(lambda: c.sets(parts.others, {"outside": 1})))
+    yield "others", lambda: Judged("others", _judged(lambda: c.sets(parts.default, {"outside": 1})))
     for n, p in d.arms.items():
         yield p.name, partial(_compared, c, parts.arms[n], p, p.name, quiet)
     if d.clocks:
@@ -89,17 +90,17 @@ def _asked(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) -> 
 
 
 def _comparison(m: Module, d: Design, scratch: tuple[str, ...], rounds: int, seconds: float) -> Comparison:
-    """Return what stands for what: leaves that are inputs, and those that are registers and memories."""
-    given = {f"i_{n}" for n in d.ila.inputs} | {n for n, w in d.words.items() if w.port == "input"}
-    registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in given and p.name in m.words}
-    inputs = {leaf: p.name for leaf, p in d.places.items() if p.name in given & m.words.keys()}
+    """Return the correspondence of leaves to the words of the text: inputs, and registers and memories."""
+    input_names = {f"i_{n}" for n in d.ila.inputs} | {n for n, w in d.words.items() if w.port == "input"}
+    registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in input_names and p.name in m.words}
+    inputs = {leaf: p.name for leaf, p in d.places.items() if p.name in input_names & m.words.keys()}
     return Comparison(m.words, registers, inputs, frozenset(scratch), rounds, seconds)
 
 
-def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, known: Mapping[str, int]) -> Judged:
-    own = replace(c, registers={**c.registers, **{leaf: place.name for leaf, place in p.held.items()}})
+def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, constants: Mapping[str, int]) -> Judged:
+    comparison = replace(c, registers={**c.registers, **{leaf: place.name for leaf, place in p.held.items()}})
     try:
-        verdict, bounded = own.compare(body, p.step, known, None if p.out is None else ("result", p.out))
+        verdict, bounded = comparison.compare(body, p.step, constants, None if p.out is None else ("result", p.out))
     except FlexmatchError as refusal:
         verdict, bounded = Verdict("refuted", reason=refusal.problem.sentence), False
     return Judged(part, verdict, bounded)
@@ -119,73 +120,75 @@ def _parts(m: Module, place: str, has_clocks: bool) -> _Parts:
     """Return the parts of a module; InputError F103 names the line where it is not of the emitted form."""
     (top,) = parts_of(m.always)
     reset = _branch(top, "reset", place)
-    taken = _otherwise(top, place, "else if (at != 0)" if has_clocks else "else if (valid)")
+    statement = _otherwise(top, place, "else if (at != 0)" if has_clocks else "else if (valid)")
     clocks: Statement | None = None
     if has_clocks:
-        (clocks,) = _busy(taken, place)
-        taken = _otherwise(taken, place, "else if (valid)")
-    run = _branch(taken, "valid", place)
-    if taken.bodies[1]:
-        raise _other(taken, place, "no further else")
+        (clocks,) = _busy(statement, place)
+        statement = _otherwise(statement, place, "else if (valid)")
+    run = _branch(statement, "valid", place)
+    if statement.bodies[1]:
+        raise _form_error(statement, place, "no further else")
     *decode, case = run
     arms, doubled = _cases(case, "found", place)
-    states, twice = _cases(clocks, "at", place) if clocks is not None else ({}, ())
+    states, doubled_clocks = _cases(clocks, "at", place) if clocks is not None else ({}, ())
     initial = tuple(s for outer in m.initial for s in parts_of(outer))
-    return _Parts(initial, reset, tuple(decode), arms, case.bodies[-1], states, clocks.bodies[-1] if clocks else (), (*doubled, *twice))
+    return _Parts(
+        initial, reset, tuple(decode), arms, case.bodies[-1], states, clocks.bodies[-1] if clocks else (), (*doubled, *doubled_clocks)
+    )
 
 
-def _otherwise(s: Statement, place: str, wanted: str) -> Statement:
+def _otherwise(s: Statement, place: str, expected: str) -> Statement:
     if not s.bodies[1]:
-        raise _other(s, place, wanted)
+        raise _form_error(s, place, expected)
     return s.bodies[1][0]
 
 
 def _busy(s: Statement, place: str) -> tuple[Statement, ...]:
-    """Return what the module does inside of an instruction of several clocks: one case."""
-    found = tuple(parts_of(s.bodies[0][0])) if s.kind == "if" and s.terms[0] == BUSY else ()
-    if len(found) != 1:
-        raise _other(s, place, "if (at != 0) with one case")
-    return found
+    """Return the case statement of a module that runs an instruction of several clocks."""
+    cases = tuple(parts_of(s.bodies[0][0])) if s.kind == "if" and s.terms[0] == BUSY else ()
+    if len(cases) != 1:
+        raise _form_error(s, place, "if (at != 0) with one case")
+    return cases
 
 
 def _cases(case: Statement, name: str, place: str) -> tuple[Mapping[int, tuple[Statement, ...]], tuple[int, ...]]:
     if case.kind != "case" or case.terms[0].op != "name" or case.terms[0].name != name:
-        raise _other(case, place, f"case ({name})")
+        raise _form_error(case, place, f"case ({name})")
     doubled = sorted({n for n in case.labels if case.labels.count(n) > 1})
     return dict(zip(case.labels, case.bodies, strict=False)), tuple(doubled)
 
 
 def _branch(s: Statement, name: str, place: str) -> tuple[Statement, ...]:
     if s.kind != "if" or s.terms[0].op != "name" or s.terms[0].name != name:
-        raise _other(s, place, f"if ({name})")
+        raise _form_error(s, place, f"if ({name})")
     return tuple(parts_of(s.bodies[0][0]))
 
 
-def _other(s: Statement, place: str, wanted: str) -> InputError:
-    return InputError("F103", f"the module must have {wanted} here", place=f"{place}:{s.line}".lstrip(":"))
+def _form_error(s: Statement, place: str, expected: str) -> InputError:
+    return InputError("F103", f"the module must have {expected} here", place=f"{place}:{s.line}".lstrip(":"))
 
 
 def _words(m: Module, d: Design) -> Iterator[str]:
-    """Yield what is declared otherwise than the model's state and inputs."""
+    """Yield the words that are declared otherwise than in the model."""
     ila = d.ila
     top = found_leaf(ila).interval[1] or 0
-    wanted = {"clock": Word(1, False, 0, "input"), "reset": Word(1, False, 0, "input"), "valid": Word(1, False, 0, "input")}
-    wanted |= {f"i_{n}": Word(input_bits(leaf), False, 0, "input") for n, leaf in ila.inputs.items()}
-    wanted |= {
+    expected = {"clock": Word(1, False, 0, "input"), "reset": Word(1, False, 0, "input"), "valid": Word(1, False, 0, "input")}
+    expected |= {f"i_{n}": Word(input_bits(leaf), False, 0, "input") for n, leaf in ila.inputs.items()}
+    expected |= {
         "executed": Word(top.bit_length(), False, 0, "output"), "outside": Word(1, False, 0, "output"),
         "result": Word(result_bits(ila), False, 0, "output"), "found": Word(top.bit_length() + 1, True), "word": Word(32, True),
     }  # fmt: skip
-    wanted |= {n: Word(w.bits, w.signed, 0, w.port) for n, w in d.words.items()}
+    expected |= {n: Word(w.bits, w.signed, 0, w.port) for n, w in d.words.items()}
     for n in inside(ila):
         s = ila.states[n]
-        wanted[f"m_{n}"] = Word(s.bits, s.signed, size(static_shape(s.leaf)) if s.leaf.shape else 0)
-    for name in dict.fromkeys((*wanted, *m.words)):
-        if wanted.get(name) != m.words.get(name):
+        expected[f"m_{n}"] = Word(s.bits, s.signed, size(static_shape(s.leaf)) if s.leaf.shape else 0)
+    for name in dict.fromkeys((*expected, *m.words)):
+        if expected.get(name) != m.words.get(name):
             yield f"{name} is declared otherwise than in the model"
 
 
 def _arms(parts: _Parts, d: Design) -> Iterator[str]:
-    """Yield the instructions and clocks whose update is missing, doubled, or not one of this model."""
+    """Yield the instructions and clocks whose update is missing, duplicated, or not of this model."""
     names = [*d.ila.instructions]
     yield from (f"{n} has two updates" for n in parts.doubled)
     for n in sorted(d.arms.keys() ^ (parts.arms.keys() - {0})):
@@ -197,31 +200,31 @@ def _arms(parts: _Parts, d: Design) -> Iterator[str]:
 
 
 def _starts(parts: _Parts, d: Design) -> Iterator[str]:
-    """Yield what does not start at its first value: registers and small memories at a reset, large memories once."""
+    """Yield the words without their initial value: registers and small memories at a reset, large memories once."""
     states = {n: d.ila.states[n] for n in inside(d.ila)}
     states = {n: s for n, s in states.items() if size(static_shape(s.leaf)) <= SHOWN}
     large = {n for n, s in states.items() if size(static_shape(s.leaf)) > FULL_RESET}
     first = {f"m_{n}": (size(static_shape(s.leaf)) if s.leaf.shape else 0, s.reset) for n, s in states.items()}
     at_reset = {n: x for n, x in first.items() if n[2:] not in large} | dict.fromkeys(OUTPUTS, (0, 0))
     at_reset |= {n: (0, 0) for n, w in d.words.items() if w.reset}
-    for statements, wanted in ((parts.reset, at_reset), (parts.initial, {n: x for n, x in first.items() if n[2:] in large})):
-        found = [_filling(s) for s in statements]
-        given = {name: (count, value) for name, count, value in found if name != "word"}
-        doubled = {name for name, *_ in found if sum(name == other for other, *_ in found) > 1}
-        for n in dict.fromkeys((*wanted, *given)):
-            if wanted.get(n) != given.get(n) or n in doubled:
-                yield f"{n or 'something else'} does not start at {wanted[n][1] if n in wanted else 'a value'}"
+    for statements, expected in ((parts.reset, at_reset), (parts.initial, {n: x for n, x in first.items() if n[2:] in large})):
+        assignments = [_filling(s) for s in statements]
+        actual = {name: (count, value) for name, count, value in assignments if name != "word"}
+        doubled = {name for name, *_ in assignments if sum(name == other_name for other_name, *_ in assignments) > 1}
+        for n in dict.fromkeys((*expected, *actual)):
+            if expected.get(n) != actual.get(n) or n in doubled:
+                yield f"{n or 'something else'} does not start at {expected[n][1] if n in expected else 'a value'}"
 
 
 def _filling(s: Statement) -> tuple[str, int, int]:
     """Return the word or memory that a statement fills, the words of the memory and the value; no name for another statement."""
     if s.kind == "set" and s.terms[0].op == "name" and s.terms[1].op == "number":
         return s.terms[0].name, 0, s.terms[1].value
-    word, one, zero = Term("name", name="word"), Term("number", value=1, width=32, signed=True), Term("number", width=32, signed=True)
+    word, unit_term, zero = Term("name", name="word"), Term("number", value=1, width=32, signed=True), Term("number", width=32, signed=True)
     if s.kind != "for" or s.terms[0].op != "<" or s.terms[0].args[0] != word or s.terms[0].args[1].op != "number":
         return "", 0, 0
     (start,), (following,), (body,) = s.bodies
-    if start.terms != (word, zero) or following.terms != (word, Term("+", (word, one))) or body.kind != "set":
+    if start.terms != (word, zero) or following.terms != (word, Term("+", (word, unit_term))) or body.kind != "set":
         return "", 0, 0
     target, value = body.terms
     if target.op != "at" or target.args != (word,) or value.op != "number":

@@ -1,9 +1,9 @@
-"""Play: columns of raw commands on a device. Plain writes and reads are decoded and applied by compiled loops.
+"""Batches of raw commands as columns: plain instructions are decoded and executed by compiled loops.
 
-An instruction is plain when it does nothing but store words in memories or registers, or reads words of memories back. A
-loop ends at the first command that is none of its own. Instructions with a range of addresses have the first loop: theirs
-are the many commands. The others get one, made without optimisation, when there were some of them, and all have one loop
-when commands of the two kinds alternate. What is not plain is executed as any single command.
+An instruction is plain when all it does is store words in memories or registers, or read words of memories back. A loop ends at
+the first command that it does not decode. Instructions with operands in their address come in large numbers and have a loop
+of their own from the start; the others get one, compiled without optimisation, once enough of them were executed singly, and one
+loop takes all of them once commands of the two kinds alternate often. Other instructions are executed as single commands.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LEVEL = {RANGES: 1, OTHERS: 0, ALL: 1}
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """The compiled loop, the columns it reads, and what reads give."""
+    """A compiled decode loop: its function, the columns it reads by input name, the rows of read results, and its scalars."""
 
     function: NativeFunction
     columns: Mapping[Leaf, str]
@@ -55,68 +55,72 @@ class Decoder:
 
     @cached_property
     def states(self) -> frozenset[Leaf]:
-        """The memories of a device that the loop reads or writes."""
+        """The state elements that the loop reads or writes."""
         return frozenset(self.function.memories) - self.columns.keys() - set(self.scalars.values()) - {self.gives}
 
 
-class _Bound:
+class _BoundLoop:
     """The loop on the memories of one device."""
 
-    def __init__(self, sim: CommandDevice, made: Decoder) -> None:
-        self.made = made
-        self.numbers = {name: np.zeros((), storage_dtype(leaf.interval)) for name, leaf in made.scalars.items()}
-        states = {leaf: sim.memories[leaf].data for leaf in made.states}
-        self.call = made.function.bound([states.get(m) for m in made.function.memories])
-        self.call.put({leaf: self.numbers[name] for name, leaf in made.scalars.items()})
-        self.places = [(made.function.numbers[leaf], leaf) for leaf in made.states]
+    def __init__(self, sim: CommandDevice, decoder: Decoder) -> None:
+        self.decoder = decoder
+        self.numbers = {name: np.zeros((), storage_dtype(leaf.interval)) for name, leaf in decoder.scalars.items()}
+        states = {leaf: sim.memories[leaf].data for leaf in decoder.states}
+        self.call = decoder.function.bound([states.get(m) for m in decoder.function.memories])
+        self.call.put({leaf: self.numbers[name] for name, leaf in decoder.scalars.items()})
+        self.places = [(decoder.function.numbers[leaf], leaf) for leaf in decoder.states]
 
     def run(self, columns: Mapping[str, Data], gives: Data) -> int:
-        """Run the commands of the columns; return how many there are before one that is not plain."""
+        """Execute the commands of the columns; return how many there are before the first that is not plain."""
         self.numbers["count"][()] = len(gives)
-        rows = {leaf: columns[name] for leaf, name in self.made.columns.items()} | {self.made.gives: gives}
-        self.call.put_rows({leaf: data for leaf, data in rows.items() if leaf in self.made.function.numbers})
+        rows = {leaf: columns[name] for leaf, name in self.decoder.columns.items()} | {self.decoder.gives: gives}
+        self.call.put_rows({leaf: data for leaf, data in rows.items() if leaf in self.decoder.function.numbers})
         self.call()
         return int(self.numbers["done"])
 
     def refresh(self, sim: CommandDevice) -> None:
-        """Take arrays that are new in the place of others."""
-        held = self.call.held
-        moved = {leaf: sim.memories[leaf].data for n, leaf in self.places if held[n] is not sim.memories[leaf].data}
-        self.call.put(moved)
+        """Rebind memories whose arrays were replaced since the last call."""
+        bound_arrays = self.call.held
+        replaced = {leaf: sim.memories[leaf].data for n, leaf in self.places if bound_arrays[n] is not sim.memories[leaf].data}
+        self.call.put(replaced)
 
 
 def play(sim: CommandDevice, columns: Mapping[str, Data]) -> Data:
-    """Execute commands given as columns by input ([count] or [count, lanes]); return [count, bytes], rows of reads filled in."""
-    given, count = _columns(sim.ila, columns)
+    """Execute commands given as columns by input, [count] or [count, lanes]; return the results of reads as rows [count, bytes].
+
+    Raises:
+        UsageError: F203, a column is of no input, or has another shape or values outside of its input's range.
+    """
+    arrays, count = _checked_columns(sim.ila, columns)
     is_compiled = sim.reading == "native" and not sim.samples and not sim.strict
     gives = np.zeros((count, _width(sim.ila)), np.uint8)
-    at = 0
-    by_runs, before, times = sim.reading == "arrays" and not sim.samples and not sim.strict, None, 0
-    while at < count:
-        at = _plain(sim, given, gives, at) if is_compiled else at
-        if at < count:
-            found = _single(sim, given, gives, at)
-            sim.singles += found is not None and is_plain(sim.ila, found)
-            at, times, before = at + 1, times + 1 if found is before else 0, found
-        if by_runs and before is not None and times >= REPEATED and at < count:
-            at, times = run_of(sim, before, given, gives, at), 0
+    position = 0
+    by_runs, previous, repeats = sim.reading == "arrays" and not sim.samples and not sim.strict, None, 0
+    while position < count:
+        position = _run_plain(sim, arrays, gives, position) if is_compiled else position
+        if position < count:
+            instruction = _run_single(sim, arrays, gives, position)
+            sim.singles += instruction is not None and is_plain(sim.ila, instruction)
+            position, repeats, previous = position + 1, repeats + 1 if instruction is previous else 0, instruction
+        if by_runs and previous is not None and repeats >= REPEATED and position < count:
+            position, repeats = run_of(sim, previous, arrays, gives, position), 0
     return gives
 
 
-def _columns(ila: Ila, columns: Mapping[str, Data]) -> tuple[dict[str, Data], int]:
+def _checked_columns(ila: Ila, columns: Mapping[str, Data]) -> tuple[dict[str, Data], int]:
     count = len(next(iter(columns.values()), ()))
-    found = {}
+    arrays = {}
     for name, leaf in ila.inputs.items():
         shape = (count, *static_shape(leaf))
-        kind = np.dtype(storage_dtype(leaf.interval))
-        data = np.asarray(columns.get(name, np.zeros(shape, kind)))
+        dtype = np.dtype(storage_dtype(leaf.interval))
+        data = np.asarray(columns.get(name, np.zeros(shape, dtype)))
         if data.shape != shape or not _is_within(data, leaf):
             raise UsageError("F203", f"the column {name} must be {shape} numbers in {leaf.interval[0]}…{leaf.interval[1]}")
-        found[name] = np.ascontiguousarray(data, kind)
-    unknown = sorted(columns.keys() - found.keys())
-    if unknown:
-        raise UsageError("F203", f'{ila.name} has no input "{unknown[0]}"', help=f"inputs: {', '.join(ila.inputs)}")
-    return found, count
+        arrays[name] = np.ascontiguousarray(data, dtype)
+    unknown_names = sorted(columns.keys() - arrays.keys())
+    if unknown_names:
+        raise UsageError("F203", f'{ila.name} has no input "{unknown_names[0]}"', help=f"inputs: {', '.join(ila.inputs)}")
+    return arrays, count
 
 
 def _is_within(data: Data, leaf: Leaf) -> bool:
@@ -126,48 +130,48 @@ def _is_within(data: Data, leaf: Leaf) -> bool:
     return iv.inside(ends, leaf.interval) or iv.inside((int(data.min()), int(data.max())), leaf.interval)
 
 
-def _plain(sim: CommandDevice, given: Mapping[str, Data], gives: Data, at: int) -> int:
-    """Run the compiled loops in turn from command `at` on; return the first command that none of them knows."""
-    before, turns = -1, 0
-    while before < at < len(gives):
-        before = at
-        for made in _loops(sim):
-            ended = _part(sim, made, given, gives, at) if at < len(gives) else at
-            turns += ended > at
-            at = ended
+def _run_plain(sim: CommandDevice, columns: Mapping[str, Data], gives: Data, position: int) -> int:
+    """Run the compiled loops in turn from a position on; return the first command that none of them decodes."""
+    previous, turns = -1, 0
+    while previous < position < len(gives):
+        previous = position
+        for decoder in _worthwhile_loops(sim):
+            end = _run_loop(sim, decoder, columns, gives, position) if position < len(gives) else position
+            turns += end > position
+            position = end
     sim.turns += max(turns - 1, 0)
-    return at
+    return position
 
 
-def _loops(sim: CommandDevice) -> list[Decoder]:
-    """Return the loops that it pays to have by now."""
+def _worthwhile_loops(sim: CommandDevice) -> list[Decoder]:
+    """Return the loops whose compilation the commands executed so far make worthwhile."""
     kinds = (ALL,) if sim.turns >= TURNS else (RANGES, OTHERS) if sim.singles >= PATIENCE else (RANGES,)
-    return [made for kind in kinds if (made := decoder_of(sim.ila, kind)) is not None]
+    return [decoder for kind in kinds if (decoder := decoder_of(sim.ila, kind)) is not None]
 
 
-def _part(sim: CommandDevice, made: Decoder, given: Mapping[str, Data], gives: Data, at: int) -> int:
-    """Run a compiled loop from command `at` on; return the first command that it left."""
-    if made not in sim.calls:
-        sim.calls[made] = _Bound(sim, made)
-    bound: _Bound = sim.calls[made]
+def _run_loop(sim: CommandDevice, decoder: Decoder, columns: Mapping[str, Data], gives: Data, position: int) -> int:
+    """Run a compiled loop from a position on; return the first command that it does not decode."""
+    if decoder not in sim.calls:
+        sim.calls[decoder] = _BoundLoop(sim, decoder)
+    bound: _BoundLoop = sim.calls[decoder]
     bound.refresh(sim)
     is_stopped = False
-    while at < len(gives) and not is_stopped:
-        piece = slice(at, min(at + PIECE, len(gives)))
-        done = bound.run({name: x[piece] for name, x in given.items()}, gives[piece])
-        is_stopped = done < piece.stop - at
-        at += done
-        sim.executed += done
-    sim.machine.forget(made.states)
-    return at
+    while position < len(gives) and not is_stopped:
+        piece = slice(position, min(position + PIECE, len(gives)))
+        executed = bound.run({name: x[piece] for name, x in columns.items()}, gives[piece])
+        is_stopped = executed < piece.stop - position
+        position += executed
+        sim.executed += executed
+    sim.machine.forget(decoder.states)
+    return position
 
 
-def _single(sim: CommandDevice, given: Mapping[str, Data], gives: Data, at: int) -> Instruction | None:
+def _run_single(sim: CommandDevice, columns: Mapping[str, Data], gives: Data, position: int) -> Instruction | None:
     """Execute one command; return its instruction."""
-    command = {name: int.from_bytes(data[at].tobytes(), "little") for name, data in given.items()}
+    command = {name: int.from_bytes(data[position].tobytes(), "little") for name, data in columns.items()}
     answer = sim.command({name: value for name, value in command.items() if value})
     if answer is not None:
-        gives[at] = np.frombuffer(answer.to_bytes(gives.shape[1], "little"), np.uint8)
+        gives[position] = np.frombuffer(answer.to_bytes(gives.shape[1], "little"), np.uint8)
     return sim.decoded(command)
 
 
@@ -179,7 +183,7 @@ def _width(ila: Ila) -> int:
 
 @lru_cache(maxsize=48)
 def decoder_of(ila: Ila, kind: str = ALL) -> Decoder | None:
-    """Return the compiled loop for a kind of instructions; None where there is no machine code for it or none of them is plain."""
+    """Return the compiled loop for a kind of instructions; None without machine code or where no instruction of the kind is plain."""
     try:
         from ...readings.native.code_cache import kept_step
         from ...readings.native.printer import NativeFunction
@@ -188,19 +192,19 @@ def decoder_of(ila: Ila, kind: str = ALL) -> Decoder | None:
     columns = {name: Leaf((ROWS, *static_shape(x)), x.interval, False, f"column_{name}") for name, x in ila.inputs.items()}
     gives = Leaf((ROWS, _width(ila)), iv.of_width(8, False), False, "gives")
     scalars = {name: Leaf((), (0, PIECE), False, name) for name in SCALARS}
-    chosen = [i for i in ila.instructions.values() if (kind == ALL or _is_range(i) == (kind == RANGES)) and is_plain(ila, i)]
-    if not chosen:
+    instructions = [i for i in ila.instructions.values() if (kind == ALL or _is_range(i) == (kind == RANGES)) and is_plain(ila, i)]
+    if not instructions:
         return None
-    apart = (*columns.values(), *scalars.values(), gives)
+    disjoint_leaves = (*columns.values(), *scalars.values(), gives)
 
     def make() -> NativeFunction:
-        plain = [plain_of(i, _updates(i.update) or (), is_range=_is_range(i)) for i in chosen]
+        plain = [plain_of(i, _updates(i.update) or (), is_range=_is_range(i)) for i in instructions]
         inputs = {leaf: columns[name] for name, leaf in ila.inputs.items()}
         step, local = loop_of(ila, plain, Columns(inputs, gives, PIECE, scalars["count"], scalars["done"]))
-        return NativeFunction(step, apart=frozenset(apart), local=local, level=LEVEL[kind])
+        return NativeFunction(step, apart=frozenset(disjoint_leaves), local=local, level=LEVEL[kind])
 
-    leaves = (*apart, *(s.leaf for s in ila.states.values()))
-    digest = _digest(kind, chosen, leaves)
+    leaves = (*disjoint_leaves, *(s.leaf for s in ila.states.values()))
+    digest = _digest(kind, instructions, leaves)
     try:
         function = make() if digest is None else kept_step(digest, leaves, make)
     except SpecError:
@@ -208,20 +212,20 @@ def decoder_of(ila: Ila, kind: str = ALL) -> Decoder | None:
     return Decoder(function, {leaf: name for name, leaf in columns.items()}, gives, scalars)
 
 
-def _digest(kind: str, chosen: Sequence[Instruction], leaves: Sequence[Leaf]) -> str | None:
+def _digest(kind: str, instructions: Sequence[Instruction], leaves: Sequence[Leaf]) -> str | None:
     """Return the digest of everything that the loop is made from; None where a term has none."""
-    found = Digest()
+    digest = Digest()
     try:
-        found.say(kind)
-        found.add(*leaves)
-        for i in chosen:
-            found.say(i.name, [(name, o.input) for name, o in i.operands.items()])
-            found.add(i.decode, *(x for o in i.operands.values() for x in (o.leaf, o.term)), *(() if i.result is None else (i.result,)))
+        digest.say(kind)
+        digest.add(*leaves)
+        for i in instructions:
+            digest.say(i.name, [(name, o.input) for name, o in i.operands.items()])
+            digest.add(i.decode, *(x for o in i.operands.values() for x in (o.leaf, o.term)), *(() if i.result is None else (i.result,)))
             for u in _updates(i.update) or ():
-                found.add(u.memory, *u.variables, *u.extents, *u.address, u.value)
+                digest.add(u.memory, *u.variables, *u.extents, *u.address, u.value)
     except Undigested:
         return None
-    return found.text()
+    return digest.text()
 
 
 def _is_range(instruction: Instruction) -> bool:
@@ -231,7 +235,7 @@ def _is_range(instruction: Instruction) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_plain(ila: Ila, instruction: Instruction) -> bool:
-    """Tell whether an instruction stores words and gives bytes of data memories, and does nothing else."""
+    """Tell whether an instruction only stores words and returns bytes of data memories, and decodes without reading the state."""
     parts = _updates(instruction.update)
     if parts is None or not instruction.decode.reads <= frozenset(ila.inputs.values()):
         return False
@@ -251,13 +255,13 @@ def _is_store(u: Update) -> bool:
     return all(n.value is not None for n in u.extents) and _are_words((u.value, *u.address), set())
 
 
-def _are_words(terms: Sequence[Expr], seen: set[Expr]) -> bool:
+def _are_words(terms: Sequence[Expr], visited: set[Expr]) -> bool:
     """Tell whether terms have no sums, functions, tables or arrays below them."""
     for x in terms:
-        if x in seen:
+        if x in visited:
             continue
-        seen.add(x)
-        if x.op in ARRAYS_OF_THEIR_OWN or (x.op == "load" and not isinstance(x.data, Leaf)) or not _are_words(x.args, seen):
+        visited.add(x)
+        if x.op in ARRAYS_OF_THEIR_OWN or (x.op == "load" and not isinstance(x.data, Leaf)) or not _are_words(x.args, visited):
             return False
     return True
 

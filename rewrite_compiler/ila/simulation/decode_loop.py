@@ -1,7 +1,7 @@
-"""Playing: the step that decodes and applies columns of plain commands, in order, until one is not plain.
+"""The loop, as a Step, that decodes and executes columns of plain commands in order, up to the first that is not plain.
 
-Commands of one instruction with a range of addresses mostly follow each other: `LANES` of them are decoded at once, and
-applied without a question where all of them are of that instruction.
+Commands of one instruction with a range of addresses mostly follow each other: `LANES` of them are decoded together, and
+executed without further tests where all of them are of that instruction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARED = 4
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What the loop works on: a column an input, what reads give, and its own numbers."""
+    """The memories of the loop: a column for each input, the rows of read results, and the counts of given and executed commands."""
 
     inputs: Mapping[Leaf, Leaf]
     gives: Leaf
@@ -41,7 +41,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Locals:
-    """The loop's own numbers: the next row, where a run starts and how long it is, whether it goes on, what a command is."""
+    """The loop's variables: next row, start and length of a run, whether it goes on, family and member of the current command."""
 
     row: Leaf
     first: Leaf
@@ -51,123 +51,126 @@ class Locals:
     members: tuple[Leaf, ...]
 
     def all(self) -> frozenset[Leaf]:
-        """Return all of them."""
+        """Return all variables."""
         return frozenset((self.row, self.first, self.number, self.going, self.family, *self.members))
 
 
 def loop_of(ila: Ila, chosen: Sequence[Plain], columns: Columns) -> tuple[Step, frozenset[Leaf]]:
-    """Return the step that runs plain commands and leaves their number in `done`, and its own small memories."""
-    found = families(chosen)
-    most = {"row": columns.most, "first": columns.most, "number": LANES, "going": 1, "family": len(found)}
-    row, first, number, going, family = (Leaf((), (0, n), False, name) for name, n in most.items())
-    members = tuple(dict.fromkeys(f.member for f in found if f.member is not None))
-    own = Locals(row, first, number, going, family, members)
-    return _Loop(ila, found, columns, own).step(), own.all()
+    """Return the step that executes plain commands and counts them, and its local variables."""
+    groups = families(chosen)
+    upper_bounds = {"row": columns.most, "first": columns.most, "number": LANES, "going": 1, "family": len(groups)}
+    row, first, number, active, family = (Leaf((), (0, n), False, name) for name, n in upper_bounds.items())
+    members = tuple(dict.fromkeys(f.member for f in groups if f.member is not None))
+    variables = Locals(row, first, number, active, family, members)
+    return _Loop(ila, groups, columns, variables).step(), variables.all()
 
 
 class _Loop:
     """Builds the step."""
 
-    def __init__(self, ila: Ila, found: Sequence[Family], columns: Columns, own: Locals) -> None:
-        self.ila, self.columns, self.own = ila, columns, own
-        self.single = [f for f in found if f.member is None]
-        self.joint = [f for f in found if f.member is not None]
+    def __init__(self, ila: Ila, groups: Sequence[Family], columns: Columns, variables: Locals) -> None:
+        self.ila, self.columns, self.variables = ila, columns, variables
+        self.single = [f for f in groups if f.member is None]
+        self.joint = [f for f in groups if f.member is not None]
         self.count = columns.count[()]
 
     def step(self) -> Step:
         """Return the whole loop."""
-        own = self.own
-        start = seq(assign(own.row, 0), assign(own.going, 1))
-        return seq(start, loop(self.count, lambda _: self.each()), assign(self.columns.done, own.row[()]))
+        variables = self.variables
+        start = seq(assign(variables.row, 0), assign(variables.going, 1))
+        return seq(start, loop(self.count, lambda _: self.step_command()), assign(self.columns.done, variables.row[()]))
 
-    def each(self) -> Step:
-        """Find the instruction of a command and run it; stop where there is none."""
-        own = self.own
-        given = self.columns.at(own.row[()])
-        known = [(p.decode, self.known(n, p, f)) for n, f in enumerate(self.joint, 1) for p in f.members]
-        entries = [(f.form.decode, self.run(f)) for f in self.single] + [(decode, step()) for decode, step in known]
+    def step_command(self) -> Step:
+        """Decode and execute one command, or several of one instruction; end the loop where no instruction decodes it."""
+        variables = self.variables
+        inputs = self.columns.at(variables.row[()])
+        joint_entries = [(p.decode, self.record_member(n, p, f)) for n, f in enumerate(self.joint, 1) for p in f.members]
+        entries = [(f.form.decode, self.run(f)) for f in self.single] + [(decode, step()) for decode, step in joint_entries]
         decodes = [decode for decode, _ in entries]
-        reads = [(reads_in(decodes, leaf), given[leaf](())) for leaf in self.ila.inputs.values() if not leaf.shape]
+        reads = [(reads_in(decodes, leaf), inputs[leaf](())) for leaf in self.ila.inputs.values() if not leaf.shape]
         steps = [step for _, step in entries]
-        chosen = named(reads, decodes, lambda parts: shared(parts, lambda x: search(x, steps, assign(own.going, 0))))
-        found: Step = NOTHING
+        dispatch = named(reads, decodes, lambda parts: shared(parts, lambda x: search(x, steps, assign(variables.going, 0))))
+        family_dispatch: Step = NOTHING
         for n, f in enumerate(self.joint, 1):
-            found = when(own.family[()] == n, self.run(f), found)
-        before = assign(own.family, 0) if self.joint else NOTHING
-        return when((own.going[()] == 1) & (own.row[()] < self.count), seq(before, chosen, found))
+            family_dispatch = when(variables.family[()] == n, self.run(f), family_dispatch)
+        reset = assign(variables.family, 0) if self.joint else NOTHING
+        return when((variables.going[()] == 1) & (variables.row[()] < self.count), seq(reset, dispatch, family_dispatch))
 
-    def known(self, number: int, p: Plain, f: Family) -> Callable[[], Step]:
-        """Return what is noted of a command of a family: which one, and of which member."""
-        member, at = f.member, f.members.index(p)
+    def record_member(self, number: int, p: Plain, f: Family) -> Callable[[], Step]:
+        """Return the step that records the family and the member that decode a command."""
+        member, index = f.member, f.members.index(p)
         assert member is not None
-        return lambda: seq(assign(self.own.family, number), assign(member, at))
+        return lambda: seq(assign(self.variables.family, number), assign(member, index))
 
-    def applied(self, f: Family, at: Expr) -> Step:
-        """Apply the command in a row."""
-        return _applied(f.form, self.columns.at(at), self.columns.gives, at)
+    def apply(self, f: Family, row: Expr) -> Step:
+        """Execute the command in a row."""
+        return _apply(f.form, self.columns.at(row), self.columns.gives, row)
 
-    def next(self, row: Expr) -> Step:
-        return assign(self.own.row, minimum(row, self.columns.most))
+    def advance_to(self, row: Expr) -> Step:
+        return assign(self.variables.row, minimum(row, self.columns.most))
 
     def run(self, f: Family) -> Step:
-        """Run the command found, and commands of the same instruction behind it where it has a range of addresses."""
-        own = self.own
+        """Execute the decoded command and, for an instruction with a range of addresses, commands of the same instruction behind it."""
+        variables = self.variables
         if not f.form.is_range:
-            return seq(self.applied(f, own.row[()]), self.next(own.row[()] + 1))
-        most = (self.count - own.row[()]) // LANES + 1
-        runs = loop(maximum(most, 0), lambda k: when(own.going[()] == 1, self.lanes(f, k)))
-        return seq(runs, assign(own.going, 1))
+            return seq(self.apply(f, variables.row[()]), self.advance_to(variables.row[()] + 1))
+        blocks = (self.count - variables.row[()]) // LANES + 1
+        runs = loop(maximum(blocks, 0), lambda k: when(variables.going[()] == 1, self.run_lanes(f, k)))
+        return seq(runs, assign(variables.going, 1))
 
-    def lanes(self, f: Family, k: Expr) -> Step:
-        """Apply the commands that are decoded at once where all are of this instruction; in the first turn else the first one."""
-        first, number = self.own.first, self.own.number
-        every = reduce("min", lambda j: given(f.form.decode, self.columns.at(first[()] + j)), LANES)
-        decoded = when(first[()] + LANES <= self.count, when(every, assign(number, LANES)))
-        each = loop(number[()], lambda j: self.applied(f, first[()] + j))
-        here = seq(assign(first, self.own.row[()]), assign(number, k == 0), decoded)
-        return seq(here, each, self.next(first[()] + number[()]), assign(self.own.going, number[()] == LANES))
+    def run_lanes(self, f: Family, k: Expr) -> Step:
+        """Execute `LANES` commands decoded together where all are of this instruction; else, at k = 0, the first one alone."""
+        first, number = self.variables.first, self.variables.number
+        all_match = reduce("min", lambda j: given(f.form.decode, self.columns.at(first[()] + j)), LANES)
+        decode_lanes = when(first[()] + LANES <= self.count, when(all_match, assign(number, LANES)))
+        apply_each = loop(number[()], lambda j: self.apply(f, first[()] + j))
+        start = seq(assign(first, self.variables.row[()]), assign(number, k == 0), decode_lanes)
+        return seq(start, apply_each, self.advance_to(first[()] + number[()]), assign(self.variables.going, number[()] == LANES))
 
 
 def search(decodes: Sequence[Expr], steps: Sequence[Step], otherwise: Step) -> Step:
-    """Return the step that runs what a command is: what many decodes share is asked first. No command is of two instructions."""
+    """Return the decision tree that runs the step of the decode that holds, else `otherwise`; shared conjuncts are tested first.
+
+    At most one decode holds for any command.
+    """
     groups: dict[Expr | None, list[tuple[Expr, Step]]] = {}
     for decode, step in zip(decodes, steps, strict=True):
-        head, rest = decode.args if decode.op == "bitand" else (None, decode)
+        head, condition = decode.args if decode.op == "bitand" else (None, decode)
         is_shared = head is not None and head.op == "load"
-        groups.setdefault(head if is_shared else None, []).append((rest if is_shared else decode, step))
-    found = otherwise
+        groups.setdefault(head if is_shared else None, []).append((condition if is_shared else decode, step))
+    result = otherwise
     for head, parts in groups.items():
-        inner = otherwise if head is not None else found
-        for rest, step in parts:
-            inner = when(rest, step, inner)
-        found = inner if head is None else when(head, inner, found)
-    return found
+        inner = otherwise if head is not None else result
+        for condition, step in parts:
+            inner = when(condition, step, inner)
+        result = inner if head is None else when(head, inner, result)
+    return result
 
 
 def reads_in(terms: Sequence[Expr], leaf: Leaf) -> list[Expr]:
-    """Return the reads of a scalar input in terms."""
+    """Return the distinct reads of a scalar input in terms."""
     return list(dict.fromkeys(x for t in terms for x in loads_of(t) if x.data is leaf))
 
 
 def named(known: Sequence[tuple[Sequence[Expr], Expr]], terms: list[Expr], body: Callable[[list[Expr]], Step]) -> Step:
-    """Return body(terms) with each known subterm (how it stands there, what gives its value) computed once."""
+    """Return body(terms) with each of these subterms (its occurrences, the term of its value) bound to a local."""
     if not known:
         return body(terms)
-    (there, value), *rest = known
-    if not there:
+    (occurrences, value), *rest = known
+    if not occurrences:
         return named(rest, terms, body)
-    return let(scalar_array(value), lambda x: named(rest, [substitute(t, dict.fromkeys(there, x[()])) for t in terms], body))
+    return let(scalar_array(value), lambda x: named(rest, [substitute(t, dict.fromkeys(occurrences, x[()])) for t in terms], body))
 
 
 def shared(terms: list[Expr], body: Callable[[list[Expr]], Step]) -> Step:
-    """Return body(terms) with what many of them share computed once."""
+    """Return body(terms) with subterms that `SHARED` or more of them have in common bound to locals (common-subexpression elimination)."""
     counts = Counter(x for t in terms for x in terms_of(t) if x.op not in ("load", "const"))
-    found = [x for x, n in counts.items() if n >= SHARED]
-    inner = {y for x in found for a in x.args for y in terms_of(a)}
-    return named([([x], x) for x in found if x not in inner], terms, body)
+    common = [x for x, n in counts.items() if n >= SHARED]
+    inner = {y for x in common for a in x.args for y in terms_of(a)}
+    return named([([x], x) for x in common if x not in inner], terms, body)
 
 
-def _applied(p: Plain, inputs: Inputs, gives: Leaf, row: Expr) -> Step:
+def _apply(p: Plain, inputs: Inputs, gives: Leaf, row: Expr) -> Step:
     """Return what an instruction does; a read gives the state after it."""
     terms = [(u, [given(e, inputs) for e in (*u.address, u.value)]) for u in p.stores]
     parts: list[Step] = []
@@ -187,8 +190,8 @@ def _flat(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
 
 
 def given(e: Expr, inputs: Inputs) -> Expr:
-    """Return a term with the inputs by what stands for them."""
+    """Return a term with its reads of inputs replaced by the terms that stand for the inputs."""
     for rank in (0, 1):  # lanes may be chosen by another input
-        read = {x: inputs[x.data](x.args) for x in loads_of(e) if x.data in inputs and x.data.rank == rank}
-        e = substitute(e, read) if read else e
+        loads = {x: inputs[x.data](x.args) for x in loads_of(e) if x.data in inputs and x.data.rank == rank}
+        e = substitute(e, loads) if loads else e
     return e

@@ -1,4 +1,4 @@
-"""What loops of machine code need of the simulator whose memories they work on."""
+"""Protocols of the simulators on whose memories compiled loops work."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class BlockRunner(Protocol):
     """An instruction prepared for one simulator."""
 
     def run_block(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str]) -> Data | None:
-        """Execute `count` commands at once."""
+        """Execute `count` commands, operands [count(, lanes)] or, in `sampled`, [count, samples(, lanes)]; return what reads give."""
 
 
 class CommandDevice(Protocol):
-    """A simulator that executes commands: its memories, and how many commands have run in which way."""
+    """A simulator of commands: its memories, and counts of commands by the way in which they were executed."""
 
     ila: Ila
     reading: str
@@ -34,19 +34,19 @@ class CommandDevice(Protocol):
     turns: int
 
     def command(self, command: dict[str, int]) -> int | None:
-        """Execute one command; a read returns the word it gives."""
+        """Execute one command; a read returns its word."""
 
     def decoded(self, command: dict[str, int]) -> Instruction | None:
-        """Return the instruction that a command is."""
+        """Return the instruction that decodes a command, or None."""
 
     def block(self, name: str, count: int, operands: Mapping[str, Data]) -> Data | None:
-        """Execute `count` commands of one instruction."""
+        """Execute `count` commands of one instruction, operands [count(, lanes)]; return what reads give."""
 
     def apart(self, instruction: Instruction) -> BlockRunner:
-        """Return a part of an instruction, prepared by itself."""
+        """Return the executable form of a part of an instruction."""
 
 
 class WordDevice(CommandDevice, Protocol):
-    """A simulator that takes words of a stream; `reached` is the word that machine code ended at."""
+    """A simulator of instruction streams, which knows the index of the word at which machine code stopped."""
 
     reached: int

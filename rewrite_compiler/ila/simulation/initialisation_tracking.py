@@ -1,9 +1,8 @@
-"""What was written: strict simulation names the read of a vector that nothing can have written.
+"""Initialisation tracking: strict simulation refuses the read of a vector that no instruction has written.
 
-Every vector of the memories of a device is marked when it is written; registers have their reset values. An instruction is
-refused that reads what was not. Two things are no mistake until what comes of them is read: a memory that only goes out may
-be filled from anything, and vectors may be updated in place before they have contents when others are, that have them. Such
-vectors are spoilt until they are written again.
+Every vector of the device's data memories is marked when it is written; registers have their reset values. Two reads of
+unwritten vectors are refused only when their results are read: copies into a memory that is only read by the host or copied out,
+and updates in place beside vectors that were written. What they write is marked as spoilt until it is written again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ REASONS = 64  # kept for each memory
 
 @dataclass
 class Written:
-    """Which vectors of the data memories of one simulator were written, and why some are spoilt."""
+    """The marks of one simulator's data memories by vector (never written, written, spoilt), and why vectors are spoilt."""
 
     ila: Ila
     marks: dict[Leaf, Data] = field(default_factory=dict)
@@ -38,97 +37,106 @@ class Written:
 
     @cached_property
     def tracked(self) -> Mapping[Leaf, int]:
-        """The memories, with the elements of a vector."""
+        """The tracked memories, with the number of elements in a vector."""
         return tracked_by(self.ila)
 
     def copy(self) -> Written:
-        """Return the marks as they are now."""
-        marks = {memory: marked.copy() for memory, marked in self.marks.items()}
-        return Written(self.ila, marks, {memory: list(known) for memory, known in self.why.items()})
+        """Return a copy of the marks."""
+        marks = {memory: array.copy() for memory, array in self.marks.items()}
+        return Written(self.ila, marks, {memory: list(entries) for memory, entries in self.why.items()})
 
     def needs(self, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int = 0) -> Needs | None:
-        """Return what an instruction that runs now needs, for `take`; with `count`, operands have an axis of commands first."""
+        """Return the reads and writes of an instruction in the current control state; None where its operands name a single vector.
+
+        With `count`, operands have a leading axis of commands.
+        """
         return None if named_row(instruction) else needed(self.ila, memories, instruction, operands, count, self.tracked)
 
     def take(self, instruction: Instruction, operands: Mapping[str, Any], needs: Needs | None) -> None:
-        """Take an instruction that has run: mark what it wrote, and refuse it when it read what has no contents."""
+        """Mark what an executed instruction wrote, and check what it read.
+
+        Raises:
+            SpecError: I104, it read a vector that no instruction has written.
+        """
         if needs is None:
-            self._take_row(instruction, operands)
+            self._observe_row(instruction, operands)
             return
         refusal = next((r for m, runs in needs.reads.items() if (r := self._refusal(instruction, m, runs, m in needs.writes))), None)
-        spoilt = {m: self._among(m, runs, SPOILT) for m, runs in needs.reads.items() if m in needs.writes}
+        spoilt_rows = {m: self._rows_with_mark(m, runs, SPOILT) for m, runs in needs.reads.items() if m in needs.writes}
         for memory, runs in needs.in_place.items():
-            spoilt[memory] = np.concatenate([spoilt.get(memory, np.empty(0, np.int64)), self._among(memory, runs, NEVER, SPOILT)])
+            spoilt_rows[memory] = np.concatenate(
+                [spoilt_rows.get(memory, np.empty(0, np.int64)), self._rows_with_mark(memory, runs, NEVER, SPOILT)]
+            )
         for memory, runs in needs.writes.items():
             self._mark(memory, runs)
-        for memory, rows in spoilt.items():
+        for memory, rows in spoilt_rows.items():
             self._spoil(instruction, memory, rows, memory, rows)
         for part in needs.aside:
-            bad = [(m, rows) for m, runs in part.reads.items() if (rows := self._among(m, runs, NEVER, SPOILT)).size]
+            uninitialised = [(m, rows) for m, runs in part.reads.items() if (rows := self._rows_with_mark(m, runs, NEVER, SPOILT)).size]
             self._mark(part.memory, part.writes)
-            if bad:
-                self._spoil(instruction, part.memory, np.concatenate([np.arange(*run) for run in part.writes.tolist()]), *bad[0])
+            if uninitialised:
+                self._spoil(instruction, part.memory, np.concatenate([np.arange(*run) for run in part.writes.tolist()]), *uninitialised[0])
         if refusal is not None:
             raise refusal
 
-    def _take_row(self, instruction: Instruction, operands: Mapping[str, Any]) -> None:
-        """Take loads or stores of vectors that operands name."""
-        found = named_row(instruction)
-        if found is None or found[0] not in self.tracked:
+    def _observe_row(self, instruction: Instruction, operands: Mapping[str, Any]) -> None:
+        """Mark and check the vectors of an instruction that loads or stores exactly the vector its operands name."""
+        access = named_row(instruction)
+        if access is None or access[0] not in self.tracked:
             return
-        memory, row, is_store = found
-        marked, places = self._marked(memory), places_of(row, operands)
+        memory, row, is_store = access
+        marks, places = self._marks_of(memory), places_of(row, operands)
         if is_store:
-            marked[places] = WRITTEN
-        elif (marked[places] != WRITTEN).any():
-            first = int(np.argmax(marked[places] != WRITTEN))
-            raise self._unwritten(instruction, memory, int(np.ravel_multi_index([int(x[first]) for x in places], marked.shape)))
+            marks[places] = WRITTEN
+        elif (marks[places] != WRITTEN).any():
+            first = int(np.argmax(marks[places] != WRITTEN))
+            raise self._uninitialised_read(instruction, memory, int(np.ravel_multi_index([int(x[first]) for x in places], marks.shape)))
 
     # -- marks
 
-    def _marked(self, memory: Leaf) -> Data:
+    def _marks_of(self, memory: Leaf) -> Data:
         if memory not in self.marks:
             shape = static_shape(memory)
             self.marks[memory] = np.zeros(shape[:-1] or (-(-shape[0] // self.tracked[memory]),), np.uint8)
         return self.marks[memory]
 
     def _mark(self, memory: Leaf, runs: Runs) -> None:
-        marked = self._marked(memory).reshape(-1)
+        marks = self._marks_of(memory).reshape(-1)
         for start, stop in runs.tolist():
-            marked[start:stop] = WRITTEN
+            marks[start:stop] = WRITTEN
 
-    def _among(self, memory: Leaf, runs: Runs, *kinds: int) -> Data:
-        """Return the vectors among runs whose mark is one of these."""
-        marked = self._marked(memory).reshape(-1)
-        open_runs = [(start, stop) for start, stop in runs.tolist() if (marked[start:stop] != WRITTEN).any()]
-        return np.concatenate([np.empty(0, np.int64), *(a + np.flatnonzero(np.isin(marked[a:b], kinds)) for a, b in open_runs)])
+    def _rows_with_mark(self, memory: Leaf, runs: Runs, *kinds: int) -> Data:
+        """Return the vectors of these runs whose mark is one of `kinds`."""
+        marks = self._marks_of(memory).reshape(-1)
+        open_runs = [(start, stop) for start, stop in runs.tolist() if (marks[start:stop] != WRITTEN).any()]
+        return np.concatenate([np.empty(0, np.int64), *(a + np.flatnonzero(np.isin(marks[a:b], kinds)) for a, b in open_runs)])
 
-    def _spoil(self, instruction: Instruction, memory: Leaf, rows: Data, source: Leaf, read: Data) -> None:
+    def _spoil(self, instruction: Instruction, memory: Leaf, rows: Data, source: Leaf, source_rows: Data) -> None:
         if rows.size:
-            self._marked(memory).reshape(-1)[rows] = SPOILT
-            place = self._place(source, int(read[0]))
-            known = self.why.setdefault(memory, [])
-            known.append((rows, f"which {instruction.name} made of vector {place} of {source.name}"))
-            del known[:-REASONS]
+            self._marks_of(memory).reshape(-1)[rows] = SPOILT
+            place = self._place(source, int(source_rows[0]))
+            entries = self.why.setdefault(memory, [])
+            entries.append((rows, f"which {instruction.name} made of vector {place} of {source.name}"))
+            del entries[:-REASONS]
 
     # -- refusals
 
     def _refusal(self, instruction: Instruction, memory: Leaf, runs: Runs, is_written: bool) -> SpecError | None:
         """Return the refusal of the first read of a vector without contents; one that is spoilt may be updated in place."""
-        bad = self._among(memory, runs, NEVER, *(() if is_written else (SPOILT,)))
-        return self._unwritten(instruction, memory, int(bad[0])) if bad.size else None
+        uninitialised = self._rows_with_mark(memory, runs, NEVER, *(() if is_written else (SPOILT,)))
+        return self._uninitialised_read(instruction, memory, int(uninitialised[0])) if uninitialised.size else None
 
-    def _unwritten(self, instruction: Instruction, memory: Leaf, row: int) -> SpecError:
+    def _uninitialised_read(self, instruction: Instruction, memory: Leaf, row: int) -> SpecError:
         place = self._place(memory, row)
-        is_spoilt = self._marked(memory).reshape(-1)[row] == SPOILT
-        made = next((f"{why}, " for rows, why in reversed(self.why.get(memory, ())) if row in rows), "") if is_spoilt else ""
-        sentence = f"{instruction.name} reads vector {place} of {memory.name}, {made}which nothing has written"
+        is_spoilt = self._marks_of(memory).reshape(-1)[row] == SPOILT
+        cause = next((f"{reason}, " for rows, reason in reversed(self.why.get(memory, ())) if row in rows), "") if is_spoilt else ""
+        sentence = f"{instruction.name} reads vector {place} of {memory.name}, {cause}which nothing has written"
         writers = [i for i in self.ila.instructions.values() if memory in written_by(i) and i is not instruction]
-        stores = [i for i in writers if (known := named_row(i)) and _is_at(known[1], place)]
+        stores = [i for i in writers if (access := named_row(i)) and _is_at(access[1], place)]
         return SpecError(CODE, sentence, help=f"write it first, by {(stores or writers)[0].name}" if writers else "")
 
     def _place(self, memory: Leaf, row: int) -> str:
-        return ", ".join(str(int(n)) for n in np.unravel_index(row, self._marked(memory).shape))
+        return ", ".join(str(int(n)) for n in np.unravel_index(row, self._marks_of(memory).shape))
 
 
 def _is_at(row: Row, place: str) -> bool:

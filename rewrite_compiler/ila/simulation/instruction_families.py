@@ -1,7 +1,7 @@
-"""Alike: plain instructions that differ in numbers only are one instruction of the number of a member.
+"""Instruction families by anti-unification: plain instructions that differ in numbers only become one, a function of the member.
 
-Four processing elements have four times the same instructions, at other addresses and for another row of a memory. Their
-loop is made, and compiled, once, with the numbers computed from the member.
+The instructions of four processing elements, say, differ in addresses and in the row of a memory. One loop for the family is
+generated and compiled, its numbers computed from the member's index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..model import Instruction
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """What an instruction does, by the inputs of a command: when it is one, what it stores, what it gives."""
+    """A plain instruction over the inputs of a command: its decode, its stores, and what a read returns."""
 
     decode: Expr
     stores: tuple[Update, ...]
@@ -31,35 +31,38 @@ class Plain:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Plain instructions of one form; `form` is that of all of them, by `member`, which a single one does not have."""
+    """Plain instructions of one form; `form` is their generalisation over the leaf `member`, which a single instruction lacks."""
 
     form: Plain
     members: tuple[Plain, ...]
     member: Leaf | None = None
 
 
-class _Unlike(Exception):
-    """Terms differ in more than numbers, or their numbers do not lie evenly."""
+class _NoCommonForm(Exception):
+    """Terms differ in more than numbers, or their numbers are no affine function of the member."""
 
 
 def plain_of(instruction: Instruction, stores: Sequence[Update], *, is_range: bool) -> Plain:
-    """Return what an instruction that does no more than `stores` does, its operands by what gives them."""
+    """Return an instruction whose update is `stores` as a plain one, its operands replaced by the terms that decode them."""
     terms = {o.leaf: o.term for o in instruction.operands.values()}
 
-    def placed(e: Expr) -> Expr:
-        found = {x: _at(terms[x.data], x.args) for x in loads_of(e) if x.data in terms}
-        return substitute(e, found) if found else e
+    def substitute_operands(e: Expr) -> Expr:
+        replacements = {x: _element_at(terms[x.data], x.args) for x in loads_of(e) if x.data in terms}
+        return substitute(e, replacements) if replacements else e
 
-    parts = [make_update(u.memory, u.variables, u.extents, tuple(map(placed, u.address)), placed(u.value)) for u in stores]
+    parts = [
+        make_update(u.memory, u.variables, u.extents, tuple(map(substitute_operands, u.address)), substitute_operands(u.value))
+        for u in stores
+    ]
     result = None if instruction.result is None else _comprehension(instruction.result)
     if result is not None:
-        body = placed(result.body)
+        body = substitute_operands(result.body)
         result = Comprehension(result.shape, body.interval, body.real, result.variables, body)
     return Plain(instruction.decode, tuple(parts), result, is_range)
 
 
 def families(given: Sequence[Plain]) -> list[Family]:
-    """Return the instructions in families, those of the first one first."""
+    """Group plain instructions into families, in the order of their first members."""
     groups: dict[object, list[Plain]] = {}
     for p in given:
         groups.setdefault(_shape(p), []).append(p)
@@ -71,17 +74,17 @@ def _family(group: Sequence[Plain], member: Leaf | None) -> list[Family]:
     if member is None:
         return [Family(p, (p,)) for p in group]
     try:
-        return [Family(_Form(member).plain(group), tuple(group), member)]
-    except (_Unlike, SpecError):  # SpecError: of the ranges of numbers that a term of all members has
+        return [Family(_AntiUnifier(member).plain(group), tuple(group), member)]
+    except (_NoCommonForm, SpecError):  # SpecError: of the ranges of numbers that a term of all members has
         return [Family(p, (p,)) for p in group]
 
 
-class _Form:
-    """Terms of several members as one term of the number of the member."""
+class _AntiUnifier:
+    """Generalises terms of several members to one term of the member's index."""
 
     def __init__(self, member: Leaf) -> None:
         self.member = member[()]
-        self.made: dict[tuple[Expr, ...], Expr] = {}
+        self.cache: dict[tuple[Expr, ...], Expr] = {}
 
     def plain(self, group: Sequence[Plain]) -> Plain:
         first = group[0]
@@ -97,7 +100,7 @@ class _Form:
         first = group[0]
         names = [dict(zip(u.variables, first.variables, strict=True)) for u in group]
         *address, value = (
-            self.term([substitute(t, by) for t, by in zip(terms, names, strict=True)])
+            self.term([substitute(t, renaming) for t, renaming in zip(terms, names, strict=True)])
             for terms in zip(*((*u.address, u.value) for u in group), strict=True)
         )
         return make_update(first.memory, first.variables, first.extents, tuple(address), value)
@@ -106,16 +109,16 @@ class _Form:
         key = tuple(terms)
         if all(t is key[0] for t in key):
             return key[0]
-        if key not in self.made:
-            self.made[key] = self._built(key)
-        return self.made[key]
+        if key not in self.cache:
+            self.cache[key] = self._generalise(key)
+        return self.cache[key]
 
-    def _built(self, terms: tuple[Expr, ...]) -> Expr:
+    def _generalise(self, terms: tuple[Expr, ...]) -> Expr:
         first = terms[0]
         if all(t.op == "const" and not t.real for t in terms):
-            return self._number([int(t.data) for t in terms])
-        if first.op in ("const", "var", "reduce") or any(not _is_alike(first, t) for t in terms):
-            raise _Unlike
+            return self._affine_number([int(t.data) for t in terms])
+        if first.op in ("const", "var", "reduce") or any(not _have_same_operator(first, t) for t in terms):
+            raise _NoCommonForm
         args = [self.term(parts) for parts in zip(*(t.args for t in terms), strict=True)]
         if first.op in SIMPLIFIED:
             return binary(first.op, *args)
@@ -124,8 +127,8 @@ class _Form:
             interval = iv.hull(interval, t.interval)
         return node(first.op, args, first.data, interval, first.real)
 
-    def _number(self, values: Sequence[int]) -> Expr:
-        """Return numbers that lie evenly, or in rows that do, as a term of the member."""
+    def _affine_number(self, values: Sequence[int]) -> Expr:
+        """Return numbers that are affine in the member's index, or in its row and column of a grid, as that term."""
         count, start = len(values), values[0]
         for row in (n for n in range(count, 0, -1) if count % n == 0):
             across = values[row] - start if row < count else 0
@@ -133,23 +136,23 @@ class _Form:
             if all(x == start + across * (k // row) + along * (k % row) for k, x in enumerate(values)):
                 inner = self.member if row == count else self.member % row
                 return lift(start) + (self.member // row) * across + inner * along
-        raise _Unlike
+        raise _NoCommonForm
 
 
-def _is_alike(a: Expr, b: Expr) -> bool:
+def _have_same_operator(a: Expr, b: Expr) -> bool:
     is_same = a.data is b.data or (a.op != "load" and a.data == b.data)
     return is_same and (a.op, a.real, len(a.args)) == (b.op, b.real, len(b.args))
 
 
 def _shape(p: Plain) -> object:
-    """Return what instructions of one family have in common: everything but numbers."""
-    known: dict[Expr, int] = {}
+    """Return the key that the instructions of a family share: the hash of everything but the numbers."""
+    hashes: dict[Expr, int] = {}
 
     def hashed(e: Expr) -> int:
-        if e not in known:
+        if e not in hashes:
             data = {"const": None, "var": None, "load": id(e.data)}.get(e.op, e.data)
-            known[e] = hash((e.op, data, *map(hashed, e.args)))
-        return known[e]
+            hashes[e] = hash((e.op, data, *map(hashed, e.args)))
+        return hashes[e]
 
     stores = tuple((id(u.memory), u.extents, *map(hashed, (*u.address, u.value))) for u in p.stores)
     return hashed(p.decode), stores, p.result and (p.result.shape, hashed(p.result.body)), p.is_range
@@ -160,11 +163,11 @@ def _comprehension(a: Array) -> Comprehension:
 
 
 def element(a: Comprehension, index: Sequence[Expr]) -> Expr:
-    """Return an element of an array as the term it is."""
+    """Return the term of an array's element at an index."""
     return substitute(a.body, dict(zip(a.variables, index, strict=True)))
 
 
-def _at(term: Expr | Array, index: tuple[Expr, ...]) -> Expr:
+def _element_at(term: Expr | Array, index: tuple[Expr, ...]) -> Expr:
     if isinstance(term, Comprehension):
         return element(term, index)
     return term if isinstance(term, Expr) else term[index]

@@ -1,7 +1,8 @@
-"""What an instruction needs to be written before it runs, and which elements it touches: from its configuration, kept for the next time.
+"""Read and write sets of instructions: what must be initialised before an instruction, and which elements it accesses.
 
-A configuration is what decides: the instruction, the control that it reads, and its operands. More of them are kept than a large
-application has (MobileNet-V2 on VTA has 908), because a stream comes back to the first one only after all the others.
+Both depend on the configuration alone (the instruction, the control state that it reads, its operands) and are cached by it. The
+cache holds more configurations than a large application has (MobileNet-V2 on VTA: 908), since a stream returns to the first
+one only after all others.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from ..verification.queue_interleavings import written_by
 KEPT = 1 << 14  # answers about configurations of one model
 Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
 Found = TypeVar("Found")
-_known: WeakKeyDictionary[Ila, OrderedDict[bytes, Any]] = WeakKeyDictionary()
-_turn = Lock()
+_caches: WeakKeyDictionary[Ila, OrderedDict[bytes, Any]] = WeakKeyDictionary()
+_lock = Lock()
 
 
 def tracked_by(ila: Ila) -> dict[Leaf, int]:
-    """Return the memories of a device with the elements of a vector: the last axis, of flat memories what the bus moves at once."""
+    """Return the tracked memories of a device with the elements of a vector: the last axis or, of flat memories, one bus word."""
     external = {e.leaf for e in ila.externals.values()}
     states = [s for s in ila.states.values() if s.is_memory and s.binding != CONTROL and s.leaf.rank and s.leaf not in external]
     data = ila.inputs.get("data")
@@ -48,43 +49,44 @@ def tracked_by(ila: Ila) -> dict[Leaf, int]:
 def needed(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int, tracked: Mapping[Leaf, int]
 ) -> Needs | None:  # fmt: skip
-    """Return what an instruction needs in the control state of now; with a `count`, operands have an axis of commands first.
+    """Return the upward-exposed reads and the writes of an instruction in the current control state.
 
-    None when it touches no tracked memory, or when that is not known: the model itself refuses such a configuration.
+    With a `count`, operands have a leading axis of commands. None when the instruction touches no tracked memory, or when its accesses
+    are unknown because the model itself refuses the configuration.
     """
     if (written_by(instruction) | _read_by(instruction)).isdisjoint(tracked):
         return None
     configuration = _configuration(ila, memories, instruction, operands, f"needs of {count}")
-    return _remembered(ila, configuration, lambda: _computed(ila, memories, instruction, operands, count, tracked))
+    return _cached(ila, configuration, lambda: _compute_needs(ila, memories, instruction, operands, count, tracked))
 
 
 def touched(machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], watched: frozenset[Leaf]) -> Footprint:
-    """Return the elements that an instruction touches in the control state of now; its operands are bound already."""
-    if not _is_decided(ila, instruction, watched):
+    """Return the elements of these memories that an instruction, its operands bound, accesses in the current control state."""
+    if not _is_footprint_static(ila, instruction, watched):
         return footprint(machine, instruction.update, watched)
     configuration = _configuration(ila, machine.memories, instruction, operands, "touched")
-    return _remembered(ila, configuration, lambda: _small(footprint(machine, instruction.update, watched)))
+    return _cached(ila, configuration, lambda: _without_duplicates(footprint(machine, instruction.update, watched)))
 
 
-def _small(found: Footprint) -> Footprint:
+def _without_duplicates(accesses: Footprint) -> Footprint:
     """Return a footprint that names every element once."""
 
-    def once(kept: Mapping[Leaf, Sequence[Data]]) -> dict[Leaf, list[Data]]:
-        return {leaf: [_numbers(np.concatenate(x))] for leaf, x in kept.items()}
+    def distinct(elements: Mapping[Leaf, Sequence[Data]]) -> dict[Leaf, list[Data]]:
+        return {leaf: [_distinct_numbers(np.concatenate(x))] for leaf, x in elements.items()}
 
-    return Footprint(once(found.reads), once(found.writes))
+    return Footprint(distinct(accesses.reads), distinct(accesses.writes))
 
 
-def _numbers(found: Data) -> Data:
+def _distinct_numbers(values: Data) -> Data:
     """Return numbers once each, in order."""
-    low = int(found.min(initial=0))
-    marked = np.zeros(int(found.max(initial=low)) - low + 1, np.bool_)
-    marked[found - low] = found.size > 0
-    return (np.flatnonzero(marked) + low).astype(np.int32)
+    low = int(values.min(initial=0))
+    present = np.zeros(int(values.max(initial=low)) - low + 1, np.bool_)
+    present[values - low] = values.size > 0
+    return (np.flatnonzero(present) + low).astype(np.int32)
 
 
-def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], asked: str) -> bytes:
-    key = blake2b(f"{instruction.name} {asked}".encode(), digest_size=16)
+def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], query: str) -> bytes:
+    key = blake2b(f"{instruction.name} {query}".encode(), digest_size=16)
     for leaf in _control_of(ila, instruction):
         key.update(memories[leaf].data.tobytes())
     for name in _scalars(instruction):
@@ -92,22 +94,23 @@ def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instru
     return key.digest()
 
 
-def _remembered(ila: Ila, configuration: bytes, compute: Callable[[], Found]) -> Found:
-    with _turn:  # simulators of one model run in several threads
-        known = _known.setdefault(ila, OrderedDict())
-        if configuration in known:
-            known.move_to_end(configuration)
-            return known[configuration]  # type: ignore[no-any-return]
-    found = compute()
-    with _turn:
-        known[configuration] = found
-        if len(known) > KEPT:
-            known.popitem(last=False)
-    return found
+def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Found]) -> Found:
+    with _lock:  # simulators of one model run in several threads
+        cache = _caches.setdefault(ila, OrderedDict())
+        if configuration in cache:
+            cache.move_to_end(configuration)
+            return cache[configuration]  # type: ignore[no-any-return]
+    answer = compute()
+    with _lock:
+        cache[configuration] = answer
+        if len(cache) > KEPT:
+            cache.popitem(last=False)
+    return answer
 
 
-def _computed(
-    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int, tracked: Mapping[Leaf, int]
+def _compute_needs(
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int,
+    vector_sizes: Mapping[Leaf, int],
 ) -> Needs | None:  # fmt: skip
     machine, counter = Machine({}), index_variable("n", max(count, 1))
     machine.memories.update(memories)
@@ -118,7 +121,7 @@ def _computed(
     steady = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL).union(scalars.values())
     try:
         with machine.along(counter):
-            return needs_of(machine, instruction.update, instruction.result, tracked, steady, _outgoing(ila, len(ila.instructions)))
+            return needs_of(machine, instruction.update, instruction.result, vector_sizes, steady, _outgoing(ila, len(ila.instructions)))
     except SpecError:
         return None
 
@@ -133,11 +136,11 @@ def _control_of(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _is_decided(ila: Ila, instruction: Instruction, watched: frozenset[Leaf]) -> bool:
-    """Tell whether control and operands decide where an instruction loads from watched memories; its stores they always do."""
-    own = {s.leaf for s in ila.states.values() if s.binding == CONTROL} | set(_scalars(instruction).values())
-    loads = (load for e in terms_in(instruction.update) for load in loads_of(e) if load.data in watched)
-    return all(i.reads <= own for load in loads for i in load.args)
+def _is_footprint_static(ila: Ila, instruction: Instruction, memories: frozenset[Leaf]) -> bool:
+    """Tell whether control and operands decide which elements an instruction loads from these memories; its stores they always do."""
+    control_and_operands = {s.leaf for s in ila.states.values() if s.binding == CONTROL} | set(_scalars(instruction).values())
+    loads = (load for e in terms_in(instruction.update) for load in loads_of(e) if load.data in memories)
+    return all(i.reads <= control_and_operands for load in loads for i in load.args)
 
 
 @lru_cache(maxsize=1024)
@@ -159,7 +162,7 @@ def _outgoing(ila: Ila, _: int) -> frozenset[Leaf]:
 
 @lru_cache(maxsize=1024)
 def named_row(instruction: Instruction) -> tuple[Leaf, Row, bool] | None:
-    """Return the one vector that an instruction reads or stores (true), when operands name it and it does nothing else."""
+    """Return the memory and the vector that an instruction reads or stores (True), when operands name it and it does nothing else."""
     result, u = instruction.result, instruction.update
     if isinstance(result, Comprehension) and not written_by(instruction):
         e = result.body
@@ -172,11 +175,11 @@ def named_row(instruction: Instruction) -> tuple[Leaf, Row, bool] | None:
 
 
 def _row(address: tuple[Expr, ...], instruction: Instruction) -> Row | None:
-    known = {id(leaf[()]): name for name, leaf in _scalars(instruction).items()}
-    row = [known.get(id(e)) if e.value is None else int(e.value) for e in address[:-1]]
+    names = {id(leaf[()]): name for name, leaf in _scalars(instruction).items()}
+    row = [names.get(id(e)) if e.value is None else int(e.value) for e in address[:-1]]
     return None if not row or None in row else tuple(x for x in row if x is not None)
 
 
 def places_of(row: Row, operands: Mapping[str, Any]) -> tuple[Data, ...]:
-    """Return the vectors that a row names, one a command."""
+    """Return the index arrays, one entry for each command, of the vectors that a row names."""
     return tuple(np.broadcast_arrays(*(np.asarray(operands[x] if isinstance(x, str) else x, np.int64).reshape(-1) for x in row)))

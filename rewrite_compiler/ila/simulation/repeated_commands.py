@@ -1,4 +1,4 @@
-"""Runs: columns of commands on numpy, where one instruction is given many times in a row. It is decoded and applied at once."""
+"""Runs of repeated commands: columns of one instruction decoded and executed together by numpy."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ LEAST = 16  # commands, from which it pays
 
 
 def run_of(sim: CommandDevice, found: Instruction, columns: Mapping[str, Data], gives: Data, at: int) -> int:
-    """Apply commands of one instruction from `at` on at once; return the first that is of another, or `at` where they are few."""
-    if not _is_fit(sim.ila, found):
+    """Execute commands of one instruction from a position on together; return the first position of another instruction.
+
+    Where fewer than `LEAST` commands repeat, nothing is executed and the position itself is returned.
+    """
+    if not _can_batch(sim.ila, found):
         return at
     rows = {name: x[at : at + WINDOW] for name, x in columns.items()}
     count = min(len(gives) - at, WINDOW)
     missing = WINDOW - count
     padded = {name: np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]) for name, x in rows.items()} if missing else rows
-    leaves, decoded, operands = _terms(sim.ila, found)
+    leaves, decodes, operands = _terms(sim.ila, found)
     contents = {leaf: padded[name] for name, leaf in leaves.items()}
-    holds = evaluate(decoded, contents)[:count]
-    length = count if holds.all() else int(np.argmin(holds))
+    matches = evaluate(decodes, contents)[:count]
+    length = count if matches.all() else int(np.argmin(matches))
     if length < LEAST:
         return at
     values = {name: evaluate(term, contents)[:length] for name, term in operands.items()}
@@ -47,11 +50,11 @@ def run_of(sim: CommandDevice, found: Instruction, columns: Mapping[str, Data], 
 
 
 @lru_cache(maxsize=1024)
-def _is_fit(ila: Ila, i: Instruction) -> bool:
-    """Tell whether commands decode without the state, stop at nothing, and reads do not see what those behind them write."""
-    written = {u.memory for u in updates_of(i.update)}
+def _can_batch(ila: Ila, i: Instruction) -> bool:
+    """Tell whether commands decode without the state, no check stops them, and reads do not see what later commands write."""
+    written_memories = {u.memory for u in updates_of(i.update)}
     is_decoded = i.decode.reads <= frozenset(ila.inputs.values())
-    return is_decoded and not _stops(i.update) and (i.result is None or i.result.reads.isdisjoint(written))
+    return is_decoded and not _stops(i.update) and (i.result is None or i.result.reads.isdisjoint(written_memories))
 
 
 def _stops(step: Step) -> bool:
@@ -63,13 +66,13 @@ def _terms(ila: Ila, i: Instruction) -> tuple[dict[str, Leaf], Array, dict[str, 
     """Return a column an input, which commands of a window are of an instruction, and its operands."""
     leaves = {name: Leaf((WINDOW, *static_shape(x)), x.interval, False, f"column_{name}") for name, x in ila.inputs.items()}
 
-    def at(n: Expr) -> Inputs:
+    def inputs_at(n: Expr) -> Inputs:
         return {x: lambda j, column=leaves[name]: column[(n, *j)] for name, x in ila.inputs.items()}  # type: ignore[misc]
 
     def operand(term: Expr | Array) -> Array:
         if isinstance(term, Expr):
-            return array(lambda n: given(term, at(n)), WINDOW)
-        return array(lambda n, *j: given(term[j], at(n)), (WINDOW, *static_shape(term)))
+            return array(lambda n: given(term, inputs_at(n)), WINDOW)
+        return array(lambda n, *j: given(term[j], inputs_at(n)), (WINDOW, *static_shape(term)))
 
     operands = {name: operand(o.term) for name, o in i.operands.items()}
-    return leaves, array(lambda n: given(i.decode, at(n)), WINDOW), operands
+    return leaves, array(lambda n: given(i.decode, inputs_at(n)), WINDOW), operands

@@ -1,8 +1,8 @@
-"""Simulator: runs commands on a model, one at a time or in blocks of like commands over many samples.
+"""The simulator of a model: executes commands singly or in blocks of one instruction over many samples.
 
 Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids, `native` machine code; all give the same
-bits. Instructions that touch only control state run as generated Python in every reading. Native compiles whole instructions, and
-runs blocks of them by numpy; with several samples it is arrays. What machine code cannot compute numpy does.
+bits. Instructions that touch only control state run as generated Python in every reading. `native` compiles whole instructions
+and falls back to numpy for blocks, for several samples, and for values that words of 64 bits cannot hold.
 """
 
 from __future__ import annotations
@@ -41,10 +41,14 @@ class DeviceHang(AnswerNo):
 
 
 class Simulator:
-    """One device: its state, and the ways to drive it."""
+    """One device: its state, and the commands that drive it."""
 
     def __init__(self, ila: Ila, *, reading: str = "arrays", strict: bool = False, samples: int = 0) -> None:
-        """Start at the reset state. With `samples`, operands and results may carry a leading sample axis."""
+        """Start at the reset state; with `samples`, operands and results may have a leading axis of samples.
+
+        Raises:
+            UsageError: F203, there is no such reading, or the oracle is to run several samples.
+        """
         if reading not in READINGS:
             raise UsageError("F203", f'there is no reading "{reading}"', help=f"known: {', '.join(READINGS)}")
         if reading == "oracle" and samples > 1:
@@ -56,12 +60,12 @@ class Simulator:
         self.views: dict[Leaf, MutableSequence[Any]] = {}
         for state in ila.states.values():
             shape = (0,) if state.name in ila.externals else static_shape(state.leaf)
-            kind = storage_dtype(state.leaf.interval)
-            self._place(state.leaf, np.full(shape, state.reset, kind) if state.reset else np.zeros(shape, kind))  # zeros cost no pages
+            dtype = storage_dtype(state.leaf.interval)
+            self._place(state.leaf, np.full(shape, state.reset, dtype) if state.reset else np.zeros(shape, dtype))  # zeros cost no pages
         # instructions that another reading ran in the reading native, and why
-        why = without_machine_code() if reading == "native" else ""
-        self.not_native = dict.fromkeys(ila.instructions, why) if why else {}
-        self.by_arrays = reading == "arrays" or (reading == "native" and (samples > 1 or bool(why)))
+        reason = without_machine_code() if reading == "native" else ""
+        self.not_native = dict.fromkeys(ila.instructions, reason) if reason else {}
+        self.by_arrays = reading == "arrays" or (reading == "native" and (samples > 1 or bool(reason)))
         self.machine = Machine(self.memories, strict=strict)
         self.machine.control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
         self.sample_axis: Axis = axis_of(_SAMPLE)
@@ -79,7 +83,7 @@ class Simulator:
         self.views[leaf] = _flat_view(data)
 
     def attach(self, name: str, data: Data, base: int = 0) -> None:
-        """Make `data`, from now on changed in place, the external memory `name`; its first element has the address `base`."""
+        """Attach `data`, which the device changes in place, as the external memory `name` from the address `base` on."""
         external = self.ila.externals[name]
         self._place(external.leaf, data)
         self.machine.bind(external.leaf, self.memories[external.leaf])
@@ -90,19 +94,24 @@ class Simulator:
     # -- one command at a time
 
     def command(self, command: Command) -> int | None:
-        """Execute one command; a read returns the word it gives. A command nothing decodes has no effect."""
+        """Execute one command; a read returns its word. A command that no instruction decodes has no effect.
+
+        Raises:
+            SpecError: I101, a value does not fit its input or, in strict simulation, no instruction decodes the command; or a
+                diagnostic of the model.
+        """
         lanes = split_lanes(self.ila, command)
-        found = self._decoder.find(lanes)
-        if found is None:
+        instruction = self._decoder.find(lanes)
+        if instruction is None:
             if self.strict:
-                raise SpecError("I101", f"no instruction of {self.ila.name} decodes {_shown(command)}")
+                raise SpecError("I101", f"no instruction of {self.ila.name} decodes {_command_text(command)}")
             return None
-        operands = self._executable(found).operands(lanes)
-        result = self.execute(found, operands)
+        operands = self._executable(instruction).operands(lanes)
+        result = self.execute(instruction, operands)
         return None if result is None else int.from_bytes(bytes(int(x) for x in np.asarray(result).reshape(-1)), "little")
 
     def decoded(self, command: Command) -> Instruction | None:
-        """Return the instruction that a command is; None where nothing decodes it."""
+        """Return the instruction that decodes a command, or None."""
         return self._decoder.find(split_lanes(self.ila, command))
 
     def write(self, address: int, data: int, **inputs: int) -> None:
@@ -110,22 +119,35 @@ class Simulator:
         self.command({"wr": 1, "addr": address, "data": data, **inputs})
 
     def read(self, address: int, **inputs: int) -> int:
-        """Read one bus word; a read that nothing drives gives 0."""
+        """Read one bus word; an address that no instruction decodes gives 0."""
         return self.command({"rd": 1, "addr": address, **inputs}) or 0
 
     def issue(self, name: str, **operands: int) -> int | None:
-        """Execute an instruction by name."""
+        """Execute an instruction by name; a read returns its word.
+
+        Raises:
+            UsageError: F203, the model has no instruction of this name.
+            SpecError: I102, an operand is unknown or outside of its range; or a diagnostic of the model.
+        """
         return self.command(assemble(instruction_of(self.ila, name), **operands))
 
     def play(self, columns: Mapping[str, Data]) -> Data:
-        """Execute raw commands given as columns by input ([count] or [count, lanes]); return what reads give, [count, bytes].
+        """Execute raw commands given as columns by input, [count] or [count, lanes]; return the results of reads, [count, bytes].
 
-        In the reading native, stores and reads of data memories are decoded and applied by one compiled loop.
+        In the reading native, stores and reads of data memories are decoded and executed by one compiled loop.
+
+        Raises:
+            UsageError: F203, a column is of no input, or has another shape or values outside of its input's range.
         """
         return play(self, columns)
 
     def wait_for_interrupt(self) -> None:
-        """Take the interrupt; DeviceHang names the engine and the missing condition when none can come."""
+        """Take the interrupt.
+
+        Raises:
+            DeviceHang: I104, no interrupt can come; the sentence names the engine and the missing condition.
+            UsageError: F203, the model has no interrupt.
+        """
         line = self.ila.interrupt
         if line is None:
             raise UsageError("F203", f"{self.ila.name} has no interrupt")
@@ -140,19 +162,27 @@ class Simulator:
     # -- instructions with operands
 
     def execute(self, instruction: Instruction, operands: Mapping[str, Any]) -> Data | None:
-        """Execute one instruction on operand values (no sample axis); return what a read gives."""
+        """Execute one instruction on operand values without a sample axis; return what a read gives, [lanes].
+
+        Raises:
+            SpecError: a diagnostic of the model, or, in strict simulation, I104 for the read of an uninitialised vector.
+        """
         self.executed += 1
         if self.unwritten is None:
             return self._executable(instruction).run_one(operands)
         needs = self.unwritten.needs(self.memories, instruction, operands)
-        given = self._executable(instruction).run_one(operands)
+        result = self._executable(instruction).run_one(operands)
         self.unwritten.take(instruction, operands, needs)  # what the model itself refuses is said first
-        return given
+        return result
 
     def block(self, name: str, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
         """Execute `count` commands of one instruction: operands [count(, lanes)], those in `sampled` [count, samples(, lanes)].
 
-        A read returns [count, samples, lanes] (samples 1 when nothing it reads depends on them).
+        A read returns [count, samples, lanes], with samples 1 when nothing it reads depends on them.
+
+        Raises:
+            UsageError: F203, the model has no instruction of this name.
+            SpecError: a diagnostic of the model, or, in strict simulation, I104 for the read of an uninitialised vector.
         """
         instruction = instruction_of(self.ila, name)
         self.executed += count
@@ -161,19 +191,23 @@ class Simulator:
         if self.unwritten is None:
             return self._executable(instruction).run_block(count, operands, sampled)
         needs = self.unwritten.needs(self.memories, instruction, operands, count)
-        given = self._executable(instruction).run_block(count, operands, sampled)
+        result = self._executable(instruction).run_block(count, operands, sampled)
         self.unwritten.take(instruction, operands, needs)
-        return given
+        return result
 
     def state(self, name: str) -> Data:
-        """Return a copy of a state element; a leading sample axis when it depends on samples."""
+        """Return a copy of a state element, with a leading axis of samples when it depends on them.
+
+        Raises:
+            UsageError: F203, the model has no state of this name.
+        """
         if name not in self.ila.states:
             raise unknown(self.ila, "state", name, self.ila.states)
         store = self.memories[self.ila.states[name].leaf].full(self.machine.axes)
         return np.array(store.data)
 
     def apart(self, instruction: Instruction) -> _Executable:
-        """Return a part of an instruction, prepared under the name of the whole one with a mark."""
+        """Return the executable form of a part of an instruction, cached apart from that of the whole instruction."""
         return self._plans.setdefault(f"{instruction.name} apart", _Executable(self, instruction))
 
     def _executable(self, instruction: Instruction) -> _Executable:
@@ -183,14 +217,18 @@ class Simulator:
 
 
 def instruction_of(ila: Ila, name: str) -> Instruction:
-    """Return an instruction by its name; UsageError when the model has none of that name."""
+    """Return the instruction of a name.
+
+    Raises:
+        UsageError: F203, the model has none of that name.
+    """
     if name not in ila.instructions:
         raise unknown(ila, "instruction", name, ila.instructions)
     return ila.instructions[name]
 
 
 def unknown(ila: Ila, kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the refusal of a name that a model does not have."""
+    """Return the error for a name that a model does not have."""
     remedy = did_you_mean(name, known) or f"flexmatch show ila {ila.name} lists them"
     return UsageError("F203", f'{ila.name} has no {kind} "{name}"', help=remedy)
 
@@ -221,8 +259,8 @@ class _Decoder:
     def __init__(self, ila: Ila) -> None:
         self.ila = ila
         self.order = list(ila.instructions.values())
-        self.found = Leaf((), (0, len(self.order)), False, "found")
-        steps = [when(i.decode, assign(self.found, n + 1)) for n, i in enumerate(self.order)]
+        self.number = Leaf((), (0, len(self.order)), False, "found")
+        steps = [when(i.decode, assign(self.number, n + 1)) for n, i in enumerate(self.order)]
         self.function = StepFunction(seq(*steps))
         self.keys = [n for n, leaf in ila.inputs.items() if any(leaf in i.decode.reads for i in self.order)]
         self.cache: dict[Any, int] = {}
@@ -235,7 +273,7 @@ class _Decoder:
                 self.cache.clear()
             out = [0]
             inputs = {self.ila.inputs[k]: list(v) for k, v in lanes.items()}
-            self.function([out if leaf is self.found else inputs[leaf] for leaf in self.function.memories])
+            self.function([out if leaf is self.number else inputs[leaf] for leaf in self.function.memories])
             n = self.cache[key] = out[0]
         return self.order[n - 1] if n else None
 
@@ -246,12 +284,14 @@ class _Executable:
     def __init__(self, sim: Simulator, instruction: Instruction) -> None:
         self.sim, self.instruction = sim, instruction
         self.leaves = {o.leaf: name for name, o in instruction.operands.items()}
-        written = {u.memory for u in updates_of(instruction.update)}
-        touched = written.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
-        self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in touched)
+        written_memories = {u.memory for u in updates_of(instruction.update)}
+        accessed_memories = written_memories.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
+        self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in accessed_memories)
         self.counter = index_variable("n", 1 << 31)
-        self.acts = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
-        self.reads_own = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(written)
+        self.has_update = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
+        self.reads_update = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(
+            written_memories
+        )
 
     # -- operands of a raw command
 
@@ -300,9 +340,9 @@ class _Executable:
             self.sim.not_native[self.instruction.name] = function
             self._arrays(operands)
             return
-        given = {leaf: np.array(operands[name], storage_dtype(leaf.interval)) for leaf, name in self.leaves.items()}
+        operand_arrays = {leaf: np.array(operands[name], storage_dtype(leaf.interval)) for leaf, name in self.leaves.items()}
         memories = self.sim.memories
-        function([given[m] if m in given else memories[m].data for m in function.memories])
+        function([operand_arrays[m] if m in operand_arrays else memories[m].data for m in function.memories])
         self._forget()
 
     def _forget(self) -> None:
@@ -322,14 +362,14 @@ class _Executable:
         self.sim.machine.axes.add(axis, count)
         loop = Loop(self.counter, const(count), self.instruction.update)
         self._bind({leaf: self._store(leaf, np.asarray(operands[name]), name in sampled, axis) for leaf, name in self.leaves.items()})
-        if self.reads_own:
+        if self.reads_update:
             return self._one_by_one(count, operands, sampled)
-        given = None
+        result = None
         with self.sim.machine.along(self.counter):
             if self.instruction.result is not None:
-                given = self._rows(axis, count)
-        if not self.acts:
-            return given
+                result = self._rows(axis, count)
+        if not self.has_update:
+            return result
         if is_parallel(self.sim.machine, loop, count).parallel:
             self.sim.machine.axes.add(axis, count)
             with self.sim.machine.along(self.counter):
@@ -337,7 +377,7 @@ class _Executable:
             self.sim.machine.settle(axis)
         else:
             self._one_by_one(count, operands, sampled)
-        return given
+        return result
 
     def _one_by_one(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
         rows = []
@@ -391,9 +431,9 @@ def _size(leaf: Leaf) -> int:
 def _flat_view(data: Data) -> MutableSequence[Any]:
     if data.dtype == object:
         raise SpecError("I102", "a state element is at most 64 bits wide; use lanes for wider ones")
-    whole: Any = data.data  # numpy's type letters are those of memoryview
-    return whole.cast("B").cast(data.dtype.char)  # type: ignore[no-any-return]
+    view: Any = data.data  # numpy's type letters are those of memoryview
+    return view.cast("B").cast(data.dtype.char)  # type: ignore[no-any-return]
 
 
-def _shown(command: Command) -> str:
+def _command_text(command: Command) -> str:
     return ", ".join(f"{k}={v:#x}" for k, v in command.items())

@@ -1,4 +1,4 @@
-"""Stream: a device with memory outside of it, which runs a stream of instruction words on one or several queues."""
+"""The simulator of a device with external memory, which runs a stream of instruction words on one or several queues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE = 1024  # words of a device, from which it pays to have machine code th
 
 
 class Stream(Simulator):
-    """One device, the memory it was given, and `run`."""
+    """A device, its external memories, and `run`, which executes instruction words."""
 
     def __init__(
         self,
@@ -46,6 +46,9 @@ class Stream(Simulator):
         """Attach the image `dram`, whose first byte has the address `base`, or the separate memories `drams` by name.
 
         Both are changed in place where the device writes them, so they must be writable there.
+
+        Raises:
+            UsageError: F203, the model has no such external memory, or the contents do not fit it.
         """
         super().__init__(ila, reading=reading, strict=strict, samples=samples)
         self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
@@ -59,11 +62,15 @@ class Stream(Simulator):
             self.give(f"{IMAGE}_{name}", contents)
 
     def give(self, name: str, contents: Any, base: int = 0) -> None:
-        """Attach `contents` (a writable buffer or array of words of the memory's width) as the external memory `name`."""
+        """Attach `contents` (a buffer, or an array of words of the memory's width) as the external memory `name`.
+
+        Raises:
+            UsageError: F203, the model has no such memory, `base` is no address, or the contents do not fit or cannot be written.
+        """
         external = self.ila.externals.get(name)
         if external is None:
-            known = ", ".join(self.ila.externals) or "none"
-            raise UsageError("F203", f'{self.ila.name} has no external memory "{name}"', help=f"known: {known}")
+            names = ", ".join(self.ila.externals) or "none"
+            raise UsageError("F203", f'{self.ila.name} has no external memory "{name}"', help=f"known: {names}")
         if not 0 <= base <= (external.base.interval[1] or 0):
             raise UsageError("F203", f"the address of {name} must be in 0…{external.base.interval[1]}, not {base}")
         self.attach(name, words_of(name, contents, external, external.leaf in self.written), base)
@@ -71,11 +78,15 @@ class Stream(Simulator):
     # -- contents that differ between samples
 
     def place(self, name: str, address: int, words: Data) -> None:
-        """Lay words over an external memory from `address` on; [samples, n] differ between samples, [n] do not.
+        """Write words to an external memory from `address` on: [samples, n] differ between samples, [n] do not.
 
-        What depends on samples is kept beside the attached memory, which is not changed there; `fetch` reads it.
+        Words that depend on samples are stored beside the attached memory, which is not changed there; `fetch` reads them.
+
+        Raises:
+            UsageError: F203, the words are for another number of samples.
+            SpecError: I103, the memory does not have all of these addresses.
         """
-        memory, first = self._box(name, address, words.shape[-1])
+        memory, first = self._window(name, address, words.shape[-1])
         batch = (self.sample_axis,) if words.ndim == 2 else ()
         if batch and len(words) != max(self.samples, 1):
             raise UsageError("F203", f"{name} must be given for {max(self.samples, 1)} samples, not {len(words)}")
@@ -88,13 +99,17 @@ class Stream(Simulator):
         self.machine.forget(frozenset((self.ila.externals[name].leaf,)))
 
     def fetch(self, name: str, address: int, count: int) -> Data:
-        """Return [samples, count] words of an external memory."""
-        memory, first = self._box(name, address, count)
-        store, (origin,) = memory.window([first], [first + count - 1], self.machine.axes)
-        found = store.data[..., first - origin : first - origin + count]
-        return np.array(np.broadcast_to(found, (max(self.samples, 1), count)))
+        """Return `count` words of an external memory from `address` on, [samples, count].
 
-    def _box(self, name: str, address: int, count: int) -> tuple[Memory, int]:
+        Raises:
+            SpecError: I103, the memory does not have all of these addresses.
+        """
+        memory, first = self._window(name, address, count)
+        store, (origin,) = memory.window([first], [first + count - 1], self.machine.axes)
+        words = store.data[..., first - origin : first - origin + count]
+        return np.array(np.broadcast_to(words, (max(self.samples, 1), count)))
+
+    def _window(self, name: str, address: int, count: int) -> tuple[Memory, int]:
         external = self.ila.externals[name]
         memory, first = self.memories[external.leaf], address - int(self.memories[external.base].data[()])
         if not 0 <= first < first + count <= memory.own[0]:
@@ -105,80 +120,91 @@ class Stream(Simulator):
     # -- running
 
     def run(self, instructions: Iterable[int] | Data) -> None:
-        """Run instruction words (integers, or rows of bytes) as the queues of the device order them; in their order where that is legal.
+        """Run instruction words (integers, or rows of bytes) as the device's queues order them; in stream order where that is legal.
 
-        DeviceHang when a queue waits for ever; what could run has run then. Tokens that are left over are there in the
-        next run. With `strict`, nothing runs when a token is missing or left over, and SpecError names two instructions
-        whose order is open and matters.
+        Tokens that are left over are available to the next run.
+
+        Raises:
+            DeviceHang: I104, a queue waits for ever, once everything that can run has run.
+            SpecError: a diagnostic of the model; in strict simulation also a token that is missing or left over, for which nothing runs,
+                and two instructions that conflict and are not ordered.
         """
         is_rows = isinstance(instructions, np.ndarray) and instructions.ndim == 2 and instructions.dtype == np.uint8
         words: Any = instructions if is_rows else list(instructions)
         self.ran = frozenset()
-        ended = self._in_order(words) if self.reading == "native" and not self.strict and not self.samples else 0
-        made = self._scheduled(map(word_of, words[ended:]), ended)
+        start = self._in_order(words) if self.reading == "native" and not self.strict and not self.samples else 0
+        issue_order = self._scheduled(map(word_of, words[start:]), start)
         races = self._races() if self.strict and self.ila.queues else None
-        late: list[FlexmatchError] = []
-        for turn in made.turns:
-            self._take(turn, races, late)
-        if late:
-            raise late[0]
-        self.held = tuple(token for token, _ in made.left_over)
-        is_finished = any(self.ila.interrupt in written_by(t.issue.instruction) for t in made.turns)
-        if made.waiting and not is_finished and self.ila.interrupt not in self.ran:
-            raise _hang(made)
+        deferred: list[FlexmatchError] = []
+        for turn in issue_order.turns:
+            self._execute_turn(turn, races, deferred)
+        if deferred:
+            raise deferred[0]
+        self.held = tuple(token for token, _ in issue_order.left_over)
+        is_finished = any(self.ila.interrupt in written_by(t.issue.instruction) for t in issue_order.turns)
+        if issue_order.waiting and not is_finished and self.ila.interrupt not in self.ran:
+            raise _hang(issue_order)
 
     def _in_order(self, words: Sequence[Any]) -> int:
-        """Run words in their order until one has to wait for a token; return its number. Those that move data run in machine code."""
+        """Run words in stream order up to the first that must wait for a token; return its number.
+
+        Those that move data run in machine code.
+        """
         column = column_of(words, math.prod(static_shape(self.ila.inputs[WORD])))
         if column is None:  # one is no such word: nothing runs
             return 0
-        tokens, at = Counter(self.held), 0
-        while at < len(words):
-            at = self._moved(column, at, tokens) if self.executed + len(words) >= PATIENCE else at
-            issue = self._issue(at, word_of(words[at])) if at < len(words) else None
+        tokens, position = Counter(self.held), 0
+        while position < len(words):
+            position = self._run_compiled(column, position, tokens) if self.executed + len(words) >= PATIENCE else position
+            issue = self._issue(position, word_of(words[position])) if position < len(words) else None
             if issue is not None:
                 takes, gives = tokens_of(self.ila.queues, issue)
                 if any(not tokens[t] for t in takes):
                     break
                 tokens.subtract(takes)
-                self._take(Turn(issue, "", {}), None, [])
+                self._execute_turn(Turn(issue, "", {}), None, [])
                 tokens.update(gives)
                 self.ran |= written_by(issue.instruction)
-            at += at < len(words)
+            position += position < len(words)
         self.held = tuple(tokens.elements())
-        return at
+        return position
 
-    def _moved(self, column: Data, at: int, tokens: Counter[str]) -> int:
+    def _run_compiled(self, column: Data, position: int, tokens: Counter[str]) -> int:
         try:
-            return advance(self, column, at, tokens)
+            return advance(self, column, position, tokens)
         except SpecError as refusal:
             self.executed += 1
             issue = self._issue(self.reached, word_of(column[self.reached]))
             raise refusal.at(str(issue)) from None
 
     def check(self, instructions: Iterable[int]) -> None:
-        """Refuse a stream as a strict `run` would, on a copy: neither the device nor its external memory changes."""
-        twin = Stream(self.ila, reading=self.reading, strict=True)
+        """Refuse a stream as a strict `run` would, on a copy of the device and its external memories.
+
+        Raises:
+            DeviceHang: I104, a queue waits for ever.
+            SpecError: the stream breaks a rule of the model, of its tokens, or of the order of its queues.
+        """
+        device_copy = Stream(self.ila, reading=self.reading, strict=True)
         if self.unwritten is not None or self.executed:  # what was written without strictness is not known
-            twin.unwritten = None if self.unwritten is None else self.unwritten.copy()
+            device_copy.unwritten = None if self.unwritten is None else self.unwritten.copy()
         for name, external in self.ila.externals.items():
             base = int(self.memories[external.base].data[()])
-            twin.attach(name, self.memories[external.leaf].data.copy(), base)
+            device_copy.attach(name, self.memories[external.leaf].data.copy(), base)
         for state in self.ila.states.values():
             if not any(state.leaf in (e.leaf, e.base, e.size) for e in self.ila.externals.values()):
-                twin.memories[state.leaf].data[...] = self.memories[state.leaf].data
-        twin.run(instructions)
+                device_copy.memories[state.leaf].data[...] = self.memories[state.leaf].data
+        device_copy.run(instructions)
 
     def _scheduled(self, instructions: Iterable[int], start: int = 0) -> Schedule:
         stream = [i for i in (self._issue(n, word) for n, word in enumerate(instructions, start)) if i is not None]
-        made = schedule(self.ila.queues, stream, self.held)
+        issue_order = schedule(self.ila.queues, stream, self.held)
         if not self.strict:
-            return made
+            return issue_order
         unconnected(self.ila.queues, stream)
-        if made.waiting:
-            raise _hang(made)
-        taken_in_full(made)
-        return made
+        if issue_order.waiting:
+            raise _hang(issue_order)
+        taken_in_full(issue_order)
+        return issue_order
 
     def _issue(self, number: int, word: Any) -> Issue | None:
         try:
@@ -187,27 +213,27 @@ class Stream(Simulator):
             raise UsageError("F203", f"instruction {number} must be an integer, not {type(word).__name__}") from None
         except SpecError as refusal:
             raise refusal.at(f"instruction {number}") from None
-        found = self._decoder.find(lanes)
-        if found is not None:
-            return Issue(number, found, self._executable(found).operands(lanes))
+        instruction = self._decoder.find(lanes)
+        if instruction is not None:
+            return Issue(number, instruction, self._executable(instruction).operands(lanes))
         if self.strict:
             raise SpecError("I101", f"no instruction of {self.ila.name} decodes {word:#x}", place=f"instruction {number}")
         return None
 
-    def _take(self, turn: Turn, races: Races | None, late: list[FlexmatchError]) -> None:
-        """Run one instruction. What was written is no question before the order is certain: such refusals come `late`."""
+    def _execute_turn(self, turn: Turn, races: Races | None, deferred: list[FlexmatchError]) -> None:
+        """Execute one instruction; refusals of uninitialised reads are deferred until the order is known to be legal."""
         try:
             if races is not None:
-                races.observe(turn, self._touched(turn))
+                races.observe(turn, self._footprint(turn))
             self.execute(turn.issue.instruction, turn.issue.operands)
         except SpecError as refusal:
             if type(refusal) is not SpecError:
                 raise
             if refusal.problem.code != CODE:
                 raise refusal.at(str(turn.issue)) from None
-            late.append(refusal.at(str(turn.issue)))
+            deferred.append(refusal.at(str(turn.issue)))
 
-    def _touched(self, turn: Turn) -> Footprint:
+    def _footprint(self, turn: Turn) -> Footprint:
         instruction = turn.issue.instruction
         self._executable(instruction).bind(turn.issue.operands)
         return touched(self.machine, self.ila, instruction, turn.issue.operands, self.watched)
@@ -220,12 +246,12 @@ class Stream(Simulator):
 
 
 def word_of(word: Any) -> Any:
-    """Return an instruction word that may be a row of bytes as an integer."""
+    """Return an instruction word, given as an integer or a row of bytes, as an integer."""
     return int.from_bytes(word.tobytes(), "little") if isinstance(word, np.ndarray) else word
 
 
 def column_of(words: Iterable[Any], size: int) -> Data | None:
-    """Return instruction words as rows of so many bytes; None where one of them is no such word."""
+    """Return instruction words as an array of bytes [words, size]; None where one of them is no such word."""
     if isinstance(words, np.ndarray):
         return np.ascontiguousarray(words) if words.shape[1] == size else None
     try:
@@ -235,16 +261,20 @@ def column_of(words: Iterable[Any], size: int) -> Data | None:
 
 
 def words_of(name: str, contents: Any, external: External, is_written: bool) -> Data:
-    """Return a flat array of the words of an external memory that shares storage with `contents` where that is written."""
-    kind = np.dtype(storage_dtype(external.leaf.interval))
-    data = _as_array(name, contents, kind)
+    """Return the words of an external memory as a flat array, which shares storage with `contents` where the device writes it.
+
+    Raises:
+        UsageError: F203, the contents are of another width or type, or cannot be written in place.
+    """
+    dtype = np.dtype(storage_dtype(external.leaf.interval))
+    data = _as_array(name, contents, dtype)
     flat = data.reshape(-1)
-    if data.dtype.kind in "iu" and data.dtype.itemsize == kind.itemsize:
-        flat = flat.view(kind)
+    if data.dtype.kind in "iu" and data.dtype.itemsize == dtype.itemsize:
+        flat = flat.view(dtype)
     elif not is_written:
-        flat = _converted(name, flat, kind)
+        flat = _converted(name, flat, dtype)
     else:
-        raise UsageError("F203", f"the external memory {name} must have words of {8 * kind.itemsize} bits, not of type {data.dtype}")
+        raise UsageError("F203", f"the external memory {name} must have words of {8 * dtype.itemsize} bits, not of type {data.dtype}")
     if not is_written:
         return np.array(flat)
     if not (np.shares_memory(flat, data) or flat.size == 0) or not flat.flags.writeable:
@@ -252,7 +282,7 @@ def words_of(name: str, contents: Any, external: External, is_written: bool) -> 
     return flat
 
 
-def _as_array(name: str, contents: Any, kind: np.dtype[Any]) -> Data:
+def _as_array(name: str, contents: Any, dtype: np.dtype[Any]) -> Data:
     if isinstance(contents, np.ndarray):
         return contents
     try:
@@ -261,19 +291,21 @@ def _as_array(name: str, contents: Any, kind: np.dtype[Any]) -> Data:
         if isinstance(contents, Sequence) and not isinstance(contents, str):
             return np.array(contents, np.int64)
         raise UsageError("F203", f"the external memory {name} must be a buffer or an array, not {type(contents).__name__}") from None
-    if len(view) % kind.itemsize:
-        size = f"a whole number of words of {kind.itemsize} bytes, not {len(view)} bytes"
+    if len(view) % dtype.itemsize:
+        size = f"a whole number of words of {dtype.itemsize} bytes, not {len(view)} bytes"
         raise UsageError("F203", f"the external memory {name} must be {size}")
-    return np.frombuffer(view, kind)
+    return np.frombuffer(view, dtype)
 
 
-def _converted(name: str, flat: Data, kind: np.dtype[Any]) -> Data:
-    found = flat.astype(kind)
-    if flat.dtype.kind not in "iub" or not np.array_equal(found, flat):
-        raise UsageError("F203", f"the external memory {name} must hold words of {8 * kind.itemsize} bits, not values of type {flat.dtype}")
-    return found
+def _converted(name: str, flat: Data, dtype: np.dtype[Any]) -> Data:
+    values = flat.astype(dtype)
+    if flat.dtype.kind not in "iub" or not np.array_equal(values, flat):
+        raise UsageError(
+            "F203", f"the external memory {name} must hold words of {8 * dtype.itemsize} bits, not values of type {flat.dtype}"
+        )
+    return values
 
 
-def _hang(made: Schedule) -> DeviceHang:
-    (queue, sentence), *others = made.waiting
-    return DeviceHang(f"queue {queue}", "; ".join([sentence, *(f"queue {q} {s}" for q, s in others)]))
+def _hang(issue_order: Schedule) -> DeviceHang:
+    (queue, sentence), *other_queues = issue_order.waiting
+    return DeviceHang(f"queue {queue}", "; ".join([sentence, *(f"queue {q} {s}" for q, s in other_queues)]))

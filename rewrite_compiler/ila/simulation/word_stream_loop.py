@@ -1,8 +1,8 @@
-"""Words: a stream of instruction words, decoded and applied by one compiled loop.
+"""Streams of instruction words, decoded and executed by one compiled loop.
 
-The loop takes the words in their order, which is what the queues of a device do while no token is missing. It ends at the
-first word that is none of its own, or whose token is not there. The first loop knows the instructions that move data between
-the device and a memory outside of it; in long streams there is one of all instructions, which is found again on disk.
+The loop takes the words in stream order, as the queues of a device do while no token is missing. It ends at the first word that
+it does not decode, or whose token is missing. The first loop has the instructions that access external memory; long streams
+use one with all instructions, which is cached on disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SINGLES = 1 << 13  # words, one by one, that take as long as the loop of all ins
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """The compiled loop, the column of words, its numbers, and the counters of tokens."""
+    """A compiled loop over instruction words: its function, the column of words, its scalars, and the token counters."""
 
     function: NativeFunction
     column: Leaf
@@ -48,76 +48,79 @@ class Words:
 
     @cached_property
     def memories(self) -> frozenset[Leaf]:
-        """Everything that the loop reads or writes."""
+        """The memories that the loop reads or writes."""
         return frozenset(self.function.memories)
 
 
-class _Bound:
-    """The loop on the memories of one device, which are put into the call when they are others."""
+class _BoundLoop:
+    """The loop bound to the memories of one device; arrays that were replaced are rebound before a call."""
 
-    def __init__(self, made: Words) -> None:
-        own = (made.count, made.done, *made.tokens.values())
-        self.numbers = {leaf: np.zeros((), storage_dtype(leaf.interval)) for leaf in own}
-        self.call = made.function.bound([self.numbers.get(m) for m in made.function.memories])
-        self.states = [(n, m) for n, m in enumerate(made.function.memories) if m not in self.numbers and m is not made.column]
+    def __init__(self, word_loop: Words) -> None:
+        scalars = (word_loop.count, word_loop.done, *word_loop.tokens.values())
+        self.numbers = {leaf: np.zeros((), storage_dtype(leaf.interval)) for leaf in scalars}
+        self.call = word_loop.function.bound([self.numbers.get(m) for m in word_loop.function.memories])
+        self.states = [(n, m) for n, m in enumerate(word_loop.function.memories) if m not in self.numbers and m is not word_loop.column]
 
 
 def advance(sim: WordDevice, words: Data, at: int, tokens: Counter[str]) -> int:
-    """Run the loop from word `at` on; return the first word that it left. The tokens are changed in place."""
-    made = words_of(sim.ila, ALL if sim.singles >= SINGLES else KEPT) or words_of(sim.ila)
-    if made is None:
+    """Run the loop from a position on; return the first word that it does not execute. The token counts are updated in place."""
+    word_loop = words_of(sim.ila, ALL if sim.singles >= SINGLES else KEPT) or words_of(sim.ila)
+    if word_loop is None:
         return at
-    if made not in sim.calls:
-        sim.calls[made] = _Bound(made)
-    bound: _Bound = sim.calls[made]
+    if word_loop not in sim.calls:
+        sim.calls[word_loop] = _BoundLoop(word_loop)
+    bound: _BoundLoop = sim.calls[word_loop]
     numbers, piece = bound.numbers, words[at : at + PIECE]
-    for name, leaf in made.tokens.items():
+    for name, leaf in word_loop.tokens.items():
         numbers[leaf][()] = tokens.get(name, 0)
-    numbers[made.count][()] = len(piece)
+    numbers[word_loop.count][()] = len(piece)
     bound.call.put({m: sim.memories[m].data for n, m in bound.states if bound.call.held[n] is not sim.memories[m].data})
-    bound.call.put_rows({made.column: piece})
+    bound.call.put_rows({word_loop.column: piece})
     try:
         bound.call()
     finally:
-        sim.machine.forget(made.memories)
-        done = int(numbers[made.done])
-        for name, leaf in made.tokens.items():
+        sim.machine.forget(word_loop.memories)
+        executed = int(numbers[word_loop.done])
+        for name, leaf in word_loop.tokens.items():
             tokens[name] = int(numbers[leaf])
-        sim.executed += done
-        sim.reached = at + done
+        sim.executed += executed
+        sim.reached = at + executed
     sim.singles += sim.reached < len(words)
     return sim.reached
 
 
 @lru_cache(maxsize=16)
 def words_of(ila: Ila, kind: str = MOVING) -> Words | None:
-    """Return a compiled loop of a model; None where there is no machine code for it, or no instruction of the kind.
+    """Return a compiled loop of a model; None without machine code for it, or without an instruction of the kind.
 
-    `ALL` has all instructions that need nothing but their word and the state; `KEPT` is the same one where it is kept on disk.
+    The kind `ALL` has all instructions that need nothing but their word and the state; a third kind is the same loop, where it is
+    cached on disk.
     """
     try:
         from ...readings.native.code_cache import found_step, kept_step
         from ...readings.native.printer import NativeFunction
     except ImportError:
         return None
-    chosen = [i for i in ila.instructions.values() if (_moves if kind == MOVING else _is_plain)(ila, i)]
-    (name, leaf), *others = ila.inputs.items()
-    if not chosen or others or leaf.rank != 1:
+    instructions = [i for i in ila.instructions.values() if (_moves_data if kind == MOVING else _is_plain)(ila, i)]
+    (name, leaf), *other_inputs = ila.inputs.items()
+    if not instructions or other_inputs or leaf.rank != 1:
         return None
     column = Leaf((2 * PIECE, *static_shape(leaf)), leaf.interval, False, f"column_{name}")
-    count, done, row, going = (Leaf((), (0, n), False, x) for x, n in (("count", PIECE), ("done", PIECE), ("row", PIECE), ("going", 1)))
+    count, executed, row, active = (
+        Leaf((), (0, n), False, x) for x, n in (("count", PIECE), ("done", PIECE), ("row", PIECE), ("going", 1))
+    )
     names = dict.fromkeys(t for q in ila.queues for t in (*q.takes.values(), *q.gives.values()))
     tokens = {t: Leaf((), (0, TOKENS), False, f"token_{t}") for t in names}
-    apart = (column, count, done, *tokens.values())
+    disjoint_leaves = (column, count, executed, *tokens.values())
 
     def make() -> NativeFunction:
-        held = {name: (leaf, Leaf((), leaf.interval, False, f"held_{name}")) for name, leaf in tokens.items()}
-        step = _loop(ila, chosen, column, (count, done, row, going), held)
-        local = frozenset((row, going, *(inner for _, inner in held.values())))
-        return NativeFunction(step, apart=frozenset(apart), local=local, level=LEVELS[kind])
+        counters = {name: (leaf, Leaf((), leaf.interval, False, f"held_{name}")) for name, leaf in tokens.items()}
+        step = _loop(ila, instructions, column, (count, executed, row, active), counters)
+        local = frozenset((row, active, *(inner for _, inner in counters.values())))
+        return NativeFunction(step, apart=frozenset(disjoint_leaves), local=local, level=LEVELS[kind])
 
-    leaves = (*apart, *(s.leaf for s in ila.states.values()))
-    digest = _digest(ila, "" if kind == MOVING else ALL, chosen, leaves)
+    leaves = (*disjoint_leaves, *(s.leaf for s in ila.states.values()))
+    digest = _digest(ila, "" if kind == MOVING else ALL, instructions, leaves)
     try:
         if kind == KEPT:
             function = None if digest is None else found_step(digest, leaves)
@@ -125,53 +128,55 @@ def words_of(ila: Ila, kind: str = MOVING) -> Words | None:
             function = make() if digest is None else kept_step(digest, leaves, make)
     except SpecError:
         return None
-    return None if function is None else Words(function, column, count, done, tokens)
+    return None if function is None else Words(function, column, count, executed, tokens)
 
 
-def _digest(ila: Ila, kind: str, chosen: Sequence[Instruction], leaves: Sequence[Leaf]) -> str | None:
+def _digest(ila: Ila, kind: str, instructions: Sequence[Instruction], leaves: Sequence[Leaf]) -> str | None:
     """Return the digest of everything that the loop is made from; None where a term has none."""
-    found = Digest()
+    digest = Digest()
     try:
-        found.say(kind, [(q.name, sorted(q.instructions), [*q.takes.items()], [*q.gives.items()]) for q in ila.queues])
-        found.add(*ila.inputs.values(), *leaves)
-        for i in chosen:
-            found.say(i.name, list(i.operands))
-            found.add(i.decode, *(x for o in i.operands.values() for x in (o.leaf, o.term)))
-            found.step(i.update)
+        digest.say(kind, [(q.name, sorted(q.instructions), [*q.takes.items()], [*q.gives.items()]) for q in ila.queues])
+        digest.add(*ila.inputs.values(), *leaves)
+        for i in instructions:
+            digest.say(i.name, list(i.operands))
+            digest.add(i.decode, *(x for o in i.operands.values() for x in (o.leaf, o.term)))
+            digest.step(i.update)
     except Undigested:
         return None
-    return found.text()
+    return digest.text()
 
 
 def _is_plain(ila: Ila, i: Instruction) -> bool:
-    """Tell whether an instruction needs nothing but its word and the state, and no one waits for it."""
+    """Tell whether an instruction needs nothing but its word and the state, and raises no interrupt."""
     is_awaited = ila.interrupt is not None and ila.interrupt in {u.memory for u in updates_of(i.update)}
     return i.result is None and not is_awaited and i.decode.reads <= frozenset(ila.inputs.values())
 
 
-def _moves(ila: Ila, i: Instruction) -> bool:
+def _moves_data(ila: Ila, i: Instruction) -> bool:
     """Tell whether an instruction reads or writes a memory outside of the device."""
-    outside = {e.leaf for e in ila.externals.values()}
-    return not outside.isdisjoint(reads_of(i.update).union(u.memory for u in updates_of(i.update)))
+    external_leaves = {e.leaf for e in ila.externals.values()}
+    return not external_leaves.isdisjoint(reads_of(i.update).union(u.memory for u in updates_of(i.update)))
 
 
-def _loop(ila: Ila, chosen: Sequence[Instruction], column: Leaf, own: Sequence[Leaf], tokens: Mapping[str, tuple[Leaf, Leaf]]) -> Step:
-    """Return the loop; of each token it counts those given to it, and its own while it runs."""
-    count, done, row, going = own
-    held = {name: inner for name, (_, inner) in tokens.items()}
+def _loop(
+    ila: Ila, instructions: Sequence[Instruction], column: Leaf, scalars: Sequence[Leaf], tokens: Mapping[str, tuple[Leaf, Leaf]]
+) -> Step:
+    """Return the loop; each token has a global counter and one that is local to the loop."""
+    count, executed, row, active = scalars
+    counters = {name: inner for name, (_, inner) in tokens.items()}
     (leaf,) = ila.inputs.values()
     inputs: Inputs = {leaf: lambda j: column[(row[()], *j)]}
-    after = seq(assign(row, minimum(row[()] + 1, PIECE)), assign(done, row[()]))
+    advance_row = seq(assign(row, minimum(row[()] + 1, PIECE)), assign(executed, row[()]))
 
     def each(_: Expr) -> Step:
-        decodes = [given(i.decode, inputs) for i in chosen]
-        steps = [_operands(i, inputs, _taken(ila, i, held, seq(i.update, after), assign(going, 0))) for i in chosen]
-        found = shared(decodes, lambda parts: search(parts, steps, assign(going, 0)))
-        return when((going[()] == 1) & (row[()] < count[()]), found)
+        decodes = [given(i.decode, inputs) for i in instructions]
+        steps = [_operands(i, inputs, _with_tokens(ila, i, counters, seq(i.update, advance_row), assign(active, 0))) for i in instructions]
+        dispatch = shared(decodes, lambda parts: search(parts, steps, assign(active, 0)))
+        return when((active[()] == 1) & (row[()] < count[()]), dispatch)
 
-    taken = [assign(inner, given[()]) for given, inner in tokens.values()]
-    left = [assign(given, inner[()]) for given, inner in tokens.values()]
-    return seq(assign(row, 0), assign(done, 0), assign(going, 1), *taken, loop(count[()], each), *left)
+    load_tokens = [assign(inner, counter[()]) for counter, inner in tokens.values()]
+    store_tokens = [assign(counter, inner[()]) for counter, inner in tokens.values()]
+    return seq(assign(row, 0), assign(executed, 0), assign(active, 1), *load_tokens, loop(count[()], each), *store_tokens)
 
 
 def _operands(i: Instruction, inputs: Inputs, step: Step) -> Step:
@@ -188,16 +193,16 @@ def _array(o: Operand, inputs: Inputs) -> Comprehension:
     return array(lambda *j: given(term[j], inputs), static_shape(o.leaf))
 
 
-def _taken(ila: Ila, i: Instruction, tokens: Mapping[str, Leaf], step: Step, otherwise: Step) -> Step:
-    """Return a step that takes its tokens before and gives others after; `otherwise` where one is not there."""
+def _with_tokens(ila: Ila, i: Instruction, tokens: Mapping[str, Leaf], step: Step, otherwise: Step) -> Step:
+    """Return a step that takes the tokens of an instruction first and gives its tokens last; `otherwise` where one is missing."""
     queue = next((q for q in ila.queues if i.name in q.instructions), None)
     if queue is None:
         return step
     sides = (queue.takes, queue.gives)
     takes, gives = ([(i.operands[o].leaf[()] != 0, tokens[t]) for o, t in side.items() if o in i.operands] for side in sides)
-    there = lift(1)
+    available = lift(1)
     for is_asked, token in takes:
-        there = there & (~is_asked | (token[()] > 0))
-    before = [assign(token, maximum(token[()] - is_asked, 0)) for is_asked, token in takes]
-    after = [assign(token, minimum(token[()] + is_asked, TOKENS)) for is_asked, token in gives]
-    return when(there, seq(*before, step, *after), otherwise)
+        available = available & (~is_asked | (token[()] > 0))
+    take_steps = [assign(token, maximum(token[()] - is_asked, 0)) for is_asked, token in takes]
+    give_steps = [assign(token, minimum(token[()] + is_asked, TOKENS)) for is_asked, token in gives]
+    return when(available, seq(*take_steps, step, *give_steps), otherwise)

@@ -1,1 +1,1 @@
-"""Traces of commands as files and assembly."""
+"""Traces of commands: in memory, as files, and as ILA assembly."""

@@ -1,6 +1,6 @@
-"""ILA assembly: commands as named instructions with named fields, one a line, and back.
+"""ILA assembly: one command a line, as the name of its instruction and its named operands, and back.
 
-A command whose bits differ from what its instruction and fields assemble to keeps those inputs after `|`.
+Inputs in which a command differs from what its instruction and operands assemble to follow after `|`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIELD = re.compile(r"(\w+)=(-?\d+|0x[0-9a-f]+)", re.ASCII)
 
 @dataclass(frozen=True)
 class Named:
-    """A command as its instruction and named operands; `raw` are the inputs in which it differs from what they assemble to."""
+    """A decoded command: its instruction, its operands, and in `raw` the inputs in which it differs from what these assemble to."""
 
     instruction: Instruction
     operands: Mapping[str, int]
@@ -31,8 +31,8 @@ class Named:
     @property
     def command(self) -> dict[str, int]:
         """The inputs of the command that are not 0."""
-        made = {**assemble(self.instruction, **self.operands), **self.raw}
-        return {name: x for name, x in made.items() if x}
+        inputs = {**assemble(self.instruction, **self.operands), **self.raw}
+        return {name: x for name, x in inputs.items() if x}
 
     def __str__(self) -> str:
         fields = [f"{name}={_number(self.instruction.operands[name].leaf, x)}" for name, x in self.operands.items()]
@@ -41,65 +41,77 @@ class Named:
 
 
 def disassemble(ila: Ila, command: Command) -> Named:
-    """Return the instruction that a command is, with its operands; SpecError I101 when no instruction decodes it."""
+    """Return a command as its instruction and operands.
+
+    Raises:
+        SpecError: I101, no instruction decodes the command, or a value does not fit its input.
+    """
     lanes = split_lanes(ila, command)
-    found = _decoded(ila, command, lanes)
-    operands = _operands(ila, found, lanes)
-    made = assemble(found, **operands)
-    raw = {name: command.get(name, 0) for name in ila.inputs if command.get(name, 0) != made.get(name, 0)}
-    return Named(found, operands, raw)
+    instruction = _decode(ila, command, lanes)
+    operands = _operands(ila, instruction, lanes)
+    canonical = assemble(instruction, **operands)
+    raw = {name: command.get(name, 0) for name in ila.inputs if command.get(name, 0) != canonical.get(name, 0)}
+    return Named(instruction, operands, raw)
 
 
 def instruction_of(ila: Ila, command: Command) -> Instruction:
-    """Return the instruction that a command is; SpecError I101 when no instruction decodes it."""
-    return _decoded(ila, command, split_lanes(ila, command))
+    """Return the instruction that decodes a command.
+
+    Raises:
+        SpecError: I101, no instruction decodes the command, or a value does not fit its input.
+    """
+    return _decode(ila, command, split_lanes(ila, command))
 
 
-def _decoded(ila: Ila, command: Command, lanes: Mapping[str, list[int]]) -> Instruction:
-    found = _decoder(ila, len(ila.instructions)).find(lanes)
-    if found is None:
-        shown = ", ".join(f"{name}={command[name]:#x}" for name in ila.inputs if command.get(name))
-        raise SpecError("I101", f"no instruction of {ila.name} decodes {shown or 'a command of zeros'}")
-    return found
+def _decode(ila: Ila, command: Command, lanes: Mapping[str, list[int]]) -> Instruction:
+    instruction = _decoder(ila, len(ila.instructions)).find(lanes)
+    if instruction is None:
+        inputs_text = ", ".join(f"{name}={command[name]:#x}" for name in ila.inputs if command.get(name))
+        raise SpecError("I101", f"no instruction of {ila.name} decodes {inputs_text or 'a command of zeros'}")
+    return instruction
 
 
 def parse_named(ila: Ila, text: str) -> Named:
-    """Return the command that a line of assembly stands for; SpecError names what is wrong in it."""
+    """Parse a line of assembly.
+
+    Raises:
+        SpecError: I101, an unknown instruction or input, a malformed or repeated field, or a value that does not fit its input.
+    """
     head, bar, tail = text.partition("|")
     name, *fields = head.split() or [""]
     if name not in ila.instructions:
         raise SpecError("I101", f'{ila.name} has no instruction "{name}"', help=did_you_mean(name, ila.instructions))
     instruction, operands, raw = ila.instructions[name], _fields(name, fields), _fields(name, tail.split()) if bar else {}
-    unknown = next((key for key in raw if key not in ila.inputs), None)
-    if unknown is not None:
-        raise SpecError("I101", f'{ila.name} has no input "{unknown}"', help=f"inputs: {', '.join(ila.inputs)}")
-    found = Named(instruction, operands, raw)
-    split_lanes(ila, found.command)  # refuses what does not fit an input
-    return found
+    unknown_input = next((key for key in raw if key not in ila.inputs), None)
+    if unknown_input is not None:
+        raise SpecError("I101", f'{ila.name} has no input "{unknown_input}"', help=f"inputs: {', '.join(ila.inputs)}")
+    named_command = Named(instruction, operands, raw)
+    split_lanes(ila, named_command.command)  # refuses what does not fit an input
+    return named_command
 
 
 def _operands(ila: Ila, instruction: Instruction, lanes: Mapping[str, list[int]]) -> dict[str, int]:
-    """Return the operands of a decoded command by their own terms; the lanes of one as a little-endian word."""
+    """Return the operands of a decoded command; one of several lanes as a little-endian word."""
     extract = _extractor(instruction)
-    given = {ila.inputs[name]: values for name, values in lanes.items()}
+    inputs = {ila.inputs[name]: values for name, values in lanes.items()}
     out = {o.leaf: [0] * math.prod(static_shape(o.leaf)) for o in instruction.operands.values()}
-    extract([out[m] if m in out else given[m] for m in extract.memories])
-    return {name: _joined(o.leaf, out[o.leaf]) for name, o in instruction.operands.items()}
+    extract([out[m] if m in out else inputs[m] for m in extract.memories])
+    return {name: _little_endian(o.leaf, out[o.leaf]) for name, o in instruction.operands.items()}
 
 
 def _fields(name: str, texts: list[str]) -> dict[str, int]:
-    found = {}
+    fields = {}
     for text in texts:
         field = FIELD.fullmatch(text)
         if field is None:
             raise SpecError("I101", f'a field of {name} must be written name=number, not "{text}"')
-        if field[1] in found:
+        if field[1] in fields:
             raise SpecError("I101", f'{name} is given the field "{field[1]}" twice')
-        found[field[1]] = int(field[2], 0) if field[2].startswith("0x") else int(field[2])
-    return found
+        fields[field[1]] = int(field[2], 0) if field[2].startswith("0x") else int(field[2])
+    return fields
 
 
-def _joined(leaf: Leaf, lanes: list[int]) -> int:
+def _little_endian(leaf: Leaf, lanes: list[int]) -> int:
     if not leaf.shape:
         return lanes[0]
     size = (iv.width_of(leaf.interval) or (8, False))[0]

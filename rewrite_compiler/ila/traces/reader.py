@@ -1,4 +1,4 @@
-"""Reading traces in any of their forms; what ends early, or is not of the model, is refused by its place and one sentence."""
+"""The reader of traces in all three forms: truncated files, and items that the model does not have, are refused by their place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ IlaOf = Callable[[Header], Ila]
 
 
 def read_header(data: bytes, place: str) -> Header:
-    """Return the header of a trace file in any form; InputError when it is no trace or of another version."""
+    """Return the header of a trace file in any form.
+
+    Raises:
+        InputError: F103, the file is not a trace, of another schema version, or its header lacks a field.
+    """
     line = data[: data.find(b"\n") if b"\n" in data else len(data)]
     if data.startswith(MAGIC):
         line = data[len(MAGIC) + COUNT.size :][: COUNT.unpack_from(data, len(MAGIC))[0]] if len(data) > len(MAGIC) + COUNT.size else b""
@@ -38,18 +42,22 @@ def read_header(data: bytes, place: str) -> Header:
     if content is None or "schema" not in content:
         raise InputError("F103", "the file is not a trace", place=place, help="give a file that flexmatch emit trace wrote")
     if content["schema"] != SCHEMA:
-        shown = printable(str(content["schema"]), 60)
-        raise InputError("F103", f'Schema of a trace must be "{SCHEMA}", not "{shown}"', place=place, help=AGAIN)
+        schema_text = printable(str(content["schema"]), 60)
+        raise InputError("F103", f'Schema of a trace must be "{SCHEMA}", not "{schema_text}"', place=place, help=AGAIN)
     target, parameters, sha256, about = (content.get(key) for key in ("target", "parameters", "sha256", "about"))
-    texts = isinstance(parameters, dict) and all(isinstance(x, str) for x in parameters.values())
-    if not (isinstance(target, str) and texts and isinstance(sha256, str) and isinstance(about, dict)):
+    are_texts = isinstance(parameters, dict) and all(isinstance(x, str) for x in parameters.values())
+    if not (isinstance(target, str) and are_texts and isinstance(sha256, str) and isinstance(about, dict)):
         raise InputError("F103", "the header of a trace must name its target, parameters and sha256", place=place, help=AGAIN)
     assert isinstance(parameters, dict)
     return Header(target, parameters, sha256, about)
 
 
 def read_trace(data: bytes, ila_of: IlaOf, place: str) -> Trace:
-    """Return the trace in a file of any form; InputError where it ends early or says what its model does not know."""
+    """Return the trace in a file of any form, for the model that `ila_of` returns for its header.
+
+    Raises:
+        InputError: F103, the file is malformed, truncated or corrupted; or I101, the model does not decode one of its commands.
+    """
     header = read_header(data, place)
     ila = ila_of(header)
     try:
@@ -91,7 +99,7 @@ def _lines(data: bytes, ila: Ila, place: str) -> tuple[list[Item], int]:
 
 
 class _Lines:
-    """Reads lines in either text form; neighbouring commands become one block."""
+    """Reads lines in either text form; consecutive commands become one block of columns."""
 
     def __init__(self, ila: Ila) -> None:
         self.ila = ila
@@ -112,7 +120,7 @@ class _Lines:
             raise SpecError("F103", f'a line of a trace must be a JSON object, not "{printable(line, 60)}"')
         key = next(iter(content), "")
         if key == "end" or key in KEYS.values():
-            self._other(key, content[key])
+            self._item(key, content[key])
         else:
             gives = content.pop("gives", None)
             content.pop("is", None)
@@ -123,22 +131,22 @@ class _Lines:
             text, arrow, gives = line.partition(" -> ")
             self._command(parse_named(self.ila, text).command, gives if arrow else None)
             return
-        key, _, rest = line[1:].partition(" ")
+        key, _, body = line[1:].partition(" ")
         try:
-            content = json.loads(rest)
+            content = json.loads(body)
         except (ValueError, RecursionError):
-            raise SpecError("F103", f'.{printable(key, 20)} must be followed by JSON, not "{printable(rest, 60)}"') from None
-        self._other(key, content)
+            raise SpecError("F103", f'.{printable(key, 20)} must be followed by JSON, not "{printable(body, 60)}"') from None
+        self._item(key, content)
 
     def _command(self, command: Command, gives: object) -> None:
         instruction_of(self.ila, command)  # refuses what no instruction decodes
-        known = None if gives is None else _bytes("gives", gives, prefix="0x")[::-1]
-        if self.pending and _width(self.gives[-1]) != _width(known):
+        gives_bytes = None if gives is None else _bytes("gives", gives, prefix="0x")[::-1]
+        if self.pending and _width(self.gives[-1]) != _width(gives_bytes):
             self._close()
         self.pending.append(command)
-        self.gives.append(known)
+        self.gives.append(gives_bytes)
 
-    def _other(self, key: str, content: Any) -> None:
+    def _item(self, key: str, content: Any) -> None:
         if key == "end":
             if isinstance(content, bool) or not isinstance(content, int):
                 raise SpecError("F103", f"the end of a trace must give its number of commands, not {content!r}")
@@ -149,13 +157,13 @@ class _Lines:
 
     def _close(self) -> None:
         if self.pending:
-            given = [g for g in self.gives if g is not None]
-            gives = np.frombuffer(b"".join(given), np.uint8).reshape(len(given), -1) if given else None
+            rows = [g for g in self.gives if g is not None]
+            gives = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1) if rows else None
             self.items.append(Commands(columns_of(self.ila, self.pending), gives))
             self.pending, self.gives = [], []
 
     def finished(self) -> list[Item]:
-        """Return what was read."""
+        """Return the items."""
         self._close()
         return self.items
 
@@ -188,60 +196,62 @@ def _item(ila: Ila, key: str, content: Any) -> Item:
     kind = next((k for k, name in KEYS.items() if name == key), None)
     if kind is None:
         raise SpecError("F103", f'a trace has no item "{printable(key, 40)}"', help=f"items: {', '.join(KEYS.values())}, end")
-    given = dict(content) if isinstance(content, dict) else {}
-    gives = given.pop("gives", None) if kind is Fetch else None
-    wanted = FIELDS[kind]
-    fits = given.keys() == wanted.keys() and all(type(given[name]) is t for name, t in wanted.items())
-    if not fits or any(type(x) is int and x < 0 for x in given.values()):
-        raise SpecError("F103", f"{key} must have {_listed(wanted)}")
+    fields = dict(content) if isinstance(content, dict) else {}
+    gives = fields.pop("gives", None) if kind is Fetch else None
+    expected = FIELDS[kind]
+    fits = fields.keys() == expected.keys() and all(type(fields[name]) is t for name, t in expected.items())
+    if not fits or any(type(x) is int and x < 0 for x in fields.values()):
+        raise SpecError("F103", f"{key} must have {_field_list(expected)}")
     if kind is Place:
-        return Place(given["memory"], given["address"], _words(ila, given["memory"], _bytes("words", given["words"])))
+        return Place(fields["memory"], fields["address"], _words(ila, fields["memory"], _bytes("words", fields["words"])))
     if kind is Fetch:
-        found = None if gives is None else _words(ila, given["memory"], _bytes("gives", gives))
-        return Fetch(given["memory"], given["address"], given["count"], found)
-    return ITEMS[key](**given)
+        gives_words = None if gives is None else _words(ila, fields["memory"], _bytes("gives", gives))
+        return Fetch(fields["memory"], fields["address"], fields["count"], gives_words)
+    return ITEMS[key](**fields)
 
 
-def _listed(wanted: Mapping[str, type]) -> str:
+def _field_list(expected: Mapping[str, type]) -> str:
     names = {str: "a text", int: "a whole number from 0 on", bool: "true or false"}
-    return ", ".join(f"{name} ({names[t]})" for name, t in wanted.items()) or "no fields"
+    return ", ".join(f"{name} ({names[t]})" for name, t in expected.items()) or "no fields"
 
 
 def _words(ila: Ila, memory: str, data: bytes) -> Data:
     if memory not in ila.externals:
-        known = ", ".join(ila.externals) or "none"
-        raise SpecError("F103", f'{ila.name} has no external memory "{printable(memory, 40)}"', help=f"known: {known}")
-    kind = np.dtype(storage_dtype(ila.externals[memory].leaf.interval)).newbyteorder("<")
-    if len(data) % kind.itemsize:
-        raise SpecError("F103", f"words of {memory} have {kind.itemsize} bytes; {len(data)} bytes are not a whole number of them")
-    return np.frombuffer(data, kind).astype(kind.newbyteorder("="))
+        names = ", ".join(ila.externals) or "none"
+        raise SpecError("F103", f'{ila.name} has no external memory "{printable(memory, 40)}"', help=f"known: {names}")
+    dtype = np.dtype(storage_dtype(ila.externals[memory].leaf.interval)).newbyteorder("<")
+    if len(data) % dtype.itemsize:
+        raise SpecError("F103", f"words of {memory} have {dtype.itemsize} bytes; {len(data)} bytes are not a whole number of them")
+    return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
 
 
 def _binary(data: bytes, ila: Ila, place: str) -> tuple[list[Item], int]:
-    """Return the items of a binary trace and the number of commands that it promises."""
-    at = len(MAGIC) + COUNT.size + COUNT.unpack_from(data, len(MAGIC))[0]
+    """Return the items of a binary trace and the number of commands that its last chunk declares."""
+    offset = len(MAGIC) + COUNT.size + COUNT.unpack_from(data, len(MAGIC))[0]
     items: list[Item] = []
     while True:
-        kind, payload = _chunk_at(data, at, place)
+        kind, payload = _chunk_at(data, offset, place)
         if kind == END:
             break
-        items.append(_read_chunk(ila, kind, payload, f"{place}, byte {at}"))
-        at += CHUNK.size + len(payload)
-    if len(payload) != 2 * COUNT.size or at + CHUNK.size + len(payload) != len(data):
-        raise InputError("F103", f"the trace must end at byte {at + CHUNK.size + 2 * COUNT.size}, not {len(data)}", place=place, help=AGAIN)
-    promised, checksum = (COUNT.unpack_from(payload, n)[0] for n in (0, COUNT.size))
-    if zlib.crc32(data[:at]) != checksum:
+        items.append(_read_chunk(ila, kind, payload, f"{place}, byte {offset}"))
+        offset += CHUNK.size + len(payload)
+    if len(payload) != 2 * COUNT.size or offset + CHUNK.size + len(payload) != len(data):
         raise InputError(
-            "F103", f"the checksum of the trace must be {checksum:#010x}, not {zlib.crc32(data[:at]):#010x}", place=place, help=AGAIN
+            "F103", f"the trace must end at byte {offset + CHUNK.size + 2 * COUNT.size}, not {len(data)}", place=place, help=AGAIN
+        )
+    promised, checksum = (COUNT.unpack_from(payload, n)[0] for n in (0, COUNT.size))
+    if zlib.crc32(data[:offset]) != checksum:
+        raise InputError(
+            "F103", f"the checksum of the trace must be {checksum:#010x}, not {zlib.crc32(data[:offset]):#010x}", place=place, help=AGAIN
         )
     return items, promised
 
 
-def _chunk_at(data: bytes, at: int, place: str) -> tuple[int, bytes]:
-    if at + CHUNK.size <= len(data):
-        kind, size = CHUNK.unpack_from(data, at)
-        if at + CHUNK.size + size <= len(data):
-            return kind, data[at + CHUNK.size : at + CHUNK.size + size]
+def _chunk_at(data: bytes, offset: int, place: str) -> tuple[int, bytes]:
+    if offset + CHUNK.size <= len(data):
+        kind, size = CHUNK.unpack_from(data, offset)
+        if offset + CHUNK.size + size <= len(data):
+            return kind, data[offset + CHUNK.size : offset + CHUNK.size + size]
     raise InputError("F103", f"the trace ends early, at byte {len(data)}: it is not closed", place=place, help=AGAIN)
 
 
@@ -254,30 +264,30 @@ def _read_chunk(ila: Ila, kind: int, payload: bytes, place: str) -> Item:
         if content is not None and len(content) == 1 and (key := next(iter(content))) in ("place", "fetch"):
             extra = {"words": words} if key == "place" else {"gives": words} if words else {}
             return _item(ila, key, {**content[key], **extra} if isinstance(content[key], dict) else None)
-    if kind == OTHER and (found := _parsed(payload)) is not None and len(found) == 1:
-        ((key, content),) = found.items()
+    if kind == OTHER and (document := _parsed(payload)) is not None and len(document) == 1:
+        ((key, content),) = document.items()
         return _item(ila, key, content)
     raise SpecError("F103", f"a chunk of kind {kind} and {len(payload)} bytes is none of a trace", place=place)
 
 
 def _read_columns(ila: Ila, payload: bytes, place: str) -> Commands:
     count, width = (COUNT.unpack_from(payload, n)[0] for n in (0, COUNT.size))
-    at, columns = 2 * COUNT.size, {}
+    offset, columns = 2 * COUNT.size, {}
     kinds = {name: (np.dtype(storage_dtype(leaf.interval)), bus_lanes(ila, name)) for name, leaf in ila.inputs.items()}
     row = sum(kind.itemsize * int(np.prod(lanes, dtype=int)) for kind, lanes in kinds.values()) + width
-    if len(payload) != at + count * row:
+    if len(payload) != offset + count * row:
         raise SpecError(
-            "F103", f"a block of {count} commands of {row} bytes must have {count * row} bytes, not {len(payload) - at}", place=place
+            "F103", f"a block of {count} commands of {row} bytes must have {count * row} bytes, not {len(payload) - offset}", place=place
         )
     for name, (kind, lanes) in kinds.items():
         size = count * kind.itemsize * int(np.prod(lanes, dtype=int))
-        columns[name] = np.frombuffer(payload, kind.newbyteorder("<"), size // kind.itemsize, at).astype(kind).reshape(count, *lanes)
-        at += size
-    gives = np.frombuffer(payload, np.uint8, count * width, at).reshape(count, width) if width else None
-    found = Commands(columns, gives)
-    for n, (command, _) in enumerate(found.rows()):
+        columns[name] = np.frombuffer(payload, kind.newbyteorder("<"), size // kind.itemsize, offset).astype(kind).reshape(count, *lanes)
+        offset += size
+    gives = np.frombuffer(payload, np.uint8, count * width, offset).reshape(count, width) if width else None
+    commands = Commands(columns, gives)
+    for n, (command, _) in enumerate(commands.rows()):
         try:
             instruction_of(ila, command)
         except SpecError as refusal:
             raise refusal.at(f"{place}, command {n}") from None
-    return found
+    return commands

@@ -1,4 +1,4 @@
-"""Trace: the commands of a device in order, in sections, with what reads must give; commands are kept as columns.
+"""Traces: the commands of a device in order, in sections, with the expected results of reads; commands are stored as columns.
 
 A column holds one input of the bus for a block of commands: [count] for a scalar, [count, lanes] for lanes of bytes.
 """
@@ -22,7 +22,7 @@ SCHEMA = "flexmatch.trace/1"
 
 @dataclass(frozen=True)
 class Header:
-    """What a trace was made for: the target, its parameters, the hash of its files; `about` says what it does."""
+    """The target of a trace, its parameters and the hash of its files; `about` describes the trace."""
 
     target: str
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class Header:
 
 @dataclass(frozen=True)
 class Section:
-    """What follows: commands of one phase of a call of an offload; `constant` ones do not depend on the inputs.
+    """The phase of an offload's call that the following commands belong to; `constant` ones do not depend on the inputs.
 
-    `part` is its place in the whole trace, so that traces of constant and of moving parts can be joined again.
+    `part` is the section's index in the whole trace, by which separated constant and variable sections are merged again.
     """
 
     part: int
@@ -54,12 +54,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Wait:
-    """The host waits for the interrupt."""
+    """An item: the host waits for the interrupt."""
 
 
 @dataclass(frozen=True)
 class Attach:
-    """The device gets a new external memory of so many words from address 0."""
+    """An item: the device gets a new external memory of `words` zeros from address 0."""
 
     memory: str
     words: int
@@ -67,7 +67,7 @@ class Attach:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The host writes words to an external memory."""
+    """An item: the host writes words [count] to an external memory."""
 
     memory: str
     address: int
@@ -76,7 +76,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Fetch:
-    """The host reads words of an external memory; `gives` are those that it must find."""
+    """An item: the host reads `count` words of an external memory; `gives` are the expected ones."""
 
     memory: str
     address: int
@@ -86,7 +86,7 @@ class Fetch:
 
 @dataclass(frozen=True, eq=False)
 class Commands:
-    """A block of commands as columns by input; `gives` [count, bytes] is what reads must return, little-endian."""
+    """A block of commands as columns by input; `gives` [count, bytes] are the expected results of reads, little-endian."""
 
     columns: Mapping[str, Data]
     gives: Data | None = None
@@ -95,7 +95,7 @@ class Commands:
         return len(next(iter(self.columns.values())))
 
     def rows(self) -> Iterator[tuple[dict[str, int], int | None]]:
-        """Yield each command, inputs that are not 0, and what it must give."""
+        """Yield each command (its inputs that are not 0) with its expected result."""
         words = {name: list(_words(data)) for name, data in self.columns.items()}
         gives: Iterable[int | None] = _words(self.gives) if self.gives is not None else [None] * len(self)
         for row in zip(*words.values(), gives, strict=True):
@@ -107,7 +107,7 @@ Item = Section | Wait | Attach | Place | Fetch | Commands
 
 @dataclass(frozen=True)
 class Trace:
-    """A header and items in order."""
+    """A header and its items in order."""
 
     header: Header
     items: tuple[Item, ...]
@@ -118,7 +118,7 @@ class Trace:
         return sum(len(i) for i in self.items if isinstance(i, Commands))
 
     def events(self) -> Iterator[tuple[Any, ...]]:
-        """Yield everything as comparable tuples, one a command; how commands are cut into blocks does not show."""
+        """Yield the items as comparable tuples, one for each command, so that the division into blocks does not matter."""
         for i in self.items:
             if isinstance(i, Commands):
                 yield from (("command", tuple(sorted(c.items())), gives) for c, gives in i.rows())
@@ -127,17 +127,25 @@ class Trace:
 
 
 def bus_lanes(ila: Ila, name: str) -> tuple[int, ...]:
-    """Return the shape of one command's value of an input."""
+    """Return the shape of an input in one command: () or (lanes,)."""
     return static_shape(ila.inputs[name])
 
 
 def columns_of(ila: Ila, commands: Sequence[Command]) -> dict[str, Data]:
-    """Return commands as columns; SpecError where a value does not fit its input."""
+    """Return commands as columns by input, [count] or [count, lanes].
+
+    Raises:
+        SpecError: I101, a value does not fit its input, or I102, an input has lanes of other than 8 bits.
+    """
     return {name: _column(ila, name, [c.get(name, 0) for c in commands]) for name in ila.inputs}
 
 
 def block_of(ila: Ila, instruction: Instruction, count: int, operands: Mapping[str, Data]) -> dict[str, Data]:
-    """Return `count` commands of one instruction as columns: operands [count], or [count, lanes] for all lanes."""
+    """Return `count` commands of one instruction as columns; operands are [count], or [count, lanes] where they have lanes.
+
+    Raises:
+        SpecError: I102, an operand is outside of its range, or is a field of an input of several lanes.
+    """
     columns = {}
     first = assemble(instruction)
     for name in ila.inputs:
@@ -158,8 +166,8 @@ def _insert(instruction: Instruction, columns: dict[str, Data], operand: Operand
         raise SpecError("I102", f"{instruction.name} takes a field of {operand.input} in single commands only")
     low, high = operand.leaf.interval
     if values.size and not (low or 0) <= int(values.min()) <= int(values.max()) <= (high or 0):
-        outside = int(values.min()) if int(values.min()) < (low or 0) else int(values.max())
-        raise SpecError("I102", f"operand {operand.leaf.name} of {instruction.name} must be in {low}…{high}, not {outside}")
+        invalid = int(values.min()) if int(values.min()) < (low or 0) else int(values.max())
+        raise SpecError("I102", f"operand {operand.leaf.name} of {instruction.name} must be in {low}…{high}, not {invalid}")
     start = np.int64(operand.base & (1 << operand.bits.width) - 1) << np.int64(operand.bits.low)
     column = columns[operand.input].astype(np.int64) - start  # assembled with the value 0
     raw = (values + operand.base) & (1 << operand.bits.width) - 1
@@ -168,11 +176,11 @@ def _insert(instruction: Instruction, columns: dict[str, Data], operand: Operand
 
 def _column(ila: Ila, name: str, values: Sequence[int]) -> Data:
     leaf = ila.inputs[name]
-    kind, lanes = np.dtype(storage_dtype(leaf.interval)), bus_lanes(ila, name)
+    dtype, lanes = np.dtype(storage_dtype(leaf.interval)), bus_lanes(ila, name)
     bits = (leaf.interval[1] or 0).bit_length()
     if not lanes:
         _refuse_wide(name, bits, values)
-        return np.array(values, kind)
+        return np.array(values, dtype)
     if bits != 8:
         raise SpecError("I102", f"a trace needs lanes of 8 bits; {name} of {ila.name} has lanes of {bits}")
     (count,) = lanes
@@ -189,5 +197,5 @@ def _refuse_wide(name: str, bits: int, values: Sequence[int]) -> None:
 def _words(data: Data) -> Iterator[int]:
     if data.ndim == 1:
         return iter(data.tolist())
-    whole, size = data.tobytes(), data.shape[1]
-    return (int.from_bytes(whole[at : at + size], "little") for at in range(0, len(whole), size))
+    raw, size = data.tobytes(), data.shape[1]
+    return (int.from_bytes(raw[offset : offset + size], "little") for offset in range(0, len(raw), size))

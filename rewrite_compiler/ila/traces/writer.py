@@ -1,4 +1,4 @@
-"""Writing traces: JSON lines, a compact binary and ILA assembly; every form ends with the number of its commands."""
+"""The writer of traces as JSON lines, as binary chunks and as ILA assembly; every form ends with its number of commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEYS = {Section: "section", Wait: "wait", Attach: "attach", Place: "place", Fetc
 
 
 def to_json_lines(trace: Trace, ila: Ila, *, comments: bool = False) -> bytes:
-    """Return the trace with one command a line; with `comments`, each as its instruction and named fields too."""
+    """Return the trace with one command a line; with `comments`, each also as its disassembly."""
     lines = [_dumped(trace.header.document)]
     for item in trace.items:
         lines.extend(_command_lines(ila, item, comments) if isinstance(item, Commands) else [_dumped(_document(item))])
@@ -32,7 +32,7 @@ def to_json_lines(trace: Trace, ila: Ila, *, comments: bool = False) -> bytes:
 
 
 def to_assembly(trace: Trace, ila: Ila) -> bytes:
-    """Return the trace as ILA assembly: one named instruction with named fields a line."""
+    """Return the trace as ILA assembly, one command a line."""
     lines = [f".trace {_dumped(trace.header.document)}"]
     for item in trace.items:
         if isinstance(item, Commands):
@@ -44,14 +44,14 @@ def to_assembly(trace: Trace, ila: Ila) -> bytes:
 
 
 def to_binary(trace: Trace, ila: Ila) -> bytes:
-    """Return the trace as chunks of columns, closed by the number of commands and a checksum."""
+    """Return the trace as chunks of columns, closed by the number of commands and a CRC-32 checksum."""
     header = _dumped(trace.header.document).encode()
     parts = [MAGIC, COUNT.pack(len(header)), header]
     for item in trace.items:
         kind, payload = _chunk(ila, item)
         parts += [CHUNK.pack(kind, len(payload)), payload]
-    whole = b"".join(parts)
-    return whole + CHUNK.pack(END, 2 * COUNT.size) + COUNT.pack(trace.commands) + COUNT.pack(zlib.crc32(whole))
+    body = b"".join(parts)
+    return body + CHUNK.pack(END, 2 * COUNT.size) + COUNT.pack(trace.commands) + COUNT.pack(zlib.crc32(body))
 
 
 def _dumped(content: Any) -> str:
@@ -97,10 +97,10 @@ def _chunk(ila: Ila, item: Item) -> tuple[int, bytes]:
         columns = [_raw(item.columns[name]) for name in ila.inputs]
         return COMMANDS, b"".join([COUNT.pack(len(item)), COUNT.pack(width), *columns, gives])
     if isinstance(item, Place | Fetch):
-        found = item.words if isinstance(item, Place) else item.gives
+        words = item.words if isinstance(item, Place) else item.gives
         content = {key: x for key, x in vars(item).items() if key not in ("words", "gives")}
         head = _dumped({KEYS[type(item)]: content}).encode()
-        return WORDS, COUNT.pack(len(head)) + head + (b"" if found is None else _raw(found))
+        return WORDS, COUNT.pack(len(head)) + head + (b"" if words is None else _raw(words))
     return OTHER, _dumped(_document(item)).encode()
 
 

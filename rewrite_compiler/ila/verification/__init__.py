@@ -1,1 +1,1 @@
-"""What must hold of an accelerator model before anything is built on it."""
+"""Verification of models: decodes, binding times, reachability, conflicts and queue orders."""

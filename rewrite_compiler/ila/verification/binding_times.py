@@ -1,7 +1,7 @@
-"""Binding times, widths and indices of the updates: control never reads data, values fit their state, indices their memory.
+"""Binding-time, width and bounds analysis: control never depends on data, values fit their state, indices their memory.
 
-A decode, the address of a write, a length and a condition are control. A value may be chosen by data: by `select`, or by a
-load whose index intervals prove inside its array.
+A decode, the address of a write, a length and a condition must be control. Data may only choose values: by `select`, or by a
+load whose index interval lies inside its array.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ UNDEFINED: dict[str, tuple[str, Interval]] = {
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """Where in a model a term stands, and which leaves are data there."""
+    """The context of a term: its instruction, the leaves that are data, and the path conditions."""
 
     ila: Ila
     instruction: Instruction
     data: frozenset[Leaf]
-    given: tuple[Expr, ...] = ()  # conditions that hold there
+    conditions: tuple[Expr, ...] = ()  # conditions that hold there
 
-    def where(self, condition: Expr, branch: Step) -> _Place:
-        """Return the place of a branch: what it writes itself, no condition around it speaks of any more."""
-        written = frozenset(u.memory for u in updates_of(branch))
-        return replace(self, given=tuple(c for c in (*self.given, condition) if c.reads.isdisjoint(written)))
+    def in_branch(self, condition: Expr, branch: Step) -> _Place:
+        """Return the context of a branch, without the path conditions on what the branch writes itself."""
+        written_memories = frozenset(u.memory for u in updates_of(branch))
+        return replace(self, conditions=tuple(c for c in (*self.conditions, condition) if c.reads.isdisjoint(written_memories)))
 
     def problem(self, code: str, sentence: str, help: str = "") -> Problem:
         return Problem(code, f"{self.instruction.name}: {sentence}", self.instruction.place, help)
@@ -51,7 +51,7 @@ class _Place:
 
 
 def check_instruction(ila: Ila, instruction: Instruction) -> Iterator[Problem]:
-    """Yield what is wrong with the decode, the operands, the update and the result of an instruction."""
+    """Yield the problems in an instruction's decode, operands, update and result."""
     place = _Place(ila, instruction, frozenset(s.leaf for s in ila.states.values() if s.binding == DATA))
     yield from _control(place, "the decode", instruction.decode)
     for name, operand in instruction.operands.items():
@@ -65,7 +65,7 @@ def check_instruction(ila: Ila, instruction: Instruction) -> Iterator[Problem]:
 
 
 def regions_of(ila: Ila) -> Iterator[str]:
-    """Yield what a plan owes: the external memory that an instruction copies into control state, there to be constant."""
+    """Yield a sentence for each external memory that an instruction copies into control state: what it reads must be constant."""
     for i in ila.instructions.values():
         for u in updates_of(i.update):
             state = ila.states.get(u.memory.name)
@@ -92,8 +92,8 @@ def _step(place: _Place, step: Step) -> Iterator[Problem]:
         yield from _control(place, "the length of a loop", step.extent)
     elif isinstance(step, When):
         yield from _control(place, "a condition", step.condition)
-        yield from _step(place.where(step.condition, step.then), step.then)
-        yield from _step(place.where(~step.condition, step.otherwise), step.otherwise)
+        yield from _step(place.in_branch(step.condition, step.then), step.then)
+        yield from _step(place.in_branch(~step.condition, step.otherwise), step.otherwise)
         return
     elif isinstance(step, Require):
         yield from _terms(place, step.condition)
@@ -109,10 +109,10 @@ def _step(place: _Place, step: Step) -> Iterator[Problem]:
 
 def _collision(place: _Place, step: Update | Together) -> Iterator[Problem]:
     updates = step.updates if isinstance(step, Together) else (step,)
-    found = collision(updates)
-    if found is not None and (isinstance(step, Update) or all(collision([u]) is None for u in updates)):
-        memory, at = found
-        sentence = f"one update writes {memory.name}[{', '.join(map(str, at))}] more than once"
+    conflict = collision(updates)
+    if conflict is not None and (isinstance(step, Update) or all(collision([u]) is None for u in updates)):
+        memory, index = conflict
+        sentence = f"one update writes {memory.name}[{', '.join(map(str, index))}] more than once"
         yield place.problem(INDEX, sentence, "give every value of its indices an element of its own, or fold() what meets there")
 
 
@@ -131,15 +131,17 @@ def _update(place: _Place, u: Update) -> Iterator[Problem]:
     yield from _extents(place, u.extents)
     for a in u.address:
         yield from _control(place, f"the address of a write to {name}", a)
-    inside = u.value.reads - _externals(place.ila)
-    if state is not None and state.binding == CONTROL and (read := place.data_read_by(inside)):
-        yield place.problem(BINDING, f"the control state {name} must not depend on data, but its value reads {read}")
+    internal_reads = u.value.reads - _externals(place.ila)
+    if state is not None and state.binding == CONTROL and (data_names := place.data_read_by(internal_reads)):
+        yield place.problem(BINDING, f"the control state {name} must not depend on data, but its value reads {data_names}")
     yield from _terms(place, u.value)
 
 
-def _control(place: _Place, what: str, e: Expr) -> Iterator[Problem]:
-    if read := place.data_read_by(e.reads):
-        yield place.problem(BINDING, f"{what} must be control, but reads the data {read}", "data may only choose values: use select()")
+def _control(place: _Place, subject: str, e: Expr) -> Iterator[Problem]:
+    if data_names := place.data_read_by(e.reads):
+        yield place.problem(
+            BINDING, f"{subject} must be control, but reads the data {data_names}", "data may only choose values: use select()"
+        )
     yield from _terms(place, e)
 
 
@@ -149,26 +151,28 @@ def _extents(place: _Place, extents: tuple[Extent, ...] | tuple[Expr, ...]) -> I
 
 
 def _terms(place: _Place, e: Expr) -> Iterator[Problem]:
-    """Yield what is wrong inside a term: indices, and lengths that data decides."""
+    """Yield the problems inside a term: indices that may leave their array, and lengths that depend on data."""
     inner = replace(place, data=place.data | _data_accumulators(place, e))
     for x in terms_of(e):
         if x.op == "load":
             yield from _load(inner, x)
         elif x.op in UNDEFINED:
-            yield from _second(inner, x)
+            yield from _undefined_operand(inner, x)
         elif x.op == "reduce":
             for n in x.args[1:]:
-                if read := inner.data_read_by(n.reads):
-                    yield place.problem(BINDING, f"the length of a sum must be control, but reads the data {read}", _length(n))
+                if data_names := inner.data_read_by(n.reads):
+                    yield place.problem(BINDING, f"the length of a sum must be control, but reads the data {data_names}", _length(n))
 
 
-def _second(place: _Place, x: Expr) -> Iterator[Problem]:
-    """Yield a divisor that may be 0, or an amount of a shift that may be negative: no reading has a value there."""
-    what, inside = UNDEFINED[x.op]
+def _undefined_operand(place: _Place, x: Expr) -> Iterator[Problem]:
+    """Yield a divisor that may be 0, or a shift by an amount that may be negative: no reading defines them."""
+    subject, valid_range = UNDEFINED[x.op]
     low, high = x.args[1].interval
-    is_safe = iv.inside((low, high), inside) or (x.op in DIVISIONS and high is not None and high < 0)
+    is_safe = iv.inside((low, high), valid_range) or (x.op in DIVISIONS and high is not None and high < 0)
     if not is_safe:
-        yield place.problem(WIDTH, f"{what} takes values in {_range((low, high))}", _advice(x.args[1], inside, "take maximum() with it"))
+        yield place.problem(
+            WIDTH, f"{subject} takes values in {_range((low, high))}", _advice(x.args[1], valid_range, "take maximum() with it")
+        )
 
 
 def _load(place: _Place, x: Expr) -> Iterator[Problem]:
@@ -176,15 +180,15 @@ def _load(place: _Place, x: Expr) -> Iterator[Problem]:
     lengths = [("an array", n) for n in source.shape if isinstance(n, Expr)]
     if isinstance(source, FoldResult):
         lengths.append(("a fold", source.fold.extent))
-    for what, n in lengths:
-        if read := place.data_read_by(n.reads):
-            yield place.problem(BINDING, f"the length of {what} must be control, but reads the data {read}", _length(n))
+    for subject, n in lengths:
+        if data_names := place.data_read_by(n.reads):
+            yield place.problem(BINDING, f"the length of {subject} must be control, but reads the data {data_names}", _length(n))
     if isinstance(source, Leaf):
         yield from _indices(place, source, x.args)
 
 
 def _indices(place: _Place, memory: Leaf, indices: tuple[Expr, ...]) -> Iterator[Problem]:
-    """Yield the indices that intervals do not prove inside; the axes of a local may be as long as a term says."""
+    """Yield the indices whose intervals do not lie inside the memory; the axes of a local may have symbolic lengths."""
     if memory in _externals(place.ila):
         return  # as large as what a simulator is given; the update itself requires the addresses to exist
     for axis, (i, n) in enumerate(zip(indices, memory.shape, strict=True)):
@@ -197,24 +201,24 @@ def _indices(place: _Place, memory: Leaf, indices: tuple[Expr, ...]) -> Iterator
 
 
 def _is_guarded(place: _Place, i: Expr, size: int) -> bool:
-    """Tell whether the conditions around an index prove it inside."""
-    if not place.given:
+    """Tell whether the path conditions imply that an index lies inside its axis."""
+    if not place.conditions:
         return False
     from .path_conditions import follows
 
-    return follows(place.given, (i >= 0) & (i < size))
+    return follows(place.conditions, (i >= 0) & (i < size))
 
 
 def _length(n: Expr) -> str:
-    """Return two values of a length that data decides, and what to do."""
+    """Return two values of a length that depends on data, and the remedy."""
     low = n.interval[0]
     return _advice(n, (low, low), f"and may be {low}; take its largest value, and select() what counts")
 
 
-def _advice(e: Expr, wanted: Interval, remedy: str) -> str:
-    """Return where a term leaves its range, when that is known, and what to do."""
-    found = witness(e, wanted)
-    return f"{found}; {remedy}" if found else remedy
+def _advice(e: Expr, valid_range: Interval, remedy: str) -> str:
+    """Return an example of a term outside of its valid range, when one is known, and the remedy."""
+    example = witness(e, valid_range)
+    return f"{example}; {remedy}" if example else remedy
 
 
 def _externals(ila: Ila) -> frozenset[Leaf]:
@@ -224,8 +228,8 @@ def _externals(ila: Ila) -> frozenset[Leaf]:
 def _data_accumulators(place: _Place, e: Expr) -> frozenset[Leaf]:
     """Return the accumulators below a term whose folds read data."""
     folds: list[Fold] = [x.data.fold for x in terms_of(e) if x.op == "load" and isinstance(x.data, FoldResult)]
-    found: frozenset[Accumulator] = frozenset(a for f in folds if not f.reads.isdisjoint(place.data) for a in f.accumulators)
-    return found
+    accumulators: frozenset[Accumulator] = frozenset(a for f in folds if not f.reads.isdisjoint(place.data) for a in f.accumulators)
+    return accumulators
 
 
 def _range(a: Interval) -> str:

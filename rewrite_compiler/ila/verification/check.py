@@ -1,4 +1,4 @@
-"""check: what must hold of a model before anything is built on it; every failure names the instruction and a witness."""
+"""The check of a model before anything is built on it; every problem names its instruction and, where one exists, a witness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOLVER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Check:
-    """The verdict on a model: problems that make it wrong, and the commands that it does not decode."""
+    """The result of checking a model: its problems, overlapping decodes, and the holes: commands that no instruction decodes."""
 
     name: str
     instructions: int
@@ -31,36 +31,40 @@ class Check:
 
     @property
     def decodes_disjoint(self) -> bool:
-        """No two instructions answer to one command."""
+        """Whether no command is decoded by two instructions."""
         return not self.overlaps
 
     @property
     def is_good(self) -> bool:
-        """Nothing is wrong; holes are not wrong, they are commands without an effect."""
+        """Whether there is no problem; holes are none, since commands without an instruction have no effect."""
         return not self.problems
 
     def refuse(self) -> None:
-        """Raise the first problem, if there is one."""
+        """Refuse the model when it has a problem.
+
+        Raises:
+            AnswerNo: the first problem, with its code, place and remedy.
+        """
         for p in self.problems[:1]:
             raise AnswerNo(p.code, p.sentence, place=p.place, help=p.help)
 
 
 def check(ila: Ila, *, seconds: float = SOLVER_SECONDS) -> Check:
-    """Check the decodes, widths, indices and binding times of a model; `seconds` is the solver's budget for one question."""
+    """Check the decodes, widths, indices and binding times of a model; `seconds` is the solver's budget for each query."""
     overlaps = find_overlaps(ila, seconds)
     problems = [_overlap(ila, o) for o in overlaps]
     problems.extend(undecoded(ila, seconds))
     for i in ila.instructions.values():
         problems.extend(check_instruction(ila, i))
-        problems.extend(_unknown(ila, i))
+        problems.extend(_undeclared_reads(ila, i))
     problems.extend(undriven(ila))
-    unknown, holes = "", list[Hole]()
+    unlisted_reason, holes = "", list[Hole]()
     try:
         holes = find_holes(ila, seconds)
     except SpecError as refusal:
-        unknown = refusal.problem.sentence
+        unlisted_reason = refusal.problem.sentence
     distinct, regions = tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(regions_of(ila)))
-    return Check(ila.name, len(ila.instructions), tuple(overlaps), tuple(holes), distinct, regions, unknown)
+    return Check(ila.name, len(ila.instructions), tuple(overlaps), tuple(holes), distinct, regions, unlisted_reason)
 
 
 def _overlap(ila: Ila, o: Overlap) -> Problem:
@@ -68,19 +72,19 @@ def _overlap(ila: Ila, o: Overlap) -> Problem:
     remedy = f"the first is at {ila.instructions[o.first].place}"
     if not o.witness:
         return Problem(OVERLAP, f"{o.first} and {o.second} of {ila.name} are not proved disjoint: {o.reason}", place, remedy)
-    return Problem(OVERLAP, f"{o.first} and {o.second} of {ila.name} both decode {_shown(o.witness)}", place, remedy)
+    return Problem(OVERLAP, f"{o.first} and {o.second} of {ila.name} both decode {_command_text(o.witness)}", place, remedy)
 
 
-def _unknown(ila: Ila, i: Instruction) -> list[Problem]:
-    """Return what an instruction reads that is neither a state, an input nor an operand of it: nothing ever drives that."""
-    known = {*ila.inputs.values(), *(s.leaf for s in ila.states.values()), *(o.leaf for o in i.operands.values())}
-    read = reads_of(i.update) | i.decode.reads | (i.result.reads if i.result is not None else frozenset())
+def _undeclared_reads(ila: Ila, i: Instruction) -> list[Problem]:
+    """Return a problem for each leaf that an instruction reads and that is no state, input or operand: nothing ever drives it."""
+    declared = {*ila.inputs.values(), *(s.leaf for s in ila.states.values()), *(o.leaf for o in i.operands.values())}
+    reads = reads_of(i.update) | i.decode.reads | (i.result.reads if i.result is not None else frozenset())
     remedy = "declare it as a state, or give it as an operand"
-    names = sorted(leaf.name for leaf in read - known)
+    names = sorted(leaf.name for leaf in reads - declared)
     return [Problem("I102", f'{i.name} reads "{n}", which is no state, input or operand of {ila.name}', i.place, remedy) for n in names]
 
 
-def _shown(command: Values) -> str:
+def _command_text(command: Values) -> str:
     return ", ".join(f"{name}={value:#x}" for name, value in sorted(command.items()))
 
 

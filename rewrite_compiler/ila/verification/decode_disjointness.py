@@ -1,7 +1,7 @@
-"""Decodes: proof that no two instructions answer to one command, and the commands that none answers to.
+"""Decode disjointness: the proof that no command is decoded by two instructions, and the commands that none decodes.
 
-A decode is a conjunction. Conditions that limit one term to an interval (an address range, an opcode field) are compared
-without a solver; z3 decides what is left and every witness is replayed in the oracle.
+A decode is a conjunction. Conjuncts that limit one term to an interval (an address range, an opcode field) are compared as
+boxes; z3 decides the others, and every witness is replayed in the oracle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Overlap:
-    """Two instructions that answer to one command: the inputs (and registers) by name, or the reason why it is not known."""
+    """Two instructions that may decode the same command: a witness by input and register, or why the solver found neither."""
 
     first: str
     second: str
@@ -48,7 +48,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Hole:
-    """Commands that no instruction decodes: a range for each term the decodes test; not `whole`: only some of them."""
+    """Commands that no instruction decodes, as a range for each tested term: all commands in these ranges, or only some."""
 
     ranges: tuple[tuple[str, Interval], ...]
     whole: bool
@@ -60,7 +60,7 @@ class Hole:
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """What a decode limits: terms to intervals; `exact` when it says nothing else."""
+    """The intervals to which a decode limits terms; `exact` when the decode is no more than that."""
 
     instruction: Instruction
     limits: Mapping[Expr, Interval]
@@ -68,7 +68,7 @@ class Box:
 
     @property
     def is_empty(self) -> bool:
-        """No command has this decode."""
+        """Whether the decode matches no command."""
         return any(_is_empty(i) for i in self.limits.values())
 
 
@@ -78,21 +78,25 @@ def box_of(instruction: Instruction) -> Box:
 
 
 def find_overlaps(ila: Ila, seconds: float) -> list[Overlap]:
-    """Return every pair of instructions that is not proved disjoint."""
+    """Return the pairs of instructions that are not proved disjoint; `seconds` is the solver's budget for each pair."""
     boxes = [box_of(i) for i in ila.instructions.values()]
-    found = []
+    overlaps = []
     for a, b in itertools.combinations([x for x in boxes if not x.is_empty], 2):
         if _are_apart(a.limits, b.limits):
             continue
         decodes = [a.instruction.decode, b.instruction.decode]
         verdict, witness = find_command(ila, decodes, [], seconds)
         if verdict.outcome != "proved":
-            found.append(Overlap(a.instruction.name, b.instruction.name, witness, verdict.reason))
-    return found
+            overlaps.append(Overlap(a.instruction.name, b.instruction.name, witness, verdict.reason))
+    return overlaps
 
 
 def find_holes(ila: Ila, seconds: float) -> list[Hole]:
-    """Return the commands no instruction decodes, as boxes; SpecError when there are too many cases to enumerate."""
+    """Return the commands that no instruction decodes, as boxes.
+
+    Raises:
+        SpecError: I101, the decodes test too many combinations of intervals, or a term without bounds.
+    """
     boxes = [b for i in ila.instructions.values() if not (b := box_of(i)).is_empty]
     covering = [*boxes, *(_box(None, c) for c in ila.idle)]
     keys = sorted({k for b in covering for k in b.limits}, key=show)
@@ -101,16 +105,16 @@ def find_holes(ila: Ila, seconds: float) -> list[Hole]:
         cases = f"{len(keys)} terms with {math.prod(map(len, cells))} cases"
         raise SpecError("I101", f"the decodes of {ila.name} test {cases}, more than {GRID_CELLS}")
     covered: Mask = np.zeros(tuple(map(len, cells)), np.bool_)
-    touched = covered.copy()
+    partly_covered = covered.copy()
     for b in covering:
-        place = np.ix_(*(_inside(c, b.limits.get(k)) for k, c in zip(keys, cells, strict=True)))
-        (covered if b.exact else touched)[place] = True
+        place = np.ix_(*(_cells_inside(c, b.limits.get(k)) for k, c in zip(keys, cells, strict=True)))
+        (covered if b.exact else partly_covered)[place] = True
     independent = _are_independent(keys)
     holes = []
-    for is_touched, ranges in _merged(list(_regions(cells, covered, touched))):
+    for is_touched, ranges in _merged(list(_regions(cells, covered, partly_covered))):
         is_certain = independent and not is_touched
         if is_certain or _has_hole(ila, dict(zip(keys, ranges, strict=True)), seconds):
-            holes.append(Hole(_named(ila, keys, ranges), not is_touched))
+            holes.append(Hole(_named_ranges(ila, keys, ranges), not is_touched))
     return holes
 
 
@@ -121,13 +125,13 @@ def _box(instruction: Instruction | None, decode: Expr) -> Box:
     limits: dict[Expr, Interval] = {}
     exact = True
     for condition in conjuncts(decode):
-        found = _limit(condition)
-        if found is None:
+        limit = _limit(condition)
+        if limit is None:
             exact = False
             continue
-        key, interval = found
-        known = limits.get(key, key.interval)
-        limits[key] = _meet(known, interval)
+        key, interval = limit
+        previous = limits.get(key, key.interval)
+        limits[key] = _meet(previous, interval)
     return Box(instruction, limits, exact)  # type: ignore[arg-type]
 
 
@@ -141,7 +145,7 @@ def conjuncts(decode: Expr) -> Iterator[Expr]:
 
 
 def _limit(c: Expr) -> tuple[Expr, Interval] | None:
-    """Return the term and the interval that a condition limits it to, when it is such a condition."""
+    """Return the term and the interval to which a condition limits it, or None for a condition of another form."""
     if c.op == "not":
         inner = c.args[0]
         if inner.op in ("lt", "le"):
@@ -163,16 +167,16 @@ def _side(op: str, n: int, is_left: bool) -> Interval:
     return (n + strict, None) if is_left else (None, n - strict)
 
 
-def _peeled(key: Expr, to: Interval) -> tuple[Expr, Interval]:
-    """Return the innermost term under constant shifts and sums, and the interval that stands for `to` there."""
+def _peeled(key: Expr, target: Interval) -> tuple[Expr, Interval]:
+    """Return the innermost term under constant shifts and sums, and its interval for which the whole term lies in `target`."""
     while key.op in ("add", "sub", "shr") and key.args[1].value is not None:
         n = int(key.args[1].value)
         if key.op == "shr":
-            to = (None if to[0] is None else to[0] << n), (None if to[1] is None else (to[1] + 1 << n) - 1)
+            target = (None if target[0] is None else target[0] << n), (None if target[1] is None else (target[1] + 1 << n) - 1)
         else:
-            to = iv.sub(to, (n, n)) if key.op == "add" else iv.add(to, (n, n))
+            target = iv.sub(target, (n, n)) if key.op == "add" else iv.add(target, (n, n))
         key = key.args[0]
-    return key, _meet(key.interval, to)
+    return key, _meet(key.interval, target)
 
 
 def _meet(a: Interval, b: Interval) -> Interval:
@@ -200,45 +204,49 @@ def _cells(key: Expr, limits: Sequence[Interval]) -> list[Interval]:
     return [(a, b - 1) for a, b in zip(order, [*order[1:], high + 1], strict=True)]
 
 
-def _inside(cells: Sequence[Interval], limit: Interval | None) -> list[int]:
+def _cells_inside(cells: Sequence[Interval], limit: Interval | None) -> list[int]:
     return [n for n, c in enumerate(cells) if limit is None or iv.inside(c, limit)]
 
 
-def _regions(cells: Sequence[list[Interval]], covered: Mask, touched: Mask) -> Iterator[Region]:
-    """Yield the uncovered cases; and whether an inexact decode touches them."""
+def _regions(cells: Sequence[list[Interval]], covered: Mask, partly_covered: Mask) -> Iterator[Region]:
+    """Yield the uncovered cells of the grid, and whether an inexact decode overlaps them."""
     for place in zip(*np.nonzero(~covered), strict=True):
-        yield bool(touched[place]), tuple(c[n] for c, n in zip(cells, place, strict=True))
+        yield bool(partly_covered[place]), tuple(c[n] for c, n in zip(cells, place, strict=True))
 
 
 def _merged(regions: list[Region]) -> list[Region]:
-    """Join regions that are neighbours along one term and equal along the others."""
+    """Merge regions that are adjacent along one term and equal along the others."""
     for axis in reversed(range(len(regions[0][1]) if regions else 0)):
         lines: dict[tuple[bool, Ranges], list[Interval]] = {}
         for is_touched, ranges in regions:
             lines.setdefault((is_touched, (*ranges[:axis], *ranges[axis + 1 :])), []).append(ranges[axis])
-        regions = [(t, (*rest[:axis], r, *rest[axis:])) for (t, rest), line in lines.items() for r in _joined_runs(line)]
+        regions = [
+            (t, (*other_ranges[:axis], r, *other_ranges[axis:]))
+            for (t, other_ranges), line in lines.items()
+            for r in _adjacent_merged(line)
+        ]
     return sorted(regions, key=lambda r: r[1])
 
 
-def _joined_runs(ranges: list[Interval]) -> list[Interval]:
-    found: list[Interval] = []
+def _adjacent_merged(ranges: list[Interval]) -> list[Interval]:
+    runs: list[Interval] = []
     for low, high in sorted(ranges, key=lambda r: r[0] or 0):
-        if found and found[-1][1] == (low or 0) - 1:
-            found[-1] = found[-1][0], high
+        if runs and runs[-1][1] == (low or 0) - 1:
+            runs[-1] = runs[-1][0], high
         else:
-            found.append((low, high))
-    return found
+            runs.append((low, high))
+    return runs
 
 
 def _are_independent(keys: Sequence[Expr]) -> bool:
-    """Tell whether every case of the grid is the case of some command."""
-    seen: set[tuple[Expr, int]] = set()
+    """Tell whether every cell of the grid contains a command."""
+    used_bits: set[tuple[Expr, int]] = set()
     for k in keys:
         source, low, width = (k.args[0], *k.data) if k.op == "extract" else (k, 0, 1 << 10)
         bits = {(source, n) for n in range(low, low + width)}
-        if bits & seen or not _is_plain(source) or any(source is not s and not s.reads.isdisjoint(source.reads) for s, _ in seen):
+        if bits & used_bits or not _is_plain(source) or any(source is not s and not s.reads.isdisjoint(source.reads) for s, _ in used_bits):
             return False
-        seen |= bits
+        used_bits |= bits
     return True
 
 
@@ -246,14 +254,14 @@ def _is_plain(e: Expr) -> bool:
     return e.op == "load" and isinstance(e.data, Leaf)
 
 
-def _named(ila: Ila, keys: Sequence[Expr], ranges: Sequence[Interval]) -> tuple[tuple[str, Interval], ...]:
+def _named_ranges(ila: Ila, keys: Sequence[Expr], ranges: Sequence[Interval]) -> tuple[tuple[str, Interval], ...]:
     return tuple((_name(ila, k), r) for k, r in zip(keys, ranges, strict=True) if r != k.interval)
 
 
 def _name(ila: Ila, key: Expr) -> str:
     """Return the name of an input, its bits as the specification counts them, or the term."""
-    (leaf, *others) = key.reads
-    if not others and leaf in ila.inputs.values() and key.op == "extract" and leaf.shape:
+    (leaf, *other_leaves) = key.reads
+    if not other_leaves and leaf in ila.inputs.values() and key.op == "extract" and leaf.shape:
         size = (iv.width_of(leaf.interval) or (8, False))[0]
         lanes = [int(x.args[0].value or 0) for x in loads_of(key)]
         low = min(lanes) * size + key.data[0]
@@ -266,16 +274,20 @@ def _name(ila: Ila, key: Expr) -> str:
 
 
 def _has_hole(ila: Ila, ranges: Mapping[Expr, Interval], seconds: float) -> bool:
-    """Tell whether a command in the ranges is not decoded; what the solver cannot decide counts as one."""
-    here = {k: r for k, r in ranges.items() if r != k.interval}
-    inside = [(k >= lift(r[0] or 0)) & (k <= lift(r[1] or 0)) for k, r in here.items()]
-    touching = [b.instruction.decode for i in ila.instructions.values() if not _are_apart((b := box_of(i)).limits, here)]
-    touching += [c for c in ila.idle if not _are_apart(_box(None, c).limits, here)]
-    return find_command(ila, inside, touching, seconds)[0].outcome != "proved"
+    """Tell whether some command in the ranges is not decoded; queries that the solver does not decide count as yes."""
+    limits = {k: r for k, r in ranges.items() if r != k.interval}
+    conditions = [(k >= lift(r[0] or 0)) & (k <= lift(r[1] or 0)) for k, r in limits.items()]
+    candidates = [b.instruction.decode for i in ila.instructions.values() if not _are_apart((b := box_of(i)).limits, limits)]
+    candidates += [c for c in ila.idle if not _are_apart(_box(None, c).limits, limits)]
+    return find_command(ila, conditions, candidates, seconds)[0].outcome != "proved"
 
 
 def find_command(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
-    """Search a command for which all of `wanted` and none of `unwanted` hold; a witness is replayed in the oracle."""
+    """Search a command that satisfies all conditions of the first list and none of the second; a witness is replayed in the oracle.
+
+    Raises:
+        SpecError: I102, a condition reads a memory, or I100, the witness does not hold in the oracle.
+    """
     leaves = sorted({leaf for e in (*wanted, *unwanted) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
     for leaf in leaves:
         if math.prod(static_shape(leaf)) > STATE_ELEMENTS:
@@ -289,21 +301,21 @@ def find_command(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], sec
     model = verdict.model
     flat = {leaf: [int(model.get(str(x), leaf.interval[0] or 0)) for x in data.reshape(-1)] for leaf, data in reading.memories.items()}
     _replay(ila, wanted, unwanted, flat)
-    return verdict, {leaf.name: _joined(leaf, lanes) for leaf, lanes in flat.items()}
+    return verdict, {leaf.name: _little_endian(leaf, lanes) for leaf, lanes in flat.items()}
 
 
 def _negated(x: object) -> object:
     return not x if isinstance(x, bool) else ~x  # type: ignore[operator]
 
 
-def _replay(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], values: Mapping[Leaf, list[int]]) -> None:
-    for e, expected in (*((e, 1) for e in wanted), *((e, 0) for e in unwanted)):
-        whole: Array = scalar_array(e)
-        if evaluate(whole, dict(values), 1) != [expected]:
+def _replay(ila: Ila, required: Sequence[Expr], excluded: Sequence[Expr], values: Mapping[Leaf, list[int]]) -> None:
+    for e, expected in (*((e, 1) for e in required), *((e, 0) for e in excluded)):
+        value: Array = scalar_array(e)
+        if evaluate(value, dict(values), 1) != [expected]:
             raise SpecError("I100", f"the solver's witness for a decode of {ila.name} does not hold in the oracle")
 
 
-def _joined(leaf: Leaf, lanes: Sequence[int]) -> int:
+def _little_endian(leaf: Leaf, lanes: Sequence[int]) -> int:
     size = (iv.width_of(leaf.interval) or (8, False))[0]
     return sum(x << size * n for n, x in enumerate(lanes))
 

@@ -1,4 +1,4 @@
-"""Guards: what the conditions around a term prove of it, by z3; what z3 does not decide is not proved."""
+"""Path conditions: whether the conditions on the path to a term imply a claim, decided by z3."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ELEMENTS = 1 << 10  # a guard reads registers, not memories
 
 
 def follows(given: Sequence[Expr], claim: Expr) -> bool:
-    """Tell whether a claim holds wherever all of the conditions do; False where that is not known."""
+    """Tell whether all of the given conditions together imply a claim; False where the solver does not decide it."""
     free = frozenset[Expr]().union(claim.free, *(c.free for c in given))
     variables = {v: Leaf((), v.interval, False, f"{v.data[0]}_{v.data[1]}")[()] for v in free}
     try:
-        conditions, wanted = [substitute(c, variables) for c in given], substitute(~claim, variables)
-        leaves = sorted({leaf for e in (*conditions, wanted) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
+        conditions, negated_claim = [substitute(c, variables) for c in given], substitute(~claim, variables)
+        leaves = sorted({leaf for e in (*conditions, negated_claim) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
         if any(math.prod(static_shape(leaf)) > ELEMENTS for leaf in leaves):
             return False
-        reading, limits = reading_for([*conditions, wanted], leaves)
-        return refute([*(truth(reading.value(e)) for e in (*conditions, wanted)), *limits], SECONDS).outcome == "proved"
+        reading, limits = reading_for([*conditions, negated_claim], leaves)
+        return refute([*(truth(reading.value(e)) for e in (*conditions, negated_claim)), *limits], SECONDS).outcome == "proved"
     except SpecError:  # a term that the solver's reading does not have
         return False

@@ -1,7 +1,7 @@
-"""Reach: the values that registers can take, and the decodes that none of them makes true.
+"""Reachable values: the intervals of register values, and the decodes that no reachable state satisfies.
 
-A register holds its reset value or what some instruction writes; more is not followed, so that every state that can be
-reached is among those that are asked for.
+A register holds its reset value or what some instruction writes. Nothing more is tracked, so the values considered include every
+reachable one (an over-approximation).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REMEDY = "correct the condition, or leave the instruction out"
 
 
 def undecoded(ila: Ila, seconds: float) -> Iterator[Problem]:
-    """Yield the instructions that no command starts, in any state or in any state that can be reached."""
+    """Yield a problem for each instruction that no command starts, in any state or in any reachable state."""
     reach = reached(ila)
     for i in ila.instructions.values():
         box = box_of(i)
@@ -33,21 +33,21 @@ def undecoded(ila: Ila, seconds: float) -> Iterator[Problem]:
         elif box.is_empty:
             yield Problem(UNDECODED, f"{i.name} decodes no command: {_conditions(i)} is never true", i.place, REMEDY)
         elif not box.exact or any(load.data in reach for load in loads_of(i.decode)):
-            yield from _asked(ila, i, reach, seconds)
+            yield from _check_satisfiable(ila, i, reach, seconds)
 
 
 def reached(ila: Ila) -> Mapping[Leaf, Interval]:
-    """Return an interval that holds every value that a control register can take, of those that instructions write."""
+    """Return an interval of the values of each control register that instructions write."""
     resets: dict[Leaf, Interval] = {s.leaf: (s.reset, s.reset) for s in ila.states.values() if s.binding == CONTROL}
-    found: dict[Leaf, Interval] = {}
+    ranges: dict[Leaf, Interval] = {}
     for i in ila.instructions.values():
         for u in updates_of(i.update):
             if u.memory in resets:
-                found[u.memory] = iv.hull(found.get(u.memory, resets[u.memory]), u.value.interval)
-    return found
+                ranges[u.memory] = iv.hull(ranges.get(u.memory, resets[u.memory]), u.value.interval)
+    return ranges
 
 
-def _asked(ila: Ila, i: Instruction, reach: Mapping[Leaf, Interval], seconds: float) -> Iterator[Problem]:
+def _check_satisfiable(ila: Ila, i: Instruction, reach: Mapping[Leaf, Interval], seconds: float) -> Iterator[Problem]:
     verdict, _ = find_command(ila, [i.decode], [], seconds)
     if verdict.outcome == "proved":
         sentence = f"{i.name} decodes no command: {_conditions(i)} is never true"
@@ -57,8 +57,8 @@ def _asked(ila: Ila, i: Instruction, reach: Mapping[Leaf, Interval], seconds: fl
     if verdict.outcome == "refuted" and registers:
         verdict, _ = find_command(ila, [i.decode, *(c for load in _loads(i, reach) for c in _within(load, reach[load.data]))], [], seconds)
     if verdict.outcome == "proved":
-        held = ", ".join(f"{leaf.name} is only ever {_range(reach[leaf])}" for leaf in registers)
-        yield Problem(UNDECODED, f"{i.name} decodes no command in any state that can be reached: {held}", i.place, REMEDY)
+        ranges_text = ", ".join(f"{leaf.name} is only ever {_range(reach[leaf])}" for leaf in registers)
+        yield Problem(UNDECODED, f"{i.name} decodes no command in any state that can be reached: {ranges_text}", i.place, REMEDY)
     elif verdict.outcome == "unknown":
         yield Problem(UNDECODED, f"it is not known whether {i.name} decodes any command: {verdict.reason}", i.place, REMEDY)
 
@@ -67,8 +67,8 @@ def _loads(i: Instruction, reach: Mapping[Leaf, Interval]) -> Iterator[Expr]:
     return (load for load in loads_of(i.decode) if load.data in reach)
 
 
-def _within(load: Expr, to: Interval) -> Iterator[Expr]:
-    low, high = to
+def _within(load: Expr, interval: Interval) -> Iterator[Expr]:
+    low, high = interval
     if low is not None:
         yield load >= low
     if high is not None:
@@ -76,7 +76,7 @@ def _within(load: Expr, to: Interval) -> Iterator[Expr]:
 
 
 def _conditions(i: Instruction) -> str:
-    """Return the conditions of a decode, as the specification writes them."""
+    """Return the conjuncts of a decode as text."""
     return " and ".join(show(c).replace("[]", "") for c in conjuncts(i.decode))
 
 
