@@ -58,9 +58,9 @@ def read_configuration(folder: Path) -> Configuration:
 
 
 def _configuration(folder: Path) -> Configuration:
-    own = _toml(folder / OWN)
-    if own is not None:
-        return _checked(OWN, own)
+    flexmatch_table = _toml(folder / OWN)
+    if flexmatch_table is not None:
+        return _checked(OWN, flexmatch_table)
     project = _toml(folder / PROJECT)
     tool = {} if project is None else project.get("tool", {})
     values = tool.get("flexmatch") if isinstance(tool, dict) else None
@@ -83,8 +83,8 @@ def _checked(name: str, values: Any) -> Configuration:
         raise InputError("F103", "tool.flexmatch must be a table of options", place=name, help="write [tool.flexmatch]")
     for key in values:
         if key not in KEYS:
-            known = " ".join(filter(None, (did_you_mean(key, KEYS), f"keys: {', '.join(KEYS)}")))
-            raise UsageError("F203", f'there is no setting called "{key}"', place=name, help=known)
+            remedy = " ".join(filter(None, (did_you_mean(key, KEYS), f"keys: {', '.join(KEYS)}")))
+            raise UsageError("F203", f'there is no setting called "{key}"', place=name, help=remedy)
     return Configuration(name, values)
 
 

@@ -15,12 +15,12 @@ UNFINISHED: set[str] = set()  # temporary files that have no name yet
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None] = ()) -> None:
     """Raise the reason why a file could not be written, before the work whose result it holds; inputs are never written over."""
-    read = [path for path in inputs if path is not None and path.exists()]
+    existing_inputs = [path for path in inputs if path is not None and path.exists()]
     for path in outputs:
         reason = _obstacle(path)
         if reason:
             raise UsageError("F100", f"{path} cannot be written: {reason}", help="choose another name or folder")
-        if path.exists() and any(path.samefile(other) for other in read):
+        if path.exists() and any(path.samefile(input_path) for input_path in existing_inputs):
             raise UsageError("F100", f"{path} cannot be written: it is an input of this command", help="choose another name")
 
 

@@ -74,14 +74,14 @@ class Parser(argparse.ArgumentParser):
         defaults = {key: action.default for key, action in self.settings.items()}
         for key, action in self.settings.items():
             action.default = [] if isinstance(defaults[key], list) else argparse.SUPPRESS
-        given = vars(self.parse_args(arguments))
-        flagged = {key: value for key, value in given.items() if key not in defaults or value != []}
+        values = vars(self.parse_args(arguments))
+        flagged = {key: value for key, value in values.items() if key not in defaults or value != []}
         file = read_configuration(Path.cwd())
         if file.warning:
             complain(file.warning)
-        found = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
-        origins = {key: setting.origin for key, setting in found.items()}
-        return argparse.Namespace(**{**given, **{key: setting.value for key, setting in found.items()}}, origins=origins)
+        settings = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
+        origins = {key: setting.origin for key, setting in settings.items()}
+        return argparse.Namespace(**{**values, **{key: setting.value for key, setting in settings.items()}}, origins=origins)
 
     def _check_names(self, arguments: Sequence[str]) -> None:
         """Refuse an option that there is not, before anything that is missing."""
@@ -93,9 +93,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the problem instead of printing usage."""
         for pattern, sentence in SENTENCES:
-            found = re.fullmatch(pattern, message, re.DOTALL)
-            if found:
-                raise UsageError("F203", self._sentence(found.expand(sentence)), help=self._remedy(message))
+            match = re.fullmatch(pattern, message, re.DOTALL)
+            if match:
+                raise UsageError("F203", self._sentence(match.expand(sentence)), help=self._remedy(message))
         raise UsageError("F203", message, help=self._remedy(message))
 
     def _sentence(self, text: str) -> str:
@@ -103,27 +103,27 @@ class Parser(argparse.ArgumentParser):
         return text if name == text or name.startswith("-") else f'"{name[:-1]}" is one argument too many'
 
     def _remedy(self, message: str) -> str:
-        listed = f"{self.prog} --help lists the options"
+        help_hint = f"{self.prog} --help lists the options"
         unknown = re.match(r"unrecognized arguments: (--[^\s=]*)", message)
         guess = did_you_mean(unknown[1], [*self._option_string_actions, "--version"]) if unknown else ""
-        return " ".join(filter(None, (guess, listed)))
+        return " ".join(filter(None, (guess, help_hint)))
 
     def print_help(self, file: Any = None) -> None:
         """Print the help in what the terminal can show, at most MOST_HELP lines of it where leaving out rare options can do that."""
         rare = [a for dest in RARE for a in self.every_option() if a.dest == dest and a not in self.further]
-        hidden = list(self.further)
-        text = self._help_without(hidden)
+        hidden_actions = list(self.further)
+        text = self._help_without(hidden_actions)
         while len(text.splitlines()) > MOST_HELP - 2 and rare:
-            hidden.append(rare.pop(0))
-            text = self._help_without(hidden)
-        show(text + (f"\n\n--help-all lists {len(hidden)} more options" if hidden else ""))
+            hidden_actions.append(rare.pop(0))
+            text = self._help_without(hidden_actions)
+        show(text + (f"\n\n--help-all lists {len(hidden_actions)} more options" if hidden_actions else ""))
 
-    def _help_without(self, hidden: Sequence[argparse.Action]) -> str:
-        words = [action.help for action in hidden]
-        for action in hidden:
+    def _help_without(self, hidden_actions: Sequence[argparse.Action]) -> str:
+        words = [action.help for action in hidden_actions]
+        for action in hidden_actions:
             action.help = argparse.SUPPRESS
         text = self.full_help()
-        for action, text_before in zip(hidden, words, strict=True):
+        for action, text_before in zip(hidden_actions, words, strict=True):
             action.help = text_before
         return text
 
@@ -155,20 +155,20 @@ class _AllHelp(argparse.Action):
 
 def parser(verb: str, about: str) -> Parser:
     """Return a verb's parser with the options every verb has."""
-    made = Parser(prog=f"flexmatch {verb}", description=about, allow_abbrev=False)
-    made.add_argument("--json", metavar="FILE|-", help="write the document there; - is standard output")
-    made.setting("-q", "--quiet", action="store_true", help="errors only")
-    made.setting("-v", "--verbose", action="store_true", help="more detail")
-    made.add_argument("--debug", action="store_true", help="show a traceback when something fails")
-    return made
+    verb_parser = Parser(prog=f"flexmatch {verb}", description=about, allow_abbrev=False)
+    verb_parser.add_argument("--json", metavar="FILE|-", help="write the document there; - is standard output")
+    verb_parser.setting("-q", "--quiet", action="store_true", help="errors only")
+    verb_parser.setting("-v", "--verbose", action="store_true", help="more detail")
+    verb_parser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
+    return verb_parser
 
 
 def options(made: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
     """Return the parsed arguments; refuses a --json file that cannot be written or is one of the `inputs` arguments."""
-    given = made.parse_settled(arguments)
-    asked = [Path(x) for x in (given.json, vars(given).get("html")) if x not in (None, "-")]
-    check_outputs(asked, input_files(given, inputs))
-    return given
+    args = made.parse_settled(arguments)
+    outputs = [Path(x) for x in (args.json, vars(args).get("html")) if x not in (None, "-")]
+    check_outputs(outputs, input_files(args, inputs))
+    return args
 
 
 def page_option(made: Parser) -> None:
@@ -257,9 +257,9 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
     if not path.exists():
         raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
     if not is_plan(path):
-        plan, chosen = compile_model(path, accelerators(given), compile_options(given)), compile_options(given)
-        shapes = {} if chosen.shapes else single_samples(plan.source, vars(given).get("data"), chosen.limits)
-        return compile_model(path, accelerators(given), replace(chosen, shapes=shapes)) if shapes else plan
+        plan, plan_options = compile_model(path, accelerators(given), compile_options(given)), compile_options(given)
+        shapes = {} if plan_options.shapes else single_samples(plan.source, vars(given).get("data"), plan_options.limits)
+        return compile_model(path, accelerators(given), replace(plan_options, shapes=shapes)) if shapes else plan
     for name in ("exact", "only", "without", "shape", "objective", "host_costs"):
         if vars(given)[name] and given.origins[name] == FLAG:
             raise UsageError(
@@ -268,21 +268,21 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
                 place=str(path),
                 help="compile its model again",
             )
-    named = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan
-    return read_plan(path, named, compile_options(given).limits, rules=given.rules)
+    names = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan
+    return read_plan(path, names, compile_options(given).limits, rules=given.rules)
 
 
 def accelerators(given: argparse.Namespace) -> list[str]:
     """Return the accelerators asked for; a comma separates plain names."""
-    found: list[str] = []
+    names: list[str] = []
     for text in given.accel:
-        found.extend([text] if ":" in text else [part for part in text.split(",") if part])
-    return found
+        names.extend([text] if ":" in text else [part for part in text.split(",") if part])
+    return names
 
 
-def _pins(given: Sequence[str]) -> tuple[str, ...]:
+def _pins(texts: Sequence[str]) -> tuple[str, ...]:
     """Return one `PLACE=NODE` for each node."""
-    pairs = [(place, name) for text in given for place, _, names in [text.partition("=")] for name in names.split(",")]
+    pairs = [(place, name) for text in texts for place, _, names in [text.partition("=")] for name in names.split(",")]
     return tuple(f"{place}={name}" for place, name in pairs)
 
 

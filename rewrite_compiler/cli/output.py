@@ -52,11 +52,11 @@ def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
 def fold(line: str) -> str:
     """Return a line as lines that fit the terminal, the further ones indented by two more; long words stay whole."""
     indent = line[: len(line) - len(line.lstrip())]
-    wide = columns()
-    if len(line) <= wide:
+    width = columns()
+    if len(line) <= width:
         return line
-    folded = textwrap.wrap(line, wide, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
-    return "\n".join(folded)
+    wrapped = textwrap.wrap(line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(wrapped)
 
 
 def show_raw(given: argparse.Namespace, text: str) -> None:

@@ -23,13 +23,13 @@ def phase(given: argparse.Namespace, text: str) -> Iterator[Callable[[str], None
     if not is_live(given):
         yield lambda _: None
         return
-    done, started, lines = threading.Event(), time.monotonic(), [text]
+    stop_event, started, lines = threading.Event(), time.monotonic(), [text]
 
     def show() -> None:
         print(f"\r\x1b[K{lines[-1]}  {time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
 
     def tick() -> None:
-        while not done.wait(TICK):
+        while not stop_event.wait(TICK):
             show()
 
     show()  # before the first tick: a short phase is seen too
@@ -38,6 +38,6 @@ def phase(given: argparse.Namespace, text: str) -> Iterator[Callable[[str], None
     try:
         yield lines.append
     finally:
-        done.set()
+        stop_event.set()
         clock.join()
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)

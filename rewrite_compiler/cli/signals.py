@@ -51,16 +51,16 @@ def end(code: int, what: str) -> None:
 def stop_children() -> None:
     """End the saturation processes that this process started; where the system lists children, also one just being started."""
     module = sys.modules.get("rewrite_compiler.egraph.saturation.saturate")
-    known = {child.pid for child in module.CHILDREN} if module is not None else set()
-    for pid in known | _listed_children():
+    pids = {child.pid for child in module.CHILDREN} if module is not None else set()
+    for pid in pids | _child_pids():
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _listed_children() -> set[int]:
+def _child_pids() -> set[int]:
     """Return the children of this process that Linux lists."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for task in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError, ValueError):
-            found.update(map(int, task.read_text("ascii").split()))
-    return found
+            pids.update(map(int, task.read_text("ascii").split()))
+    return pids
